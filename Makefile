@@ -1,0 +1,48 @@
+# Every target sets up what it needs; `make demo` and `make test` work on a fresh checkout.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: setup demo test lint types imports check bench lock clean help
+
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 14
+
+setup: $(STAMP) ## make .venv with pinned dependencies and the moldau command
+
+$(STAMP): pyproject.toml requirements.lock
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Moldau needs Python 3.11 or newer; set PYTHON=/path/to/python")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -e .
+	@touch $(STAMP)
+
+demo: setup ## start a broker, stream records through it, show the files, stop
+	$(BIN)/moldau demo
+
+test: setup ## run every test
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: setup ## ruff: rules and format
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: setup ## mypy, strict
+	$(BIN)/mypy
+
+imports: setup ## the import contracts of the house
+	$(BIN)/lint-imports
+
+check: lint types imports ## everything that is not a test
+
+bench: setup ## Moldau against Apache Kafka on this machine; writes bench/RESULTS.md
+	$(BIN)/python -m bench.run
+
+lock: setup ## resolve the dependencies again
+	$(BIN)/pip install --quiet uv
+	$(BIN)/uv pip compile --universal --generate-hashes --no-emit-index-url --python-version 3.11 --quiet \
+	  --upgrade --group pyproject.toml:dev pyproject.toml -o requirements.lock --custom-compile-command "make lock"
+
+clean: ## remove what the targets made
+	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

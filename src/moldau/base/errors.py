@@ -1,0 +1,46 @@
+"""The exceptions of Moldau, as one tree.
+
+    MoldauError
+    |-- UserError           what the user asked for cannot be: one line, no traceback
+    |   `-- ConfigError     a setting is unknown, malformed or contradicts another
+    |-- ProtocolError       bytes from a peer that are not the protocol
+    |   `-- CorruptRecords  record bytes that are not what their header claims
+    |-- StorageError        the disk refused; carries the log directory, which goes offline
+    `-- InvariantViolated   a bug of ours: stop the partition loudly rather than go on wrong
+
+Outcomes a Kafka client must be told about are not here: they are `protocol.errors.ApiError`.
+"""
+
+from __future__ import annotations
+
+
+class MoldauError(Exception):
+    """The root of everything Moldau raises on purpose."""
+
+
+class UserError(MoldauError):
+    """What the user asked for cannot be; the text is the one line the user reads."""
+
+
+class ConfigError(UserError):
+    """A setting is unknown, malformed or contradicts another."""
+
+
+class ProtocolError(MoldauError):
+    """Bytes from a peer that are not the protocol; the connection ends."""
+
+
+class CorruptRecords(ProtocolError):  # noqa: N818 - it names the thing, as the protocol does
+    """Record bytes that are not what their header claims."""
+
+
+class StorageError(MoldauError):
+    """The disk refused; the log directory that holds the path goes offline."""
+
+    def __init__(self, path: str, message: str) -> None:
+        super().__init__(f"{path}: {message}")
+        self.path = path
+
+
+class InvariantViolated(MoldauError):  # noqa: N818 - it names the event
+    """A bug of ours was caught in the act."""

@@ -1,0 +1,30 @@
+"""The executor port: work that must not hold up the event loop.
+
+Two doors, because Python has one interpreter lock: `run` is for calls that release it (fsync,
+reads, codecs), `compute` for Python work of any length, which goes to another process. Both are
+bounded; callers wait rather than pile up. In the simulation both become delayed callbacks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import ParamSpec, Protocol, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Executor(Protocol):
+    """Where blocking and heavy work goes."""
+
+    def run(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Awaitable[T]:
+        """Run a call that blocks in the kernel or releases the interpreter lock."""
+        ...
+
+    def compute(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Awaitable[T]:
+        """Run Python work in another process; function, arguments and result must pickle."""
+        ...
+
+    async def close(self) -> None:
+        """Wait for what runs and give the workers back."""
+        ...
