@@ -1,1 +1,1 @@
-"""The ground floor: names, errors, limits and the ports to the outside world. Imports nothing of ours."""
+"""The ground floor: names, errors, limits, ports. Imports nothing of ours."""

@@ -24,7 +24,7 @@ def invariant(condition: object, message: str) -> None:
 
 
 def crash_point(name: str) -> None:
-    """Mark a place between two durable steps, named `file.step`, where a crash must be survivable."""
+    """Mark a place between two durable steps, as `file.step`: a crash here must be survivable."""
     if _hook is not None:
         _hook(name)
 

@@ -185,12 +185,6 @@ def array(
     return _field(Kind.ARRAY, versions, nullable, tag, tagged, default, element=inner)
 
 
-_SPECIFIERS = (
-    boolean, int8, int16, uint16, int32, uint32, int64, float64,
-    uuid, string, bytes_, records, struct_field, array,
-)  # fmt: skip
-
-
 class Message:
     """What `@message` adds to a class, for type checkers and the compiler."""
 
@@ -210,13 +204,23 @@ def _declare(cls: type[C]) -> type[C]:
     return made
 
 
-@dataclass_transform(field_specifiers=_SPECIFIERS)
+@dataclass_transform(
+    field_specifiers=(
+        boolean, int8, int16, uint16, int32, uint32, int64, float64,
+        uuid, string, bytes_, records, struct_field, array,
+    )
+)  # fmt: skip
 def struct(cls: type[C]) -> type[C]:
     """Declare a part of a message; its versions are those of the message it stands in."""
     return _declare(cls)
 
 
-@dataclass_transform(field_specifiers=_SPECIFIERS)
+@dataclass_transform(
+    field_specifiers=(
+        boolean, int8, int16, uint16, int32, uint32, int64, float64,
+        uuid, string, bytes_, records, struct_field, array,
+    )
+)  # fmt: skip
 def message(
     *, key: int | None = None, versions: str, flexible: str = "none"
 ) -> Callable[[type[C]], type[C]]:
