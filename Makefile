@@ -19,7 +19,7 @@ $(STAMP): pyproject.toml requirements.lock
 	@touch $(STAMP)
 
 demo: setup ## start a broker, stream records through it, show the files, stop
-	$(BIN)/moldau demo
+	$(BIN)/python examples/demo.py
 
 test: setup ## run every test
 	$(BIN)/python -m pytest $(PYTEST_ARGS)

@@ -22,7 +22,11 @@ Buffer = bytes | bytearray | memoryview
 
 
 class File(Protocol):
-    """One open file. Appends go to the end; reads name their position."""
+    """One open file. Appends go to the end; reads name their position.
+
+    A file that nobody holds any more closes itself: a region on its way to a socket keeps its file
+    open after the segment has let go of it.
+    """
 
     @property
     def path(self) -> str:

@@ -6,6 +6,8 @@ import base64
 import binascii
 from typing import NamedTuple, NewType
 
+from moldau.base.clock import Random
+
 BrokerId = NewType("BrokerId", int)
 LeaderEpoch = NewType("LeaderEpoch", int)
 Offset = NewType("Offset", int)
@@ -46,3 +48,17 @@ def uuid_bytes(text: str) -> bytes:
     if len(value) != 16:
         raise ValueError(f"an id has 16 bytes, {text!r} has {len(value)}")
     return value
+
+
+def random_uuid(random: Random) -> bytes:
+    """Draw a version 4 UUID that Kafka would draw too: its text never starts with a dash.
+
+    A leading dash makes the text look like an option on a command line.
+    """
+    while True:
+        value = bytearray(random.randbytes(16))
+        value[6] = value[6] & 0x0F | 0x40
+        value[8] = value[8] & 0x3F | 0x80
+        drawn = bytes(value)
+        if not uuid_text(drawn).startswith("-"):
+            return drawn

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-INFLIGHT_REQUESTS_PER_CONNECTION = 30
-"""Clients pipeline five; a peer that queues more than this is read no further until answered."""
-
 UNSENT_BYTES_PER_CONNECTION = 8 * 1024 * 1024
 """A slow reader is not read from while more than this waits for it."""
 
 INFLATED_BATCH_BYTES = 128 * 1024 * 1024
 """No compressed batch may grow beyond this: a bomb is refused, not unpacked (CVE-2023-34455)."""
-
-FIRST_FRAME_BYTES = 64 * 1024
-"""Before a peer has shown that it speaks the protocol, it gets no larger frame."""
 
 OPEN_FILES_CACHED = 512
 """Closed segments whose descriptors are kept open for readers, least recently used first out."""

@@ -37,7 +37,7 @@ class Receiver(Protocol):
         ...
 
     def drained(self) -> None:
-        """Everything that was handed to `send` has left; more is welcome."""
+        """Bytes had to wait, and now everything handed to `send` has left; more is welcome."""
         ...
 
     def closed(self, error: Exception | None) -> None:

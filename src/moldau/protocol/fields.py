@@ -185,6 +185,10 @@ def array(
     return _field(Kind.ARRAY, versions, nullable, tag, tagged, default, element=inner)
 
 
+# The transforms name no field specifiers: to a type checker `int16()` is then simply a default, and
+# every field has one. Named as specifiers, calls without `default=` would make fields required.
+
+
 class Message:
     """What `@message` adds to a class, for type checkers and the compiler."""
 
@@ -204,23 +208,13 @@ def _declare(cls: type[C]) -> type[C]:
     return made
 
 
-@dataclass_transform(
-    field_specifiers=(
-        boolean, int8, int16, uint16, int32, uint32, int64, float64,
-        uuid, string, bytes_, records, struct_field, array,
-    )
-)  # fmt: skip
+@dataclass_transform()
 def struct(cls: type[C]) -> type[C]:
     """Declare a part of a message; its versions are those of the message it stands in."""
     return _declare(cls)
 
 
-@dataclass_transform(
-    field_specifiers=(
-        boolean, int8, int16, uint16, int32, uint32, int64, float64,
-        uuid, string, bytes_, records, struct_field, array,
-    )
-)  # fmt: skip
+@dataclass_transform()
 def message(
     *, key: int | None = None, versions: str, flexible: str = "none"
 ) -> Callable[[type[C]], type[C]]:

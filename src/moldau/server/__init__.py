@@ -1,0 +1,1 @@
+"""The broker process: configuration, connections, dispatch, handlers, and where it is wired."""

@@ -1,0 +1,164 @@
+"""`moldau serve`: one broker in the foreground, from its settings to its last checkpoint.
+
+This is where the real ports are chosen: the machine's clock, disk, sockets and processes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import signal
+from pathlib import Path
+
+import click
+
+from moldau.base.checks import install_crash_hook
+from moldau.base.clock import SystemClock, system_random
+from moldau.base.errors import ConfigError, UserError
+from moldau.observe.logs import FORMATS, LEVELS, configure_logging
+from moldau.server.broker import Broker, Ports
+from moldau.server.executor import WorkerExecutor
+from moldau.server.settings import BrokerSettings
+from moldau.server.sockets import SocketNetwork
+from moldau.storage.disk import Disk
+
+CRASH_VARIABLE = "MOLDAU_CRASH_AT"
+KILLED = 137
+"""The status a shell shows for a process ended by SIGKILL, which a crash point imitates."""
+
+
+@click.command()
+@click.option(
+    "--config", type=click.Path(path_type=Path), help="Kafka's server.properties, as it is."
+)
+@click.option("--data", type=click.Path(path_type=Path), help="Folder of the logs [./moldau-data].")
+@click.option("--listen", metavar="HOST:PORT", help="Address to listen on [127.0.0.1:9092].")
+@click.option("--override", multiple=True, metavar="KEY=VALUE", help="Set one key; repeatable.")
+@click.option("--strict-config", is_flag=True, help="Refuse unknown keys instead of warning.")
+@click.option("--log-level", type=click.Choice(list(LEVELS)), default="info", show_default=True)
+@click.option("--log-format", type=click.Choice(FORMATS), default="text", show_default=True)
+def serve(
+    config: Path | None,
+    data: Path | None,
+    listen: str | None,
+    override: tuple[str, ...],
+    strict_config: bool,
+    log_level: str,
+    log_format: str,
+) -> None:
+    """Start a broker and run it until SIGTERM or Ctrl-C.
+
+    Prints one line, `ready HOST:PORT`, once it accepts requests. A second signal ends it at once.
+    """
+    configure_logging(log_level, log_format)
+    settings = BrokerSettings.load(
+        _read(config),
+        _overrides(override, data, listen, configured=config is not None),
+        os.environ,
+        strict=strict_config,
+    )
+    _raise_descriptor_limit()
+    _arm_crash_point(os.environ.get(CRASH_VARIABLE))
+    asyncio.run(_run(settings))
+
+
+async def _run(settings: BrokerSettings) -> None:
+    executor = WorkerExecutor()
+    ports = Ports(
+        clock=SystemClock(),
+        random=system_random(),
+        files=Disk(),
+        network=SocketNetwork(
+            executor,
+            send_buffer_size=settings.socket_send_buffer_bytes,
+            receive_buffer_size=settings.socket_receive_buffer_bytes,
+            backlog=settings.socket_listen_backlog_size,
+        ),
+        executor=executor,
+        boot_id=_boot_id(),
+    )
+    broker = Broker(settings, ports)
+    stop = asyncio.Event()
+    _on_signals(stop)
+    try:
+        await broker.start()
+        click.echo(f"ready {broker.addresses[0]}")
+        await broker.run_until(stop)
+    finally:
+        await broker.stop()
+        await executor.close()
+
+
+def _on_signals(stop: asyncio.Event) -> None:
+    """Let the first signal end the broker in order, and the second at once."""
+
+    def handle(number: int) -> None:
+        if stop.is_set():
+            os._exit(128 + number)
+        stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, handle, number)
+
+
+def _read(config: Path | None) -> str | None:
+    if config is None:
+        return None
+    try:
+        return config.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot read {config}: {error}") from error
+
+
+def _overrides(
+    pairs: tuple[str, ...], data: Path | None, listen: str | None, *, configured: bool
+) -> dict[str, str]:
+    """Turn options into keys; without a file, Moldau's own defaults for place and address."""
+    found = {}
+    if data is not None or not configured:
+        found["log.dirs"] = str(data or "moldau-data")
+    if listen is not None or not configured:
+        address = listen or "127.0.0.1:9092"
+        if ":" not in address:
+            raise UserError(f"--listen {address}: expected HOST:PORT")
+        found["listeners"] = f"PLAINTEXT://{address}"
+        if listen is not None:
+            found["advertised.listeners"] = ""
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            raise UserError(f"--override {pair}: expected KEY=VALUE")
+        found[key] = value
+    return found
+
+
+def _raise_descriptor_limit() -> None:
+    """Take as many descriptors as the system lets us: every partition and connection needs one."""
+    _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _boot_id() -> str:
+    """Name this boot of the kernel; empty where the system does not tell."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
+
+
+def _arm_crash_point(spec: str | None) -> None:
+    """End the process as `kill -9` would at the n-th visit of a crash point, for tests."""
+    if not spec:
+        return
+    name, _, count = spec.partition(":")
+    left = int(count or 1)
+
+    def hit(point: str) -> None:
+        nonlocal left
+        if point == name:
+            left -= 1
+            if not left:
+                os._exit(KILLED)
+
+    install_crash_hook(hit)

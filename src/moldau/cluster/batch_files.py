@@ -1,0 +1,85 @@
+"""Reading a file of batches from front to back, checked, in bounded memory.
+
+Journal segments and snapshots are both such files. Every batch handed out is whole and carries
+its checksum; the first one that does not ends the walk with `DamagedBatch`, which says where, so
+that whoever owns the file can decide between a torn tail and real damage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from moldau.base.errors import CorruptRecords
+from moldau.base.files import File
+from moldau.records.batch import HEADER_SIZE, BatchHeader, crc_ok, parse_header
+
+_CHUNK_SIZE: Final = 1 << 20
+"""Metadata batches are small: one read brings thousands of them."""
+
+BATCH_SIZE_MAX: Final = 64 << 20
+"""Kafka's controller stops at 8 MiB; a length far beyond it is a damaged length."""
+
+
+class DamagedBatch(CorruptRecords):
+    """What stands at this position is no batch."""
+
+    def __init__(self, position: int, reason: str) -> None:
+        super().__init__(f"no whole batch at position {position}: {reason}")
+        self.position = position
+
+
+class StoredBatch(NamedTuple):
+    """One intact batch of a file."""
+
+    position: int
+    header: BatchHeader
+    data: bytes
+
+
+def walk(file: File) -> Iterator[StoredBatch]:
+    """Yield the batches of a file in order; DamagedBatch where they stop before its end."""
+    size = file.size()
+    chunk, chunk_position, position = b"", 0, 0
+    while position < size:
+        wanted = HEADER_SIZE
+        while True:
+            if position + wanted > size:
+                raise DamagedBatch(position, f"{wanted} bytes needed, {size - position} left")
+            if position + wanted > chunk_position + len(chunk):
+                chunk, chunk_position = file.read(position, max(wanted, _CHUNK_SIZE)), position
+            header = _header(chunk, position - chunk_position, position)
+            if wanted >= header.size:
+                break
+            wanted = header.size
+        start = position - chunk_position
+        if not crc_ok(chunk, start, header.size):
+            raise DamagedBatch(position, "its checksum differs")
+        yield StoredBatch(position, header, chunk[start : start + header.size])
+        position += header.size
+
+
+def _header(chunk: bytes, start: int, position: int) -> BatchHeader:
+    try:
+        header = parse_header(chunk, start)
+    except CorruptRecords as error:
+        raise DamagedBatch(position, str(error)) from error
+    if header.size > BATCH_SIZE_MAX:
+        raise DamagedBatch(position, f"a length of {header.size} bytes")
+    return header
+
+
+def intact_batch_follows(file: File, damage: DamagedBatch) -> bool:
+    """Tell whether the batch after a damaged one is whole.
+
+    If so this is no write that was cut short by a crash, but damage to what once was on the disk.
+    """
+    head = file.read(damage.position, HEADER_SIZE)
+    try:
+        damaged = parse_header(head)
+        position = damage.position + damaged.size
+        following = parse_header(file.read(position, HEADER_SIZE))
+        data = file.read(position, min(following.size, BATCH_SIZE_MAX))
+        return len(data) == following.size and crc_ok(data, 0, following.size)
+    except CorruptRecords:
+        return False

@@ -1,0 +1,68 @@
+"""Decisions about configs kept in the metadata. Pure.
+
+Whether a key exists and a value is legal is known to the server's tables; this module knows only
+which resources can have configs at all, and what follows from changing one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from moldau.cluster.changes import Change, ConfigChanged, EligibleLeadersCleared
+from moldau.cluster.image import MetadataImage
+from moldau.cluster.model import ConfigResource, ResourceType
+from moldau.cluster.topics import find_topic
+
+MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
+
+ELIGIBLE_LEADERS_FEATURE: Final = "eligible.leader.replicas.version"
+"""At level 1 the controller keeps eligible leader replicas (KIP-966)."""
+
+
+def alter_configs(
+    image: MetadataImage, resource: ConfigResource, settings: Mapping[str, str | None]
+) -> list[Change]:
+    """Decide on setting some configs of a resource; None takes one back to its default."""
+    if resource.type == ResourceType.TOPIC:
+        find_topic(image, resource.name)
+    current = image.config(resource)
+    changes: list[Change] = [
+        ConfigChanged(resource, key, value)
+        for key, value in settings.items()
+        if current.get(key) != value
+    ]
+    clears = eligible_leaders_kept(image) and any(
+        isinstance(change, ConfigChanged) and change.key == MIN_INSYNC_REPLICAS
+        for change in changes
+    )
+    if clears and resource.type == ResourceType.TOPIC:
+        changes.append(EligibleLeadersCleared(resource.name))
+    elif clears and resource == ConfigResource(ResourceType.BROKER, ""):
+        # Who was eligible under another minimum may lack records committed under the new one.
+        changes.append(EligibleLeadersCleared())
+    return changes
+
+
+def replace_configs(
+    image: MetadataImage, resource: ConfigResource, settings: Mapping[str, str]
+) -> list[Change]:
+    """Decide on giving a resource exactly these configs, as the older AlterConfigs means it."""
+    removed = dict.fromkeys(image.config(resource).keys() - settings.keys())
+    return alter_configs(image, resource, {**dict(sorted(removed.items())), **settings})
+
+
+def min_insync_replicas(image: MetadataImage, topic: str) -> int:
+    """Return the minimum in force for a topic as far as the metadata says, else Kafka's 1."""
+    for resource in (
+        ConfigResource(ResourceType.TOPIC, topic),
+        ConfigResource(ResourceType.BROKER, ""),
+    ):
+        if (value := image.config(resource).get(MIN_INSYNC_REPLICAS)) is not None:
+            return int(value)
+    return 1
+
+
+def eligible_leaders_kept(image: MetadataImage) -> bool:
+    """Tell whether this cluster keeps eligible leader replicas."""
+    return image.features.get(ELIGIBLE_LEADERS_FEATURE, 0) >= 1

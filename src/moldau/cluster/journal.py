@@ -1,0 +1,244 @@
+"""The metadata journal: `__cluster_metadata-0`, a log of batches in KRaft's own form.
+
+Owns the folder's segments, the leader epoch checkpoint and what Kafka expects to lie beside them.
+Knows batches and offsets, not what the records mean: `embedded` does. It is small, append-only
+and read once at start, so unlike a partition's log it needs no index; the index files are left as
+they are, since Kafka rebuilds them whenever it opens this log.
+
+    append -> bytes in the page cache          sync -> they survive a power cut
+
+Only what was synced may be told to anybody. Recovery cuts a torn tail: a last batch that is not
+whole was never synced, so nobody was told of it. Damage before the last batch is refused, not
+cut: what follows it had been promised.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from moldau.base.checks import crash_point, invariant
+from moldau.base.errors import StorageError
+from moldau.base.files import File, Files
+from moldau.base.ids import LeaderEpoch, Offset, TopicId
+from moldau.cluster.batch_files import (
+    DamagedBatch,
+    StoredBatch,
+    intact_batch_follows,
+    walk,
+)
+from moldau.storage.checkpoints import PARTITION_METADATA, write_topic_id
+from moldau.storage.epochs import load_epochs, save_epochs
+
+METADATA_FOLDER: Final = "__cluster_metadata-0"
+METADATA_TOPIC_ID: Final = TopicId(bytes(15) + b"\x01")
+
+_SEGMENT_NAME = re.compile(r"\d{20}\.log")
+_SEGMENT_SUFFIXES: Final = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
+
+CRASH_POINTS: Final = (
+    "journal.create.before_folder_sync",
+    "journal.cut.before_truncate",
+    "journal.cut.before_sync",
+    "journal.append.before_write",
+    "journal.append.after_write",
+    "journal.sync.after_sync",
+    "journal.roll.before_folder_sync",
+    "journal.trim.before_remove",
+    "journal.trim.between_removes",
+)
+
+
+class Journal:
+    """One open metadata log. `load` first; then `append` and `sync`, in turn."""
+
+    def __init__(self, files: Files, folder: str) -> None:
+        self._files = files
+        self.folder = folder
+        self._bases: list[int] = []
+        self._active: File | None = None
+        self._good_size = 0
+        self._epochs = load_epochs(files, folder)
+        self.next_offset = 0
+        self.size = 0
+        """Bytes in all segments."""
+
+    @property
+    def last_epoch(self) -> LeaderEpoch:
+        """The leader epoch of the newest batch; -1 while there is none."""
+        return self._epochs.latest
+
+    def load(self, start_offset: int) -> Iterator[StoredBatch]:
+        """Yield every batch that ends after this offset; to be read to its end.
+
+        `start_offset` is where the snapshot in use ends. A torn tail is cut on the way, and at
+        the end the newest segment is open for appending.
+        """
+        self._bases = self._segment_bases()
+        first = max((base for base in self._bases if base <= start_offset), default=None)
+        if first is None and self._bases:
+            raise StorageError(
+                self.folder,
+                f"starts at offset {self._bases[0]}, but no snapshot reaches further than"
+                f" {start_offset}",
+            )
+        self.next_offset = start_offset if first is None else first
+        for base in [base for base in self._bases if first is not None and base >= first]:
+            if base != self.next_offset:
+                raise StorageError(self._path(base), f"offsets from {self.next_offset} are missing")
+            yield from self._load_segment(base, start_offset)
+        self._finish_load(start_offset)
+
+    def _load_segment(self, base: int, start_offset: int) -> Iterator[StoredBatch]:
+        file = self._files.open(self._path(base))
+        try:
+            for batch in walk(file):
+                header = batch.header
+                if header.base_offset != self.next_offset or header.last_offset_delta < 0:
+                    raise StorageError(
+                        file.path,
+                        f"offset {header.base_offset} at position {batch.position} where"
+                        f" {self.next_offset} belongs",
+                    )
+                self.next_offset = header.next_offset
+                self._epochs.assign(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
+                if header.next_offset > start_offset:
+                    yield batch
+        except DamagedBatch as damage:
+            self._cut(file, base, damage)
+        finally:
+            self.size += file.size()
+            file.close()
+
+    def _cut(self, file: File, base: int, damage: DamagedBatch) -> None:
+        if base != self._bases[-1] or intact_batch_follows(file, damage):
+            raise StorageError(file.path, f"{damage}, and more follows it") from damage
+        crash_point("journal.cut.before_truncate")
+        file.truncate(damage.position)
+        crash_point("journal.cut.before_sync")
+        file.sync()
+
+    def _finish_load(self, start_offset: int) -> None:
+        if self.next_offset < start_offset:
+            # A snapshot that reaches beyond the log: the log is what is out of date.
+            self._remove(self._bases)
+            self._bases, self.next_offset, self.size = [], start_offset, 0
+        self._epochs.truncate_from_end(Offset(self.next_offset))
+        save_epochs(self._files, self.folder, self._epochs)
+        if self._bases:
+            self._open_active(self._bases[-1])
+        else:
+            self._create(self.next_offset)
+
+    def begin_epoch(self, epoch: LeaderEpoch) -> None:
+        """Say under which leader epoch what follows is written, durably before the first of it."""
+        self._epochs.assign(epoch, Offset(self.next_offset))
+        save_epochs(self._files, self.folder, self._epochs)
+
+    def append(self, batches: Sequence[bytes], next_offset: int) -> None:
+        """Write whole batches that start at `next_offset`; take them back if the disk refuses.
+
+        StorageError means that nothing was written, or that the journal cannot go on: `failed`.
+        """
+        file = self._writable()
+        crash_point("journal.append.before_write")
+        try:
+            file.append(batches)
+        except OSError as error:
+            self._take_back(file)
+            raise StorageError(file.path, f"cannot be appended to: {error}") from error
+        crash_point("journal.append.after_write")
+        written = sum(map(len, batches))
+        self._good_size += written
+        self.size += written
+        self.next_offset = next_offset
+
+    def _take_back(self, file: File) -> None:
+        try:
+            file.truncate(self._good_size)
+        except OSError:
+            self.fail()
+
+    def sync(self) -> None:
+        """Return once everything appended is durable; may block. After an error nothing goes on.
+
+        The kernel reports a lost write once and then forgets it, so trying again would lie.
+        """
+        file = self._writable()
+        try:
+            file.sync()
+        except OSError as error:
+            self.fail()
+            raise StorageError(file.path, f"cannot be synced: {error}") from error
+        crash_point("journal.sync.after_sync")
+
+    @property
+    def failed(self) -> bool:
+        """Whether the state on the disk is unknown; only a new start can tell."""
+        return self._active is None
+
+    def fail(self) -> None:
+        """Take no more writes."""
+        self.close()
+
+    def roll(self) -> None:
+        """Start a new segment, so that the ones before it can go once a snapshot has them."""
+        self._writable().close()
+        self._create(self.next_offset)
+
+    def trim(self, offset: int) -> None:
+        """Remove the segments that hold nothing at or after this offset; a snapshot has them."""
+        keep = max((base for base in self._bases if base <= offset), default=None)
+        invariant(keep is not None, f"no segment begins at or before {offset}")
+        gone = [base for base in self._bases if base < (keep or 0)]
+        self.size -= sum(self._files.size(self._path(base)) for base in gone)
+        self._remove(gone)
+        self._bases = self._bases[len(gone) :]
+        self._epochs.truncate_from_start(Offset(self._bases[0]))
+        save_epochs(self._files, self.folder, self._epochs)
+
+    def close(self) -> None:
+        """Give the descriptor back; closing twice is harmless."""
+        if self._active is not None:
+            self._active.close()
+            self._active = None
+
+    def _writable(self) -> File:
+        if self._active is None:
+            raise StorageError(self.folder, "is closed or has failed")
+        return self._active
+
+    def _segment_bases(self) -> list[int]:
+        if not self._files.exists(self.folder):
+            return []
+        names = self._files.names(self.folder)
+        return [int(name[:20]) for name in names if _SEGMENT_NAME.fullmatch(name)]
+
+    def _path(self, base: int, suffix: str = ".log") -> str:
+        return f"{self.folder}/{base:020d}{suffix}"
+
+    def _open_active(self, base: int) -> None:
+        self._active = self._files.open(self._path(base))
+        self._good_size = self._active.size()
+
+    def _create(self, base: int) -> None:
+        self._files.make_folder(self.folder)
+        if not self._files.exists(f"{self.folder}/{PARTITION_METADATA}"):
+            write_topic_id(self._files, self.folder, METADATA_TOPIC_ID)
+        for suffix in (".index", ".timeindex"):
+            self._files.open(self._path(base, suffix), create=True).close()
+        self._active = self._files.open(self._path(base), create=True)
+        self._good_size = 0
+        crash_point("journal.create.before_folder_sync")
+        self._files.sync_folder(self.folder)
+        self._files.sync_folder(self.folder.rpartition("/")[0])
+        self._bases.append(base)
+
+    def _remove(self, bases: Sequence[int]) -> None:
+        crash_point("journal.trim.before_remove")
+        for base in bases:
+            for suffix in _SEGMENT_SUFFIXES:
+                self._files.remove(self._path(base, suffix))
+            crash_point("journal.trim.between_removes")
+        self._files.sync_folder(self.folder)

@@ -1,0 +1,100 @@
+"""Replica placement: which brokers hold which partition. Pure.
+
+The rule, with n active brokers in a row: partition i starts on broker i mod n, and its replica j
+lies on broker (i + j) mod n. Two things shape the row. It is rotated so that preferred leaders
+stay even over all topics, by nothing while the cluster is empty. And where brokers have racks,
+it alternates between them, and a partition goes on to the next broker whose rack holds the fewest
+of its replicas, so that it survives the loss of as many racks as it has replicas. Brokers on one
+host share a rack as far as this module can tell; a broker without a rack stands for itself.
+
+Kafka draws the starting point at random; here the same cluster always gives the same answer.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from moldau.base.ids import BrokerId
+from moldau.protocol.errors import ApiError, ErrorCode
+
+
+class Site(NamedTuple):
+    """A broker that may be placed on."""
+
+    broker_id: BrokerId
+    rack: str | None = None
+
+
+def place(
+    sites: Sequence[Site],
+    partition_count: int,
+    replica_count: int,
+    preferred_leaders: Mapping[BrokerId, int],
+    first_partition: int = 0,
+) -> list[tuple[BrokerId, ...]]:
+    """Return the replicas of each new partition; ApiError if there are too few brokers.
+
+    `first_partition` is the number of the first new one, for a topic that grows: the formula goes
+    on where it stopped.
+    """
+    if replica_count > len(sites):
+        raise ApiError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"Replication factor {replica_count} is larger than the {len(sites)} active brokers.",
+        )
+    row = _alternating(sites)
+    start = _even_start(row, partition_count, preferred_leaders, first_partition)
+    row = row[start:] + row[:start]
+    return [
+        _replicas(row, first_partition + step, replica_count) for step in range(partition_count)
+    ]
+
+
+def _alternating(sites: Sequence[Site]) -> list[Site]:
+    """Put the brokers in a row in which neighbours lie in different racks as far as possible."""
+    racks: dict[tuple[str, int], list[Site]] = defaultdict(list)
+    for site in sorted(sites):
+        # One without a rack gets a group of its own, so without racks the row is sorted by id.
+        racks[("", site.broker_id) if site.rack is None else (site.rack, -1)].append(site)
+    groups = sorted(racks.values(), key=lambda group: group[0].broker_id)
+    rounds = max((len(group) for group in groups), default=0)
+    return [group[turn] for turn in range(rounds) for group in groups if turn < len(group)]
+
+
+def _even_start(
+    row: Sequence[Site],
+    partition_count: int,
+    preferred_leaders: Mapping[BrokerId, int],
+    first_partition: int,
+) -> int:
+    """Choose the rotation that gives the odd leaders to the brokers that lead least.
+
+    Whole rounds give every broker the same; what is left over goes to a window of the row.
+    """
+    count = len(row)
+    window = partition_count % count
+    leads = [preferred_leaders.get(site.broker_id, 0) for site in row]
+
+    def load(start: int) -> int:
+        return sum(leads[(start + first_partition + step) % count] for step in range(window))
+
+    return min(range(count), key=load) if window else 0
+
+
+def _replicas(row: Sequence[Site], partition: int, replica_count: int) -> tuple[BrokerId, ...]:
+    count = len(row)
+    walk = [row[(partition + step) % count] for step in range(count)]
+    used: Counter[str | int] = Counter()
+    chosen: list[BrokerId] = []
+    while len(chosen) < replica_count:
+        site = min(walk, key=lambda site: used[_rack(site)])
+        walk.remove(site)
+        used[_rack(site)] += 1
+        chosen.append(site.broker_id)
+    return tuple(chosen)
+
+
+def _rack(site: Site) -> str | int:
+    return site.broker_id if site.rack is None else site.rack

@@ -1,0 +1,267 @@
+"""Decisions about topics: create, grow, delete. Pure: image in, changes out, ApiError if refused.
+
+Codes and order of the checks are those of Kafka's controller, because tools print them and clients
+branch on them. A request for several topics decides them one after the other, each on the image
+that the one before would leave: `image.apply(changes, version)`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from moldau.base.clock import Random
+from moldau.base.ids import ZERO_TOPIC_ID, BrokerId, TopicId, random_uuid, uuid_text
+from moldau.cluster.changes import (
+    Change,
+    ConfigChanged,
+    PartitionCreated,
+    TopicCreated,
+    TopicRemoved,
+)
+from moldau.cluster.image import MetadataImage, collision_name
+from moldau.cluster.model import ConfigResource, Partition, ResourceType, Topic
+from moldau.cluster.placement import Site, place
+from moldau.protocol.errors import ApiError, ErrorCode
+
+Assignments = Mapping[int, Sequence[BrokerId]]
+"""Chosen by the user: partition number -> replicas, the preferred leader first."""
+
+BROKER_DEFAULT: Final = -1
+"""A partition count or replication factor that leaves the choice to the broker (KIP-464)."""
+
+TOPIC_NAME_LENGTH_MAX: Final = 249
+"""A folder is called `<topic>-<partition>`; with the suffixes it may get, 255 bytes at most."""
+
+PARTITIONS_PER_CHANGE_MAX: Final = 10_000
+"""Kafka's own bound on one controller operation: a change stays one batch, one moment."""
+
+METADATA_TOPIC: Final = "__cluster_metadata"
+"""Its folder is the metadata journal itself."""
+
+_LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """What somebody asks for when creating a topic."""
+
+    name: str
+    partition_count: int = BROKER_DEFAULT
+    replication_factor: int = BROKER_DEFAULT
+    assignments: Assignments = field(default_factory=dict)
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDefaults:
+    """What the broker's settings say where a request leaves the choice to it."""
+
+    partition_count: int = 1
+    replication_factor: int = 1
+
+
+def create_topic(
+    image: MetadataImage, wanted: NewTopic, defaults: TopicDefaults, random: Random
+) -> list[Change]:
+    """Decide on a new topic; its configs must have been checked already."""
+    _check_name(image, wanted.name)
+    if wanted.assignments:
+        assignments = _manual_assignments(image, wanted)
+    else:
+        assignments = _placed(image, wanted, defaults)
+    _check_batch_size(len(assignments))
+    topic_id = TopicId(random_uuid(random))
+    resource = ConfigResource(ResourceType.TOPIC, wanted.name)
+    return [
+        TopicCreated(wanted.name, topic_id),
+        *(ConfigChanged(resource, key, value) for key, value in wanted.configs.items()),
+        *_created(image, topic_id, 0, assignments),
+    ]
+
+
+def add_partitions(
+    image: MetadataImage,
+    name: str,
+    new_count: int,
+    assignments: Sequence[Sequence[BrokerId]] | None = None,
+) -> list[Change]:
+    """Decide on growing a topic to `new_count` partitions; it never shrinks."""
+    topic = find_topic(image, name)
+    old_count = len(topic.partitions)
+    if new_count <= old_count:
+        what = "would not be an increase" if new_count < old_count else "are there already"
+        raise ApiError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"Topic '{name}' has {old_count} partition(s); {new_count} {what}.",
+        )
+    added = new_count - old_count
+    _check_batch_size(added)
+    replica_count = len(topic.partitions[0].replicas)
+    if assignments is None:
+        placed = place(_sites(image), added, replica_count, image.preferred_leaders, old_count)
+        return _created(image, topic.id, old_count, placed)
+    if len(assignments) != added:
+        raise ApiError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"{added} partition(s) are to be added, but {len(assignments)} were assigned.",
+        )
+    checked = [_checked(image, replicas, replica_count) for replicas in assignments]
+    return _created(image, topic.id, old_count, checked)
+
+
+def delete_topic(image: MetadataImage, name: str) -> list[Change]:
+    """Decide on removing a topic by its name."""
+    return [TopicRemoved(find_topic(image, name).id)]
+
+
+def delete_topic_by_id(image: MetadataImage, topic_id: TopicId) -> list[Change]:
+    """Decide on removing a topic by its id, so that a namesake created since is spared."""
+    topic = None if topic_id == ZERO_TOPIC_ID else image.topic_by_id(topic_id)
+    if topic is None:
+        raise ApiError(
+            ErrorCode.UNKNOWN_TOPIC_ID, f"There is no topic with the id {uuid_text(topic_id)}."
+        )
+    return [TopicRemoved(topic.id)]
+
+
+def find_topic(image: MetadataImage, name: str) -> Topic:
+    """Return a topic that must be there for a decision."""
+    topic = image.topic(name)
+    if topic is None:
+        raise ApiError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic with the name '{name}'."
+        )
+    return topic
+
+
+def check_topic_name(name: str) -> None:
+    """Refuse what cannot be a topic's name, whatever exists already."""
+    if not name:
+        problem = "is empty"
+    elif name in {".", ".."}:
+        problem = "cannot be '.' or '..'"
+    elif len(name) > TOPIC_NAME_LENGTH_MAX:
+        problem = f"is longer than {TOPIC_NAME_LENGTH_MAX} characters"
+    elif not _LEGAL_NAME.fullmatch(name):
+        problem = "has characters other than ASCII letters, digits, '.', '_' and '-'"
+    else:
+        return
+    raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name '{name[:260]}' {problem}.")
+
+
+def _check_name(image: MetadataImage, name: str) -> None:
+    if name in image.topics:
+        raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+    check_topic_name(name)
+    if name == METADATA_TOPIC:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Topic '{name}' is the cluster's own.")
+    collision = collision_name(name)
+    other = None if collision is None else image.colliding_names.get(collision)
+    if other is not None:
+        raise ApiError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            f"Topic '{name}' collides with existing topic '{other}': "
+            "'.' and '_' are the same in metric names.",
+        )
+
+
+def _placed(
+    image: MetadataImage, wanted: NewTopic, defaults: TopicDefaults
+) -> list[tuple[BrokerId, ...]]:
+    if wanted.partition_count == 0 or wanted.partition_count < BROKER_DEFAULT:
+        raise ApiError(
+            ErrorCode.INVALID_PARTITIONS,
+            "Number of partitions must be larger than 0, or -1 for the broker's default.",
+        )
+    if wanted.replication_factor == 0 or wanted.replication_factor < BROKER_DEFAULT:
+        raise ApiError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            "Replication factor must be larger than 0, or -1 for the broker's default.",
+        )
+    partition_count = wanted.partition_count
+    if partition_count == BROKER_DEFAULT:
+        partition_count = defaults.partition_count
+    replica_count = wanted.replication_factor
+    if replica_count == BROKER_DEFAULT:
+        replica_count = defaults.replication_factor
+    _check_batch_size(partition_count)
+    return place(_sites(image), partition_count, replica_count, image.preferred_leaders)
+
+
+def _manual_assignments(image: MetadataImage, wanted: NewTopic) -> list[tuple[BrokerId, ...]]:
+    if wanted.partition_count != BROKER_DEFAULT:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            "With replicas assigned by hand the number of partitions must be -1.",
+        )
+    if wanted.replication_factor != BROKER_DEFAULT:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            "With replicas assigned by hand the replication factor must be -1.",
+        )
+    if sorted(wanted.assignments) != list(range(len(wanted.assignments))):
+        raise ApiError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "Assigned partitions must be numbered from 0 without a gap.",
+        )
+    replica_count = len(wanted.assignments[0])
+    return [
+        _checked(image, wanted.assignments[index], replica_count)
+        for index in range(len(wanted.assignments))
+    ]
+
+
+def _checked(
+    image: MetadataImage, replicas: Sequence[BrokerId], replica_count: int
+) -> tuple[BrokerId, ...]:
+    problem = None
+    unknown = [broker_id for broker_id in replicas if broker_id not in image.brokers]
+    if not replicas:
+        problem = "A partition was assigned an empty list of replicas."
+    elif len(set(replicas)) != len(replicas):
+        problem = f"The assignment {list(replicas)} names a broker twice."
+    elif len(replicas) != replica_count:
+        problem = f"One partition has {len(replicas)} replica(s), another {replica_count}."
+    elif unknown:
+        problem = f"Broker {unknown[0]} is assigned a replica, but is not registered."
+    elif not any(image.brokers[broker_id].active for broker_id in replicas):
+        problem = f"All of the assigned brokers {list(replicas)} are fenced or shutting down."
+    if problem is not None:
+        raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
+    return tuple(replicas)
+
+
+def _check_batch_size(partition_count: int) -> None:
+    if partition_count > PARTITIONS_PER_CHANGE_MAX:
+        raise ApiError(
+            ErrorCode.POLICY_VIOLATION,
+            f"{partition_count} partitions are more than the {PARTITIONS_PER_CHANGE_MAX} that may "
+            "be created at once.",
+        )
+
+
+def _sites(image: MetadataImage) -> list[Site]:
+    return [Site(broker.id, broker.rack) for broker in image.active_brokers()]
+
+
+def _created(
+    image: MetadataImage,
+    topic_id: TopicId,
+    first_index: int,
+    assignments: Sequence[tuple[BrokerId, ...]],
+) -> list[Change]:
+    return [
+        PartitionCreated(topic_id, _new_partition(image, index, replicas))
+        for index, replicas in enumerate(assignments, first_index)
+    ]
+
+
+def _new_partition(image: MetadataImage, index: int, replicas: tuple[BrokerId, ...]) -> Partition:
+    """Return a partition whose active replicas are all in sync, as it is empty."""
+    brokers = [image.brokers[broker_id] for broker_id in replicas]
+    isr = tuple(broker.id for broker in brokers if broker.active)
+    directories = tuple(broker.default_directory for broker in brokers)
+    return Partition(index, replicas, isr, isr[0], directories=directories)

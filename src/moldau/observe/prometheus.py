@@ -1,0 +1,192 @@
+"""The metrics page: the broker's counters in Prometheus text, by the names Kafka dashboards use.
+
+The counters themselves are plain attributes elsewhere; they are read when somebody scrapes, in
+the thread of the HTTP server that `prometheus_client` brings, and never on the hot path. What is
+read there is changed by the event loop at the same time: every value is a single attribute, so a
+scrape sees each of them whole, if not all of them at one instant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.process_collector import ProcessCollector
+
+from moldau.observe.requests import TIME_BUCKETS_S, RequestMetrics
+
+if TYPE_CHECKING:
+    from threading import Thread
+    from wsgiref.simple_server import WSGIServer
+
+
+class LogFigures(NamedTuple):
+    """What is told of one partition's log."""
+
+    topic: str
+    partition: int
+    size: int
+    start_offset: int
+    end_offset: int
+    segments: int
+
+
+class TopicFigures(Protocol):
+    """The traffic of one topic since the broker started."""
+
+    messages_in: int
+    bytes_in: int
+    bytes_out: int
+    failed_produce: int
+    failed_fetch: int
+
+
+class BrokerFigures(NamedTuple):
+    """Where the metrics come from; callables are asked at each scrape."""
+
+    requests: RequestMetrics
+    connections: Callable[[], int]
+    logs: Callable[[], Iterable[LogFigures]]
+    topics: Callable[[], Iterable[tuple[str, TopicFigures]]]
+    offline_directories: Callable[[], int]
+
+
+TOPIC_COUNTERS = (
+    ("messages_in", "messagesin", "Records appended"),
+    ("bytes_in", "bytesin", "Bytes appended"),
+    ("bytes_out", "bytesout", "Bytes sent to readers"),
+    ("failed_produce", "failedproducerequests", "Partitions of produce requests that failed"),
+    ("failed_fetch", "failedfetchrequests", "Partitions of fetch requests that failed"),
+)
+
+LOG_GAUGES = (
+    ("size", "Bytes on disk"),
+    ("start_offset", "First offset that can be read"),
+    ("end_offset", "Offset of the next record"),
+    ("segments", "Segment files"),
+)
+
+LOG_GAUGE_NAMES = {
+    "size": "kafka_log_log_size",
+    "start_offset": "kafka_log_log_logstartoffset",
+    "end_offset": "kafka_log_log_logendoffset",
+    "segments": "kafka_log_log_numlogsegments",
+}
+
+
+class BrokerCollector:
+    """Turns a broker's figures into metric families."""
+
+    def __init__(self, figures: BrokerFigures, partition_series_max: int) -> None:
+        self._figures = figures
+        self._partition_series_max = partition_series_max
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield every family; called by prometheus_client at each scrape."""
+        yield from self._requests()
+        yield from self._traffic()
+        yield from self._logs()
+        yield GaugeMetricFamily(
+            "kafka_server_socket_server_metrics_connection_count",
+            "Open client connections",
+            value=self._figures.connections(),
+        )
+        yield GaugeMetricFamily(
+            "kafka_log_logmanager_offlinelogdirectorycount",
+            "Log directories that failed",
+            value=self._figures.offline_directories(),
+        )
+
+    def _requests(self) -> Iterator[Metric]:
+        counts = CounterMetricFamily(
+            "kafka_network_requestmetrics_requests", "Requests", labels=["request"]
+        )
+        sizes = CounterMetricFamily(
+            "kafka_network_requestmetrics_requestbytes", "Bytes of requests", labels=["request"]
+        )
+        errors = CounterMetricFamily(
+            "kafka_network_requestmetrics_errors", "Error codes", labels=["request", "error"]
+        )
+        times = HistogramMetricFamily(
+            "moldau_request_seconds", "Time to the answer, waiting included", labels=["request"]
+        )
+        for name, stats in sorted(self._figures.requests.by_api.items()):
+            counts.add_metric([name], stats.requests)
+            sizes.add_metric([name], stats.bytes_in)
+            for code, count in sorted(stats.errors.items()):
+                errors.add_metric([name, str(code)], count)
+            times.add_metric([name], _cumulative(stats.buckets), stats.seconds)
+        yield from (counts, sizes, errors, times)
+
+    def _traffic(self) -> Iterator[Metric]:
+        topics = list(self._figures.topics())
+        for attribute, name, text in TOPIC_COUNTERS:
+            family = CounterMetricFamily(
+                f"kafka_server_brokertopicmetrics_{name}", text, labels=["topic"]
+            )
+            for topic, traffic in topics:
+                family.add_metric([topic], getattr(traffic, attribute))
+            yield family
+
+    def _logs(self) -> Iterator[Metric]:
+        logs = list(self._figures.logs())
+        yield GaugeMetricFamily(
+            "kafka_server_replicamanager_partitioncount", "Partitions here", value=len(logs)
+        )
+        if len(logs) > self._partition_series_max:
+            return
+        for attribute, text in LOG_GAUGES:
+            family = GaugeMetricFamily(
+                LOG_GAUGE_NAMES[attribute], text, labels=["topic", "partition"]
+            )
+            for figures in logs:
+                labels = [figures.topic, str(figures.partition)]
+                family.add_metric(labels, getattr(figures, attribute))
+            yield family
+
+
+def _cumulative(buckets: list[int]) -> list[tuple[str, float]]:
+    bounds = [str(bound) for bound in TIME_BUCKETS_S] + ["+Inf"]
+    total = 0
+    rows = []
+    for bound, count in zip(bounds, buckets, strict=True):
+        total += count
+        rows.append((bound, float(total)))
+    return rows
+
+
+class MetricsPage:
+    """The open metrics port."""
+
+    def __init__(self, server: WSGIServer, thread: Thread) -> None:
+        self._server = server
+        self._thread = thread
+
+    @property
+    def port(self) -> int:
+        """The real port, also when 0 was asked for."""
+        return self._server.server_port
+
+    def close(self) -> None:
+        """Stop serving and wait for a scrape in progress."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+def serve_metrics(
+    host: str, port: int, figures: BrokerFigures, *, partition_series_max: int
+) -> MetricsPage:
+    """Serve the page at `/metrics` until closed; OSError if the port cannot be had."""
+    registry = CollectorRegistry()
+    registry.register(BrokerCollector(figures, partition_series_max))
+    ProcessCollector(registry=registry)
+    server, thread = start_http_server(port, addr=host, registry=registry)
+    return MetricsPage(server, thread)

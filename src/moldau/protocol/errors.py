@@ -1,0 +1,205 @@
+"""The error table of the protocol: every code, what it means, whether trying again can help.
+
+A code is chosen for what the client will do when it reads it. `retriable` is the Java client's
+notion: the same request may succeed later without anybody's doing. The texts are what a client is
+shown when the broker has nothing more precise to say.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Self
+
+from moldau.base.errors import MoldauError
+
+_RETRIABLE = True
+
+
+class ErrorCode(IntEnum):
+    """The codes, under the names Kafka gives them."""
+
+    text: str
+    retriable: bool
+
+    def __new__(cls, code: int, text: str = "", retriable: bool = False) -> Self:
+        """Make a member from its row of the table."""
+        member = int.__new__(cls, code)
+        member._value_ = code
+        member.text = text
+        member.retriable = retriable
+        return member
+
+    @classmethod
+    def of(cls, code: int) -> ErrorCode:
+        """The code a peer sent; one from a later protocol reads as UNKNOWN_SERVER_ERROR."""
+        try:
+            return cls(code)
+        except ValueError:
+            return cls.UNKNOWN_SERVER_ERROR
+
+    UNKNOWN_SERVER_ERROR = -1, "The server met an error it has no code for."
+    NONE = 0, "No error."
+    OFFSET_OUT_OF_RANGE = 1, "The offset lies outside of what the replica holds."
+    CORRUPT_MESSAGE = 2, "A record has a wrong checksum, size or key for its topic.", _RETRIABLE
+    UNKNOWN_TOPIC_OR_PARTITION = 3, "This server does not host such a partition.", _RETRIABLE
+    INVALID_FETCH_SIZE = 4, "The fetch size is invalid."
+    LEADER_NOT_AVAILABLE = 5, "The partition has no leader right now.", _RETRIABLE
+    NOT_LEADER_OR_FOLLOWER = 6, "This broker is not the replica the request is for.", _RETRIABLE
+    REQUEST_TIMED_OUT = 7, "The request was not finished in time.", _RETRIABLE
+    BROKER_NOT_AVAILABLE = 8, "The broker is not available."
+    REPLICA_NOT_AVAILABLE = 9, "The replica is not available.", _RETRIABLE
+    MESSAGE_TOO_LARGE = 10, "The batch is larger than the server accepts."
+    STALE_CONTROLLER_EPOCH = 11, "The controller moved to another broker."
+    OFFSET_METADATA_TOO_LARGE = 12, "The metadata of the committed offset is too large."
+    NETWORK_EXCEPTION = 13, "The connection ended before an answer came.", _RETRIABLE
+    COORDINATOR_LOAD_IN_PROGRESS = 14, "The coordinator is still loading its state.", _RETRIABLE
+    COORDINATOR_NOT_AVAILABLE = 15, "There is no coordinator right now.", _RETRIABLE
+    NOT_COORDINATOR = 16, "This broker is not the coordinator.", _RETRIABLE
+    INVALID_TOPIC_EXCEPTION = 17, "The topic name is invalid or may not be used here."
+    RECORD_LIST_TOO_LARGE = 18, "The batch is larger than a segment."
+    NOT_ENOUGH_REPLICAS = 19, "Too few replicas are in sync to accept the write.", _RETRIABLE
+    NOT_ENOUGH_REPLICAS_AFTER_APPEND = (
+        20,
+        "The write was appended, then too few replicas were in sync.",
+        _RETRIABLE,
+    )
+    INVALID_REQUIRED_ACKS = 21, "Required acknowledgements are 0, 1 or -1."
+    ILLEGAL_GENERATION = 22, "The generation is not the group's present one."
+    INCONSISTENT_GROUP_PROTOCOL = 23, "The member shares no protocol with the group."
+    INVALID_GROUP_ID = 24, "The group id is invalid."
+    UNKNOWN_MEMBER_ID = 25, "The group does not know this member."
+    INVALID_SESSION_TIMEOUT = 26, "The session timeout is outside of the broker's range."
+    REBALANCE_IN_PROGRESS = 27, "The group is rebalancing, the member must join again."
+    INVALID_COMMIT_OFFSET_SIZE = 28, "The committed offset with its metadata is too large."
+    TOPIC_AUTHORIZATION_FAILED = 29, "No permission on the topic."
+    GROUP_AUTHORIZATION_FAILED = 30, "No permission on the group."
+    CLUSTER_AUTHORIZATION_FAILED = 31, "No permission on the cluster."
+    INVALID_TIMESTAMP = 32, "A record's timestamp is outside of the accepted range."
+    UNSUPPORTED_SASL_MECHANISM = 33, "The broker does not offer this SASL mechanism."
+    ILLEGAL_SASL_STATE = 34, "The request does not fit the state of the authentication."
+    UNSUPPORTED_VERSION = 35, "The broker does not support this version of the API."
+    TOPIC_ALREADY_EXISTS = 36, "A topic of this name exists."
+    INVALID_PARTITIONS = 37, "The number of partitions is invalid."
+    INVALID_REPLICATION_FACTOR = 38, "The replication factor is below one or above the brokers."
+    INVALID_REPLICA_ASSIGNMENT = 39, "The replica assignment is invalid."
+    INVALID_CONFIG = 40, "The configuration is invalid."
+    NOT_CONTROLLER = 41, "This broker is not the controller.", _RETRIABLE
+    INVALID_REQUEST = 42, "The request contradicts itself or the protocol."
+    UNSUPPORTED_FOR_MESSAGE_FORMAT = 43, "The record format of the topic cannot do this."
+    POLICY_VIOLATION = 44, "The request violates a policy of the cluster."
+    OUT_OF_ORDER_SEQUENCE_NUMBER = 45, "The broker expected another sequence number."
+    DUPLICATE_SEQUENCE_NUMBER = 46, "The broker has this sequence number already."
+    INVALID_PRODUCER_EPOCH = 47, "The producer's epoch is old."
+    INVALID_TXN_STATE = 48, "The transaction is not in a state that allows this."
+    INVALID_PRODUCER_ID_MAPPING = 49, "The producer id does not belong to the transactional id."
+    INVALID_TRANSACTION_TIMEOUT = 50, "The transaction timeout is above the broker's maximum."
+    CONCURRENT_TRANSACTIONS = 51, "Another change of the same transaction is going on.", _RETRIABLE
+    TRANSACTION_COORDINATOR_FENCED = 52, "A newer transaction coordinator has taken over."
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53, "No permission on the transactional id."
+    SECURITY_DISABLED = 54, "Security features are off on this broker."
+    OPERATION_NOT_ATTEMPTED = 55, "Not attempted, because another part of the request failed."
+    KAFKA_STORAGE_ERROR = 56, "The disk of the log failed.", _RETRIABLE
+    LOG_DIR_NOT_FOUND = 57, "The broker has no such log directory."
+    SASL_AUTHENTICATION_FAILED = 58, "Authentication failed."
+    UNKNOWN_PRODUCER_ID = 59, "The broker holds no state of this producer."
+    REASSIGNMENT_IN_PROGRESS = 60, "The partitions are being reassigned."
+    DELEGATION_TOKEN_AUTH_DISABLED = 61, "Delegation tokens are off."
+    DELEGATION_TOKEN_NOT_FOUND = 62, "There is no such delegation token."
+    DELEGATION_TOKEN_OWNER_MISMATCH = 63, "Neither owner nor renewer of the token."
+    DELEGATION_TOKEN_REQUEST_NOT_ALLOWED = 64, "Tokens cannot be managed over this connection."
+    DELEGATION_TOKEN_AUTHORIZATION_FAILED = 65, "No permission on the delegation token."
+    DELEGATION_TOKEN_EXPIRED = 66, "The delegation token has expired."
+    INVALID_PRINCIPAL_TYPE = 67, "The type of principal is not supported."
+    NON_EMPTY_GROUP = 68, "The group still has members."
+    GROUP_ID_NOT_FOUND = 69, "There is no such group."
+    FETCH_SESSION_ID_NOT_FOUND = 70, "The fetch session is gone.", _RETRIABLE
+    INVALID_FETCH_SESSION_EPOCH = 71, "The fetch session expects another epoch.", _RETRIABLE
+    LISTENER_NOT_FOUND = 72, "The leader has no listener of this name.", _RETRIABLE
+    TOPIC_DELETION_DISABLED = 73, "Deleting topics is off."
+    FENCED_LEADER_EPOCH = 74, "The leader epoch in the request is old.", _RETRIABLE
+    UNKNOWN_LEADER_EPOCH = 75, "The leader epoch in the request is newer than known.", _RETRIABLE
+    UNSUPPORTED_COMPRESSION_TYPE = 76, "The client cannot read this compression."
+    STALE_BROKER_EPOCH = 77, "The broker has registered again since."
+    OFFSET_NOT_AVAILABLE = 78, "The new leader's high watermark is not caught up yet.", _RETRIABLE
+    MEMBER_ID_REQUIRED = 79, "The member must join again with the id it was given."
+    PREFERRED_LEADER_NOT_AVAILABLE = 80, "The preferred leader is not available.", _RETRIABLE
+    GROUP_MAX_SIZE_REACHED = 81, "The group is full."
+    FENCED_INSTANCE_ID = 82, "Another member has taken over this instance id."
+    ELIGIBLE_LEADERS_NOT_AVAILABLE = 83, "No replica may become leader.", _RETRIABLE
+    ELECTION_NOT_NEEDED = 84, "The leader is already the right one.", _RETRIABLE
+    NO_REASSIGNMENT_IN_PROGRESS = 85, "No reassignment is going on."
+    GROUP_SUBSCRIBED_TO_TOPIC = 86, "The group is subscribed to the topic."
+    INVALID_RECORD = 87, "A record failed the broker's validation."
+    UNSTABLE_OFFSET_COMMIT = 88, "Offsets of open transactions are not settled yet.", _RETRIABLE
+    THROTTLING_QUOTA_EXCEEDED = 89, "The quota is used up for now.", _RETRIABLE
+    PRODUCER_FENCED = 90, "A newer producer uses the same transactional id."
+    RESOURCE_NOT_FOUND = 91, "There is no such resource."
+    DUPLICATE_RESOURCE = 92, "The resource is named twice."
+    UNACCEPTABLE_CREDENTIAL = 93, "The credential does not meet the requirements."
+    INCONSISTENT_VOTER_SET = 94, "The sides disagree on who may vote."
+    INVALID_UPDATE_VERSION = 95, "The version to update from is not the present one."
+    FEATURE_UPDATE_FAILED = 96, "The feature level could not be changed."
+    PRINCIPAL_DESERIALIZATION_FAILURE = 97, "The forwarded principal could not be read."
+    SNAPSHOT_NOT_FOUND = 98, "There is no such snapshot."
+    POSITION_OUT_OF_RANGE = 99, "The position lies outside of the snapshot."
+    UNKNOWN_TOPIC_ID = 100, "This server does not know the topic id.", _RETRIABLE
+    DUPLICATE_BROKER_REGISTRATION = 101, "Another broker has registered this id."
+    BROKER_ID_NOT_REGISTERED = 102, "No broker is registered under this id."
+    INCONSISTENT_TOPIC_ID = 103, "The log has another topic id than the request.", _RETRIABLE
+    INCONSISTENT_CLUSTER_ID = 104, "The request is for another cluster."
+    TRANSACTIONAL_ID_NOT_FOUND = 105, "There is no such transactional id."
+    FETCH_SESSION_TOPIC_ID_ERROR = (
+        106,
+        "The fetch session changed between topic names and topic ids.",
+        _RETRIABLE,
+    )
+    INELIGIBLE_REPLICA = 107, "The replica may not join the in-sync replicas now."
+    NEW_LEADER_ELECTED = 108, "The change made another broker the leader."
+    OFFSET_MOVED_TO_TIERED_STORAGE = 109, "The offset is no longer on the local disk."
+    FENCED_MEMBER_EPOCH = 110, "The member's epoch is old, it must join again."
+    UNRELEASED_INSTANCE_ID = 111, "The instance id is still in use."
+    UNSUPPORTED_ASSIGNOR = 112, "The group does not support this assignor."
+    STALE_MEMBER_EPOCH = 113, "The member must commit again with its newer epoch."
+    MISMATCHED_ENDPOINT_TYPE = 114, "The request reached the wrong kind of endpoint."
+    UNSUPPORTED_ENDPOINT_TYPE = 115, "This kind of endpoint is not supported."
+    UNKNOWN_CONTROLLER_ID = 116, "There is no controller of this id."
+    UNKNOWN_SUBSCRIPTION_ID = 117, "The telemetry subscription is not the present one."
+    TELEMETRY_TOO_LARGE = 118, "The telemetry is larger than the broker accepts."
+    INVALID_REGISTRATION = 119, "The controller refuses the registration."
+    TRANSACTION_ABORTABLE = 120, "The transaction must be aborted; the producer may go on."
+    INVALID_RECORD_STATE = 121, "The record is not in a state that allows this acknowledgement."
+    SHARE_SESSION_NOT_FOUND = 122, "The share session is gone.", _RETRIABLE
+    INVALID_SHARE_SESSION_EPOCH = 123, "The share session expects another epoch.", _RETRIABLE
+    FENCED_STATE_EPOCH = 124, "The epoch of the share state is old."
+    INVALID_VOTER_KEY = 125, "The voter key is not that of the receiver."
+    DUPLICATE_VOTER = 126, "The voter is already one."
+    VOTER_NOT_FOUND = 127, "There is no such voter."
+    INVALID_REGULAR_EXPRESSION = 128, "The regular expression is invalid."
+    REBOOTSTRAP_REQUIRED = 129, "The client must begin again from its bootstrap servers."
+    STREAMS_INVALID_TOPOLOGY = 130, "The topology is invalid."
+    STREAMS_INVALID_TOPOLOGY_EPOCH = 131, "The epoch of the topology is invalid."
+    STREAMS_TOPOLOGY_FENCED = 132, "The topology of the group is another one."
+    SHARE_SESSION_LIMIT_REACHED = 133, "The broker holds no more share sessions.", _RETRIABLE
+    GROUP_DELETION_FAILED = 134, "The group could not be deleted."
+    STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED = (
+        135,
+        "The description of the topology could not be stored.",
+    )
+    CONTROLLER_ID_NOT_REGISTERED = 136, "No controller is registered under this id."
+
+
+class ApiError(MoldauError):
+    """An outcome the client must be told about: a code and a line for its user."""
+
+    def __init__(self, code: ErrorCode, message: str | None = None) -> None:
+        super().__init__(message or code.text)
+        self.code = code
+        self.message = message or code.text
+
+    @property
+    def retriable(self) -> bool:
+        """Tell whether the same request may succeed later."""
+        return self.code.retriable
+
+    def __str__(self) -> str:
+        return f"{self.code.name}: {self.message}"

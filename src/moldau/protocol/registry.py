@@ -1,0 +1,189 @@
+"""The APIs: which messages belong to a key, and which headers go before them.
+
+An API is loaded when its key is first met, and only then is the module with its messages imported,
+so whoever merely names this module pays for none of the ninety-five. The versions known here are
+those declared; which of them a broker offers is the server's decision.
+
+Headers are written by hand, because they are read before anything is known and have quirks of
+their own: the client id is a classic string even in the flexible header (KIP-482), and the answer
+to ApiVersions never has the flexible header, since the client that reads it cannot know yet which
+version the broker chose (KIP-511).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import struct
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Any, NamedTuple
+
+from moldau.base.errors import ProtocolError
+from moldau.base.files import Buffer
+from moldau.base.network import Part
+from moldau.protocol.compiler import decoder, encoder
+from moldau.protocol.fields import Versions
+from moldau.protocol.framing import framed
+from moldau.protocol.messages import API_MESSAGES
+from moldau.protocol.wire import EncodeError, skip_tags
+
+API_VERSIONS_KEY = 18
+CONTROLLED_SHUTDOWN_KEY = 7
+
+CLIENT_ID_BYTES = 32767
+"""What the length of a classic string can say."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Api:
+    """One request and its response, in all versions."""
+
+    key: int
+    name: str
+    request: type[Any]
+    response: type[Any]
+    versions: Versions
+    """The declared versions, of the request and of the response alike."""
+    flexible: Versions
+
+    def request_header_version(self, version: int) -> int:
+        """0 (no client id: only the first ControlledShutdown), 1, or 2 with tagged fields."""
+        if version in self.flexible:
+            return 2
+        return 0 if self.key == CONTROLLED_SHUTDOWN_KEY and version == 0 else 1
+
+    def response_header_version(self, version: int) -> int:
+        """0, or 1 with tagged fields."""
+        return 1 if version in self.flexible and self.key != API_VERSIONS_KEY else 0
+
+
+class RequestHeader(NamedTuple):
+    """What stands before every request."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+    end: int
+    """Where the request itself begins in the frame."""
+
+
+_loaded: dict[int, Api] = {}
+_new_tuple = tuple.__new__
+_read_start = struct.Struct(">hhih").unpack_from
+_read_correlation_id = struct.Struct(">i").unpack_from
+_write_start = struct.Struct(">hhi").pack
+_write_start_and_length = struct.Struct(">hhih").pack
+_write_correlation_id = struct.Struct(">i").pack
+_write_correlation_id_and_tags = struct.Struct(">ix").pack
+
+
+def find_api(key: int) -> Api:
+    """The API with this key; ProtocolError if the protocol has none."""
+    found = _loaded.get(key)
+    if found is None:
+        if key not in API_MESSAGES:
+            raise ProtocolError(f"there is no API with key {key}")
+        found = _loaded[key] = _load(key)
+    return found
+
+
+def apis() -> Iterator[Api]:
+    """All APIs by key; this imports every message."""
+    return map(find_api, sorted(API_MESSAGES))
+
+
+def _load(key: int) -> Api:
+    module_name, name = API_MESSAGES[key]
+    module = import_module(f"moldau.protocol.messages.{module_name}")
+    request, response = getattr(module, f"{name}Request"), getattr(module, f"{name}Response")
+    return Api(key, name, request, response, request.VERSIONS, request.FLEXIBLE)
+
+
+def decode_header(view: Buffer) -> RequestHeader:
+    """Read the header of the request in this frame, in whatever version it has.
+
+    The version of the request may be one we do not know: the client id is still read, so that the
+    refusal can say who api.
+    """
+    try:
+        key, version, correlation_id, length = _read_start(view, 0)
+        known = _loaded.get(key) or find_api(key)
+        if version == 0 and key == CONTROLLED_SHUTDOWN_KEY:
+            return RequestHeader(key, version, correlation_id, None, 8)
+        end = 10
+        client_id = None
+        if length >= 0:
+            end += length
+            client_id = str(view[10:end], "utf-8")
+        elif length != -1:
+            raise ProtocolError(f"the client id has length {length}")
+        if version in known.flexible:
+            tags = view[end]
+            end += 1
+            if tags:
+                end = skip_tags(view, end, tags)
+    except (struct.error, IndexError):
+        raise ProtocolError(f"a request of {len(view)} bytes ends in its header") from None
+    except UnicodeDecodeError:
+        raise ProtocolError("the client id is not UTF-8") from None
+    if end > len(view):
+        raise ProtocolError(f"a request of {len(view)} bytes ends in its header")
+    return _new_tuple(RequestHeader, (key, version, correlation_id, client_id, end))
+
+
+def decode_request(header: RequestHeader, view: Buffer) -> Any:
+    """Decode the request behind its header. Bytes after it are ignored, as Kafka does."""
+    request = find_api(header.api_key).request
+    return decoder(request, header.api_version)(view, header.end)[0]
+
+
+def encode_request(
+    api: Api, version: int, correlation_id: int, client_id: str | None, message: Any
+) -> list[Part]:
+    """Encode a request with its header and size, ready to send."""
+    header_version = api.request_header_version(version)
+    if header_version == 0:
+        header = _write_start(api.key, version, correlation_id)
+    else:
+        name = b"" if client_id is None else client_id.encode()
+        if len(name) > CLIENT_ID_BYTES:
+            raise EncodeError(f"a client id of {len(name)} bytes is longer than {CLIENT_ID_BYTES}")
+        length = -1 if client_id is None else len(name)
+        header = _write_start_and_length(api.key, version, correlation_id, length) + name
+        if header_version == 2:
+            header += b"\0"
+    return framed(header, encoder(api.request, version)(message))
+
+
+def encode_response(api: Api, version: int, correlation_id: int, message: Any) -> list[Part]:
+    """Encode a response with its header and size, ready to send."""
+    if api.response_header_version(version):
+        header = _write_correlation_id_and_tags(correlation_id)
+    else:
+        header = _write_correlation_id(correlation_id)
+    return framed(header, encoder(api.response, version)(message))
+
+
+def response_correlation_id(view: Buffer) -> int:
+    """Read which request this frame answers, before its API and version are looked up."""
+    if len(view) < 4:
+        raise ProtocolError(f"a response of {len(view)} bytes has no header")
+    (correlation_id,) = _read_correlation_id(view, 0)
+    return int(correlation_id)
+
+
+def decode_response(api: Api, version: int, view: Buffer) -> Any:
+    """Decode the response in this frame; bytes after it are refused."""
+    response_correlation_id(view)
+    position = 4
+    if api.response_header_version(version):
+        try:
+            position = skip_tags(view, 5, view[4])
+        except IndexError:
+            raise ProtocolError(f"a response of {len(view)} bytes ends in its header") from None
+    message, end = decoder(api.response, version)(view, position)
+    if end != len(view):
+        left = len(view) - end
+        raise ProtocolError(f"{api.name} response v{version} is followed by {left} bytes")
+    return message

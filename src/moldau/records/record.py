@@ -1,0 +1,272 @@
+"""A version 2 batch from the inside: its records.
+
+A record is, with every number a zig-zag varint except the one attribute byte:
+
+    length, attributes (unused), timestamp delta, offset delta, key length (-1: null), key,
+    value length (-1: null), value, header count, then per header: key length, key,
+    value length (-1: null), value
+
+Clients read whole records (`iter_records`); compaction and the key check walk `iter_spans`, which
+tells where each record lies, so that what is kept is copied as it stands. Every count and length
+is checked against the bytes there are before anything is made of it. What is wrong is
+CorruptRecords and nothing else; since iteration is lazy, it may come after some good records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from moldau.base.errors import CorruptRecords
+from moldau.base.files import Buffer
+from moldau.base.limits import INFLATED_BATCH_BYTES
+from moldau.records.batch import HEADER_SIZE, BatchHeader, parse_header
+from moldau.records.compression import Codec, decompress
+from moldau.records.varint import read_varint, read_varlong
+
+Headers = tuple[tuple[str, bytes | None], ...]
+
+_MIN_RECORD_SIZE: Final = 7
+"""One byte each: length, attributes, two deltas, two lengths, header count."""
+_MIN_HEADER_SIZE: Final = 2
+"""One byte each: two lengths."""
+
+_INT64_MAX: Final = 2**63 - 1
+TIMESTAMP_MAX: Final = _INT64_MAX - 64
+"""Leaves room for the deltas of one byte, so that only longer ones need a look at the sum."""
+_BASE_OFFSET_MAX: Final = _INT64_MAX - 2**31
+"""Leaves room for any offset delta."""
+
+_ZIGZAG: Final = tuple((byte >> 1) ^ -(byte & 1) for byte in range(128))
+"""What a varint of one byte stands for."""
+
+
+class Record(NamedTuple):
+    """One record as an application sees it."""
+
+    offset: int
+    timestamp: int
+    """Milliseconds since 1970; -1 for none (messages of magic 0)."""
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+
+
+class RecordSpan(NamedTuple):
+    """Where one record lies in an uncompressed payload, and what compaction asks about it."""
+
+    start: int
+    end: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    has_value: bool
+
+
+def read_records(
+    view: Buffer, position: int = 0, *, limit: int = INFLATED_BATCH_BYTES
+) -> Iterator[Record]:
+    """Read the records of the version 2 batch that begins at a position."""
+    header = parse_header(view, position)
+    return iter_records(header, payload_of(header, view, position, limit=limit))
+
+
+def payload_of(
+    header: BatchHeader, view: Buffer, position: int = 0, *, limit: int = INFLATED_BATCH_BYTES
+) -> bytes:
+    """Return the records' bytes, uncompressed; refuse those that grow beyond the limit."""
+    end = position + header.size
+    if end > len(view):
+        raise CorruptRecords(f"a batch of {header.size} bytes is cut at {len(view) - position}")
+    records = memoryview(view)[position + HEADER_SIZE : end]
+    if not records:
+        return b""
+    return (
+        bytes(records) if header.codec is Codec.NONE else decompress(header.codec, records, limit)
+    )
+
+
+def has_null_key(view: Buffer) -> bool:
+    """Tell whether a record of the batch has no key, which a compacted topic refuses."""
+    header = parse_header(view)
+    return any(span.key is None for span in iter_spans(header, payload_of(header, view)))
+
+
+def iter_records(header: BatchHeader, payload: bytes) -> Iterator[Record]:  # noqa: C901, PLR0912, PLR0915
+    """Read records one by one.
+
+    This loop is where a consumer spends its time, hence the varints of one and two bytes written
+    out in place: a call for each would double the cost of a record.
+    """
+    _check_bounds(header, len(payload))
+    base_offset, base_timestamp = header.base_offset, header.base_timestamp
+    append_time = header.max_timestamp if header.append_time else None
+    last_delta, previous = header.last_offset_delta, -1
+    size, zigzag, make = len(payload), _ZIGZAG, tuple.__new__
+    position = 0
+    try:
+        for _ in range(header.count):
+            byte = payload[position]
+            position += 1
+            if byte < 0x80:
+                length = zigzag[byte]
+            elif (second := payload[position]) < 0x80 and not byte & 1:
+                length = (byte & 0x7F | second << 7) >> 1
+                position += 1
+            else:
+                length, position = read_varint(payload, position - 1)
+            end = position + length
+
+            byte = payload[position + 1]
+            position += 2
+            if byte < 0x80:
+                timestamp = base_timestamp + zigzag[byte]
+            else:
+                timestamp, position = _read_timestamp(base_timestamp, payload, position - 1)
+            if append_time is not None:
+                timestamp = append_time
+
+            byte = payload[position]
+            position += 1
+            if byte < 0x80:
+                delta = zigzag[byte]
+            else:
+                delta, position = read_varint(payload, position - 1)
+            if not previous < delta <= last_delta:
+                raise _wrong_delta(delta, previous, last_delta)
+            previous = delta
+
+            byte = payload[position]
+            position += 1
+            if byte == 1:
+                key = None
+            else:
+                if byte < 0x80:
+                    length = zigzag[byte]
+                else:
+                    length, position = read_varint(payload, position - 1)
+                if length < 0:
+                    raise CorruptRecords(f"a key cannot have {length} bytes")
+                key = payload[position : position + length]
+                position += length
+
+            byte = payload[position]
+            position += 1
+            if byte == 1:
+                value = None
+            else:
+                if byte < 0x80:
+                    length = zigzag[byte]
+                elif (second := payload[position]) < 0x80 and not byte & 1:
+                    length = (byte & 0x7F | second << 7) >> 1
+                    position += 1
+                else:
+                    length, position = read_varint(payload, position - 1)
+                if length < 0:
+                    raise CorruptRecords(f"a value cannot have {length} bytes")
+                value = payload[position : position + length]
+                position += length
+
+            if payload[position]:
+                headers, position = _read_headers(payload, position)
+            else:
+                headers = ()
+                position += 1
+            if position != end or end > size:
+                raise _wrong_end(position, end, size)
+            yield make(Record, (base_offset + delta, timestamp, key, value, headers))
+    except IndexError:
+        raise CorruptRecords("the records end inside a record") from None
+    _check_finished(position, size)
+
+
+def iter_spans(header: BatchHeader, payload: bytes) -> Iterator[RecordSpan]:
+    """Tell where each record lies, with its key, but leave value and headers unread."""
+    _check_bounds(header, len(payload))
+    base_offset, base_timestamp = header.base_offset, header.base_timestamp
+    append_time = header.max_timestamp if header.append_time else None
+    last_delta, previous = header.last_offset_delta, -1
+    size, make = len(payload), tuple.__new__
+    position = 0
+    try:
+        for _ in range(header.count):
+            start = position
+            length, position = read_varint(payload, start)
+            end = position + length
+            timestamp, position = _read_timestamp(base_timestamp, payload, position + 1)
+            if append_time is not None:
+                timestamp = append_time
+            delta, position = read_varint(payload, position)
+            if not previous < delta <= last_delta:
+                raise _wrong_delta(delta, previous, last_delta)
+            previous = delta
+            key, position = _read_nullable(payload, position)
+            length, position = read_varint(payload, position)
+            if length > 0:
+                position += length
+            if length < -1 or not position < end <= size:
+                raise _wrong_end(position, end, size)
+            yield make(RecordSpan, (start, end, base_offset + delta, timestamp, key, length >= 0))
+            position = end
+    except IndexError:
+        raise CorruptRecords("the records end inside a record") from None
+    _check_finished(position, size)
+
+
+def _check_bounds(header: BatchHeader, size: int) -> None:
+    if not 0 <= header.count * _MIN_RECORD_SIZE <= size:
+        raise CorruptRecords(f"{size} bytes cannot hold {header.count} records")
+    if not -TIMESTAMP_MAX <= header.base_timestamp <= TIMESTAMP_MAX:
+        raise CorruptRecords(f"no time is {header.base_timestamp} ms")
+    if not 0 <= header.base_offset <= _BASE_OFFSET_MAX:
+        raise CorruptRecords(f"no batch begins at offset {header.base_offset}")
+
+
+def _read_timestamp(base_timestamp: int, payload: bytes, position: int) -> tuple[int, int]:
+    delta, position = read_varlong(payload, position)
+    timestamp = base_timestamp + delta
+    if not -_INT64_MAX <= timestamp <= _INT64_MAX:
+        raise CorruptRecords(f"no time is {timestamp} ms")
+    return timestamp, position
+
+
+def _read_headers(payload: bytes, position: int) -> tuple[Headers, int]:
+    """Read what follows the value.
+
+    A key that is not UTF-8 is patched up as Java does: a consumer must get past such a record.
+    """
+    count, position = read_varint(payload, position)
+    if not 0 <= count * _MIN_HEADER_SIZE <= len(payload) - position:
+        raise CorruptRecords(f"{len(payload) - position} bytes cannot hold {count} headers")
+    headers = []
+    for _ in range(count):
+        length, position = read_varint(payload, position)
+        if length < 0:
+            raise CorruptRecords(f"a header's key cannot have {length} bytes")
+        key = payload[position : position + length].decode("utf-8", "replace")
+        value, position = _read_nullable(payload, position + length)
+        headers.append((key, value))
+    return tuple(headers), position
+
+
+def _read_nullable(payload: bytes, position: int) -> tuple[bytes | None, int]:
+    length, position = read_varint(payload, position)
+    if length < 0:
+        if length != -1:
+            raise CorruptRecords(f"nothing can have {length} bytes")
+        return None, position
+    end = position + length
+    return payload[position:end], end
+
+
+def _wrong_delta(delta: int, previous: int, last: int) -> CorruptRecords:
+    return CorruptRecords(f"offset delta {delta} follows {previous} in a batch that ends at {last}")
+
+
+def _wrong_end(position: int, end: int, size: int) -> CorruptRecords:
+    return CorruptRecords(f"a record said to end at {end} of {size} goes on to {position}")
+
+
+def _check_finished(position: int, size: int) -> None:
+    if position != size:
+        raise CorruptRecords(f"{size - position} bytes follow the last record")

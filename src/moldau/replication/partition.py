@@ -1,0 +1,83 @@
+"""One partition on this broker: its log, its high watermark, and those who wait for it to move.
+
+All changes happen on the event loop's thread without an await between reading state and acting
+on it. Consumers read below the high watermark (below the last stable offset when they ask for
+committed transactions only); the leader's high watermark is the lowest end offset over the
+in-sync replicas.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from moldau.base.ids import NO_OFFSET, BrokerId, LeaderEpoch, Offset, PartitionKey, TopicId
+
+if TYPE_CHECKING:
+    from moldau.storage.log import Log
+
+
+class Watcher(Protocol):
+    """Somebody who wants to hear that a partition has more to read."""
+
+    def moved(self, partition: Partition) -> None:
+        """The high watermark, the stable offset or the log's start has moved."""
+        ...
+
+
+@dataclass(slots=True)
+class Role:
+    """What the cluster's metadata says of a partition."""
+
+    leader: BrokerId
+    leader_epoch: LeaderEpoch
+    partition_epoch: int
+    replicas: tuple[BrokerId, ...]
+    isr: tuple[BrokerId, ...]
+
+
+class Partition:
+    """The only object request handlers touch to read or write a partition."""
+
+    __slots__ = ("_watchers", "high_watermark", "key", "log", "role", "topic_id")
+
+    def __init__(self, key: PartitionKey, topic_id: TopicId, log: Log, role: Role) -> None:
+        self.key = key
+        self.topic_id = topic_id
+        self.log = log
+        self.role = role
+        self.high_watermark = log.log_start_offset
+        # Ordered, so that who is woken first does not depend on addresses in memory.
+        self._watchers: dict[Watcher, None] = {}
+
+    @property
+    def last_stable_offset(self) -> Offset:
+        """The first offset of an undecided transaction, or the high watermark."""
+        unstable = self.log.producers.first_unstable_offset
+        return self.high_watermark if unstable == NO_OFFSET else min(unstable, self.high_watermark)
+
+    @property
+    def in_sync_enough(self) -> bool:
+        """Whether acks=all may be promised: more than all replicas can never be asked for."""
+        wanted = min(self.log.config.min_insync_replicas, len(self.role.replicas))
+        return len(self.role.isr) >= wanted
+
+    def advance(self) -> None:
+        """Move the high watermark to what every in-sync replica has, and tell those who wait."""
+        end = self.log.log_end_offset
+        if end != self.high_watermark:
+            self.high_watermark = end
+            self.notify()
+
+    def notify(self) -> None:
+        """Tell every watcher that there may be more to read."""
+        for watcher in tuple(self._watchers):
+            watcher.moved(self)
+
+    def watch(self, watcher: Watcher) -> None:
+        """Tell this watcher of every move until `unwatch`."""
+        self._watchers[watcher] = None
+
+    def unwatch(self, watcher: Watcher) -> None:
+        """Tell this watcher no more; harmless when it was not told before."""
+        self._watchers.pop(watcher, None)

@@ -1,0 +1,157 @@
+"""One client's connection: frames in, answers out, in the order the requests came.
+
+Requests are handled as they arrive, in place, without copying. Most are answered on the spot, and
+the answers to everything that came in one read leave in one write. An answer that has to wait (a
+parked fetch, a commit to the metadata store) takes its place in a queue; the requests behind it
+are not looked at before it is there, as with Kafka, so that a client's requests take effect in
+the order in which it sent them.
+
+Back-pressure has one mechanism: a connection that waits for an answer of ours, or has too much
+unread by its client, is not read from.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from moldau.base.errors import ProtocolError
+from moldau.base.limits import UNSENT_BYTES_PER_CONNECTION
+from moldau.base.network import Part, Stream
+from moldau.protocol.framing import next_frame
+
+if TYPE_CHECKING:
+    from moldau.server.dispatch import Later
+    from moldau.server.listeners import Endpoint
+
+logger = logging.getLogger(__name__)
+
+Dispatch = Callable[["Connection", memoryview], "list[Part] | Later | None"]
+"""What a frame leads to: the framed answer, one that will come, or none (acks=0)."""
+
+
+class Connection:
+    """The broker's side of one stream. Owned by the event loop's thread."""
+
+    __slots__ = (
+        "_dispatch",
+        "_frame_limit",
+        "_loop",
+        "_on_close",
+        "_pending",
+        "_stalled",
+        "_stream",
+        "endpoint",
+        "last_active",
+        "software",
+    )
+
+    def __init__(
+        self,
+        stream: Stream,
+        endpoint: Endpoint,
+        dispatch: Dispatch,
+        *,
+        frame_limit: int,
+        on_close: Callable[[Connection], None],
+    ) -> None:
+        self._stream = stream
+        self._loop = asyncio.get_running_loop()
+        self.endpoint = endpoint
+        self._dispatch = dispatch
+        self._frame_limit = frame_limit
+        self._on_close = on_close
+        self._pending: Later | None = None
+        self._stalled = False
+        self.last_active = 0.0
+        self.software: tuple[str, str] = ("", "")
+        """Name and version of the client's library, if it told."""
+
+    @property
+    def peer(self) -> str:
+        """Who is at the other end, for log lines."""
+        return str(self._stream.peer)
+
+    @property
+    def peer_host(self) -> str:
+        """The other end's address, for limits per address."""
+        return self._stream.peer.host
+
+    def received(self, data: memoryview) -> int:
+        """Handle every whole frame and return how many bytes they took."""
+        if self._pending is not None or self._stream.unsent > UNSENT_BYTES_PER_CONNECTION:
+            self._stall()
+            return 0
+        out: list[Part] = []
+        position = 0
+        try:
+            while self._pending is None:
+                end = next_frame(data, position, self._frame_limit)
+                if end > len(data):
+                    self._stream.expect(end - position)
+                    break
+                self._take(self._dispatch(self, data[position + 4 : end]), out)
+                position = end
+            else:
+                if position < len(data):
+                    self._stall()
+        except ProtocolError as error:
+            logger.info("closing %s: %s", self.peer, error)
+            self._stream.send(out)
+            self._stream.close()
+            return len(data)
+        self.last_active = self._loop.time()
+        if out:
+            self._stream.send(out)
+        return position
+
+    def _take(self, answer: list[Part] | Later | None, out: list[Part]) -> None:
+        if answer is None:
+            return
+        if isinstance(answer, list):
+            out += answer
+        else:
+            self._pending = answer
+            answer.future.add_done_callback(self._answered)
+
+    def _answered(self, future: asyncio.Future[Any]) -> None:
+        pending, self._pending = self._pending, None
+        assert pending is not None
+        try:
+            parts = pending.framed()
+        except asyncio.CancelledError:
+            self._stream.abort()
+        except Exception:
+            logger.exception("closing %s: a bug while answering it", self.peer)
+            self._stream.abort()
+        else:
+            self._stream.send(parts)
+            self._go_on()
+
+    def _stall(self) -> None:
+        self._stalled = True
+        self._stream.pause()
+
+    def _go_on(self) -> None:
+        if self._stalled and self._stream.unsent <= UNSENT_BYTES_PER_CONNECTION:
+            self._stalled = False
+            self._stream.resume()
+
+    def drained(self) -> None:
+        """Read again once the client has taken what was waiting for it."""
+        if self._pending is None:
+            self._go_on()
+
+    def closed(self, error: Exception | None) -> None:
+        """Let go of a parked request; one that changes things runs to its end unheard."""
+        if error is not None:
+            logger.debug("%s is gone: %s", self.peer, error)
+        if self._pending is not None:
+            self._pending.abandon()
+        self._on_close(self)
+
+    def close(self) -> None:
+        """End the connection after what is queued has been sent."""
+        self._stream.close()

@@ -1,0 +1,146 @@
+"""From a frame to its handler and back: header, version, decoding, handling, encoding, counting.
+
+Every API the broker answers has one `Route`: the versions it advertises and the function that
+handles it. A handler takes the decoded request and a `RequestContext` and returns the response
+message, an awaitable of it, or None where the protocol sends no answer. It never sees bytes.
+
+Codecs are compiled on the first use of a version, so a broker pays for what its clients speak.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from moldau.base.clock import Clock
+from moldau.base.errors import ProtocolError
+from moldau.base.network import Part
+from moldau.protocol.compiler import Decoder, decoder
+from moldau.protocol.fields import Versions
+from moldau.protocol.registry import Api, api, decode_header, response_encoder
+
+if TYPE_CHECKING:
+    from moldau.observe.requests import RequestMetrics
+    from moldau.server.connection import Connection
+
+API_VERSIONS_KEY = 18
+
+
+class RequestContext(NamedTuple):
+    """Who asks, and in which words."""
+
+    connection: Connection
+    version: int
+    client_id: str | None
+
+
+Handler = Callable[[Any, RequestContext], Any]
+"""(request, context) -> response, None where there is no answer, or one that will come.
+
+A coroutine is work under way: it is finished even if the client leaves. A future is a request
+that is parked: it is cancelled when the client leaves.
+"""
+
+
+class Route:
+    """One API of this broker."""
+
+    __slots__ = ("_decoders", "_encoders", "api", "handler", "stats", "versions")
+
+    def __init__(self, key: int, versions: str, handler: Handler, metrics: RequestMetrics) -> None:
+        self.api: Api = api(key)
+        self.versions = Versions.parse(versions)
+        self.handler = handler
+        self.stats = metrics.of(self.api.name)
+        self._decoders: dict[int, Decoder[Any]] = {}
+        self._encoders: dict[int, Callable[[int, Any], list[Part]]] = {}
+
+    def decode(self, version: int, frame: memoryview, position: int) -> Any:
+        """Decode a request body; ProtocolError if it is not one."""
+        decode = self._decoders.get(version)
+        if decode is None:
+            decode = self._decoders[version] = decoder(self.api.request, version)
+        return decode(frame, position)[0]
+
+    def encode(self, version: int, correlation_id: int, response: Any) -> list[Part]:
+        """Frame a response: size, header and body as a list of parts."""
+        encode = self._encoders.get(version)
+        if encode is None:
+            encode = self._encoders[version] = response_encoder(self.api, version)
+        return encode(correlation_id, response)
+
+
+class Later:
+    """An answer that will come, and how to frame it."""
+
+    __slots__ = ("_clock", "_correlation_id", "_route", "_start", "_version", "future")
+
+    def __init__(
+        self,
+        future: asyncio.Future[Any],
+        route: Route,
+        version: int,
+        correlation_id: int,
+        clock: Clock,
+        start: float,
+    ) -> None:
+        self.future = future
+        self._route = route
+        self._version = version
+        self._correlation_id = correlation_id
+        self._clock = clock
+        self._start = start
+
+    def framed(self) -> list[Part]:
+        """Frame the response that has come; raises what its handler raised."""
+        response = self.future.result()
+        self._route.stats.time(self._clock.monotonic() - self._start)
+        if response is None:
+            return []
+        return self._route.encode(self._version, self._correlation_id, response)
+
+    def abandon(self) -> None:
+        """Give up a parked request whose client has left."""
+        if not isinstance(self.future, asyncio.Task):
+            self.future.cancel()
+
+
+class Dispatcher:
+    """The table of routes, and the way through it."""
+
+    def __init__(
+        self, routes: Iterable[Route], clock: Clock, unsupported_api_versions: Callable[[], Any]
+    ) -> None:
+        self.routes = {route.api.key: route for route in routes}
+        self._clock = clock
+        self._unsupported_api_versions = unsupported_api_versions
+
+    def __call__(self, connection: Connection, frame: memoryview) -> list[Part] | Later | None:
+        """Handle one request; ProtocolError closes the connection."""
+        start = self._clock.monotonic()
+        header = decode_header(frame)
+        route, version = self.routes.get(header.api_key), header.api_version
+        if route is None:
+            raise ProtocolError(f"API key {header.api_key} is unknown or not served")
+        if version not in route.versions:
+            return self._wrong_version(route, version, header.correlation_id)
+        request = route.decode(version, frame, header.end)
+        route.stats.count(len(frame))
+        response = route.handler(request, RequestContext(connection, version, header.client_id))
+        if isinstance(response, asyncio.Future | Coroutine):
+            future = asyncio.ensure_future(response)
+            return Later(future, route, version, header.correlation_id, self._clock, start)
+        route.stats.time(self._clock.monotonic() - start)
+        if response is None:
+            return None
+        return route.encode(version, header.correlation_id, response)
+
+    def _wrong_version(self, route: Route, version: int, correlation_id: int) -> list[Part]:
+        """Tell a client that asks for API versions what we speak; end the talk with any other.
+
+        Whatever the client speaks, it can read version 0 of that answer (KIP-511).
+        """
+        if route.api.key != API_VERSIONS_KEY:
+            raise ProtocolError(f"{route.api.name} version {version} is not supported")
+        return route.encode(0, correlation_id, self._unsupported_api_versions())

@@ -1,0 +1,245 @@
+"""Reading for one fetch request: which partitions, how much of each, and when it is enough.
+
+A fetch looks at the readers of its session that are ready, reads file regions (no bytes yet) up
+to its limits, and is *enough* when it found the minimum, an error, or a diverging log. Otherwise
+it is parked: its session tells when a partition moves, a timer when time is up.
+
+Limits, as Kafka has them: the first batch found is given whole even beyond every limit, so that a
+large one cannot block its reader; after it, limits are bytes, and the last batch may be cut.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from moldau.base.files import FileRegion
+from moldau.base.ids import BrokerId, TopicId
+from moldau.protocol.errors import ErrorCode
+from moldau.replication.partition import Partition
+from moldau.replication.partitions import Partitions
+from moldau.server.fetch_sessions import FetchSession, Reader
+from moldau.storage.epochs import EpochEnd
+from moldau.storage.indexes import AbortedTransaction
+from moldau.storage.log import Log
+
+
+class Fetched(NamedTuple):
+    """What one partition has for its reader."""
+
+    reader: Reader
+    error: ErrorCode = ErrorCode.NONE
+    high_watermark: int = -1
+    last_stable_offset: int = -1
+    log_start_offset: int = -1
+    regions: tuple[FileRegion, ...] = ()
+    size: int = 0
+    aborted: tuple[AbortedTransaction, ...] | None = None
+    diverging: EpochEnd | None = None
+
+    @property
+    def news(self) -> bool:
+        """Whether a reader in a session has to be told."""
+        reader = self.reader
+        return bool(
+            self.size
+            or self.error
+            or self.diverging
+            or self.high_watermark != reader.told_high_watermark
+            or self.log_start_offset != reader.told_log_start
+        )
+
+
+class Fetch:
+    """One request to read."""
+
+    __slots__ = (
+        "_broker_id",
+        "_committed_only",
+        "_hard_limit",
+        "_max_bytes",
+        "_min_bytes",
+        "_partitions",
+        "session",
+        "whole",
+    )
+
+    def __init__(
+        self,
+        session: FetchSession,
+        partitions: Partitions,
+        broker_id: BrokerId,
+        *,
+        min_bytes: int,
+        max_bytes: int,
+        committed_only: bool,
+        hard_limit: bool,
+        whole: bool,
+    ) -> None:
+        self.session = session
+        self.whole = whole
+        """Whether the answer names every partition, as the first of a session must."""
+        self._partitions = partitions
+        self._broker_id = broker_id
+        self._min_bytes = min_bytes
+        self._max_bytes = max_bytes
+        self._committed_only = committed_only
+        self._hard_limit = hard_limit
+
+    def look(self) -> tuple[list[Fetched], bool]:
+        """Read what is ready now; also say whether that is enough to answer."""
+        session = self.session
+        found = []
+        size = 0
+        failed = False
+        for reader in tuple(session.ready):
+            left = self._max_bytes - size
+            if left <= 0:
+                break
+            fetched = self._read(reader, left, first=not size)
+            size += fetched.size
+            failed = failed or fetched.error is not ErrorCode.NONE or fetched.diverging is not None
+            if fetched.news:
+                found.append(fetched)
+            else:
+                del session.ready[reader]
+        return found, failed or size >= self._min_bytes
+
+    def finish(self, found: list[Fetched]) -> list[Fetched]:
+        """Note what the reader is about to be told, and return all that the answer names."""
+        session = self.session
+        for fetched in found:
+            reader = fetched.reader
+            reader.told_high_watermark = fetched.high_watermark  # type: ignore[assignment]
+            reader.told_log_start = fetched.log_start_offset  # type: ignore[assignment]
+            if fetched.size:
+                session.ready.move_to_end(reader)
+            elif not fetched.error:
+                session.ready.pop(reader, None)
+        if not self.whole:
+            return found
+        by_reader = {fetched.reader: fetched for fetched in found}
+        return [
+            by_reader.get(reader) or self._read(reader, 0, first=False)
+            for reader in session.readers.values()
+        ]
+
+    def listen(self) -> None:
+        """Begin to hear of the partitions; sessions that are kept do from the start."""
+        for reader in self.session.readers.values():
+            if reader.partition is not None:
+                self.session.attach(reader, reader.partition)
+
+    def _read(self, reader: Reader, left: int, *, first: bool) -> Fetched:
+        partition = self._find(reader)
+        if isinstance(partition, ErrorCode):
+            return Fetched(reader, partition)
+        log = partition.log
+        error = self._fence(reader, partition)
+        if error is not ErrorCode.NONE:
+            return Fetched(reader, error)
+        diverging = _diverging(reader, log)
+        high_watermark = partition.high_watermark
+        stable = partition.last_stable_offset
+        figures = (high_watermark, stable, log.log_start_offset)
+        if diverging is not None:
+            return Fetched(reader, ErrorCode.NONE, *figures, diverging=diverging)
+        if not log.log_start_offset <= reader.offset <= log.log_end_offset:
+            return Fetched(reader, ErrorCode.OFFSET_OUT_OF_RANGE, *figures)
+        end = stable if self._committed_only else high_watermark
+        if reader.offset >= end or not left:
+            return Fetched(reader, ErrorCode.NONE, *figures)
+        whole_batch = first and not self._hard_limit
+        read = log.read(reader.offset, min(left, reader.max_bytes), end, at_least_one=whole_batch)
+        aborted = log.aborted_transactions(reader.offset, read) if self._committed_only else None
+        return Fetched(reader, ErrorCode.NONE, *figures, read.regions, read.size, aborted)
+
+    def _find(self, reader: Reader) -> Partition | ErrorCode:
+        topic = reader.topic
+        if isinstance(topic, bytes):
+            name = self._partitions.topic_name(TopicId(topic))
+            if name is None:
+                self.session.detach(reader)
+                return ErrorCode.UNKNOWN_TOPIC_ID
+            topic = name
+        partition = self._partitions.get(topic, reader.index)
+        if partition is None:
+            self.session.detach(reader)
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if self.session.kept:
+            self.session.attach(reader, partition)
+        else:
+            reader.partition = partition
+        return partition
+
+    def _fence(self, reader: Reader, partition: Partition) -> ErrorCode:
+        if partition.log.offline:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        return partition.fence(reader.leader_epoch, self._broker_id)
+
+
+def _diverging(reader: Reader, log: Log) -> EpochEnd | None:
+    """Say where the reader's history parts from ours, if it does (KIP-595)."""
+    if reader.last_fetched_epoch < 0:
+        return None
+    ours = log.epochs.end_offset_for(reader.last_fetched_epoch, log.log_end_offset)
+    if ours.epoch < reader.last_fetched_epoch or ours.end_offset < reader.offset:
+        return ours
+    return None
+
+
+class ParkedFetch:
+    """A fetch that waits for more, for as long as its client allows."""
+
+    __slots__ = ("_fetch", "_looking", "_loop", "_respond", "_timer", "future")
+
+    def __init__(
+        self, fetch: Fetch, wait_s: float, respond: Callable[[list[Fetched]], object]
+    ) -> None:
+        self._fetch = fetch
+        self._respond = respond
+        self._looking = False
+        self._loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[object] = self._loop.create_future()
+        self.future.add_done_callback(self._done)
+        fetch.listen()
+        fetch.session.wake = self._wake
+        self._timer = self._loop.call_later(wait_s, self._time_up)
+
+    def _wake(self) -> None:
+        """Look once after everything that happens in this turn of the loop."""
+        if not self._looking:
+            self._looking = True
+            self._loop.call_soon(self._look)
+
+    def _look(self) -> None:
+        self._looking = False
+        if self.future.done():
+            return
+        found, enough = self._fetch.look()
+        if enough:
+            self.future.set_result(self._respond(found))
+
+    def _time_up(self) -> None:
+        if not self.future.done():
+            self.future.set_result(self._respond(self._fetch.look()[0]))
+
+    def _done(self, future: asyncio.Future[object]) -> None:
+        del future
+        self._timer.cancel()
+        self._fetch.session.wake = None
+        if not self._fetch.session.kept:
+            self._fetch.session.close()
+
+
+def by_topic(fetched: list[Fetched]) -> Iterator[tuple[str | bytes, list[Fetched]]]:
+    """Group neighbours of one topic, keeping the order in which partitions were read."""
+    group: list[Fetched] = []
+    for one in fetched:
+        if group and group[0].reader.topic != one.reader.topic:
+            yield group[0].reader.topic, group
+            group = []
+        group.append(one)
+    if group:
+        yield group[0].reader.topic, group

@@ -1,0 +1,498 @@
+"""The network port over plain non-blocking sockets.
+
+A stream owns its socket and registers it with the event loop directly, instead of going through
+an asyncio transport, for two reasons: frames are handled in place as they arrive, and a region of
+a file goes from the page cache to the socket by `sendfile` without passing through Python.
+
+Reading uses one large buffer shared by all streams, because most reads end on a frame boundary
+and leave nothing behind; only a stream in the middle of a frame holds a buffer of its own, taken
+from a pool, so that thousands of quiet connections cost no memory.
+
+`sendfile` from pages that are not in memory would stop the whole loop for the time of a disk read.
+A region is therefore sent only while it is resident; otherwise the executor warms it first.
+
+This module knows nothing of Kafka.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import logging
+import os
+import socket
+from collections import deque
+from collections.abc import Sequence
+from typing import Protocol, cast
+
+from moldau.base.errors import MoldauError
+from moldau.base.executor import Executor
+from moldau.base.files import Buffer, File, FileRegion
+from moldau.base.network import Accept, Address, Listener, Part, Receiver, Stream
+
+logger = logging.getLogger(__name__)
+
+SHARED_BUFFER_SIZE = 256 * 1024
+"""More than the usual socket buffer gives at once."""
+
+SMALLEST_OWN_BUFFER = 32 * 1024
+POOLED_BUFFERS_SIZE = 64 * 1024 * 1024
+"""What is kept for reuse: enough for sixty connections in the middle of a full produce request."""
+
+SENDFILE_CHUNK = 1024 * 1024
+"""How far ahead residency is asked for: one probe per this many bytes."""
+
+VECTOR_COUNT_MAX = 512
+"""Below the kernel's limit of 1024 buffers a call."""
+
+ACCEPTS_PER_TURN = 64
+"""A storm of new connections may not starve those that are open."""
+
+OUT_OF_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+
+class _Descriptor(Protocol):
+    """A file that lives on a real disk, as `storage.disk` opens them."""
+
+    def fileno(self) -> int: ...
+
+
+class BufferPool:
+    """Receive buffers of streams in the middle of a frame, kept for the next one."""
+
+    __slots__ = ("_free", "_pooled_size", "shared")
+
+    def __init__(self) -> None:
+        self.shared = bytearray(SHARED_BUFFER_SIZE)
+        self._free: dict[int, list[bytearray]] = {}
+        self._pooled_size = 0
+
+    def take(self, size: int) -> bytearray:
+        """Return a buffer of at least this size; its content is arbitrary."""
+        rounded = max(SMALLEST_OWN_BUFFER, 1 << (size - 1).bit_length())
+        free = self._free.get(rounded)
+        if free:
+            self._pooled_size -= rounded
+            return free.pop()
+        return bytearray(rounded)
+
+    def give(self, buffer: bytearray) -> None:
+        """Take a buffer back, unless enough are kept already."""
+        size = len(buffer)
+        if self._pooled_size + size <= POOLED_BUFFERS_SIZE:
+            self._free.setdefault(size, []).append(buffer)
+            self._pooled_size += size
+
+
+class SocketStream:
+    """One connected socket. Owned by the event loop's thread."""
+
+    __slots__ = (
+        "_buffer",
+        "_closing",
+        "_executor",
+        "_expected",
+        "_fd",
+        "_filled",
+        "_loop",
+        "_paused",
+        "_pool",
+        "_queue",
+        "_receiver",
+        "_socket",
+        "_waited",
+        "_warming",
+        "_writing",
+        "local",
+        "peer",
+        "unsent",
+    )
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        sock: socket.socket,
+        pool: BufferPool,
+        executor: Executor,
+    ) -> None:
+        self._loop = loop
+        self._socket: socket.socket | None = sock
+        self._fd = sock.fileno()
+        self._pool = pool
+        self._executor = executor
+        self._buffer: bytearray | None = None
+        self._filled = 0
+        self._expected = 0
+        self._queue: deque[Part] = deque()
+        self.unsent = 0
+        self._writing = False
+        self._warming = False
+        self._waited = False
+        self._paused = False
+        self._closing = False
+        self.peer = _address(sock.getpeername())
+        self.local = _address(sock.getsockname())
+        self._receiver: Receiver
+
+    def start(self, accept: Accept) -> None:
+        """Hand the stream to its owner and begin to read."""
+        self._receiver = accept(cast("Stream", self))
+        if self._socket is not None and not self._paused:
+            self._loop.add_reader(self._fd, self._readable)
+
+    # Reading
+
+    def _readable(self) -> None:
+        if self._socket is None:
+            return
+        own = self._buffer
+        if own is None:
+            target = memoryview(self._pool.shared)
+            filled = 0
+        else:
+            target = memoryview(own)
+            filled = self._filled
+        try:
+            count = self._socket.recv_into(target[filled:])
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            self._end(error)
+            return
+        if not count:
+            self._end(None)
+            return
+        self._present(target, filled + count)
+
+    def _present(self, data: memoryview, filled: int) -> None:
+        """Show the receiver what lies in a buffer and keep what it leaves."""
+        try:
+            with data[:filled] as view:
+                used = self._receiver.received(view)
+        except MoldauError as error:
+            self._end(error)
+            return
+        except Exception as error:
+            logger.exception("closing %s: a bug while handling what it sent", self.peer)
+            self._end(error)
+            return
+        if self._socket is not None:
+            self._keep(data, used, filled)
+
+    def _keep(self, data: memoryview, used: int, filled: int) -> None:
+        left = filled - used
+        if not left:
+            self._release_buffer()
+            return
+        needed = max(self._expected, left + 1)
+        own = self._buffer
+        if own is not None and len(own) >= needed:
+            if used:
+                data[:left] = data[used:filled]
+        else:
+            larger = self._pool.take(needed)
+            larger[:left] = data[used:filled]
+            if own is not None:
+                data.release()
+                self._pool.give(own)
+            self._buffer = larger
+        self._filled = left
+
+    def _release_buffer(self) -> None:
+        self._expected = 0
+        self._filled = 0
+        if self._buffer is not None:
+            self._pool.give(self._buffer)
+            self._buffer = None
+
+    def expect(self, size: int) -> None:
+        """Say how many bytes the frame at the head needs, so that the buffer grows once."""
+        self._expected = size
+
+    def pause(self) -> None:
+        """Stop reading: the peer will feel it."""
+        if not self._paused:
+            self._paused = True
+            if self._socket is not None:
+                self._loop.remove_reader(self._fd)
+
+    def resume(self) -> None:
+        """Read again; what is left over is presented at once, on a later turn of the loop."""
+        if self._paused:
+            self._paused = False
+            if self._socket is not None:
+                self._loop.add_reader(self._fd, self._readable)
+        if self._filled:
+            self._loop.call_soon(self._present_leftover)
+
+    def _present_leftover(self) -> None:
+        if self._socket is not None and self._buffer is not None and not self._paused:
+            self._present(memoryview(self._buffer), self._filled)
+
+    # Writing
+
+    def send(self, parts: Sequence[Part]) -> None:
+        """Queue these parts, in order, and send what the socket takes now."""
+        if self._socket is None or self._closing:
+            return
+        queue = self._queue
+        idle = not queue
+        for part in parts:
+            size = part.size if type(part) is FileRegion else len(part)
+            if size:
+                queue.append(part)
+                self.unsent += size
+        if idle and queue:
+            self._flush()
+
+    def _flush(self) -> None:
+        """Send until the queue is empty or the socket is full."""
+        queue = self._queue
+        try:
+            while queue:
+                head = queue[0]
+                region = type(head) is FileRegion
+                if not (self._send_region(head) if region else self._send_buffers()):
+                    return
+        except OSError as error:
+            self._end(error)
+            return
+        if self._closing:
+            self._end(None)
+        elif self._waited:
+            self._waited = False
+            self._stop_writing()
+            self._receiver.drained()
+
+    def _stop_writing(self) -> None:
+        if self._writing:
+            self._writing = False
+            self._loop.remove_writer(self._fd)
+
+    def _send_buffers(self) -> bool:
+        """Send the buffers at the head in one call; False when the socket is full."""
+        queue = self._queue
+        assert self._socket is not None
+        buffers: list[Buffer] = []
+        before_region = False
+        for part in queue:
+            if type(part) is FileRegion:
+                before_region = True
+                break
+            buffers.append(cast("Buffer", part))
+            if len(buffers) == VECTOR_COUNT_MAX:
+                break
+        # A small header before a file region travels in the region's first segment.
+        flags = socket.MSG_MORE if before_region else 0
+        try:
+            if len(buffers) == 1:
+                sent = self._socket.send(buffers[0], flags)
+            else:
+                sent = self._socket.sendmsg(buffers, (), flags)
+        except (BlockingIOError, InterruptedError):
+            return self._wait_writable()
+        self.unsent -= sent
+        for buffer in buffers:
+            size = len(buffer)
+            if sent < size:
+                queue[0] = memoryview(buffer)[sent:]
+                return self._wait_writable()
+            sent -= size
+            queue.popleft()
+        return True
+
+    def _send_region(self, region: Part) -> bool:
+        """Send from a file region; False when the socket is full or the disk must be waited for."""
+        if self._warming:
+            return False
+        file, position, size = cast("FileRegion", region)
+        chunk = min(size, SENDFILE_CHUNK)
+        if not file.resident(position, chunk):
+            self._warm(file, position, chunk)
+            return False
+        descriptor = cast("_Descriptor", file).fileno()
+        try:
+            sent = os.sendfile(self._fd, descriptor, position, chunk)
+        except (BlockingIOError, InterruptedError):
+            return self._wait_writable()
+        if not sent:
+            raise OSError(errno.EIO, f"{file.path} ended before a region that was promised")
+        self.unsent -= sent
+        if sent == size:
+            self._queue.popleft()
+        else:
+            self._queue[0] = FileRegion(file, position + sent, size - sent)
+        return True
+
+    def _wait_writable(self) -> bool:
+        self._waited = True
+        if not self._writing:
+            self._writing = True
+            self._loop.add_writer(self._fd, self._flush)
+        return False
+
+    def _warm(self, file: File, position: int, size: int) -> None:
+        self._stop_writing()
+        self._waited = self._warming = True
+        work = asyncio.ensure_future(self._executor.run(file.warm, position, size))
+        work.add_done_callback(self._warmed)
+
+    def _warmed(self, work: asyncio.Future[None]) -> None:
+        self._warming = False
+        if self._socket is None or work.cancelled():
+            return
+        error = work.exception()
+        if isinstance(error, Exception):
+            self._end(error)
+        else:
+            self._flush()
+
+    # Ending
+
+    def close(self) -> None:
+        """Send what is queued, then close."""
+        self._closing = True
+        if not self._queue:
+            self._end(None)
+
+    def abort(self) -> None:
+        """Close now and forget what is queued."""
+        self._end(None)
+
+    def _end(self, error: Exception | None) -> None:
+        sock = self._socket
+        if sock is None:
+            return
+        self._socket = None
+        self._loop.remove_reader(self._fd)
+        self._stop_writing()
+        self._queue.clear()
+        self.unsent = 0
+        self._release_buffer()
+        sock.close()
+        self._receiver.closed(error)
+
+
+class SocketListener:
+    """An open port that accepts connections."""
+
+    def __init__(self, network: SocketNetwork, sock: socket.socket, accept: Accept) -> None:
+        self._network = network
+        self._socket = sock
+        self._accept = accept
+        self._loop = asyncio.get_running_loop()
+        self.address = _address(sock.getsockname())
+        self._loop.add_reader(sock.fileno(), self._ready)
+
+    def _ready(self) -> None:
+        for _ in range(ACCEPTS_PER_TURN):
+            try:
+                connected, _peer = self._socket.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno not in OUT_OF_DESCRIPTORS:
+                    raise
+                self._rest(error)
+                return
+            self._network.adopt(connected, self._accept)
+
+    def _rest(self, error: OSError) -> None:
+        """Stop accepting for a second: a readable port would keep the loop spinning."""
+        logger.warning("%s accepts no connections for a second: %s", self.address, error.strerror)
+        self._loop.remove_reader(self._socket.fileno())
+        self._loop.call_later(1.0, self._accept_again)
+
+    def _accept_again(self) -> None:
+        if self._socket.fileno() >= 0:
+            self._loop.add_reader(self._socket.fileno(), self._ready)
+
+    def close(self) -> None:
+        """Accept no more; streams already accepted stay."""
+        if self._socket.fileno() >= 0:
+            self._loop.remove_reader(self._socket.fileno())
+            self._socket.close()
+
+
+class SocketNetwork:
+    """This machine's network."""
+
+    def __init__(
+        self,
+        executor: Executor,
+        *,
+        send_buffer_size: int = -1,
+        receive_buffer_size: int = -1,
+        backlog: int = 50,
+    ) -> None:
+        self._executor = executor
+        self._pool = BufferPool()
+        self._send_buffer_size = send_buffer_size
+        self._receive_buffer_size = receive_buffer_size
+        self._backlog = backlog
+
+    async def listen(self, host: str, port: int, accept: Accept) -> Listener:
+        """Open a port; an empty host is every interface."""
+        family, address = await _resolve(host or "::", port, passive=True)
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            sock.setblocking(False)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6 and not host:
+                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+            self._size_buffers(sock)
+            sock.bind(address)
+            sock.listen(self._backlog)
+        except OSError:
+            sock.close()
+            raise
+        return SocketListener(self, sock, accept)
+
+    async def connect(self, host: str, port: int, receiver: Accept) -> Stream:
+        """Open a stream to a peer."""
+        family, address = await _resolve(host, port, passive=False)
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            sock.setblocking(False)
+            self._size_buffers(sock)
+            await asyncio.get_running_loop().sock_connect(sock, address)
+        except BaseException:
+            sock.close()
+            raise
+        return cast("Stream", self.adopt(sock, receiver))
+
+    def adopt(self, sock: socket.socket, accept: Accept) -> SocketStream | None:
+        """Make a stream of a connected socket; None if the peer has gone already."""
+        try:
+            sock.setblocking(False)
+            with contextlib.suppress(OSError):
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            stream = SocketStream(asyncio.get_running_loop(), sock, self._pool, self._executor)
+        except OSError:
+            sock.close()
+            return None
+        stream.start(accept)
+        return stream
+
+    def _size_buffers(self, sock: socket.socket) -> None:
+        """Set what the settings ask for; -1 leaves the kernel's own tuning on."""
+        if self._send_buffer_size != -1:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._send_buffer_size)
+        if self._receive_buffer_size != -1:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._receive_buffer_size)
+
+
+def _address(name: object) -> Address:
+    return Address(*cast("tuple[str, int]", name)[:2])
+
+
+async def _resolve(
+    host: str, port: int, *, passive: bool
+) -> tuple[socket.AddressFamily, tuple[str, int]]:
+    flags = socket.AI_PASSIVE if passive else 0
+    found = await asyncio.get_running_loop().getaddrinfo(
+        host, port, type=socket.SOCK_STREAM, flags=flags
+    )
+    family, _type, _protocol, _name, address = found[0]
+    return family, cast("tuple[str, int]", address)

@@ -1,0 +1,257 @@
+"""An asyncio event loop on virtual time whose order of execution is drawn from a seed.
+
+Time stands still while anything can run and then jumps to the next timer, so an hour of sleeping
+takes no time. Everything that could run in one turn (callbacks and timers that are due together)
+runs in a shuffled order: asyncio's own order is one of many that a busy machine could produce,
+and hides the bugs that show in the others. `fifo` keeps asyncio's order, to find out whether a
+failure depends on it.
+
+What would hang a real program ends a simulated one with a message: nothing left to run, no
+progress in time, time over, an exception that nobody handled.
+
+Three private names of asyncio are relied on, unchanged from 3.11 to 3.14: `_run_once`, `_ready`
+and `_stopping`. Timers are kept here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import heapq
+import itertools
+import math
+import random
+import weakref
+from asyncio import AbstractEventLoop, Handle, TimerHandle
+from collections import deque
+from collections.abc import Callable, Coroutine, Generator
+from contextvars import Context
+from typing import Any, TypeVar, TypeVarTuple
+
+from moldau.base.errors import MoldauError
+from moldau.sim.trace import Trace
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+START_S = 1_000.0
+"""Machines have been up for a while: code that takes 0 for "never" must not pass by luck."""
+
+STEPS_PER_INSTANT_MAX = 200_000
+"""Far more than a cluster does in one instant; a loop that spins without waiting gets here."""
+
+FAREWELL_TURNS = 1_000
+"""How often cancelled tasks get to run before they are dropped; a clean one needs a few."""
+
+EXECUTOR_MEAN_S = 0.001
+"""How long a call handed to a thread takes on average."""
+
+
+class SimulationError(MoldauError):
+    """The run cannot go on; the text says why and who was waiting."""
+
+
+class Deadlock(SimulationError):  # noqa: N818 - it names the state
+    """Nothing can run and no timer is set."""
+
+
+class OutOfTime(SimulationError):  # noqa: N818 - it names the event
+    """The run used up its virtual time, or spins without any passing."""
+
+
+class Unhandled(SimulationError):  # noqa: N818 - it names the event
+    """A callback or task failed and nobody was there to see it."""
+
+
+class SimLoop(asyncio.BaseEventLoop):
+    """One run's event loop."""
+
+    _ready: deque[Handle]
+    _stopping: bool
+
+    def __init__(self, chance: random.Random, *, fifo: bool = False) -> None:
+        super().__init__()
+        self._now = START_S
+        self._chance = chance
+        self._fifo = fifo
+        self._timers: list[tuple[float, int, TimerHandle]] = []
+        self._timer_order = itertools.count()
+        self._task_order = itertools.count(1)
+        self._task_numbers: weakref.WeakKeyDictionary[asyncio.Task[Any], int] = (
+            weakref.WeakKeyDictionary()
+        )
+        self._steps_this_instant = 0
+        self._unhandled: Unhandled | None = None
+        self.deadline_s = math.inf
+        """The virtual time at which the run is given up."""
+        self.trace = Trace(self.time)
+        self.set_exception_handler(_keep_unhandled)
+
+    # Time
+
+    def time(self) -> float:
+        return self._now
+
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
+        context: Context | None = None,
+    ) -> TimerHandle:
+        self._check_open()
+        timer = TimerHandle(when, callback, args, self, context)
+        heapq.heappush(self._timers, (when, next(self._timer_order), timer))
+        return timer
+
+    def _check_open(self) -> None:
+        if self.is_closed():
+            raise RuntimeError("Event loop is closed")
+
+    def _advance(self) -> None:
+        """Jump to the next timer."""
+        timers = self._timers
+        while timers and timers[0][2].cancelled():
+            heapq.heappop(timers)
+        if not timers:
+            raise Deadlock(f"nothing can happen any more{self._waiting_text()}")
+        when = timers[0][0]
+        if when > self.deadline_s:
+            raise OutOfTime(f"not finished at {self.deadline_s:.3f} s{self._waiting_text()}")
+        if when > self._now:
+            self._now = when
+            self._steps_this_instant = 0
+
+    def _collect_due(self) -> None:
+        timers = self._timers
+        while timers and timers[0][0] <= self._now:
+            timer = heapq.heappop(timers)[2]
+            if not timer.cancelled():
+                self._ready.append(timer)
+
+    # Running
+
+    def _run_once(self) -> None:
+        ready = self._ready
+        if not ready and not self._stopping:
+            self._advance()
+        self._collect_due()
+        if not self._fifo:
+            turn = list(ready)
+            self._chance.shuffle(turn)
+            ready.clear()
+            ready.extend(turn)
+        count = len(ready)
+        self.trace.mix(f"{self._now:.9f} {count}")
+        self._count_steps(count)
+        for _ in range(count):
+            handle = ready.popleft()
+            if not handle.cancelled():
+                handle._run()  # noqa: SLF001 - only asyncio's own loops may run handles
+            if self._unhandled is not None:
+                raise self._take_unhandled()
+
+    def _count_steps(self, count: int) -> None:
+        self._steps_this_instant += count
+        if self._steps_this_instant > STEPS_PER_INSTANT_MAX:
+            raise OutOfTime(
+                f"{self._steps_this_instant} steps without time passing{self._waiting_text()}"
+            )
+
+    def keep_unhandled(self, context: dict[str, Any]) -> None:
+        """Remember the first failure nobody saw; the run ends with it."""
+        cause = context.get("exception")
+        if self._unhandled is None:
+            self._unhandled = Unhandled(f"{context.get('message')}: {cause!r}")
+            self._unhandled.__cause__ = cause
+
+    def _take_unhandled(self) -> Unhandled:
+        failure, self._unhandled = self._unhandled, None
+        assert failure is not None
+        return failure
+
+    def drop_everything(self) -> None:
+        """End all tasks, as far as they let themselves be ended, and forget the rest."""
+        self.deadline_s = math.inf
+        for task in self.pending_tasks():
+            task.cancel()
+        self._timers.clear()
+        for _ in range(FAREWELL_TURNS):
+            if not self._ready:
+                break
+            self.call_soon(self.stop)
+            with contextlib.suppress(SimulationError):
+                self.run_forever()
+        self._ready.clear()
+        self._timers.clear()
+        self._unhandled = None
+
+    # Tasks
+
+    def create_task(
+        self,
+        coro: Generator[Any, None, T] | Coroutine[Any, Any, T],
+        *,
+        name: object = None,
+        **options: Any,
+    ) -> asyncio.Task[T]:
+        """Name tasks by their number in this run; asyncio's numbers count the whole process."""
+        number = next(self._task_order)
+        task = super().create_task(coro, name=name or f"task-{number}", **options)
+        self._task_numbers[task] = number
+        return task
+
+    def pending_tasks(self) -> list[asyncio.Task[Any]]:
+        """Tasks that are not done, in the order in which they began."""
+        return sorted(asyncio.all_tasks(self), key=lambda task: self._task_numbers.get(task, 0))
+
+    def _waiting_text(self) -> str:
+        lines = [f"  {task.get_name()} waits at {_place(task)}" for task in self.pending_tasks()]
+        return "\n".join(["; waiting:", *lines]) if lines else "; no task is waiting"
+
+    # Threads there are none
+
+    def _write_to_self(self) -> None:
+        """Nobody sleeps in a selector here, so nobody has to be woken."""
+
+    def run_in_executor(
+        self,
+        executor: object,  # noqa: ARG002 - asyncio's signature
+        func: Callable[[*Ts], T],
+        *args: *Ts,
+    ) -> asyncio.Future[T]:
+        """Run the call later, in this thread. `sim.executor` is for code of ours."""
+        future: asyncio.Future[T] = self.create_future()
+        self.call_later(self.delay_s(EXECUTOR_MEAN_S), settle, future, lambda: func(*args))
+        return future
+
+    def delay_s(self, mean_s: float) -> float:
+        """Draw a duration: mostly short, now and then long, as waiting for a machine is."""
+        return self._chance.expovariate(1 / mean_s)
+
+
+def _keep_unhandled(loop: AbstractEventLoop, context: dict[str, Any]) -> None:
+    assert isinstance(loop, SimLoop)
+    loop.keep_unhandled(context)
+
+
+def settle(future: asyncio.Future[T], work: Callable[[], T]) -> None:
+    """Do the work and tell the future, unless nobody waits any more."""
+    if future.cancelled():
+        return
+    try:
+        future.set_result(work())
+    except Exception as error:  # noqa: BLE001 - whatever it is goes to whoever waits
+        future.set_exception(error)
+
+
+def _place(task: asyncio.Task[Any]) -> str:
+    """Name the innermost line a suspended task stands at."""
+    place = "?"
+    current: object = task.get_coro()
+    while current is not None:
+        frame = getattr(current, "cr_frame", None)
+        if frame is not None:
+            place = f"{frame.f_code.co_qualname}:{frame.f_lineno}"
+        current = getattr(current, "cr_await", None)
+    return place

@@ -1,0 +1,47 @@
+"""What happened in a run, as a running hash and a short memory.
+
+Two runs of one seed must end with the same digest; the first difference between them is a bug of
+the simulation or a source of chance that bypassed the ports. The last events are kept in words,
+for the report of a failed run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import deque
+from collections.abc import Callable
+
+REMEMBERED_COUNT = 200
+"""Enough to see what led to a failure, few enough to be read."""
+
+Fact = str | int | float
+
+
+class Trace:
+    """The events of one run, in order."""
+
+    def __init__(self, now: Callable[[], float] = lambda: 0.0) -> None:
+        self._now = now
+        self._hash = hashlib.blake2b(digest_size=16)
+        self._last: deque[str] = deque(maxlen=REMEMBERED_COUNT)
+        self.count = 0
+
+    def note(self, event: str, *facts: Fact) -> None:
+        """Remember an event: a delivery, a sync, a crash."""
+        line = f"{self._now():.6f} {event} {' '.join(map(str, facts))}"
+        self._last.append(line)
+        self.mix(line)
+
+    def mix(self, line: str) -> None:
+        """Let something too frequent to be remembered change the digest."""
+        self._hash.update(line.encode())
+        self._hash.update(b"\n")
+        self.count += 1
+
+    def digest(self) -> str:
+        """The whole run so far in 32 characters."""
+        return self._hash.hexdigest()
+
+    def last(self) -> list[str]:
+        """The latest events, oldest first."""
+        return list(self._last)

@@ -1,0 +1,202 @@
+"""The files port over the operating system.
+
+One system call per append and per read: the kernel keeps the end of the file (O_APPEND) and its
+size, so nothing is remembered here that another handle or a failed write could make untrue. This
+module knows nothing of logs; what a failure means is decided by its callers.
+"""
+
+# Paths are plain strings, because a broker holds many thousands of them.
+# ruff: noqa: PTH103, PTH104, PTH108, PTH110, PTH112, PTH116, PTH208
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import shutil
+from collections.abc import Sequence
+
+from moldau.base.files import Buffer
+
+VECTOR_COUNT_MAX = os.sysconf("SC_IOV_MAX")
+"""How many buffers the kernel takes in one call."""
+
+RESIDENCY_STRIDE = 128 * 1024
+"""The kernel's usual read-ahead: pages come and go in runs of about this size, so that one byte
+from each run tells about all of it."""
+
+WARM_CHUNK = 256 * 1024
+"""Small enough to stay in the processor's cache, so that warming costs one pass over memory."""
+
+FILE_MODE = 0o644
+"""Others may look, as with Kafka's files under the usual umask; secrets are not kept in logs."""
+
+_probe = [bytearray(1)]
+_held_locks: set[str] = set()
+
+
+class DiskFile:
+    """One descriptor. Calls may come from several threads; the kernel orders them."""
+
+    __slots__ = ("_descriptor", "path")
+
+    def __init__(self, path: str, descriptor: int) -> None:
+        self.path = path
+        self._descriptor = descriptor
+
+    def fileno(self) -> int:
+        """The descriptor, for `sendfile`; -1 once closed."""
+        return self._descriptor
+
+    def size(self) -> int:
+        return os.lseek(self._descriptor, 0, os.SEEK_END)
+
+    def append(self, parts: Sequence[Buffer]) -> None:
+        if len(parts) > VECTOR_COUNT_MAX:
+            for first in range(0, len(parts), VECTOR_COUNT_MAX):
+                self.append(parts[first : first + VECTOR_COUNT_MAX])
+            return
+        written = os.writev(self._descriptor, parts)
+        if written != sum(map(len, parts)):
+            self._append_rest(parts, written)
+
+    def _append_rest(self, parts: Sequence[Buffer], written: int) -> None:
+        """Go on after a short write: at the edge of a full disk the next one says why."""
+        rest = memoryview(b"".join(parts))[written:]
+        while rest:
+            rest = rest[os.write(self._descriptor, rest) :]
+
+    def read(self, position: int, size: int) -> bytes:
+        data = os.pread(self._descriptor, size, position)
+        if len(data) == size:
+            return data
+        pieces = [data]
+        while data:
+            position += len(data)
+            size -= len(data)
+            data = os.pread(self._descriptor, size, position)
+            pieces.append(data)
+        return b"".join(pieces)
+
+    def truncate(self, size: int) -> None:
+        if size < self.size():
+            os.ftruncate(self._descriptor, size)
+
+    def sync(self) -> None:
+        if self._descriptor < 0:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF), self.path)
+        os.fdatasync(self._descriptor)
+
+    def resident(self, position: int, size: int) -> bool:
+        try:
+            for probed in range(position, position + size, RESIDENCY_STRIDE):
+                os.preadv(self._descriptor, _probe, probed, os.RWF_NOWAIT)
+            if size > 1:
+                os.preadv(self._descriptor, _probe, position + size - 1, os.RWF_NOWAIT)
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            # Some file systems cannot tell: then trying is all that is left.
+            if error.errno != errno.EOPNOTSUPP:
+                raise
+        return True
+
+    def warm(self, position: int, size: int) -> None:
+        os.posix_fadvise(self._descriptor, position, size, os.POSIX_FADV_WILLNEED)
+        scratch = memoryview(bytearray(min(size, WARM_CHUNK)))
+        while size > 0:
+            count = os.preadv(self._descriptor, [scratch[:size]], position)
+            if not count:
+                return
+            position += count
+            size -= count
+
+    def close(self) -> None:
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+class DiskLock:
+    """A POSIX record lock on a whole file, the kind Java's FileLock takes on `.lock`.
+
+    So Kafka and Moldau exclude each other from a folder. Such a lock belongs to the process: the
+    kernel grants it twice to the same one, and drops it when *any* descriptor of the file is
+    closed. Hence the set of paths held here, which is asked before the file is even opened.
+    """
+
+    __slots__ = ("_descriptor", "_path")
+
+    def __init__(self, path: str) -> None:
+        self._path = os.path.realpath(path)
+        if self._path in _held_locks:
+            raise BlockingIOError(f"{path} is locked by this process")
+        self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, FILE_MODE)
+        try:
+            fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(self._descriptor)
+            raise BlockingIOError(f"{path} is locked by another process") from error
+        _held_locks.add(self._path)
+
+    def release(self) -> None:
+        """Let another process in; releasing twice is harmless."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+            _held_locks.discard(self._path)
+
+
+class Disk:
+    """This machine's file system.
+
+    `read_only` opens files without asking for the right to write, for tools that look at a folder
+    of somebody else's.
+    """
+
+    def __init__(self, *, read_only: bool = False) -> None:
+        self._flags = os.O_RDONLY if read_only else os.O_RDWR | os.O_APPEND
+
+    def open(self, path: str, *, create: bool = False) -> DiskFile:
+        flags = self._flags | os.O_CREAT if create else self._flags
+        descriptor = os.open(path, flags, FILE_MODE)
+        return DiskFile(path, descriptor)
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def size(self, path: str) -> int:
+        return os.stat(path).st_size
+
+    def names(self, folder: str) -> list[str]:
+        return sorted(os.listdir(folder))
+
+    def is_folder(self, path: str) -> bool:
+        return os.path.isdir(path)
+
+    def make_folder(self, path: str) -> None:
+        os.makedirs(path, exist_ok=True)
+
+    def rename(self, old: str, new: str) -> None:
+        os.rename(old, new)
+
+    def remove(self, path: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+
+    def remove_folder(self, path: str) -> None:
+        try:
+            shutil.rmtree(path)
+        except FileNotFoundError:
+            if os.path.lexists(path):
+                raise
+
+    def sync_folder(self, path: str) -> None:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def lock(self, path: str) -> DiskLock:
+        return DiskLock(path)

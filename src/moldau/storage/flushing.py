@@ -1,0 +1,117 @@
+"""Making a log durable without holding up the event loop.
+
+The loop says what must be synced (`Log.prepare_flush`), a thread syncs it (`Flush.run`), the loop
+takes note (`Log.flushed`): so no state is touched outside the loop, and appends go on meanwhile.
+`Flusher` does all three. Those who come while a sync is under way wait for it and share the next
+one: that is group commit, one fsync for all produce requests that arrived during the last.
+
+The recovery point moves only past what is durable in full: batches, indexes and snapshots of
+closed segments, the epochs of the leaders that wrote them, and the names of the files.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Protocol
+
+from moldau.base.checks import crash_point
+from moldau.base.executor import Executor
+from moldau.base.files import File, Files, write_atomically
+from moldau.storage.disk_errors import disk_errors
+
+
+@dataclass(frozen=True, slots=True)
+class Flush:
+    """What one sync of a log comprises; safe to run on any thread."""
+
+    files: Files
+    folder: str
+    end_offset: int
+    """Everything below is durable once this has run."""
+    truncation_count: int
+    """How often the log had been truncated; after another time this proves nothing."""
+    logs: tuple[File, ...]
+    """Open `.log` files, oldest first."""
+    paths: tuple[str, ...]
+    """Indexes and snapshots of closed segments; one that is gone by now is not needed."""
+    epochs_path: str
+    epochs: bytes | None
+    """The new content of the leader epoch checkpoint, None if it is up to date."""
+    folder_changed: bool
+
+    def run(self) -> None:
+        """Sync it all; StorageError takes the log directory offline."""
+        with disk_errors(self.folder):
+            for file in self.logs:
+                crash_point("flush.before_sync")
+                file.sync()
+            crash_point("flush.before_indexes")
+            for path in self.paths:
+                self._sync_path(path)
+            crash_point("flush.before_epochs")
+            if self.epochs is not None:
+                write_atomically(self.files, self.epochs_path, self.epochs)
+            crash_point("flush.before_folder")
+            if self.folder_changed:
+                self.files.sync_folder(self.folder)
+            crash_point("flush.after_folder")
+
+    def _sync_path(self, path: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            file = self.files.open(path)
+            try:
+                file.sync()
+            finally:
+                file.close()
+
+
+class Flushable(Hashable, Protocol):
+    """A log, as far as flushing is concerned."""
+
+    @property
+    def recovery_point(self) -> int:
+        """Everything below survives a power cut."""
+        ...
+
+    def prepare_flush(self) -> Flush | None:
+        """Say what a sync up to the end comprises now; None if all is durable."""
+        ...
+
+    def flushed(self, flush: Flush) -> None:
+        """Take note that a sync has run."""
+        ...
+
+
+class Flusher:
+    """Syncs logs through the executor, one sync a log at a time."""
+
+    __slots__ = ("_executor", "_running")
+
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+        self._running: dict[Flushable, asyncio.Task[None]] = {}
+
+    async def flush(self, log: Flushable, offset: int) -> None:
+        """Return once everything below this offset is durable; StorageError if that failed.
+
+        A log truncated below the offset meanwhile counts as durable: there is nothing left.
+        """
+        while log.recovery_point < offset:
+            running = self._running.get(log)
+            if running is None:
+                flush = log.prepare_flush()
+                if flush is None:
+                    return
+                running = asyncio.get_running_loop().create_task(self._run(log, flush))
+                self._running[log] = running
+            await asyncio.shield(running)
+
+    async def _run(self, log: Flushable, flush: Flush) -> None:
+        try:
+            await self._executor.run(flush.run)
+            log.flushed(flush)
+        finally:
+            del self._running[log]

@@ -1,0 +1,226 @@
+"""What a leader does with produced bytes before they are appended.
+
+`examine` looks at the header of the one batch that a producer may send per partition, checks it and
+its checksum, and says what is left to do. Nearly always that is nothing: the producer's bytes
+become the file's bytes. The rest is
+
+- LogAppendTime: the header alone is rewritten, here and now;
+- work on every record, which must not run on the event loop: old formats are converted, a codec
+  that is not the topic's is changed, the keys of a compacted topic are looked at. `examine` then
+  returns a `Rework`, and `rework` does it, in another process.
+
+What is refused is refused with the error Kafka gives for it, and nothing has changed. The records
+themselves are not looked at otherwise: a batch whose header and checksum are right is taken at
+its word on its timestamps and its count. This module knows no log, no offsets and no clock.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from moldau.base.errors import CorruptRecords
+from moldau.base.files import Buffer
+from moldau.protocol.errors import ApiError, ErrorCode
+from moldau.records.batch import (
+    APPEND_TIME_BIT,
+    CODEC_BITS,
+    CONTROL_BIT,
+    MAGIC,
+    PEEK_SIZE,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    crc_ok,
+    parse_header,
+    with_append_time,
+)
+from moldau.records.compression import Codec
+from moldau.records.conversion import recompress, up_convert
+from moldau.records.record import has_null_key
+from moldau.storage.topic_config import LogConfig
+
+FIRST_VERSION_OF_BATCHES = 3
+"""Produce 3 and later carry one batch of magic 2, earlier ones carry old messages (KIP-98)."""
+
+FIRST_VERSION_WITH_ZSTD = 7
+"""A client that speaks no Produce 7 cannot know zstd (KIP-110)."""
+
+_MAGIC_POSITION = PEEK_SIZE - 1
+_NO_TIMESTAMP = -1
+_TOPIC_CODECS = {"uncompressed": Codec.NONE} | {codec.label: codec for codec in Codec if codec}
+"""By `compression.type`; not here is `producer`, which leaves a batch as it came."""
+
+
+class Incoming(NamedTuple):
+    """A batch that can be appended."""
+
+    header: BatchHeader
+    batch: Buffer
+    """Exactly the bytes that the header describes."""
+
+
+class Rework(NamedTuple):
+    """Work on single records that must be done before a batch can be appended; it pickles."""
+
+    config: LogConfig
+    now_ms: int
+
+
+def examine(
+    records: Buffer | None, config: LogConfig, now_ms: int, produce_version: int
+) -> Incoming | Rework:
+    """Check what a producer sent for one partition and say what it needs; ApiError refuses it.
+
+    The answer is ready to be appended, or a Rework, which goes with the same bytes to `rework`.
+    """
+    if not records:
+        raise ApiError(ErrorCode.INVALID_RECORD, "there is no record batch")
+    if len(records) >= PEEK_SIZE and records[_MAGIC_POSITION] != MAGIC:
+        _check_old(records, config, produce_version)
+        return Rework(config, now_ms)
+    header = _checked_header(records, config)
+    _check_claims(header)
+    codec = header.attributes & CODEC_BITS
+    if codec:
+        _check_codec(codec, produce_version)
+    _check_timestamps(header, config, now_ms)
+    if config.compacts or _TOPIC_CODECS.get(config.compression_type, codec) != codec:
+        return Rework(config, now_ms)
+    return _stamped(Incoming(header, records), config, now_ms)
+
+
+def rework(records: bytes, task: Rework) -> Incoming:
+    """Do what a Rework asks for; ApiError refuses the records. Made for `Executor.compute`."""
+    config = task.config
+    try:
+        batch = _in_wanted_form(records, config)
+        header = parse_header(batch)
+        if config.compacts and has_null_key(batch):
+            raise ApiError(
+                ErrorCode.INVALID_RECORD, "a compacted topic takes no record without a key"
+            )
+    except CorruptRecords as error:
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+    _check_timestamps(header, config, task.now_ms)
+    _check_size(header.size, config)
+    return _stamped(Incoming(header, batch), config, task.now_ms)
+
+
+def _in_wanted_form(records: bytes, config: LogConfig) -> bytes:
+    """Make one batch of magic 2 in the topic's codec, unless it is one already."""
+    codec = _TOPIC_CODECS.get(config.compression_type)
+    level = None if codec is None else _level(codec, config)
+    if records[_MAGIC_POSITION] != MAGIC:
+        return up_convert(records, codec, level)
+    if codec is None or parse_header(records).codec is codec:
+        return records
+    return recompress(records, codec, level)
+
+
+def _check_old(records: Buffer, config: LogConfig, produce_version: int) -> None:
+    """Let messages of magic 0 and 1 pass that a producer of their time sent."""
+    magic = records[_MAGIC_POSITION]
+    if magic > MAGIC or produce_version >= FIRST_VERSION_OF_BATCHES:
+        raise ApiError(
+            ErrorCode.INVALID_RECORD,
+            f"Produce {produce_version} does not take records of magic {magic}",
+        )
+    _check_size(len(records), config)
+
+
+def _checked_header(records: Buffer, config: LogConfig) -> BatchHeader:
+    """Read the header of the one batch there is, and make sure of its bytes."""
+    try:
+        header = parse_header(records)
+    except CorruptRecords as error:
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+    size = header.size
+    if size != len(records):
+        raise _wrong_size(size, len(records))
+    _check_size(size, config)
+    if not crc_ok(records, 0, size):
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"the CRC of the batch is not {header.crc}")
+    return header
+
+
+def _check_claims(header: BatchHeader) -> None:
+    """Check what the header says of records and producer against itself."""
+    if header.count != header.last_offset_delta + 1 or header.count <= 0:
+        raise ApiError(
+            ErrorCode.INVALID_RECORD,
+            f"a batch of {header.count} records cannot end at delta {header.last_offset_delta}",
+        )
+    attributes = header.attributes
+    if attributes & CONTROL_BIT:
+        raise ApiError(ErrorCode.INVALID_RECORD, "clients write no control records")
+    if attributes & APPEND_TIME_BIT:
+        raise ApiError(ErrorCode.INVALID_TIMESTAMP, "clients set no LogAppendTime")
+    if header.producer_id >= 0:
+        if header.base_sequence < 0 or header.producer_epoch < 0:
+            raise ApiError(
+                ErrorCode.INVALID_RECORD,
+                f"producer {header.producer_id} with epoch {header.producer_epoch} "
+                f"and sequence {header.base_sequence}",
+            )
+    elif attributes & TRANSACTIONAL_BIT:
+        raise ApiError(ErrorCode.INVALID_RECORD, "a transactional batch without a producer id")
+
+
+def _check_codec(codec: int, produce_version: int) -> None:
+    if codec > Codec.ZSTD:
+        raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"no codec has number {codec}")
+    if codec == Codec.ZSTD and produce_version < FIRST_VERSION_WITH_ZSTD:
+        raise ApiError(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"Produce {produce_version} cannot carry zstd"
+        )
+
+
+def _check_timestamps(header: BatchHeader, config: LogConfig, now_ms: int) -> None:
+    """Refuse a batch whose first or newest timestamp is outside of the topic's window.
+
+    Records in between may be older than both; looking at each would cost more than it protects.
+    """
+    if config.message_timestamp_type != "CreateTime":
+        return
+    oldest = now_ms - config.message_timestamp_before_max_ms
+    newest = now_ms + config.message_timestamp_after_max_ms
+    if oldest <= header.base_timestamp <= newest and oldest <= header.max_timestamp <= newest:
+        return
+    for timestamp in (header.base_timestamp, header.max_timestamp):
+        if timestamp != _NO_TIMESTAMP and not oldest <= timestamp <= newest:
+            raise ApiError(
+                ErrorCode.INVALID_TIMESTAMP,
+                f"timestamp {timestamp} is not within [{oldest}, {newest}]",
+            )
+
+
+def _check_size(size: int, config: LogConfig) -> None:
+    if size > config.max_message_bytes:
+        raise ApiError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"{size} bytes are more than max.message.bytes, {config.max_message_bytes}",
+        )
+
+
+def _wrong_size(size: int, available: int) -> ApiError:
+    if size > available:
+        message = f"a batch of {size} bytes has only {available} of them"
+        return ApiError(ErrorCode.CORRUPT_MESSAGE, message)
+    message = f"one batch per partition; {available - size} bytes follow the first"
+    return ApiError(ErrorCode.INVALID_RECORD, message)
+
+
+def _level(codec: Codec, config: LogConfig) -> int | None:
+    levels = {
+        Codec.GZIP: config.compression_gzip_level,
+        Codec.LZ4: config.compression_lz4_level,
+        Codec.ZSTD: config.compression_zstd_level,
+    }
+    return levels.get(codec)
+
+
+def _stamped(incoming: Incoming, config: LogConfig, now_ms: int) -> Incoming:
+    """Give a batch the leader's time where the topic asks for it."""
+    if config.message_timestamp_type == "CreateTime":
+        return incoming
+    header, parts = with_append_time(incoming.header, incoming.batch, now_ms)
+    return Incoming(header, b"".join(parts))

@@ -1,0 +1,294 @@
+"""The sparse indexes of a segment, as arrays in memory and as bytes on disk.
+
+An index is a hint about the `.log` beside it and never its master: nothing in it is checksummed,
+and whatever looks wrong is rebuilt from the batches. The forms are Kafka's:
+
+    .index      8 bytes: int32 last offset of a batch relative to the segment's base,
+                         int32 position where that batch starts
+    .timeindex 12 bytes: int64 largest timestamp so far,
+                         int32 relative last offset of the batch that holds it
+    .txnindex  34 bytes: int16 version 0, int64 producer id, first offset, last offset (where the
+                         ABORT marker stands), last stable offset once it was written
+
+All ascend. A segment that is written to keeps its entries in memory and stores them when it is
+rolled or closed; those of closed segments are read when somebody asks and kept in `IndexCache`
+while there is room. `transaction_index` keeps the third kind. This module does not know files, nor when an entry is due.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from bisect import bisect_left
+from collections import OrderedDict
+from collections.abc import Iterable
+from struct import Struct
+from typing import NamedTuple
+
+from moldau.base.checks import invariant
+from moldau.base.errors import CorruptRecords
+from moldau.base.files import Buffer
+
+OFFSET_ENTRY_SIZE = 8
+TIME_ENTRY_SIZE = 12
+ABORTED_ENTRY_SIZE = 34
+RELATIVE_OFFSET_MAX = 2**31 - 1
+"""A segment holds no offset further from its base: the indexes have 31 bits for it."""
+
+NO_TIMESTAMP = -1
+
+_POSITION_BITS = 32
+_POSITION_MASK = (1 << _POSITION_BITS) - 1
+_TIME_ENTRY = Struct(">qi")
+_TIMESTAMP = Struct(">q")
+_ABORTED_ENTRY = Struct(">hqqqq")
+_ABORTED_VERSION = 0
+_SWAPPED = sys.byteorder == "little"
+
+
+class OffsetEntry(NamedTuple):
+    """A batch's last offset and the position where the batch starts."""
+
+    offset: int
+    position: int
+
+
+class TimeEntry(NamedTuple):
+    """The largest timestamp so far and the last offset of the batch that holds it."""
+
+    timestamp: int
+    offset: int
+
+
+class OffsetIndex:
+    """Entries of one `.index`, each packed into one number so that `bisect` finds them in C."""
+
+    __slots__ = ("_entries", "base_offset")
+
+    def __init__(self, base_offset: int) -> None:
+        self.base_offset = base_offset
+        self._entries = array("Q")
+
+    @classmethod
+    def decode(cls, base_offset: int, content: Buffer, log_size: int) -> OffsetIndex:
+        """Read an index; CorruptRecords if it cannot belong to a log of this size."""
+        if len(content) % OFFSET_ENTRY_SIZE:
+            raise CorruptRecords(f"an offset index of {len(content)} bytes has half an entry")
+        index = cls(base_offset)
+        entries = index._entries
+        entries.frombytes(content)
+        if _SWAPPED:
+            entries.byteswap()
+        if not entries:
+            return index
+        first, last = entries[0], entries[-1]
+        if last >> (_POSITION_BITS + 31) or last & _POSITION_MASK >= log_size:
+            raise CorruptRecords(f"an offset index points behind a log of {log_size} bytes")
+        if len(entries) > 1 and not _both_ascend(first, last):
+            raise CorruptRecords("an offset index does not ascend")
+        return index
+
+    def encode(self, first: int = 0) -> bytes:
+        """Write the entries from this one on as the file holds them."""
+        entries = self._entries[first:]
+        if _SWAPPED:
+            entries.byteswap()
+        return entries.tobytes()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __getitem__(self, number: int) -> OffsetEntry:
+        entry = self._entries[number]
+        return OffsetEntry(self.base_offset + (entry >> _POSITION_BITS), entry & _POSITION_MASK)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file this makes."""
+        return len(self._entries) * OFFSET_ENTRY_SIZE
+
+    @property
+    def last_position(self) -> int:
+        """Where the batch of the last entry starts, 0 without entries."""
+        return self._entries[-1] & _POSITION_MASK if self._entries else 0
+
+    def append(self, offset: int, position: int) -> None:
+        """Add an entry; the caller goes through the log in order."""
+        self._entries.append((offset - self.base_offset) << _POSITION_BITS | position)
+
+    def floor(self, offset: int) -> OffsetEntry:
+        """Find the last entry not above this offset, or the segment's start if there is none."""
+        bound = max(0, offset + 1 - self.base_offset) << _POSITION_BITS
+        after = bisect_left(self._entries, bound)
+        return self[after - 1] if after else OffsetEntry(self.base_offset, 0)
+
+    def ceiling(self, position: int) -> int | None:
+        """Find an offset at or behind the end of the batches that start before this position."""
+        after = bisect_left(self._entries, position, key=_position)
+        return self[after].offset if after < len(self._entries) else None
+
+    def truncate_to(self, end_offset: int) -> None:
+        """Drop the entries at or above this offset."""
+        bound = max(0, end_offset - self.base_offset) << _POSITION_BITS
+        del self._entries[bisect_left(self._entries, bound) :]
+
+
+def _position(entry: int) -> int:
+    return entry & _POSITION_MASK
+
+
+def _both_ascend(first: int, last: int) -> bool:
+    return (
+        first >> _POSITION_BITS < last >> _POSITION_BITS
+        and first & _POSITION_MASK < last & _POSITION_MASK
+    )
+
+
+class TimeIndex:
+    """Entries of one `.timeindex`, kept as the file's bytes: look-ups by time are rare."""
+
+    __slots__ = ("_entries", "base_offset", "last")
+
+    def __init__(self, base_offset: int) -> None:
+        self.base_offset = base_offset
+        self._entries = bytearray()
+        self.last = TimeEntry(NO_TIMESTAMP, base_offset)
+
+    @classmethod
+    def decode(cls, base_offset: int, content: Buffer) -> TimeIndex:
+        """Read an index; CorruptRecords if it cannot be one."""
+        if len(content) % TIME_ENTRY_SIZE:
+            raise CorruptRecords(f"a time index of {len(content)} bytes has half an entry")
+        index = cls(base_offset)
+        index._entries += content
+        index._find_last()
+        if not content:
+            return index
+        if index.last.offset < base_offset or index.last.timestamp < 0:
+            raise CorruptRecords("a time index ends in no entry")
+        if len(index) > 1 and not (
+            index[0].timestamp < index.last.timestamp and index[0].offset < index.last.offset
+        ):
+            raise CorruptRecords("a time index does not ascend")
+        return index
+
+    def encode(self, first: int = 0) -> bytes:
+        """Write the entries from this one on as the file holds them."""
+        return bytes(self._entries[first * TIME_ENTRY_SIZE :])
+
+    def __len__(self) -> int:
+        return len(self._entries) // TIME_ENTRY_SIZE
+
+    def __getitem__(self, number: int) -> TimeEntry:
+        timestamp, relative = _TIME_ENTRY.unpack_from(self._entries, number * TIME_ENTRY_SIZE)
+        return TimeEntry(timestamp, self.base_offset + relative)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file this makes."""
+        return len(self._entries)
+
+    def append_if_larger(self, timestamp: int, offset: int) -> None:
+        """Add an entry unless the largest timestamp is still the last entry's."""
+        if timestamp > self.last.timestamp:
+            invariant(offset >= self.last.offset, f"time index goes back to offset {offset}")
+            self._entries += _TIME_ENTRY.pack(timestamp, offset - self.base_offset)
+            self.last = TimeEntry(timestamp, offset)
+
+    def floor(self, timestamp: int) -> TimeEntry:
+        """Find the last entry not above this timestamp, or the segment's start if there is none.
+
+        Every batch up to the entry's offset is at most as new as the entry.
+        """
+        low, high = 0, len(self)
+        while low < high:
+            middle = (low + high) // 2
+            if _TIMESTAMP.unpack_from(self._entries, middle * TIME_ENTRY_SIZE)[0] <= timestamp:
+                low = middle + 1
+            else:
+                high = middle
+        return self[low - 1] if low else TimeEntry(NO_TIMESTAMP, self.base_offset)
+
+    def truncate_to(self, end_offset: int) -> None:
+        """Drop the entries at or above this offset."""
+        count = len(self)
+        while count and self[count - 1].offset >= end_offset:
+            count -= 1
+        del self._entries[count * TIME_ENTRY_SIZE :]
+        self._find_last()
+
+    def _find_last(self) -> None:
+        count = len(self)
+        self.last = self[count - 1] if count else TimeEntry(NO_TIMESTAMP, self.base_offset)
+
+
+class AbortedTransaction(NamedTuple):
+    """Records of this producer in [first offset, last offset] were aborted."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+def encode_aborted(transactions: Iterable[AbortedTransaction]) -> bytes:
+    """Write entries as `.txnindex` holds them."""
+    return b"".join(_ABORTED_ENTRY.pack(_ABORTED_VERSION, *entry) for entry in transactions)
+
+
+def decode_aborted(content: Buffer) -> list[AbortedTransaction]:
+    """Read entries; CorruptRecords if the bytes are not exactly some of them."""
+    if len(content) % ABORTED_ENTRY_SIZE:
+        raise CorruptRecords(f"a transaction index of {len(content)} bytes has half an entry")
+    transactions = []
+    for version, *fields in _ABORTED_ENTRY.iter_unpack(content):
+        if version != _ABORTED_VERSION:
+            raise CorruptRecords(f"transaction index version {version} is not known, only 0 is")
+        transactions.append(AbortedTransaction(*fields))
+    return transactions
+
+
+class IndexPair(NamedTuple):
+    """Both indexes of one segment."""
+
+    offsets: OffsetIndex
+    times: TimeIndex
+
+    @property
+    def size(self) -> int:
+        return self.offsets.size + self.times.size
+
+
+class IndexCache:
+    """Indexes of closed segments, least recently used first out, bounded by their bytes."""
+
+    __slots__ = ("_capacity_bytes", "_pairs", "size")
+
+    def __init__(self, capacity_bytes: int) -> None:
+        self._capacity_bytes = capacity_bytes
+        self._pairs: OrderedDict[str, IndexPair] = OrderedDict()
+        self.size = 0
+
+    def get(self, stem: str) -> IndexPair | None:
+        """Look a segment's indexes up by the path of its files without their suffix."""
+        pair = self._pairs.get(stem)
+        if pair is not None:
+            self._pairs.move_to_end(stem)
+        return pair
+
+    def put(self, stem: str, pair: IndexPair) -> None:
+        """Keep a segment's indexes; others make room, and one too large for all is not kept."""
+        self.drop(stem)
+        if pair.size > self._capacity_bytes:
+            return
+        self._pairs[stem] = pair
+        self.size += pair.size
+        while self.size > self._capacity_bytes:
+            _, oldest = self._pairs.popitem(last=False)
+            self.size -= oldest.size
+
+    def drop(self, stem: str) -> None:
+        """Forget a segment's indexes: it is written to again, or gone."""
+        pair = self._pairs.pop(stem, None)
+        if pair is not None:
+            self.size -= pair.size

@@ -1,0 +1,150 @@
+"""Walking the batches of a `.log` file by their headers.
+
+Two walks: `walk` trusts the file and reads only what it needs of each header, for look-ups;
+`walk_checked` trusts nothing, reads every byte and checks every CRC, for recovery. Both know the
+messages of magic 0 and 1 that a folder from an old cluster may still hold: their one offset is
+that of the last record inside, the only one that a search needs.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator
+from struct import Struct
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from moldau.base.errors import CorruptRecords
+from moldau.base.files import File
+from moldau.records.batch import HEADER_SIZE, MAGIC, PEEK_SIZE, BatchHeader, parse_header, peek
+
+WALK_CHUNK = 8 * 1024
+"""Two index intervals: a search from an index entry mostly ends inside the first read."""
+
+CHECK_CHUNK = 1024 * 1024
+"""Recovery reads everything; more than this a call gains nothing."""
+
+_MAGIC_POSITION = 16
+_OLD_TIMESTAMP = Struct(">q")
+_OLD_TIMESTAMP_POSITION = 18
+_CRC = Struct(">I")
+
+
+class StoredBatch(NamedTuple):
+    """One batch, or one message of an old format, where it lies in a `.log`."""
+
+    position: int
+    size: int
+    base_offset: int
+    last_offset: int
+    max_timestamp: int
+    header: BatchHeader | None
+    """None for the old formats."""
+
+    @property
+    def end_position(self) -> int:
+        return self.position + self.size
+
+    @property
+    def leader_epoch(self) -> int:
+        return -1 if self.header is None else self.header.leader_epoch
+
+
+def walk(file: File, position: int, end_position: int) -> Iterator[StoredBatch]:
+    """Go from batch to batch; a batch that is cut ends the walk, garbage is CorruptRecords."""
+    window = _Window(file, end_position, WALK_CHUNK)
+    while end_position - position >= PEEK_SIZE:
+        batch = _describe(window, position)
+        if batch.end_position > end_position:
+            return
+        yield batch
+        position = batch.end_position
+
+
+def walk_checked(
+    file: File, position: int, end_position: int, *, check_from_offset: int
+) -> Iterator[StoredBatch]:
+    """Go from batch to batch and check each CRC from this offset on.
+
+    CorruptRecords says what was wrong with the batch that would have come next; a cut one is as
+    wrong as any other, since nothing whole follows it.
+    """
+    window = _Window(file, end_position, CHECK_CHUNK)
+    while position < end_position:
+        if end_position - position < PEEK_SIZE:
+            raise CorruptRecords(f"{end_position - position} bytes are no batch")
+        batch = _describe(window, position)
+        if batch.end_position > end_position:
+            raise CorruptRecords(f"only {end_position - position} of {batch.size} bytes are there")
+        if batch.last_offset >= check_from_offset and not _crc_matches(window, batch):
+            raise CorruptRecords("the CRC does not match")
+        yield batch
+        position = batch.end_position
+
+
+class _Window:
+    """A piece of a file in memory that moves along with the walk."""
+
+    __slots__ = ("_chunk_size", "_end_position", "_file", "_start", "content")
+
+    def __init__(self, file: File, end_position: int, chunk_size: int) -> None:
+        self._file = file
+        self._end_position = end_position
+        self._chunk_size = chunk_size
+        self._start = 0
+        self.content = b""
+
+    def seek(self, position: int, size: int) -> int:
+        """Return where a position lies in `content`, with this many bytes unless the file ends."""
+        at = position - self._start
+        if at + size > len(self.content):
+            wanted = min(max(size, self._chunk_size), self._end_position - position)
+            self.content = self._file.read(position, wanted)
+            self._start = position
+            at = 0
+        return at
+
+    def pieces(self, position: int, end_position: int) -> Iterator[memoryview]:
+        """Give a range out in pieces, none larger than a chunk."""
+        while position < end_position:
+            at = self.seek(position, 1)
+            piece = memoryview(self.content)[at : at + end_position - position]
+            if not piece:
+                raise CorruptRecords("the file became shorter while it was read")
+            yield piece
+            position += len(piece)
+
+
+def _describe(window: _Window, position: int) -> StoredBatch:
+    at = window.seek(position, HEADER_SIZE)
+    content = window.content
+    if len(content) - at > _MAGIC_POSITION and content[at + _MAGIC_POSITION] == MAGIC:
+        header = parse_header(content, at)
+        last_offset = header.last_offset
+        if header.base_offset < 0 or header.last_offset_delta < 0:
+            raise CorruptRecords(f"offsets {header.base_offset} to {last_offset} in one batch")
+        return StoredBatch(
+            position, header.size, header.base_offset, last_offset, header.max_timestamp, header
+        )
+    offset, size, magic = peek(content, at)
+    timestamp = -1
+    if magic == 1 and len(content) - at >= _OLD_TIMESTAMP_POSITION + _OLD_TIMESTAMP.size:
+        (timestamp,) = _OLD_TIMESTAMP.unpack_from(content, at + _OLD_TIMESTAMP_POSITION)
+    return StoredBatch(position, size, offset, offset, timestamp, None)
+
+
+def _crc_matches(window: _Window, batch: StoredBatch) -> bool:
+    """Compute the CRC piece by piece, so that a false length cannot ask for all memory."""
+    if batch.header is not None:
+        stored, checked_from = batch.header.crc, 21
+        update: Callable[[memoryview, int], int] = crc32c
+    else:
+        at = window.seek(batch.position, PEEK_SIZE)
+        (stored,) = _CRC.unpack_from(window.content, at + 12)
+        checked_from = 16
+        update = zlib.crc32
+    computed = 0
+    for piece in window.pieces(batch.position + checked_from, batch.end_position):
+        computed = update(piece, computed)
+    return bool(computed == stored)

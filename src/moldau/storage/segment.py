@@ -1,0 +1,430 @@
+"""One segment of a log: a `.log` of batches and the indexes beside it.
+
+A segment is *being written* while it is the last of its log: then `tail` holds its indexes and
+what the next append must know. Any other is closed: a base offset, a size, and nothing else in
+memory until somebody reads. Opening and warming happen at first use, so that a log which nobody
+touches costs a few small objects and no descriptor.
+
+A segment rolls by size (it may be filled to exactly `segment.bytes`), by the distance in time
+between its first batch and the incoming one, by full indexes, and by offsets that no longer fit
+31 bits. Positions of batches come from the index, then from a walk over headers.
+
+OSError leaves as StorageError from `write` and unchanged from all else; `Log` turns those.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+
+from moldau.base.checks import crash_point
+from moldau.base.errors import CorruptRecords, StorageError
+from moldau.base.files import Buffer, File, read_whole, write_atomically
+from moldau.records.batch import PEEK_SIZE, peek
+from moldau.storage.disk_errors import storage_error
+from moldau.storage.indexes import (
+    NO_TIMESTAMP,
+    OFFSET_ENTRY_SIZE,
+    RELATIVE_OFFSET_MAX,
+    TIME_ENTRY_SIZE,
+    AbortedTransaction,
+    IndexPair,
+    OffsetIndex,
+    TimeEntry,
+    TimeIndex,
+)
+from moldau.storage.resources import Doomed, Resources
+from moldau.storage.scan import StoredBatch, walk, walk_checked
+from moldau.storage.tail import Tail
+from moldau.storage.topic_config import LogConfig
+from moldau.storage.transaction_index import (
+    TRANSACTION_INDEX_SUFFIX,
+    append_aborted,
+    read_aborted,
+    truncate_aborted,
+)
+
+LOG_SUFFIX = ".log"
+INDEX_SUFFIX = ".index"
+TIME_INDEX_SUFFIX = ".timeindex"
+DELETED_SUFFIX = ".deleted"
+SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
+"""The files of a segment, the one that makes it a segment first."""
+
+
+class HalfWritten(StorageError):  # noqa: N818 - it names the state of the file
+    """A failed write could not be taken back: nothing may follow it in this log."""
+
+
+def file_stem(base_offset: int) -> str:
+    """Name the files of a segment, without suffix: the base offset in 20 digits."""
+    return f"{base_offset:020d}"
+
+
+class Segment:
+    """One `.log` and its indexes."""
+
+    __slots__ = (
+        "_closed_largest",
+        "_jitter_ms",
+        "_resources",
+        "base_offset",
+        "config",
+        "created_ms",
+        "file",
+        "first_timestamp",
+        "size",
+        "stem",
+        "tail",
+        "used",
+    )
+
+    def __init__(
+        self, resources: Resources, folder: str, base_offset: int, size: int, config: LogConfig
+    ) -> None:
+        self._resources = resources
+        self._jitter_ms = 0
+        self._closed_largest: TimeEntry | None = None
+        self.config = config
+        self.stem = f"{folder}/{file_stem(base_offset)}"
+        self.base_offset = base_offset
+        self.size = size
+        self.created_ms = resources.clock.wall_ms()
+        self.first_timestamp = NO_TIMESTAMP
+        """Of the first batch, from which rolling by time counts; known while being written."""
+        self.file: File | None = None
+        self.used = False
+        self.tail: Tail | None = None
+
+    @classmethod
+    def create(
+        cls, resources: Resources, folder: str, base_offset: int, config: LogConfig
+    ) -> Segment:
+        """Make an empty segment to write to."""
+        segment = cls(resources, folder, base_offset, 0, config)
+        jitter_ms = min(config.segment_jitter_ms, config.segment_ms)
+        if jitter_ms > 0:
+            segment._jitter_ms = resources.random.randrange(jitter_ms)
+        crash_point("segment.create.before_open")
+        segment.file = resources.files.open(segment.path, create=True)
+        segment.file.truncate(0)
+        crash_point("segment.create.after_open")
+        resources.open_files.opened(segment)
+        segment.tail = Tail.empty(base_offset)
+        return segment
+
+    @property
+    def path(self) -> str:
+        return self.stem + LOG_SUFFIX
+
+    def handle(self) -> File:
+        """Return the open `.log`, opening it if need be."""
+        file = self.file
+        if file is None:
+            file = self.file = self._resources.files.open(self.path)
+            self._resources.open_files.opened(self)
+        self.used = True
+        return file
+
+    def let_go(self) -> None:
+        """Give the descriptor up; whoever still sends from it keeps it open."""
+        self.file = None
+
+    # Writing
+
+    def should_roll(self, size: int, last_offset: int, max_timestamp: int) -> bool:
+        """Tell whether a batch must go to a new segment instead of this one."""
+        far = last_offset - self.base_offset > RELATIVE_OFFSET_MAX
+        if not self.size or far:
+            return far
+        tail = self.tail or self.warm_up()
+        config = self.config
+        first_timestamp = self.first_timestamp
+        waited_ms = (
+            max_timestamp - first_timestamp
+            if first_timestamp >= 0
+            else self._resources.clock.wall_ms() - self.created_ms
+        )
+        return (
+            self.size > config.segment_bytes - size
+            or waited_ms > config.segment_ms - self._jitter_ms
+            or len(tail.offsets) >= config.segment_index_bytes // OFFSET_ENTRY_SIZE
+            # One slot stays free for the entry that closing adds.
+            or len(tail.times) >= config.segment_index_bytes // TIME_ENTRY_SIZE - 1
+        )
+
+    def write(self, parts: Sequence[Buffer]) -> None:
+        """Put batches at the end of the file: all of them, or none and StorageError.
+
+        `account` must follow for each of them.
+        """
+        file = self.file
+        crash_point("segment.append.before_write")
+        try:
+            if file is None:
+                file = self.handle()
+            self.used = True
+            file.append(parts)
+        except OSError as error:
+            self._take_back(file, error)
+        crash_point("segment.append.after_write")
+
+    def _take_back(self, file: File | None, error: OSError) -> None:
+        """Cut a half-written batch off again, so that the next one does not follow garbage."""
+        try:
+            if file is not None:
+                file.truncate(self.size)
+        except OSError as second:
+            raise HalfWritten(self.path, f"{error}, then cutting it back: {second}") from error
+        raise storage_error(self.path, error) from error
+
+    def account(self, size: int, base_offset: int, last_offset: int, max_timestamp: int) -> None:
+        """Count a batch that was written behind all others."""
+        tail = self.tail or self.warm_up()
+        position = self.size
+        if not position:
+            self.first_timestamp = max_timestamp
+        tail.note(
+            position, base_offset, last_offset, max_timestamp, self.config.index_interval_bytes
+        )
+        self.size = position + size
+
+    def warm_up(self) -> Tail:
+        """Make this the segment being written, with what its indexes and first batch say."""
+        if self.tail is None:
+            tail = self._stored_tail() or self._rebuilt_tail()
+            first = next(self.batches(), None)
+            self.first_timestamp = NO_TIMESTAMP if first is None else first.max_timestamp
+            self.tail = tail
+            self._resources.indexes.drop(self.stem)
+        return self.tail
+
+    def store_indexes(self) -> None:
+        """Bring the index files up to date, with the closing entry of the time index."""
+        tail = self.tail or self.warm_up()
+        tail.close_times()
+        crash_point("segment.indexes.before_times")
+        stored = tail.stored_times
+        self._store(TIME_INDEX_SUFFIX, stored * TIME_ENTRY_SIZE, tail.times.encode(stored))
+        tail.stored_times = len(tail.times)
+        crash_point("segment.indexes.before_offsets")
+        stored = tail.stored_offsets
+        self._store(INDEX_SUFFIX, stored * OFFSET_ENTRY_SIZE, tail.offsets.encode(stored))
+        tail.stored_offsets = len(tail.offsets)
+        crash_point("segment.indexes.after_offsets")
+
+    def _store(self, suffix: str, kept_size: int, content: bytes) -> None:
+        file = self._resources.files.open(self.stem + suffix, create=True)
+        try:
+            file.truncate(kept_size)
+            if content:
+                file.append([content])
+        finally:
+            file.close()
+
+    def stop_writing(self) -> None:
+        """Keep nothing of the indexes in memory: they are stored, and another takes over."""
+        if self.tail is not None:
+            self._closed_largest = self.tail.times.last
+            self.tail = None
+
+    # Reading
+
+    def batches(self, position: int = 0) -> Iterator[StoredBatch]:
+        """Walk the batches from one that starts here."""
+        return walk(self.handle(), position, self.size)
+
+    def batch_holding(self, offset: int) -> StoredBatch | None:
+        """Find the first batch that ends at or behind this offset; None if all end before it."""
+        start = self.indexes().offsets.floor(offset).position
+        for batch in self.batches(start):
+            if batch.last_offset >= offset:
+                return batch
+        return None
+
+    def position_of(self, offset: int) -> int | None:
+        """Find where the first batch starts that ends at or behind this offset."""
+        if self.tail is not None:
+            position = self.tail.recent.get(offset)
+            if position is not None:
+                return position
+        batch = self.batch_holding(offset)
+        return None if batch is None else batch.position
+
+    def batch_size(self, position: int) -> int:
+        """Say how large the batch is that starts here."""
+        _, size, _ = peek(self.handle().read(position, PEEK_SIZE))
+        return size
+
+    def largest(self) -> TimeEntry:
+        """Say which timestamp is the largest here, and the last offset of the batch with it.
+
+        -1 when no batch has a timestamp. A closed segment's time index ends in this entry, so
+        the last bytes of that file answer without loading it.
+        """
+        if self.tail is not None:
+            return TimeEntry(self.tail.largest_timestamp, self.tail.largest_offset)
+        if self._closed_largest is None:
+            self._closed_largest = self._last_stored_time() or self.indexes().times.last
+        return self._closed_largest
+
+    def indexes(self) -> IndexPair:
+        """Return both indexes, reading or rebuilding those of a closed segment."""
+        if self.tail is not None:
+            return IndexPair(self.tail.offsets, self.tail.times)
+        cache = self._resources.indexes
+        pair = cache.get(self.stem)
+        if pair is None:
+            tail = self._stored_tail() or self._repaired_tail()
+            pair = IndexPair(tail.offsets, tail.times)
+            cache.put(self.stem, pair)
+        return pair
+
+    def _stored_tail(self) -> Tail | None:
+        """Load the index files; None if they are missing or cannot belong to this log."""
+        files = self._resources.files
+        try:
+            offsets_content = read_whole(files, self.stem + INDEX_SUFFIX)
+            times_content = read_whole(files, self.stem + TIME_INDEX_SUFFIX)
+            offsets = OffsetIndex.decode(self.base_offset, offsets_content, self.size)
+            times = TimeIndex.decode(self.base_offset, times_content)
+        except (FileNotFoundError, CorruptRecords):
+            return None
+        # Hardly a log has neither timestamps nor a second batch: an empty file is a lost one.
+        lost = self.size and not len(times)
+        lost = lost or (self.size > self.config.index_interval_bytes and not len(offsets))
+        return None if lost else Tail(offsets, times)
+
+    def _last_stored_time(self) -> TimeEntry | None:
+        """Read the last entry of the time index; None when it cannot be one."""
+        try:
+            file = self._resources.files.open(self.stem + TIME_INDEX_SUFFIX)
+        except FileNotFoundError:
+            return None
+        try:
+            size = file.size()
+            if size < TIME_ENTRY_SIZE or size % TIME_ENTRY_SIZE:
+                return None
+            content = file.read(size - TIME_ENTRY_SIZE, TIME_ENTRY_SIZE)
+            return TimeIndex.decode(self.base_offset, content).last
+        except CorruptRecords:
+            return None
+        finally:
+            file.close()
+
+    def _rebuilt_tail(self) -> Tail:
+        """Make the indexes anew from the headers; garbage, if there is any, ends them."""
+        tail = Tail.empty(self.base_offset)
+        interval = self.config.index_interval_bytes
+        with contextlib.suppress(CorruptRecords):
+            for batch in self.batches():
+                tail.note(
+                    batch.position,
+                    batch.base_offset,
+                    batch.last_offset,
+                    batch.max_timestamp,
+                    interval,
+                )
+        return tail
+
+    def _repaired_tail(self) -> Tail:
+        """Rebuild the indexes of a closed segment and keep them for the next time."""
+        tail = self._rebuilt_tail()
+        tail.close_times()
+        files = self._resources.files
+        write_atomically(files, self.stem + TIME_INDEX_SUFFIX, tail.times.encode())
+        write_atomically(files, self.stem + INDEX_SUFFIX, tail.offsets.encode())
+        return tail
+
+    # Aborted transactions
+
+    @property
+    def _transactions_path(self) -> str:
+        return self.stem + TRANSACTION_INDEX_SUFFIX
+
+    def add_aborted(self, transaction: AbortedTransaction) -> None:
+        """Remember an aborted transaction whose marker was written here."""
+        crash_point("segment.abort.before_entry")
+        append_aborted(self._resources.files, self._transactions_path, transaction)
+        crash_point("segment.abort.after_entry")
+
+    def aborted(self) -> list[AbortedTransaction]:
+        """List the aborted transactions whose markers lie here."""
+        return read_aborted(self._resources.files, self._transactions_path)
+
+    # Cutting and going
+
+    def truncate_to(self, offset: int) -> int:
+        """Cut off every batch that ends at or behind this offset; return the new end offset.
+
+        That is the offset itself, or the start of the batch that held it: batches are cut whole.
+        """
+        batch = self.batch_holding(offset)
+        tail = self.warm_up()
+        if batch is None:
+            return offset
+        end_offset = min(offset, batch.base_offset)
+        truncate_aborted(self._resources.files, self._transactions_path, end_offset)
+        crash_point("segment.truncate.before_cut")
+        self.handle().truncate(batch.position)
+        crash_point("segment.truncate.after_cut")
+        self.size = batch.position
+        tail.truncate_to(end_offset)
+        self._find_largest_after_indexes(tail)
+        if not self.size:
+            self.first_timestamp = NO_TIMESTAMP
+        return end_offset
+
+    def _find_largest_after_indexes(self, tail: Tail) -> None:
+        """Look for a larger timestamp behind the last entry of the time index."""
+        start = tail.offsets.floor(tail.times.last.offset).position
+        for batch in self.batches(start):
+            tail.note_largest(batch.max_timestamp, batch.last_offset)
+
+    def recover(
+        self, check_from_offset: int, take: Callable[[StoredBatch], None]
+    ) -> CorruptRecords | None:
+        """Read the file again, rebuild the indexes, and cut at the first batch that is wrong.
+
+        CRCs are checked from this offset on: what lies before was synced once and is trusted.
+        `take` gets every good batch in order. What was wrong is returned, None if nothing was.
+        """
+        file = self.handle()
+        end_position, self.size = self.size, 0
+        self.tail = Tail.empty(self.base_offset)
+        self._resources.indexes.drop(self.stem)
+        self._resources.files.remove(self._transactions_path)
+        next_offset = self.base_offset
+        try:
+            for batch in walk_checked(file, 0, end_position, check_from_offset=check_from_offset):
+                _check_order(batch, next_offset, self.base_offset)
+                take(batch)
+                self.account(batch.size, batch.base_offset, batch.last_offset, batch.max_timestamp)
+                next_offset = batch.last_offset + 1
+        except CorruptRecords as error:
+            crash_point("recovery.before_cut")
+            file.truncate(self.size)
+            crash_point("recovery.after_cut")
+            return error
+        return None
+
+    def doom(self) -> None:
+        """Rename every file to `.deleted`, to be removed when readers are done with them."""
+        resources = self._resources
+        due_ms = resources.clock.wall_ms() + self.config.file_delete_delay_ms
+        resources.indexes.drop(self.stem)
+        crash_point("segment.doom.before_log")
+        for suffix in SEGMENT_SUFFIXES:
+            path = self.stem + suffix
+            with contextlib.suppress(FileNotFoundError):
+                resources.files.rename(path, path + DELETED_SUFFIX)
+                resources.doomed.append(Doomed(due_ms, path + DELETED_SUFFIX, is_folder=False))
+        crash_point("segment.doom.after_log")
+        self.let_go()
+
+
+def _check_order(batch: StoredBatch, next_offset: int, base_offset: int) -> None:
+    """Refuse a batch that goes back, or too far ahead for the indexes, in its segment."""
+    first_offset = batch.base_offset if batch.header is not None else batch.last_offset
+    if first_offset < next_offset or batch.last_offset - base_offset > RELATIVE_OFFSET_MAX:
+        raise CorruptRecords(f"offset {batch.base_offset} where {next_offset} was next")

@@ -1,0 +1,57 @@
+"""What the whole suite shares: getting Apache Kafka before the tests that need it.
+
+A test marked `java("4.3.1", ...)` needs those versions. They are fetched before the first test,
+because a first fetch takes minutes and a test has a timeout. Without Java, Maven or a way to the
+jars such tests are skipped and say why; where `CI=true` says that nothing may be skipped
+silently, they fail instead.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from kafka_harness.distribution import CURRENT, KafkaUnavailableError, jars
+from kafka_harness.kinds import kind_under_test
+
+_MISSING = pytest.StashKey[dict[str, str]]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let kafka-python be imported: it reads its schemas in a way Python 3.11 warns about."""
+    config.addinivalue_line(
+        "filterwarnings", "ignore:(open|read)_text is deprecated:DeprecationWarning"
+    )
+
+
+def _needed(item: pytest.Item) -> list[str]:
+    versions = [
+        version for mark in item.iter_markers("java") for version in mark.args or (CURRENT,)
+    ]
+    if "broker" in getattr(item, "fixturenames", ()) and kind_under_test() == "kafka":
+        versions.append(CURRENT)
+    return versions
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> None:
+    """Fetch what the selected tests need, once, outside of any test's time."""
+    missing: dict[str, str] = {}
+    if not session.config.option.collectonly:
+        for version in sorted({version for item in session.items for version in _needed(item)}):
+            try:
+                jars(version)
+            except KafkaUnavailableError as reason:
+                missing[version] = str(reason)
+    session.config.stash[_MISSING] = missing
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip what cannot run here, or fail it where nothing may be skipped."""
+    missing = item.config.stash[_MISSING]
+    for version in _needed(item):
+        if reason := missing.get(version):
+            if os.environ.get("CI") == "true":
+                pytest.fail(f"CI=true allows no skip: {reason}", pytrace=False)
+            pytest.skip(reason)

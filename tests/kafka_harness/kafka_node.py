@@ -1,0 +1,78 @@
+"""Apache Kafka as one KRaft node, combined roles, with the heap and collector its own scripts use.
+
+The settings are Kafka's defaults except where one node needs otherwise: the internal topics have
+one replica, and a first group does not wait for more members.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from .broker import BrokerProcess
+from .distribution import CURRENT, jars, require
+from .java import run_class
+from .wire import free_port
+
+NODE_ID = 1
+CLUSTER_ID = "bW9sZGF1LW1vbGRhdS0wMA"
+"""Twenty-two characters of base64: sixteen bytes, as Kafka wants a cluster id to be."""
+
+_HEAP = (
+    "-Xmx1G", "-Xms1G", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35", "-Djava.awt.headless=true",
+)  # fmt: skip
+
+
+class KafkaNode(BrokerProcess):
+    """A single-node Kafka; its folder can be handed to another broker while it is stopped."""
+
+    kind = "kafka"
+
+    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
+        super().__init__(directory, settings)
+        self._controller_port = free_port()
+        self._properties = directory / "server.properties"
+
+    def version(self) -> str:
+        return f"Apache Kafka {CURRENT}"
+
+    def prepare(self) -> None:
+        super().prepare()
+        self._properties.write_text("".join(f"{k}={v}\n" for k, v in self._configs().items()))
+        if not (self.data / "meta.properties").exists():
+            run_class(
+                CURRENT, "kafka.tools.StorageTool", "format", "-t", CLUSTER_ID,
+                "-c", self._properties,
+            )  # fmt: skip
+
+    def command(self) -> list[str]:
+        return [
+            require("java"), *_HEAP, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+            "-cp", str(jars(CURRENT) / "*"), "kafka.Kafka", str(self._properties),
+        ]  # fmt: skip
+
+    @property
+    def clean_statuses(self) -> tuple[int, ...]:
+        # A JVM that ends by SIGTERM says 128 + 15 even after its shutdown hooks ran to the end.
+        return (0, 143)
+
+    def _configs(self) -> dict[str, str]:
+        return {
+            "process.roles": "broker,controller",
+            "node.id": str(NODE_ID),
+            "controller.quorum.voters": f"{NODE_ID}@{self.host}:{self._controller_port}",
+            "controller.listener.names": "CONTROLLER",
+            "listeners": (
+                f"PLAINTEXT://{self.address},CONTROLLER://{self.host}:{self._controller_port}"
+            ),
+            "advertised.listeners": f"PLAINTEXT://{self.address}",
+            "log.dirs": str(self.data),
+            "offsets.topic.replication.factor": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            "share.coordinator.state.topic.replication.factor": "1",
+            "share.coordinator.state.topic.min.isr": "1",
+            "group.initial.rebalance.delay.ms": "0",
+            **self.settings,
+        }
