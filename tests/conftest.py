@@ -13,7 +13,7 @@ import os
 import pytest
 
 from kafka_harness.distribution import CURRENT, KafkaUnavailableError, jars
-from kafka_harness.kinds import kind_under_test
+from kafka_harness.kinds import kind_under_test, release_of
 
 _MISSING = pytest.StashKey[dict[str, str]]()
 
@@ -29,8 +29,9 @@ def _needed(item: pytest.Item) -> list[str]:
     versions = [
         version for mark in item.iter_markers("java") for version in mark.args or (CURRENT,)
     ]
-    if "broker" in getattr(item, "fixturenames", ()) and kind_under_test() == "kafka":
-        versions.append(CURRENT)
+    release = release_of(kind_under_test())
+    if release and "broker" in getattr(item, "fixturenames", ()):
+        versions.append(release)
     return versions
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from .broker import BrokerProcess
-from .distribution import CURRENT, jars, require
+from .distribution import CURRENT, ZOOKEEPER_ERA, jars, require
 from .java import run_class
 from .wire import free_port
 
@@ -28,6 +28,7 @@ class KafkaNode(BrokerProcess):
     """A single-node Kafka; its folder can be handed to another broker while it is stopped."""
 
     kind = "kafka"
+    release = CURRENT
 
     def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
         super().__init__(directory, settings)
@@ -35,21 +36,21 @@ class KafkaNode(BrokerProcess):
         self._properties = directory / "server.properties"
 
     def version(self) -> str:
-        return f"Apache Kafka {CURRENT}"
+        return f"Apache Kafka {self.release}"
 
     def prepare(self) -> None:
         super().prepare()
         self._properties.write_text("".join(f"{k}={v}\n" for k, v in self._configs().items()))
         if not (self.data / "meta.properties").exists():
             run_class(
-                CURRENT, "kafka.tools.StorageTool", "format", "-t", CLUSTER_ID,
+                self.release, "kafka.tools.StorageTool", "format", "-t", CLUSTER_ID,
                 "-c", self._properties,
             )  # fmt: skip
 
     def command(self) -> list[str]:
         return [
             require("java"), *_HEAP, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
-            "-cp", str(jars(CURRENT) / "*"), "kafka.Kafka", str(self._properties),
+            "-cp", str(jars(self.release) / "*"), "kafka.Kafka", str(self._properties),
         ]  # fmt: skip
 
     @property
@@ -76,3 +77,10 @@ class KafkaNode(BrokerProcess):
             "group.initial.rebalance.delay.ms": "0",
             **self.settings,
         }
+
+
+class EarlierKafkaNode(KafkaNode):
+    """Kafka 3.9, the last to take the oldest requests: it checks the tests that send them."""
+
+    kind = "kafka-3.9"
+    release = ZOOKEEPER_ERA

@@ -7,10 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from .broker import BrokerProcess
-from .kafka_node import KafkaNode
+from .kafka_node import EarlierKafkaNode, KafkaNode
 from .moldau_node import MoldauNode
 
-KINDS: dict[str, type[BrokerProcess]] = {"moldau": MoldauNode, "kafka": KafkaNode}
+KINDS: dict[str, type[BrokerProcess]] = {
+    node.kind: node for node in (MoldauNode, KafkaNode, EarlierKafkaNode)
+}
 
 
 def kind_under_test() -> str:
@@ -19,6 +21,12 @@ def kind_under_test() -> str:
     if kind not in KINDS:
         raise ValueError(f"MOLDAU_TEST_BROKER is {kind}, not one of {', '.join(KINDS)}")
     return kind
+
+
+def release_of(kind: str) -> str | None:
+    """Return the version of Kafka a kind of broker runs, if it is Kafka."""
+    node = KINDS[kind]
+    return node.release if issubclass(node, KafkaNode) else None
 
 
 def make_broker(

@@ -1,4 +1,4 @@
-"""The `moldau` command: finds a subcommand, imports only that one, and turns errors into one line."""
+"""The `moldau` command: finds a subcommand, imports it alone, turns errors into a line."""
 
 from __future__ import annotations
 

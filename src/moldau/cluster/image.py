@@ -104,6 +104,26 @@ class MetadataImage:
             _APPLY[type(change)](draft, change)
         return draft.finish(version)
 
+    def as_changes(self) -> Iterator[Change]:
+        """State the whole image as changes: applied to an empty image they give this one.
+
+        Features come first, since they decide how Kafka reads what follows.
+        """
+        for name, level in self.features.items():
+            yield FeatureLevelSet(name, level)
+        for broker in self.brokers.values():
+            yield BrokerRegistered(broker)
+        for topic in self.topics.values():
+            yield TopicCreated(topic.name, topic.id)
+            for partition in topic.partitions:
+                yield PartitionCreated(topic.id, partition)
+        for resource, settings in self.configs.items():
+            for key, value in settings.items():
+                yield ConfigChanged(resource, key, value)
+        if self.next_producer_id:
+            yield ProducerIdsAllocated(BrokerId(-1), -1, self.next_producer_id)
+        yield from self.opaque
+
 
 class _Draft:
     """An image being built: each part is copied when it is first written to."""

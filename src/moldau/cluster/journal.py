@@ -44,7 +44,6 @@ CRASH_POINTS: Final = (
     "journal.append.before_write",
     "journal.append.after_write",
     "journal.sync.after_sync",
-    "journal.roll.before_folder_sync",
     "journal.trim.before_remove",
     "journal.trim.between_removes",
 )
@@ -72,8 +71,8 @@ class Journal:
     def load(self, start_offset: int) -> Iterator[StoredBatch]:
         """Yield every batch that ends after this offset; to be read to its end.
 
-        `start_offset` is where the snapshot in use ends. A torn tail is cut on the way, and at
-        the end the newest segment is open for appending.
+        `start_offset` is where the snapshot in use ends. Nothing on the disk is changed yet: the
+        folder may turn out not to be ours.
         """
         self._bases = self._segment_bases()
         first = max((base for base in self._bases if base <= start_offset), default=None)
@@ -88,7 +87,6 @@ class Journal:
             if base != self.next_offset:
                 raise StorageError(self._path(base), f"offsets from {self.next_offset} are missing")
             yield from self._load_segment(base, start_offset)
-        self._finish_load(start_offset)
 
     def _load_segment(self, base: int, start_offset: int) -> Iterator[StoredBatch]:
         file = self._files.open(self._path(base))
@@ -105,21 +103,17 @@ class Journal:
                 self._epochs.assign(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
                 if header.next_offset > start_offset:
                     yield batch
+            self._good_size = file.size()
         except DamagedBatch as damage:
-            self._cut(file, base, damage)
+            if base != self._bases[-1] or intact_batch_follows(file, damage):
+                raise StorageError(file.path, f"{damage}, and more follows it") from damage
+            self._good_size = damage.position
         finally:
-            self.size += file.size()
             file.close()
+        self.size += self._good_size
 
-    def _cut(self, file: File, base: int, damage: DamagedBatch) -> None:
-        if base != self._bases[-1] or intact_batch_follows(file, damage):
-            raise StorageError(file.path, f"{damage}, and more follows it") from damage
-        crash_point("journal.cut.before_truncate")
-        file.truncate(damage.position)
-        crash_point("journal.cut.before_sync")
-        file.sync()
-
-    def _finish_load(self, start_offset: int) -> None:
+    def resume(self, start_offset: int) -> None:
+        """Make ready for appending where `load` from the same offset has ended."""
         if self.next_offset < start_offset:
             # A snapshot that reaches beyond the log: the log is what is out of date.
             self._remove(self._bases)
@@ -127,9 +121,17 @@ class Journal:
         self._epochs.truncate_from_end(Offset(self.next_offset))
         save_epochs(self._files, self.folder, self._epochs)
         if self._bases:
-            self._open_active(self._bases[-1])
+            self._active = self._files.open(self._path(self._bases[-1]))
+            self._cut_torn_tail(self._active)
         else:
-            self._create(self.next_offset)
+            self._active = self._create(self.next_offset)
+
+    def _cut_torn_tail(self, file: File) -> None:
+        if file.size() > self._good_size:
+            crash_point("journal.cut.before_truncate")
+            file.truncate(self._good_size)
+            crash_point("journal.cut.before_sync")
+            file.sync()
 
     def begin_epoch(self, epoch: LeaderEpoch) -> None:
         """Say under which leader epoch what follows is written, durably before the first of it."""
@@ -184,8 +186,13 @@ class Journal:
 
     def roll(self) -> None:
         """Start a new segment, so that the ones before it can go once a snapshot has them."""
-        self._writable().close()
-        self._create(self.next_offset)
+        self._writable()
+        self.fail()
+        # Until the new one stands nothing may be written: not behind its back into the old one.
+        try:
+            self._active = self._create(self.next_offset)
+        except OSError as error:
+            raise StorageError(self.folder, f"cannot hold a new segment: {error}") from error
 
     def trim(self, offset: int) -> None:
         """Remove the segments that hold nothing at or after this offset; a snapshot has them."""
@@ -218,22 +225,19 @@ class Journal:
     def _path(self, base: int, suffix: str = ".log") -> str:
         return f"{self.folder}/{base:020d}{suffix}"
 
-    def _open_active(self, base: int) -> None:
-        self._active = self._files.open(self._path(base))
-        self._good_size = self._active.size()
-
-    def _create(self, base: int) -> None:
+    def _create(self, base: int) -> File:
         self._files.make_folder(self.folder)
         if not self._files.exists(f"{self.folder}/{PARTITION_METADATA}"):
             write_topic_id(self._files, self.folder, METADATA_TOPIC_ID)
         for suffix in (".index", ".timeindex"):
             self._files.open(self._path(base, suffix), create=True).close()
-        self._active = self._files.open(self._path(base), create=True)
-        self._good_size = 0
+        file = self._files.open(self._path(base), create=True)
         crash_point("journal.create.before_folder_sync")
         self._files.sync_folder(self.folder)
         self._files.sync_folder(self.folder.rpartition("/")[0])
         self._bases.append(base)
+        self._good_size = 0
+        return file
 
     def _remove(self, bases: Sequence[int]) -> None:
         crash_point("journal.trim.before_remove")

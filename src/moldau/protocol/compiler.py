@@ -22,7 +22,7 @@ from moldau.protocol.layout import Layout
 
 M = TypeVar("M")
 
-Decoder = Callable[[Buffer, int], tuple[M, int]]
+Decoder = Callable[[memoryview, int], tuple[M, int]]
 """Takes one whole frame and where the message begins in it; gives the message and where it ends."""
 
 Encoder = Callable[[M], list[Part]]

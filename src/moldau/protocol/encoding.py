@@ -153,8 +153,16 @@ class _EncoderWriter:
                 self._bytes(field, expression)
             case Kind.RECORDS:
                 self._records(expression)
+            case Kind.UUID:
+                self._uuid(expression)
             case _:
                 self._run.append((CODES[field.kind], expression))
+
+    def _uuid(self, expression: str) -> None:
+        """Check what the struct code would not: it pads and cuts in silence."""
+        with self._source.block(f"if len({expression}) != 16:"):
+            self._source.line("raise ValueError('an id has 16 bytes')")
+        self._run.append((CODES[Kind.UUID], expression))
 
     def _nested(self, field: Field, expression: str) -> None:
         name = self._source.fresh(field.name or "item")
@@ -226,10 +234,11 @@ class _EncoderWriter:
         items, count = self._measured(field, expression, "items", "count", "()")
         element = field.element
         assert element is not None  # `fields.array` always gives one
-        if element.kind in CODES:
+        if element.kind in CODES and element.kind is not Kind.UUID:
             code = CODES[element.kind]
             packers = self._source.constant("packers", wire.scalar_packers(code))
-            few = f"{packers}[{count}](*{items})"
+            length = f"len({items})" if self._layout.nullable(field) else count
+            few = f"{packers}[{length}](*{items})"
             many = f"pack_scalars({code!r}, {items})"
             payload = f"{few} if {count} < {wire.SMALL_COUNT} else {many}"
             self._flush_sized(count, "i", payload)

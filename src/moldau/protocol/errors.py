@@ -203,3 +203,7 @@ class ApiError(MoldauError):
 
     def __str__(self) -> str:
         return f"{self.code.name}: {self.message}"
+
+    def __reduce__(self) -> tuple[type[ApiError], tuple[ErrorCode, str]]:
+        """Let it cross from a worker process: it is raised there as an outcome."""
+        return type(self), (self.code, self.message)

@@ -69,6 +69,8 @@ def _scalar_problem(field: Field, value: Any, layout: Layout) -> str | None:
             return _text_problem(value, layout)
         case Kind.BYTES:
             fits = isinstance(value, (bytes, bytearray, memoryview))
+        case Kind.UUID:
+            fits = isinstance(value, bytes) and len(value) == 16
         case Kind.RECORDS:
             fits = not isinstance(value, (str, FileRegion))
         case _:

@@ -20,9 +20,9 @@ This module only holds declarations; `compiler` turns them into code.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from enum import Enum
-from typing import Any, ClassVar, TypeVar, dataclass_transform
+from typing import Any, TypeVar, dataclass_transform
 
 from moldau.base.ids import ZERO_TOPIC_ID
 
@@ -52,7 +52,7 @@ class Versions:
     def __contains__(self, version: int) -> bool:
         return self.first <= version <= self.last
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[int]:
         return iter(range(self.first, self.last + 1))
 
 
@@ -185,19 +185,6 @@ def array(
     return _field(Kind.ARRAY, versions, nullable, tag, tagged, default, element=inner)
 
 
-# The transforms name no field specifiers: to a type checker `int16()` is then simply a default, and
-# every field has one. Named as specifiers, calls without `default=` would make fields required.
-
-
-class Message:
-    """What `@message` adds to a class, for type checkers and the compiler."""
-
-    KEY: ClassVar[int | None]
-    VERSIONS: ClassVar[Versions]
-    FLEXIBLE: ClassVar[Versions]
-    FIELDS: ClassVar[tuple[Field, ...]]
-
-
 def _declare(cls: type[C]) -> type[C]:
     made = dataclasses.dataclass(slots=True)(cls)
     fields = tuple(
@@ -206,6 +193,10 @@ def _declare(cls: type[C]) -> type[C]:
     )
     made.FIELDS = fields  # type: ignore[attr-defined]
     return made
+
+
+# The transforms name no field specifiers: to a type checker `int16()` is then simply a default, and
+# every field has one. Named as specifiers, calls without `default=` would make fields required.
 
 
 @dataclass_transform()
@@ -218,7 +209,10 @@ def struct(cls: type[C]) -> type[C]:
 def message(
     *, key: int | None = None, versions: str, flexible: str = "none"
 ) -> Callable[[type[C]], type[C]]:
-    """Declare a message: its API key (None for stored records), versions, flexible versions."""
+    """Declare a message: its API key (or record key), versions, flexible versions.
+
+    The class gets them as `KEY`, `VERSIONS` and `FLEXIBLE`, beside the `FIELDS` of every struct.
+    """
 
     def decorate(cls: type[C]) -> type[C]:
         made = _declare(cls)

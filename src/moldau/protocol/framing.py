@@ -13,18 +13,14 @@ frame at the head ends, which may be further than what is there.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
 
 from moldau.base.errors import ProtocolError
 from moldau.base.files import Buffer
-from moldau.base.network import Part
-from moldau.protocol.wire import LENGTH_MAX, EncodeError, parts_size
 
 PREFIX_BYTES = 4
 """The size in front of a frame, which does not count itself."""
 
 _read_size = struct.Struct(">i").unpack_from
-_write_size = struct.Struct(">i").pack
 
 
 def frame_end(view: Buffer, position: int, limit: int) -> int:
@@ -42,14 +38,3 @@ def frame_end(view: Buffer, position: int, limit: int) -> int:
     if size < 0:
         raise ProtocolError(f"a frame of {size} bytes is announced")
     raise ProtocolError(f"a frame of {size} bytes is announced, the limit is {limit}")
-
-
-def framed(header: bytes, body: Sequence[Part]) -> list[Part]:
-    """Put size and header in front of a body; the header joins the first buffer, the rest stays."""
-    size = len(header) + parts_size(body)
-    if size > LENGTH_MAX:
-        raise EncodeError(f"a frame of {size} bytes does not fit its 32-bit size")
-    head = _write_size(size) + header
-    if body and isinstance(body[0], bytes):
-        return [head + body[0], *body[1:]]
-    return [head, *body]

@@ -18,17 +18,19 @@ from collections.abc import Iterator
 from importlib import import_module
 from typing import Any, NamedTuple
 
+from moldau.base.checks import invariant
 from moldau.base.errors import ProtocolError
-from moldau.base.files import Buffer
 from moldau.base.network import Part
 from moldau.protocol.compiler import decoder, encoder
-from moldau.protocol.fields import Versions
-from moldau.protocol.framing import framed
+from moldau.protocol.fields import FOREVER, NEVER, Versions
 from moldau.protocol.messages import API_MESSAGES
-from moldau.protocol.wire import EncodeError, skip_tags
+from moldau.protocol.wire import EncodeError, parts_size, skip_tags
 
 API_VERSIONS_KEY = 18
 CONTROLLED_SHUTDOWN_KEY = 7
+
+NO_VERSION = FOREVER + 1
+"""Above every version the wire can carry."""
 
 CLIENT_ID_BYTES = 32767
 """What the length of a classic string can say."""
@@ -44,17 +46,20 @@ class Api:
     response: type[Any]
     versions: Versions
     """The declared versions, of the request and of the response alike."""
-    flexible: Versions
+    tagged_request_from: int
+    """The first version whose request has the flexible header; NO_VERSION if none has."""
+    tagged_response_from: int
+    """The first version whose response has the flexible header; NO_VERSION if none has."""
 
     def request_header_version(self, version: int) -> int:
         """0 (no client id: only the first ControlledShutdown), 1, or 2 with tagged fields."""
-        if version in self.flexible:
+        if version >= self.tagged_request_from:
             return 2
         return 0 if self.key == CONTROLLED_SHUTDOWN_KEY and version == 0 else 1
 
     def response_header_version(self, version: int) -> int:
         """0, or 1 with tagged fields."""
-        return 1 if version in self.flexible and self.key != API_VERSIONS_KEY else 0
+        return int(version >= self.tagged_response_from)
 
 
 class RequestHeader(NamedTuple):
@@ -69,13 +74,12 @@ class RequestHeader(NamedTuple):
 
 
 _loaded: dict[int, Api] = {}
-_new_tuple = tuple.__new__
 _read_start = struct.Struct(">hhih").unpack_from
 _read_correlation_id = struct.Struct(">i").unpack_from
-_write_start = struct.Struct(">hhi").pack
-_write_start_and_length = struct.Struct(">hhih").pack
-_write_correlation_id = struct.Struct(">i").pack
-_write_correlation_id_and_tags = struct.Struct(">ix").pack
+_write_request_v0 = struct.Struct(">ihhi").pack
+_write_request_v1 = struct.Struct(">ihhih").pack
+_write_response_v0 = struct.Struct(">ii").pack
+_write_response_v1 = struct.Struct(">iix").pack
 
 
 def find_api(key: int) -> Api:
@@ -88,6 +92,14 @@ def find_api(key: int) -> Api:
     return found
 
 
+def api_of(message: Any) -> Api:
+    """The API that a request or response, or its class, belongs to."""
+    declared = message if isinstance(message, type) else type(message)
+    found = find_api(declared.KEY)  # type: ignore[attr-defined]
+    invariant(declared in (found.request, found.response), f"{declared.__name__} belongs to no API")
+    return found
+
+
 def apis() -> Iterator[Api]:
     """All APIs by key; this imports every message."""
     return map(find_api, sorted(API_MESSAGES))
@@ -97,10 +109,20 @@ def _load(key: int) -> Api:
     module_name, name = API_MESSAGES[key]
     module = import_module(f"moldau.protocol.messages.{module_name}")
     request, response = getattr(module, f"{name}Request"), getattr(module, f"{name}Response")
-    return Api(key, name, request, response, request.VERSIONS, request.FLEXIBLE)
+    flexible = request.FLEXIBLE
+    tagged_from = NO_VERSION if flexible == NEVER else flexible.first
+    return Api(
+        key,
+        name,
+        request,
+        response,
+        request.VERSIONS,
+        tagged_request_from=tagged_from,
+        tagged_response_from=NO_VERSION if key == API_VERSIONS_KEY else tagged_from,
+    )
 
 
-def decode_header(view: Buffer) -> RequestHeader:
+def decode_header(view: memoryview) -> RequestHeader:
     """Read the header of the request in this frame, in whatever version it has.
 
     The version of the request may be one we do not know: the client id is still read, so that the
@@ -115,24 +137,32 @@ def decode_header(view: Buffer) -> RequestHeader:
         client_id = None
         if length >= 0:
             end += length
-            client_id = str(view[10:end], "utf-8")
+            client_id = _client_id(view, end)
         elif length != -1:
             raise ProtocolError(f"the client id has length {length}")
-        if version in known.flexible:
-            tags = view[end]
-            end += 1
-            if tags:
-                end = skip_tags(view, end, tags)
+        if version >= known.tagged_request_from:
+            end = skip_tags(view, end + 1, view[end])
     except (struct.error, IndexError):
-        raise ProtocolError(f"a request of {len(view)} bytes ends in its header") from None
+        raise _cut_short(view) from None
+    if end > len(view):
+        raise _cut_short(view)
+    return tuple.__new__(RequestHeader, (key, version, correlation_id, client_id, end))
+
+
+def _client_id(view: memoryview, end: int) -> str:
+    if end > len(view):
+        raise _cut_short(view)
+    try:
+        return bytes(view[10:end]).decode()
     except UnicodeDecodeError:
         raise ProtocolError("the client id is not UTF-8") from None
-    if end > len(view):
-        raise ProtocolError(f"a request of {len(view)} bytes ends in its header")
-    return _new_tuple(RequestHeader, (key, version, correlation_id, client_id, end))
 
 
-def decode_request(header: RequestHeader, view: Buffer) -> Any:
+def _cut_short(view: memoryview) -> ProtocolError:
+    return ProtocolError(f"a frame of {len(view)} bytes ends in its header")
+
+
+def decode_request(header: RequestHeader, view: memoryview) -> Any:
     """Decode the request behind its header. Bytes after it are ignored, as Kafka does."""
     request = find_api(header.api_key).request
     return decoder(request, header.api_version)(view, header.end)[0]
@@ -142,46 +172,56 @@ def encode_request(
     api: Api, version: int, correlation_id: int, client_id: str | None, message: Any
 ) -> list[Part]:
     """Encode a request with its header and size, ready to send."""
+    parts = encoder(api.request, version)(message)
+    size = parts_size(parts)
     header_version = api.request_header_version(version)
     if header_version == 0:
-        header = _write_start(api.key, version, correlation_id)
+        head = _write_request_v0(8 + size, api.key, version, correlation_id)
     else:
         name = b"" if client_id is None else client_id.encode()
         if len(name) > CLIENT_ID_BYTES:
             raise EncodeError(f"a client id of {len(name)} bytes is longer than {CLIENT_ID_BYTES}")
+        tags = b"\0" if header_version == 2 else b""
+        size += 10 + len(name) + len(tags)
         length = -1 if client_id is None else len(name)
-        header = _write_start_and_length(api.key, version, correlation_id, length) + name
-        if header_version == 2:
-            header += b"\0"
-    return framed(header, encoder(api.request, version)(message))
+        head = _write_request_v1(size, api.key, version, correlation_id, length) + name + tags
+    return _headed(head, parts)
 
 
 def encode_response(api: Api, version: int, correlation_id: int, message: Any) -> list[Part]:
     """Encode a response with its header and size, ready to send."""
-    if api.response_header_version(version):
-        header = _write_correlation_id_and_tags(correlation_id)
-    else:
-        header = _write_correlation_id(correlation_id)
-    return framed(header, encoder(api.response, version)(message))
+    parts = encoder(api.response, version)(message)
+    size = parts_size(parts)
+    if version >= api.tagged_response_from:
+        return _headed(_write_response_v1(size + 5, correlation_id), parts)
+    return _headed(_write_response_v0(size + 4, correlation_id), parts)
 
 
-def response_correlation_id(view: Buffer) -> int:
+def _headed(head: bytes, parts: list[Part]) -> list[Part]:
+    """Put the head before the parts. The first of them is always bytes: an encoder's own text."""
+    first = parts[0]
+    assert isinstance(first, bytes)
+    parts[0] = head + first
+    return parts
+
+
+def response_correlation_id(view: memoryview) -> int:
     """Read which request this frame answers, before its API and version are looked up."""
     if len(view) < 4:
-        raise ProtocolError(f"a response of {len(view)} bytes has no header")
+        raise _cut_short(view)
     (correlation_id,) = _read_correlation_id(view, 0)
     return int(correlation_id)
 
 
-def decode_response(api: Api, version: int, view: Buffer) -> Any:
+def decode_response(api: Api, version: int, view: memoryview) -> Any:
     """Decode the response in this frame; bytes after it are refused."""
     response_correlation_id(view)
     position = 4
-    if api.response_header_version(version):
+    if version >= api.tagged_response_from:
         try:
             position = skip_tags(view, 5, view[4])
         except IndexError:
-            raise ProtocolError(f"a response of {len(view)} bytes ends in its header") from None
+            raise _cut_short(view) from None
     message, end = decoder(api.response, version)(view, position)
     if end != len(view):
         left = len(view) - end

@@ -36,7 +36,10 @@ class EncodeError(MoldauError):
 
 def parts_size(parts: Sequence[Part]) -> int:
     """Sum the bytes of buffers and file regions; regions are not read for it."""
-    return sum([part.size if isinstance(part, FileRegion) else len(part) for part in parts])
+    size = 0
+    for part in parts:
+        size += part.size if isinstance(part, FileRegion) else len(part)
+    return size
 
 
 def records_parts(value: Buffer | Sequence[Part]) -> tuple[Sequence[Part], int]:
@@ -82,12 +85,13 @@ def long_length(data: Buffer, position: int, first: int) -> tuple[int, int]:
     Two and three bytes reach two megabytes, which is nearly every record batch: no loop for those.
     """
     second = data[position]
-    if 0 < second < 128:
-        return first & 127 | second << 7, position + 1
-    third = data[position + 1]
-    if second > 127 and 0 < third < 128:
-        return first & 127 | (second & 127) << 7 | third << 14, position + 2
-    value, position = long_uvarint(data, position, first)
+    if second < 128:
+        value, position = first & 127 | second << 7, position + 1
+    elif data[position + 1] < 128:
+        value = first & 127 | (second & 127) << 7 | data[position + 1] << 14
+        position += 2
+    else:
+        value, position = long_uvarint(data, position, first)
     if not value:
         raise ProtocolError("a compact length of zero is padded to several bytes")
     return value, position

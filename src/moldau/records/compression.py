@@ -26,6 +26,8 @@ from moldau.base.files import Buffer
 
 _GZIP_WBITS: Final = 31
 """The largest window, in gzip's wrapping."""
+_GZIP_CHUNK_SIZE: Final = 64 * 1024
+"""What follows a member is copied by the library, so a million tiny ones must not see it all."""
 
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = _XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
@@ -79,6 +81,8 @@ def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
 
 def decompress(codec: Codec, data: Buffer, limit: int) -> bytes:
     """Decompress a whole payload of at most `limit` bytes."""
+    if limit < 0:  # which the libraries would take for no limit at all
+        raise _too_large(codec, limit)
     return _DECOMPRESSORS[codec](data, limit)
 
 
@@ -129,22 +133,31 @@ def _gzip(data: Buffer, level: int | None) -> bytes:
 
 
 def _gunzip(data: Buffer, limit: int) -> bytes:
+    """Read one gzip member or, as the format allows, several."""
     inflated = _Inflated(Codec.GZIP, len(data), limit)
-    rest: Buffer = data
+    view = memoryview(data)
+    position = _gunzip_member(view, 0, inflated)
+    while position < len(view):
+        position = _gunzip_member(view, position, inflated)
+    return inflated.joined()
+
+
+def _gunzip_member(view: memoryview, position: int, inflated: _Inflated) -> int:
+    """Inflate one member; return the position behind it."""
+    member = zlib.decompressobj(_GZIP_WBITS)
     try:
-        while True:
-            member = zlib.decompressobj(_GZIP_WBITS)
-            while not member.eof:
-                part = member.decompress(rest, inflated.step)
-                rest = member.unconsumed_tail
-                if not part and not rest and not member.eof:
-                    raise _garbage(Codec.GZIP, "it is cut")
-                inflated.add(part)
-            rest = member.unused_data
-            if not rest:
-                return inflated.joined()
+        while not member.eof:
+            chunk: Buffer = member.unconsumed_tail
+            if not chunk:
+                chunk = view[position : position + _GZIP_CHUNK_SIZE]
+                position += len(chunk)
+            part = member.decompress(chunk, inflated.step)
+            if not part and not chunk:
+                raise _garbage(Codec.GZIP, "it is cut")
+            inflated.add(part)
     except zlib.error as error:
         raise _garbage(Codec.GZIP, error) from error
+    return position - len(member.unused_data)
 
 
 def _snap(data: Buffer, _level: int | None) -> bytes:

@@ -11,6 +11,7 @@ from collections import deque
 
 from moldau.base.errors import CorruptRecords
 from moldau.base.files import Buffer
+from moldau.base.limits import INFLATED_BATCH_BYTES
 from moldau.protocol.errors import ApiError, ErrorCode
 from moldau.records.batch import (
     CODEC_BITS,
@@ -45,16 +46,16 @@ def up_convert(messages: Buffer, codec: Codec | None = None, level: int | None =
 
     Without a codec, the last one the messages themselves used, as Kafka decides it.
     """
-    used = Codec.NONE
-    records = []
-    for message in iter_messages(messages):
-        used = message.codec or used
-        records += unwrapped(message)
-    if not records:
+    outer = list(iter_messages(messages))
+    if not outer:
         raise CorruptRecords("no message in a message set")
-    builder = BatchBuilder(used if codec is None else codec, level)
-    for record in records:
-        builder.append(record.timestamp, record.key, record.value)
+    if codec is None:
+        codec = next((each.codec for each in reversed(outer) if each.codec), Codec.NONE)
+    builder = BatchBuilder(codec, level)
+    for message in outer:
+        # One limit for all wrappers together: many small bombs are one large one.
+        for record in unwrapped(message, limit=INFLATED_BATCH_BYTES - builder.size):
+            builder.append(record.timestamp, record.key, record.value)
     return builder.build()
 
 

@@ -14,8 +14,8 @@ CorruptRecords and nothing else; since iteration is lazy, it may come after some
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple, TypeVar
 
 from moldau.base.errors import CorruptRecords
 from moldau.base.files import Buffer
@@ -23,6 +23,8 @@ from moldau.base.limits import INFLATED_BATCH_BYTES
 from moldau.records.batch import HEADER_SIZE, BatchHeader, parse_header
 from moldau.records.compression import Codec, decompress
 from moldau.records.varint import read_varint, read_varlong
+
+R = TypeVar("R")
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -92,124 +94,122 @@ def has_null_key(view: Buffer) -> bool:
     return any(span.key is None for span in iter_spans(header, payload_of(header, view)))
 
 
-def iter_records(header: BatchHeader, payload: bytes) -> Iterator[Record]:  # noqa: C901, PLR0912, PLR0915
-    """Read records one by one.
-
-    This loop is where a consumer spends its time, hence the varints of one and two bytes written
-    out in place: a call for each would double the cost of a record.
-    """
-    _check_bounds(header, len(payload))
-    base_offset, base_timestamp = header.base_offset, header.base_timestamp
-    append_time = header.max_timestamp if header.append_time else None
-    last_delta, previous = header.last_offset_delta, -1
-    size, zigzag, make = len(payload), _ZIGZAG, tuple.__new__
-    position = 0
-    try:
-        for _ in range(header.count):
-            byte = payload[position]
-            position += 1
-            if byte < 0x80:
-                length = zigzag[byte]
-            elif (second := payload[position]) < 0x80 and not byte & 1:
-                length = (byte & 0x7F | second << 7) >> 1
-                position += 1
-            else:
-                length, position = read_varint(payload, position - 1)
-            end = position + length
-
-            byte = payload[position + 1]
-            position += 2
-            if byte < 0x80:
-                timestamp = base_timestamp + zigzag[byte]
-            else:
-                timestamp, position = _read_timestamp(base_timestamp, payload, position - 1)
-            if append_time is not None:
-                timestamp = append_time
-
-            byte = payload[position]
-            position += 1
-            if byte < 0x80:
-                delta = zigzag[byte]
-            else:
-                delta, position = read_varint(payload, position - 1)
-            if not previous < delta <= last_delta:
-                raise _wrong_delta(delta, previous, last_delta)
-            previous = delta
-
-            byte = payload[position]
-            position += 1
-            if byte == 1:
-                key = None
-            else:
-                if byte < 0x80:
-                    length = zigzag[byte]
-                else:
-                    length, position = read_varint(payload, position - 1)
-                if length < 0:
-                    raise CorruptRecords(f"a key cannot have {length} bytes")
-                key = payload[position : position + length]
-                position += length
-
-            byte = payload[position]
-            position += 1
-            if byte == 1:
-                value = None
-            else:
-                if byte < 0x80:
-                    length = zigzag[byte]
-                elif (second := payload[position]) < 0x80 and not byte & 1:
-                    length = (byte & 0x7F | second << 7) >> 1
-                    position += 1
-                else:
-                    length, position = read_varint(payload, position - 1)
-                if length < 0:
-                    raise CorruptRecords(f"a value cannot have {length} bytes")
-                value = payload[position : position + length]
-                position += length
-
-            if payload[position]:
-                headers, position = _read_headers(payload, position)
-            else:
-                headers = ()
-                position += 1
-            if position != end or end > size:
-                raise _wrong_end(position, end, size)
-            yield make(Record, (base_offset + delta, timestamp, key, value, headers))
-    except IndexError:
-        raise CorruptRecords("the records end inside a record") from None
-    _check_finished(position, size)
+def iter_records(header: BatchHeader, payload: bytes) -> Iterator[Record]:
+    """Read records one by one from the uncompressed payload of a batch."""
+    return _guarded(_whole_records, header, payload)
 
 
 def iter_spans(header: BatchHeader, payload: bytes) -> Iterator[RecordSpan]:
     """Tell where each record lies, with its key, but leave value and headers unread."""
+    return _guarded(_spans, header, payload)
+
+
+def _guarded(
+    walk: Callable[[BatchHeader, bytes], Iterator[R]], header: BatchHeader, payload: bytes
+) -> Iterator[R]:
     _check_bounds(header, len(payload))
+    try:
+        yield from walk(header, payload)
+    except IndexError:
+        raise CorruptRecords("the records end inside a record") from None
+
+
+def _whole_records(header: BatchHeader, payload: bytes) -> Iterator[Record]:  # noqa: C901, PLR0912, PLR0915
+    """Read everything there is.
+
+    This loop is where a consumer spends its time, hence the varints of one and two bytes written
+    out in place (0x81 are the bits of a longer or a negative one): calls would double the cost.
+    """
     base_offset, base_timestamp = header.base_offset, header.base_timestamp
-    append_time = header.max_timestamp if header.append_time else None
+    append_time = header.append_time
+    last_delta, previous = header.last_offset_delta, -1
+    size, zigzag, make = len(payload), _ZIGZAG, tuple.__new__
+    key: bytes | None
+    value: bytes | None
+    position = 0
+    for _ in range(header.count):
+        byte = payload[position]
+        if not byte & 0x81:
+            position += 1
+            end = position + (byte >> 1)
+        elif not byte & 1 and (second := payload[position + 1]) < 0x80:
+            position += 2
+            end = position + ((byte & 0x7F | second << 7) >> 1)
+        else:
+            length, position = read_varint(payload, position)
+            end = position + length
+        byte = payload[position + 1]
+        if byte < 0x80:
+            timestamp = base_timestamp + zigzag[byte]
+            position += 2
+        else:
+            timestamp, position = _read_timestamp(base_timestamp, payload, position + 1)
+        byte = payload[position]
+        if byte < 0x80:
+            delta = zigzag[byte]
+            position += 1
+        else:
+            delta, position = read_varint(payload, position)
+        if not previous < delta <= last_delta:
+            raise _wrong_delta(delta, previous, last_delta)
+        previous = delta
+        byte = payload[position]
+        if byte == 1:
+            key = None
+            position += 1
+        elif not byte & 0x81:
+            start = position + 1
+            position = start + (byte >> 1)
+            key = payload[start:position]
+        else:
+            key, position = _read_nullable(payload, position)
+        byte = payload[position]
+        if not byte & 0x81:
+            start = position + 1
+            position = start + (byte >> 1)
+            value = payload[start:position]
+        elif not byte & 1 and (second := payload[position + 1]) < 0x80:
+            start = position + 2
+            position = start + ((byte & 0x7F | second << 7) >> 1)
+            value = payload[start:position]
+        else:
+            value, position = _read_nullable(payload, position)
+        headers, position = (
+            _read_headers(payload, position) if payload[position] else ((), position + 1)
+        )
+        if position != end or end > size:
+            raise _wrong_end(position, end, size)
+        if append_time:
+            timestamp = header.max_timestamp
+        yield make(Record, (base_offset + delta, timestamp, key, value, headers))
+    _check_finished(position, size)
+
+
+def _spans(header: BatchHeader, payload: bytes) -> Iterator[RecordSpan]:
+    base_offset, base_timestamp = header.base_offset, header.base_timestamp
+    append_time = header.append_time
     last_delta, previous = header.last_offset_delta, -1
     size, make = len(payload), tuple.__new__
     position = 0
-    try:
-        for _ in range(header.count):
-            start = position
-            length, position = read_varint(payload, start)
-            end = position + length
-            timestamp, position = _read_timestamp(base_timestamp, payload, position + 1)
-            if append_time is not None:
-                timestamp = append_time
-            delta, position = read_varint(payload, position)
-            if not previous < delta <= last_delta:
-                raise _wrong_delta(delta, previous, last_delta)
-            previous = delta
-            key, position = _read_nullable(payload, position)
-            length, position = read_varint(payload, position)
-            if length > 0:
-                position += length
-            if length < -1 or not position < end <= size:
-                raise _wrong_end(position, end, size)
-            yield make(RecordSpan, (start, end, base_offset + delta, timestamp, key, length >= 0))
-            position = end
-    except IndexError:
-        raise CorruptRecords("the records end inside a record") from None
+    for _ in range(header.count):
+        start = position
+        length, position = read_varint(payload, start)
+        end = position + length
+        timestamp, position = _read_timestamp(base_timestamp, payload, position + 1)
+        if append_time:
+            timestamp = header.max_timestamp
+        delta, position = read_varint(payload, position)
+        if not previous < delta <= last_delta:
+            raise _wrong_delta(delta, previous, last_delta)
+        previous = delta
+        key, position = _read_nullable(payload, position)
+        length, position = read_varint(payload, position)
+        if length > 0:
+            position += length
+        if length < -1 or not position < end <= size:
+            raise _wrong_end(position, end, size)
+        yield make(RecordSpan, (start, end, base_offset + delta, timestamp, key, length >= 0))
+        position = end
     _check_finished(position, size)
 
 

@@ -11,7 +11,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from moldau.base.ids import NO_OFFSET, BrokerId, LeaderEpoch, Offset, PartitionKey, TopicId
+from moldau.base.ids import (
+    NO_LEADER_EPOCH,
+    BrokerId,
+    LeaderEpoch,
+    Offset,
+    PartitionKey,
+    TopicId,
+)
+from moldau.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from moldau.storage.log import Log
@@ -53,14 +61,27 @@ class Partition:
     @property
     def last_stable_offset(self) -> Offset:
         """The first offset of an undecided transaction, or the high watermark."""
-        unstable = self.log.producers.first_unstable_offset
-        return self.high_watermark if unstable == NO_OFFSET else min(unstable, self.high_watermark)
+        unstable = self.log.first_unstable_offset
+        return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
 
     @property
     def in_sync_enough(self) -> bool:
         """Whether acks=all may be promised: more than all replicas can never be asked for."""
         wanted = min(self.log.config.min_insync_replicas, len(self.role.replicas))
         return len(self.role.isr) >= wanted
+
+    def fence(self, believed_epoch: LeaderEpoch, broker_id: BrokerId) -> ErrorCode:
+        """Say why this broker may not serve a client with this belief; -1 believes nothing."""
+        role = self.role
+        if self.log.offline:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if role.leader != broker_id:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if believed_epoch in (NO_LEADER_EPOCH, role.leader_epoch):
+            return ErrorCode.NONE
+        if believed_epoch < role.leader_epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        return ErrorCode.UNKNOWN_LEADER_EPOCH
 
     def advance(self) -> None:
         """Move the high watermark to what every in-sync replica has, and tell those who wait."""

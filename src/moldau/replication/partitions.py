@@ -15,7 +15,7 @@ class Partitions:
     """Every partition of this broker. Changed on the event loop's thread only."""
 
     def __init__(self) -> None:
-        self._by_key: dict[PartitionKey, Partition] = {}
+        self._by_key: dict[tuple[str, int], Partition] = {}
         self._topic_names: dict[TopicId, str] = {}
         self._partition_counts: dict[TopicId, int] = {}
 
@@ -27,7 +27,7 @@ class Partitions:
 
     def get(self, topic: str, index: int) -> Partition | None:
         """Look a partition up by its topic's name."""
-        return self._by_key.get((topic, index))  # type: ignore[call-overload]  # equal tuples
+        return self._by_key.get((topic, index))
 
     def topic_name(self, topic_id: TopicId) -> str | None:
         """Name a topic of which a partition is here."""

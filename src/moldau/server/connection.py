@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from moldau.base.errors import ProtocolError
 from moldau.base.limits import UNSENT_BYTES_PER_CONNECTION
 from moldau.base.network import Part, Stream
-from moldau.protocol.framing import next_frame
+from moldau.protocol.framing import PREFIX_BYTES, frame_end
 
 if TYPE_CHECKING:
     from moldau.server.dispatch import Later
@@ -65,7 +65,7 @@ class Connection:
         self._on_close = on_close
         self._pending: Later | None = None
         self._stalled = False
-        self.last_active = 0.0
+        self.last_active = self._loop.time()
         self.software: tuple[str, str] = ("", "")
         """Name and version of the client's library, if it told."""
 
@@ -88,11 +88,11 @@ class Connection:
         position = 0
         try:
             while self._pending is None:
-                end = next_frame(data, position, self._frame_limit)
+                end = frame_end(data, position, self._frame_limit)
                 if end > len(data):
                     self._stream.expect(end - position)
                     break
-                self._take(self._dispatch(self, data[position + 4 : end]), out)
+                self._take(self._dispatch(self, data[position + PREFIX_BYTES : end]), out)
                 position = end
             else:
                 if position < len(data):
@@ -117,6 +117,7 @@ class Connection:
             answer.future.add_done_callback(self._answered)
 
     def _answered(self, future: asyncio.Future[Any]) -> None:
+        del future
         pending, self._pending = self._pending, None
         assert pending is not None
         try:
@@ -151,6 +152,10 @@ class Connection:
         if self._pending is not None:
             self._pending.abandon()
         self._on_close(self)
+
+    def idle_since(self, before: float) -> bool:
+        """Tell whether the client has neither asked nor waited for anything since then."""
+        return self._pending is None and self.last_active < before
 
     def close(self) -> None:
         """End the connection after what is queued has been sent."""

@@ -16,15 +16,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from moldau.base.clock import Clock
 from moldau.base.errors import ProtocolError
 from moldau.base.network import Part
-from moldau.protocol.compiler import Decoder, decoder
 from moldau.protocol.fields import Versions
-from moldau.protocol.registry import Api, api, decode_header, response_encoder
+from moldau.protocol.registry import (
+    API_VERSIONS_KEY,
+    Api,
+    RequestHeader,
+    decode_header,
+    decode_request,
+    encode_response,
+    find_api,
+)
 
 if TYPE_CHECKING:
     from moldau.observe.requests import RequestMetrics
     from moldau.server.connection import Connection
-
-API_VERSIONS_KEY = 18
 
 
 class RequestContext(NamedTuple):
@@ -46,29 +51,13 @@ that is parked: it is cancelled when the client leaves.
 class Route:
     """One API of this broker."""
 
-    __slots__ = ("_decoders", "_encoders", "api", "handler", "stats", "versions")
+    __slots__ = ("api", "handler", "stats", "versions")
 
     def __init__(self, key: int, versions: str, handler: Handler, metrics: RequestMetrics) -> None:
-        self.api: Api = api(key)
+        self.api: Api = find_api(key)
         self.versions = Versions.parse(versions)
         self.handler = handler
         self.stats = metrics.of(self.api.name)
-        self._decoders: dict[int, Decoder[Any]] = {}
-        self._encoders: dict[int, Callable[[int, Any], list[Part]]] = {}
-
-    def decode(self, version: int, frame: memoryview, position: int) -> Any:
-        """Decode a request body; ProtocolError if it is not one."""
-        decode = self._decoders.get(version)
-        if decode is None:
-            decode = self._decoders[version] = decoder(self.api.request, version)
-        return decode(frame, position)[0]
-
-    def encode(self, version: int, correlation_id: int, response: Any) -> list[Part]:
-        """Frame a response: size, header and body as a list of parts."""
-        encode = self._encoders.get(version)
-        if encode is None:
-            encode = self._encoders[version] = response_encoder(self.api, version)
-        return encode(correlation_id, response)
 
 
 class Later:
@@ -98,7 +87,7 @@ class Later:
         self._route.stats.time(self._clock.monotonic() - self._start)
         if response is None:
             return []
-        return self._route.encode(self._version, self._correlation_id, response)
+        return encode_response(self._route.api, self._version, self._correlation_id, response)
 
     def abandon(self) -> None:
         """Give up a parked request whose client has left."""
@@ -124,8 +113,8 @@ class Dispatcher:
         if route is None:
             raise ProtocolError(f"API key {header.api_key} is unknown or not served")
         if version not in route.versions:
-            return self._wrong_version(route, version, header.correlation_id)
-        request = route.decode(version, frame, header.end)
+            return self._wrong_version(route, header)
+        request = decode_request(header, frame)
         route.stats.count(len(frame))
         response = route.handler(request, RequestContext(connection, version, header.client_id))
         if isinstance(response, asyncio.Future | Coroutine):
@@ -134,13 +123,14 @@ class Dispatcher:
         route.stats.time(self._clock.monotonic() - start)
         if response is None:
             return None
-        return route.encode(version, header.correlation_id, response)
+        return encode_response(route.api, version, header.correlation_id, response)
 
-    def _wrong_version(self, route: Route, version: int, correlation_id: int) -> list[Part]:
+    def _wrong_version(self, route: Route, header: RequestHeader) -> list[Part]:
         """Tell a client that asks for API versions what we speak; end the talk with any other.
 
         Whatever the client speaks, it can read version 0 of that answer (KIP-511).
         """
         if route.api.key != API_VERSIONS_KEY:
-            raise ProtocolError(f"{route.api.name} version {version} is not supported")
-        return route.encode(0, correlation_id, self._unsupported_api_versions())
+            raise ProtocolError(f"{route.api.name} version {header.api_version} is not served")
+        answer = self._unsupported_api_versions()
+        return encode_response(route.api, 0, header.correlation_id, answer)

@@ -14,7 +14,7 @@ This module decides; it does no input or output and knows no message classes.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from moldau.base.clock import Clock, Random
 from moldau.base.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset
@@ -153,9 +153,6 @@ class FetchSessions:
 
     def __len__(self) -> int:
         return len(self._sessions)
-
-    def __iter__(self) -> Iterable[FetchSession]:
-        return iter(self._sessions.values())
 
     def open(self, session_id: int, epoch: int) -> FetchSession:
         """Find or make the session a request means; ApiError tells the client to start over."""

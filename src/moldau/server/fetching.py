@@ -136,7 +136,7 @@ class Fetch:
         if isinstance(partition, ErrorCode):
             return Fetched(reader, partition)
         log = partition.log
-        error = self._fence(reader, partition)
+        error = partition.fence(reader.leader_epoch, self._broker_id)
         if error is not ErrorCode.NONE:
             return Fetched(reader, error)
         diverging = _diverging(reader, log)
@@ -172,11 +172,6 @@ class Fetch:
         else:
             reader.partition = partition
         return partition
-
-    def _fence(self, reader: Reader, partition: Partition) -> ErrorCode:
-        if partition.log.offline:
-            return ErrorCode.KAFKA_STORAGE_ERROR
-        return partition.fence(reader.leader_epoch, self._broker_id)
 
 
 def _diverging(reader: Reader, log: Log) -> EpochEnd | None:

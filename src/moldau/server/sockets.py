@@ -58,6 +58,22 @@ class _Descriptor(Protocol):
     def fileno(self) -> int: ...
 
 
+class _Nobody:
+    """Stands in until a stream's owner is known: a stream may be closed while it is accepted."""
+
+    def received(self, data: memoryview) -> int:
+        return len(data)
+
+    def drained(self) -> None:
+        pass
+
+    def closed(self, error: Exception | None) -> None:
+        pass
+
+
+_NOBODY = _Nobody()
+
+
 class BufferPool:
     """Receive buffers of streams in the middle of a frame, kept for the next one."""
 
@@ -133,7 +149,7 @@ class SocketStream:
         self._closing = False
         self.peer = _address(sock.getpeername())
         self.local = _address(sock.getsockname())
-        self._receiver: Receiver
+        self._receiver: Receiver = _NOBODY
 
     def start(self, accept: Accept) -> None:
         """Hand the stream to its owner and begin to read."""

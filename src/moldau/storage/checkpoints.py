@@ -114,10 +114,14 @@ def read_topic_id(files: Files, folder: str) -> TopicId | None:
         raise StorageError(path, f"line 2: {error}") from error
 
 
+def format_topic_id(topic_id: TopicId) -> bytes:
+    """Write a topic id as `partition.metadata` holds it; without a last newline, as in Kafka."""
+    return f"version: 0\ntopic_id: {uuid_text(topic_id)}".encode()
+
+
 def write_topic_id(files: Files, folder: str, topic_id: TopicId) -> None:
-    """Keep the topic id in a partition folder; the last line has no newline, as in Kafka."""
-    text = f"version: 0\ntopic_id: {uuid_text(topic_id)}"
-    write_atomically(files, f"{folder}/{PARTITION_METADATA}", text.encode())
+    """Keep the topic id in a partition folder."""
+    write_atomically(files, f"{folder}/{PARTITION_METADATA}", format_topic_id(topic_id))
 
 
 @dataclass(frozen=True, slots=True)

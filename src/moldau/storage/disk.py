@@ -130,13 +130,16 @@ class DiskLock:
     def __init__(self, path: str) -> None:
         self._path = os.path.realpath(path)
         if self._path in _held_locks:
-            raise BlockingIOError(f"{path} is locked by this process")
+            raise BlockingIOError(errno.EAGAIN, "locked by this process", path)
         self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, FILE_MODE)
         try:
             fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
+        except (BlockingIOError, PermissionError):  # POSIX lets a kernel answer either
             os.close(self._descriptor)
-            raise BlockingIOError(f"{path} is locked by another process") from error
+            raise BlockingIOError(errno.EAGAIN, "locked by another process", path) from None
+        except OSError:
+            os.close(self._descriptor)
+            raise
         _held_locks.add(self._path)
 
     def release(self) -> None:

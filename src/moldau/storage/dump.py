@@ -12,9 +12,7 @@ our own.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from struct import Struct
-from typing import Any
+from dataclasses import dataclass, field
 
 from moldau.base.errors import CorruptRecords, StorageError, UserError
 from moldau.base.files import File, Files, read_whole
@@ -22,19 +20,24 @@ from moldau.base.ids import uuid_text
 from moldau.storage.checkpoints import PARTITION_METADATA, read_offsets, read_topic_id
 from moldau.storage.dump_lines import CurrentForm, Form
 from moldau.storage.epochs import LEADER_EPOCHS, load_epochs
-from moldau.storage.indexes import OffsetEntry, OffsetIndex, TimeEntry, TimeIndex
-from moldau.storage.inspection import InspectedBatch, inspect_batches, inspect_records
-from moldau.storage.producer_snapshot import read_snapshot
+from moldau.storage.indexes import OffsetEntry, OffsetIndex, TimeEntry, TimeIndex, decode_aborted
+from moldau.storage.inspection import (
+    InspectedBatch,
+    inspect_batches,
+    inspect_records,
+    offset_entries,
+    time_entries,
+)
+from moldau.storage.producer_snapshot import parse_snapshot
 from moldau.storage.scan import StoredBatch, walk
-from moldau.storage.transaction_index import read_aborted
 
 ALL_BYTES = 2**31 - 1
 """No `.log` is larger, so as a limit it is none."""
 
-BOOTSTRAP_SNAPSHOT = "bootstrap.checkpoint"
+MAX_MESSAGE_SIZE = 5 * 1024 * 1024
+"""The tool's default for the largest batch that an index entry may point at, as in Kafka."""
 
-_OFFSET_ENTRY = Struct(">ii")
-_TIME_ENTRY = Struct(">qi")
+BOOTSTRAP_SNAPSHOT = "bootstrap.checkpoint"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +49,9 @@ class DumpOptions:
     skip_record_metadata: bool = False
     verify_index_only: bool = False
     index_sanity_check: bool = False
-    max_message_size: int = 5 * 1024 * 1024
+    max_message_size: int = MAX_MESSAGE_SIZE
     max_bytes: int = ALL_BYTES
-    form: Form = CurrentForm()
+    form: Form = field(default_factory=CurrentForm)
 
     @property
     def deep(self) -> bool:
@@ -63,6 +66,7 @@ class LogDump:
         self._options = options
         self._form = options.form
         self._gaps: dict[str, list[tuple[int, int]]] = {}
+        self._notices: list[str] = []
         self._problems: list[str] = []
 
     @property
@@ -72,17 +76,18 @@ class LogDump:
 
     def findings(self) -> Iterator[str]:
         """Tell what was found out about the files dumped so far, for standard error."""
+        yield from self._notices
         yield from self._problems
         for path, pairs in self._gaps.items():
             yield from self._form.gaps(path, pairs)
 
     def lines(self, path: str) -> Iterator[str]:
         """Dump one file; UserError if it cannot be read at all."""
+        yield f"Dumping {path}"
         dump = self._dumper(path)
         if dump is None:
-            self._problems.append(f"Ignoring unknown file {path}")
+            self._notices.append(f"Ignoring unknown file {path}")
             return
-        yield f"Dumping {path}"
         try:
             yield from dump(path)
         except FileNotFoundError as error:
@@ -189,7 +194,7 @@ class LogDump:
                 OffsetIndex.decode(base_offset, content, file.size())
                 yield f"{path} passed sanity check."
             else:
-                for entry in _offset_entries(base_offset, content):
+                for entry in offset_entries(base_offset, content):
                     self._check_offset_entry(path, file, entry)
                     if not self._options.verify_index_only:
                         yield f"offset: {entry.offset} position: {entry.position}"
@@ -215,11 +220,11 @@ class LogDump:
             TimeIndex.decode(base_offset, content)
             yield f"{path} passed sanity check."
             return
-        offsets = list(_offset_entries(base_offset, self._index_beside(path)))
+        offsets = list(offset_entries(base_offset, self._index_beside(path)))
         file = self._files.open(_beside(path, ".log"))
         try:
             previous = -1
-            for entry in _time_entries(base_offset, content):
+            for entry in time_entries(base_offset, content):
                 self._check_time_entry(path, file, offsets, entry, previous)
                 previous = entry.timestamp
                 if not self._options.verify_index_only:
@@ -254,14 +259,14 @@ class LogDump:
             )
 
     def _transaction_index(self, path: str) -> Iterator[str]:
-        for entry in read_aborted(self._files, path):
+        for entry in decode_aborted(read_whole(self._files, path)):
             yield (
                 f"version: 0 producerId: {entry.producer_id} firstOffset: {entry.first_offset} "
                 f"lastOffset: {entry.last_offset} lastStableOffset: {entry.last_stable_offset}"
             )
 
     def _snapshot(self, path: str) -> Iterator[str]:
-        for producer in read_snapshot(self._files, path):
+        for producer in parse_snapshot(read_whole(self._files, path)):
             yield self._form.producer(producer)
 
     def _epochs(self, path: str) -> Iterator[str]:
@@ -303,29 +308,12 @@ def _beside(path: str, suffix: str) -> str:
     return f"{folder}{slash}{name.partition('.')[0]}{suffix}"
 
 
-def _offset_entries(base_offset: int, content: bytes) -> Iterator[OffsetEntry]:
-    """Read entries up to the zeros that an index cut off by a crash ends in."""
-    for number, (relative, position) in enumerate(_whole_entries(_OFFSET_ENTRY, content)):
-        if number and not relative:
-            return
-        yield OffsetEntry(base_offset + relative, position)
-
-
-def _time_entries(base_offset: int, content: bytes) -> Iterator[TimeEntry]:
-    for number, (timestamp, relative) in enumerate(_whole_entries(_TIME_ENTRY, content)):
-        if number and not relative:
-            return
-        yield TimeEntry(timestamp, base_offset + relative)
-
-
-def _whole_entries(form: Struct, content: bytes) -> Iterator[tuple[Any, ...]]:
-    return form.iter_unpack(content[: len(content) // form.size * form.size])
-
-
 def _first(
     file: File, start: int, end: int, wanted: Callable[[StoredBatch], bool]
 ) -> StoredBatch | None:
     """Find the first batch from a position on that is wanted; None also where there is none."""
+    if start < 0:
+        return None
     try:
         return next((batch for batch in walk(file, start, end) if wanted(batch)), None)
     except CorruptRecords:

@@ -117,10 +117,10 @@ class OldForm:
     def record(self, batch: InspectedBatch, record: InspectedRecord) -> str:
         header = batch.header
         line = (
-            f"offset: {record.offset} position: {batch.position} {_time_name(batch)}: "
-            f"{record.timestamp} isvalid: {_bool(_valid(batch, record))} keysize: {_size(record.key)} "
-            f"valuesize: {_size(record.value)} magic: {header.magic} "
-            f"compresscodec: {_codec_name(batch).upper()}"
+            f"offset: {record.offset} position: {batch.position} "
+            f"{_time_name(batch)}: {record.timestamp} isvalid: {_bool(_valid(batch, record))} "
+            f"keysize: {_size(record.key)} valuesize: {_size(record.value)} "
+            f"magic: {header.magic} compresscodec: {_codec_name(batch).upper()}"
         )
         if record.crc is not None:
             return f"{line} crc: {record.crc}"

@@ -72,10 +72,10 @@ class LeaderEpochs:
         The current epoch going on is no news. Entries that contradict the new one, by a higher
         epoch or a later start, were never committed and go.
         """
-        invariant(epoch >= 0 and start_offset >= 0, f"leader epoch {epoch} at {start_offset}")
         entries = self._entries
         if entries and epoch == self.latest and start_offset >= entries[-1].start_offset:
             return False
+        invariant(epoch >= 0 and start_offset >= 0, f"leader epoch {epoch} at {start_offset}")
         while entries and (entries[-1].epoch >= epoch or entries[-1].start_offset >= start_offset):
             entries.pop()
         entries.append(EpochEntry(epoch, start_offset))

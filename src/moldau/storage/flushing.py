@@ -40,7 +40,8 @@ class Flush:
     epochs_path: str
     epochs: bytes | None
     """The new content of the leader epoch checkpoint, None if it is up to date."""
-    folder_changed: bool
+    folders: tuple[str, ...]
+    """Where names have changed."""
 
     def run(self) -> None:
         """Sync it all; StorageError takes the log directory offline."""
@@ -55,8 +56,8 @@ class Flush:
             if self.epochs is not None:
                 write_atomically(self.files, self.epochs_path, self.epochs)
             crash_point("flush.before_folder")
-            if self.folder_changed:
-                self.files.sync_folder(self.folder)
+            for folder in self.folders:
+                self.files.sync_folder(folder)
             crash_point("flush.after_folder")
 
     def _sync_path(self, path: str) -> None:
@@ -74,6 +75,11 @@ class Flushable(Hashable, Protocol):
     @property
     def recovery_point(self) -> int:
         """Everything below survives a power cut."""
+        ...
+
+    @property
+    def offline(self) -> bool:
+        """Whether it is out of use."""
         ...
 
     def prepare_flush(self) -> Flush | None:

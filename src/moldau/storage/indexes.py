@@ -12,7 +12,8 @@ and whatever looks wrong is rebuilt from the batches. The forms are Kafka's:
 
 All ascend. A segment that is written to keeps its entries in memory and stores them when it is
 rolled or closed; those of closed segments are read when somebody asks and kept in `IndexCache`
-while there is room. `transaction_index` keeps the third kind. This module does not know files, nor when an entry is due.
+while there is room; `transaction_index` keeps the third kind. This module does not know files, nor
+when an entry is due.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Looking into a `.log` without trusting it: every batch as it lies there, good or bad.
+"""Looking into a segment's files without trusting them: everything as it lies there, good or bad.
 
 For the dump tool and the offline check, which must say what is wrong and go on, where a broker
-would stop. A batch with a wrong checksum is shown like any other, marked as not valid. Reads one
-batch at a time and writes nothing.
+would stop. A batch with a wrong checksum is shown like any other, marked as not valid. Of a `.log`
+one batch at a time is read; nothing is written.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator
 from struct import Struct
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from moldau.base.errors import CorruptRecords
 from moldau.base.files import File
@@ -32,10 +32,15 @@ from moldau.records.control import EndTransactionMarker, end_transaction_marker
 from moldau.records.legacy import Message, read_message, unwrapped
 from moldau.records.legacy_lz4 import with_right_checksum
 from moldau.records.record import read_records
+from moldau.storage.indexes import OffsetEntry, TimeEntry
 
+_LENGTH = Struct(">i")
+_LENGTH_POSITION = LENGTH_END - _LENGTH.size
 _CRC = Struct(">I")
 _OLD_CHECKED_POSITION = LENGTH_END + _CRC.size
 _CONTROL_KEY = Struct(">hh")
+_OFFSET_ENTRY = Struct(">ii")
+_TIME_ENTRY = Struct(">qi")
 _NO_SEQUENCE = -1
 _SEQUENCE_MASK = 2**31 - 1
 
@@ -97,9 +102,11 @@ def inspect_batches(
     """Go from batch to batch; ends before one that is cut, CorruptRecords where there is none."""
     end = file.size() if end_position is None else min(end_position, file.size())
     while end - position >= PEEK_SIZE:
-        _, size, magic = peek(file.read(position, PEEK_SIZE))
-        if size > end - position:
+        start = file.read(position, PEEK_SIZE)
+        # First the length: behind a torn write, what else is there means nothing.
+        if LENGTH_END + _LENGTH.unpack_from(start, _LENGTH_POSITION)[0] > end - position:
             return
+        _, size, magic = peek(start)
         yield _inspected(position, file.read(position, size), magic)
         position += size
 
@@ -110,6 +117,26 @@ def inspect_records(batch: InspectedBatch) -> Iterator[InspectedRecord]:
     if isinstance(header, Message):
         return _old_records(batch, header)
     return _control_records(batch, header) if header.control else _records(batch, header)
+
+
+def offset_entries(base_offset: int, content: bytes) -> Iterator[OffsetEntry]:
+    """Read a `.index` up to the zeros that one left by a crash ends in."""
+    for number, (relative, position) in enumerate(_whole_entries(_OFFSET_ENTRY, content)):
+        if number and not relative:
+            return
+        yield OffsetEntry(base_offset + relative, position)
+
+
+def time_entries(base_offset: int, content: bytes) -> Iterator[TimeEntry]:
+    """Read a `.timeindex` up to the zeros that one left by a crash ends in."""
+    for number, (timestamp, relative) in enumerate(_whole_entries(_TIME_ENTRY, content)):
+        if number and not relative:
+            return
+        yield TimeEntry(timestamp, base_offset + relative)
+
+
+def _whole_entries(form: Struct, content: bytes) -> Iterator[tuple[Any, ...]]:
+    return form.iter_unpack(content[: len(content) // form.size * form.size])
 
 
 def _inspected(position: int, content: bytes, magic: int) -> InspectedBatch:

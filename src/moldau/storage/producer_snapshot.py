@@ -16,7 +16,7 @@ from struct import Struct
 from crc32c import crc32c
 
 from moldau.base.errors import CorruptRecords
-from moldau.base.files import Buffer, Files, read_whole, write_atomically
+from moldau.base.files import Buffer, Files, read_whole
 from moldau.base.ids import NO_OFFSET
 from moldau.storage.producers import BATCHES_REMEMBERED, NO_SEQUENCE, Producer, RememberedBatch
 
@@ -67,11 +67,6 @@ def read_snapshot(files: Files, path: str) -> list[Producer]:
         return parse_snapshot(read_whole(files, path))
     except CorruptRecords as error:
         raise CorruptRecords(f"{path}: {error}") from error
-
-
-def write_snapshot(files: Files, folder: str, offset: int, producers: Iterable[Producer]) -> None:
-    """Keep producers as they are when the log ends at this offset."""
-    write_atomically(files, f"{folder}/{snapshot_name(offset)}", format_snapshot(producers))
 
 
 def _fields(producer: Producer) -> tuple[int, ...]:

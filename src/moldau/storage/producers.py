@@ -139,13 +139,14 @@ class ProducerStates:
         producer = self._producers.get(header.producer_id)
         if producer is None:
             return None
-        if origin is Origin.CLIENT:
-            duplicate = _duplicate(producer, header)
-            if duplicate is not None:
-                return duplicate
-        _check_epoch(producer, header.producer_epoch)
-        if origin is Origin.CLIENT:
-            _check_sequence(producer, header)
+        if not _continues(producer, header):
+            if origin is Origin.CLIENT:
+                duplicate = _duplicate(producer, header)
+                if duplicate is not None:
+                    return duplicate
+            _check_epoch(producer, header.producer_epoch)
+            if origin is Origin.CLIENT:
+                _check_sequence(producer, header)
         if producer.transaction_first_offset >= 0 and not header.transactional:
             raise ApiError(
                 ErrorCode.INVALID_TXN_STATE,
@@ -291,6 +292,16 @@ class ProducerStates:
     def _stability_changed(self) -> None:
         unstable = [*self._unreplicated, *self._ongoing]
         self.first_unstable_offset = Offset(min(unstable)) if unstable else None
+
+
+def _continues(producer: Producer, header: BatchHeader) -> bool:
+    """Tell whether a batch goes on right behind the last one, as nearly every batch does."""
+    batches = producer.batches
+    return (
+        header.producer_epoch == producer.epoch
+        and len(batches) > 0
+        and header.base_sequence == (batches[-1].last_sequence + 1) & SEQUENCE_MAX
+    )
 
 
 def _duplicate(producer: Producer, header: BatchHeader) -> RememberedBatch | None:

@@ -1,9 +1,10 @@
 """Walking the batches of a `.log` file by their headers.
 
-Two walks: `walk` trusts the file and reads only what it needs of each header, for look-ups;
-`walk_checked` trusts nothing, reads every byte and checks every CRC, for recovery. Both know the
-messages of magic 0 and 1 that a folder from an old cluster may still hold: their one offset is
-that of the last record inside, the only one that a search needs.
+`walk` trusts the file and reads only what it needs of each header, for look-ups; `walk_checked`
+trusts nothing, reads every byte and checks every CRC, for recovery. Both know the messages of
+magic 0 and 1 that a folder from an old cluster may still hold: their one offset is that of the
+last record inside, the only one that a search needs. `checked_headers` does the same for batches
+that came over the network.
 """
 
 from __future__ import annotations
@@ -17,7 +18,16 @@ from crc32c import crc32c
 
 from moldau.base.errors import CorruptRecords
 from moldau.base.files import File
-from moldau.records.batch import HEADER_SIZE, MAGIC, PEEK_SIZE, BatchHeader, parse_header, peek
+from moldau.records.batch import (
+    HEADER_SIZE,
+    MAGIC,
+    PEEK_SIZE,
+    BatchHeader,
+    crc_ok,
+    iter_batches,
+    parse_header,
+    peek,
+)
 
 WALK_CHUNK = 8 * 1024
 """Two index intervals: a search from an index entry mostly ends inside the first read."""
@@ -81,6 +91,24 @@ def walk_checked(
             raise CorruptRecords("the CRC does not match")
         yield batch
         position = batch.end_position
+
+
+def checked_headers(view: memoryview, next_offset: int) -> list[BatchHeader]:
+    """Read the headers of batches from a leader; CorruptRecords if one is not what it claims.
+
+    Each must match its CRC and begin at or behind the end of the one before. The last may be cut
+    and is left out then: a leader cuts its answers by bytes.
+    """
+    headers = []
+    for span in iter_batches(view, allow_cut=True):
+        header = parse_header(view, span.position)
+        if not crc_ok(view, span.position, span.size):
+            raise CorruptRecords(f"the CRC at offset {header.base_offset} does not match")
+        if header.base_offset < next_offset or header.last_offset_delta < 0:
+            raise CorruptRecords(f"offset {header.base_offset} where {next_offset} is next")
+        headers.append(header)
+        next_offset = header.next_offset
+    return headers
 
 
 class _Window:

@@ -117,6 +117,11 @@ class Segment:
     def path(self) -> str:
         return self.stem + LOG_SUFFIX
 
+    @property
+    def index_paths(self) -> list[str]:
+        """The files beside the `.log`; one that was never needed is not there."""
+        return [self.stem + suffix for suffix in SEGMENT_SUFFIXES[1:]]
+
     def handle(self) -> File:
         """Return the open `.log`, opening it if need be."""
         file = self.file
@@ -268,6 +273,11 @@ class Segment:
             self._closed_largest = self._last_stored_time() or self.indexes().times.last
         return self._closed_largest
 
+    def newest_ms(self) -> int:
+        """Say when the newest record was made, or the segment if no record tells."""
+        largest = self.largest().timestamp
+        return largest if largest >= 0 else self.created_ms
+
     def indexes(self) -> IndexPair:
         """Return both indexes, reading or rebuilding those of a closed segment."""
         if self.tail is not None:
@@ -297,18 +307,47 @@ class Segment:
 
     def _last_stored_time(self) -> TimeEntry | None:
         """Read the last entry of the time index; None when it cannot be one."""
+        content = self._last_entry(TIME_INDEX_SUFFIX, TIME_ENTRY_SIZE)
         try:
-            file = self._resources.files.open(self.stem + TIME_INDEX_SUFFIX)
-        except FileNotFoundError:
-            return None
-        try:
-            size = file.size()
-            if size < TIME_ENTRY_SIZE or size % TIME_ENTRY_SIZE:
-                return None
-            content = file.read(size - TIME_ENTRY_SIZE, TIME_ENTRY_SIZE)
-            return TimeIndex.decode(self.base_offset, content).last
+            return TimeIndex.decode(self.base_offset, content).last if content else None
         except CorruptRecords:
             return None
+
+    def end_offset(self) -> int | None:
+        """Find the offset behind the last batch, reading only the end; None if it is damaged.
+
+        For opening after an orderly stop: no index is loaded, and what the last entry says is
+        believed if the batches from there on end where the file does.
+        """
+        found = self._end_offset_from(self._last_stored_position())
+        return self._end_offset_from(0) if found is None else found
+
+    def _end_offset_from(self, position: int) -> int | None:
+        next_offset = self.base_offset
+        with contextlib.suppress(CorruptRecords):
+            for batch in self.batches(position):
+                position, next_offset = batch.end_position, batch.last_offset + 1
+        return next_offset if position == self.size else None
+
+    def _last_stored_position(self) -> int:
+        """Read the position in the last entry of the offset index, 0 if it cannot be one."""
+        content = self._last_entry(INDEX_SUFFIX, OFFSET_ENTRY_SIZE)
+        try:
+            return OffsetIndex.decode(self.base_offset, content, self.size).last_position
+        except CorruptRecords:
+            return 0
+
+    def _last_entry(self, suffix: str, entry_size: int) -> bytes:
+        """Read the last entry of an index file; nothing if there is none, or half a one."""
+        try:
+            file = self._resources.files.open(self.stem + suffix)
+        except FileNotFoundError:
+            return b""
+        try:
+            size = file.size()
+            if size < entry_size or size % entry_size:
+                return b""
+            return file.read(size - entry_size, entry_size)
         finally:
             file.close()
 

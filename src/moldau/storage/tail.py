@@ -37,7 +37,8 @@ class Tail:
         self.stored_times = len(times)
         self.recent: dict[int, int] = {}
         """Base offset -> position of the batches noted last."""
-        self._take_end_of_indexes()
+        self.indexed_position = offsets.last_position
+        self.largest_timestamp, self.largest_offset = times.last
 
     @classmethod
     def empty(cls, base_offset: int) -> Tail:
@@ -78,12 +79,9 @@ class Tail:
         self.stored_offsets = min(self.stored_offsets, len(self.offsets))
         self.stored_times = min(self.stored_times, len(self.times))
         self.recent.clear()
-        self._take_end_of_indexes()
+        self.indexed_position = self.offsets.last_position
+        self.largest_timestamp, self.largest_offset = self.times.last
 
     def close_times(self) -> None:
         """Give the time index its last entry: the largest timestamp of all."""
         self.times.append_if_larger(self.largest_timestamp, self.largest_offset)
-
-    def _take_end_of_indexes(self) -> None:
-        self.indexed_position = self.offsets.last_position
-        self.largest_timestamp, self.largest_offset = self.times.last

@@ -67,7 +67,7 @@ class Sized:
     maybe: str | None = string(nullable="1+", default=None)
     blob: bytes = bytes_()
     maybe_blob: bytes | None = bytes_("1+", nullable="1+", default=None)
-    numbers: list[int] = array(int32)
+    numbers: list[int] | None = array(int32, nullable="3+")
     texts: list[str] | None = array(string, nullable="1+")
     points: list[Point] = array(Point)
     named: list[Named] = array(Named, "1+")
@@ -219,6 +219,12 @@ def test_every_truncation_is_refused(value, version, expected):
             decoder(type(value), version)(memoryview(expected[:size]), 0)
 
 
+def test_a_null_array_of_scalars_is_no_array_of_any_length():
+    encoded = encode(Sized(numbers=None), 3)
+    assert encoded == hexed("01 | 00 | 01 | 00 | 00 | 01 | 01 | 01 | 00")
+    assert decode(Sized, 3, encoded) == Sized(numbers=None)
+
+
 def test_a_field_outside_of_its_versions_is_left_out_and_decodes_to_its_default():
     encoded = encode(Tagged(7, 9, "t", Point(1, 2), [Point()], last=1), 0)
     assert encoded == hexed("00000007 | 01")
@@ -249,6 +255,26 @@ def test_a_tagged_field_null_against_its_default_is_written():
     assert encode(Inverted(), 0) == b"\0"
 
 
+def test_a_tagged_struct_null_against_its_default_is_written():
+    @message(versions="0", flexible="0+")
+    class Inverted:
+        point: Point | None = struct_field(Point, nullable="0+", tag=0)
+
+    assert encode(Inverted(None), 0) == hexed("01 00 01 ff")
+    assert decode(Inverted, 0, hexed("01 00 01 ff")) == Inverted(None)
+    assert encode(Inverted(), 0) == b"\0"
+
+
+def test_a_field_is_ordinary_in_flexible_versions_before_it_is_tagged():
+    @message(versions="0-1", flexible="0+")
+    class Moved:
+        number: int = int32(tag=0, tagged="1+")
+
+    assert encode(Moved(7), 0) == hexed("00000007 00")
+    assert decode(Moved, 0, hexed("00000007 00")) == Moved(7)
+    assert encode(Moved(7), 1) == hexed("01 00 04 00000007")
+
+
 def test_a_tagged_struct_declared_without_a_value_is_left_out_when_none():
     @message(versions="0", flexible="0+")
     class Sparse:
@@ -276,6 +302,12 @@ def test_long_arrays_survive(count, version):
     assert decode(Sized, version, encode(original, version)) == original
 
 
+def test_a_padded_length_that_is_not_zero_is_read():
+    assert decode(Sized, 2, hexed("8200 78 8100 81808000 01 01 01 01 01 00")) == Sized(
+        "x", "", b"", b""
+    )
+
+
 def test_more_than_127_tags_are_read():
     tags = b"".join(bytes((1, 4)) + structs.pack(">i", n) for n in range(130))
     decoded = decode(Tagged, 2, hexed("00000007 01 8201") + tags)
@@ -298,7 +330,7 @@ def test_more_than_127_tags_are_read():
         (Sized, 0, "0000 0000 00000000 7fffffff", "numbers claims 2147483647 elements in 0 bytes"),
         (Sized, 0, "0000 0000 00000000 fffffffe", "numbers has length -2"),
         (Sized, 2, "01 01 01 01 01 01 05 00000000 00", "points claims 4 elements in 5 bytes"),
-        (Sized, 2, "01 01 01 01 01 01 01 02 01 03", r"named\[\].points claims 2 elements"),
+        (Sized, 2, "01 01 01 01 01 01 01 02 01 03 00", r"named\[\].points claims 2 elements"),
         (Tagged, 2, "00000007 01 01 01 05 00000009 00", "tagged field 1 of another size"),
         (Tagged, 2, "00000007 01 01 63 7f", "ends too early"),
         (Tagged, 2, "00000007 01 ffffffff07 6300", "ends too early"),
@@ -394,6 +426,9 @@ def test_a_message_without_fields_is_one_empty_buffer_or_one_empty_tagged_sectio
         (Sized(points=["x"]), 2, r"points\[0\] is 'x', not a Point"),
         (Tagged(point=None), 2, "point is None, not allowed"),
         (Tagged(points=None), 2, "points is None, not allowed"),
+        (Scalars(id=b"short"), 0, "id is b'short', not uuid"),
+        (Scalars(id=bytes(17)), 0, "not uuid"),
+        (Tagged(ids=[bytes(16), b""]), 3, r"ids\[1\] is b'', not uuid"),
         (Scalars(plain=2**40), 0, "plain is 1099511627776"),
         (Carrier(partitions=[PartitionRecords(1, FileRegion(Nowhere(), 0, 1))]), 0, "batch is"),
     ],

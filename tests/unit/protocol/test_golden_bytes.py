@@ -25,8 +25,19 @@ GOLDEN = Path(__file__).parents[2] / "golden" / "messages.jsonl.gz"
 
 WITHOUT_REFERENCE = {
     "ControlRecordKey",  # Kafka writes these two int16 by hand
-    "UnregisterControllerRecord",  # newer than Kafka 4.3.1
+    # Newer than Kafka 4.3.1:
+    "StreamsGroupTopologyDescriptionUpdateRequest",
+    "StreamsGroupTopologyDescriptionUpdateResponse",
+    "UnregisterControllerRecord",
+    "UnregisterControllerRequest",
+    "UnregisterControllerResponse",
 }
+
+RENAMED = {
+    ("TxnOffsetCommitRequest", "generationId"): "generation_id_or_member_epoch",
+    ("StreamsGroupHeartbeatResponse", "acceptableRecoveryLag"): "acceptable_recovery_lag_legacy",
+}
+"""Fields that Kafka has renamed since 4.3.1, and what they are called now."""
 
 
 def declared() -> dict[str, Any]:
@@ -55,9 +66,16 @@ COMMON = sorted(DECLARED.keys() & ROWS.keys())
 
 def build(cls: Any, values: dict[str, Any]) -> Any:
     """Make a message from Kafka's field names; a name we do not have is an error."""
-    fields = {field.name.replace("_", ""): field for field in cls.FIELDS}
-    named = {fields[name.lower()]: value for name, value in values.items()}
+    fields = {squeezed(field.name): field for field in cls.FIELDS}
+    named = {
+        fields[squeezed(RENAMED.get((cls.__name__, name), name))]: value
+        for name, value in values.items()
+    }
     return cls(**{field.name: convert(field, value) for field, value in named.items()})
+
+
+def squeezed(name: str) -> str:
+    return name.replace("_", "").lower()
 
 
 def convert(field: Field, value: Any) -> Any:

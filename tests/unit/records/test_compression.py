@@ -29,6 +29,13 @@ def test_one_byte_beyond_the_limit_is_refused(codec):
         decompress(codec, compress(codec, TEXT), len(TEXT) - 1)
 
 
+@pytest.mark.parametrize("codec", Codec)
+@pytest.mark.parametrize("limit", [0, -1, -2])
+def test_a_limit_of_nothing_or_less_is_still_a_limit(codec, limit):
+    with pytest.raises(CorruptRecords, match="grows beyond"):
+        decompress(codec, compress(codec, TEXT), limit)
+
+
 @pytest.mark.parametrize("codec", REAL_CODECS)
 @pytest.mark.parametrize("cut", [1, 2, 5, 100, 10_000])
 def test_a_cut_stream_is_refused(codec, cut):
@@ -38,7 +45,7 @@ def test_a_cut_stream_is_refused(codec, cut):
 
 
 @pytest.mark.parametrize("codec", REAL_CODECS)
-@pytest.mark.parametrize("garbage", [b"", b"\x00", b"garbage" * 9, b"\xff" * 99])
+@pytest.mark.parametrize("garbage", [b"", b"\x05", b"garbage" * 9, b"\xff" * 99])
 def test_garbage_is_refused(codec, garbage):
     with pytest.raises(CorruptRecords):
         decompress(codec, garbage, 1 << 20)
@@ -88,10 +95,25 @@ def test_a_bare_snappy_block_is_read_too():
     assert decompress(Codec.SNAPPY, bytes(cramjam.snappy.compress_raw(TEXT)), len(TEXT)) == TEXT
 
 
+@pytest.mark.parametrize(
+    "tail", [b"\x00", b"\x00\x00\x00\x00", b"\xff\xff\xff\xff?", b"\x00\x00\x00\x09?"]
+)
+def test_snappy_framing_that_lies_about_a_block_is_refused(tail):
+    with pytest.raises(CorruptRecords, match="block"):
+        decompress(Codec.SNAPPY, compress(Codec.SNAPPY, TEXT) + tail, 2 * len(TEXT))
+
+
 def test_gzip_members_one_behind_the_other_are_one_payload():
     packed = compress(Codec.GZIP, TEXT) + compress(Codec.GZIP, b"tail")
     assert decompress(Codec.GZIP, packed, len(TEXT) + 4) == TEXT + b"tail"
     assert zlib.decompress(compress(Codec.GZIP, TEXT), 31) == TEXT
+
+
+def test_a_gzip_stream_of_many_chunks_is_read_whole():
+    noise = b"".join(zlib.crc32(b"%d" % i).to_bytes(4, "big") for i in range(100_000))
+    packed = compress(Codec.GZIP, noise) + compress(Codec.GZIP, TEXT)
+    assert len(packed) > 4 * 64 * 1024
+    assert decompress(Codec.GZIP, packed, len(noise) + len(TEXT)) == noise + TEXT
 
 
 def test_zstd_frames_without_a_content_size_as_java_streams_them_are_read():

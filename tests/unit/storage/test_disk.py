@@ -11,6 +11,14 @@ import pytest
 from moldau.storage import disk as disk_module
 from moldau.storage.disk import Disk
 
+HOLD_LOCK = """
+import fcntl, sys
+file = open(sys.argv[1], "wb")
+fcntl.lockf(file, fcntl.LOCK_EX)
+print("held", flush=True)
+sys.stdin.read()
+"""
+
 TAKE_LOCK = """
 import fcntl, sys
 with open(sys.argv[1], "r+b") as file:
@@ -38,6 +46,19 @@ def test_the_lock_is_the_kind_java_takes_and_keeps_other_processes_out(tmp_path)
     assert take_lock_elsewhere(path) == 7
     lock.release()
     assert take_lock_elsewhere(path) == 0
+
+
+def test_a_lock_held_by_another_process_is_respected(tmp_path):
+    path = f"{tmp_path}/.lock"
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD_LOCK, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        with pytest.raises(BlockingIOError, match="another process"):
+            Disk().lock(path)
+        holder.communicate()
+    Disk().lock(path).release()
 
 
 def test_a_refused_second_lock_does_not_drop_the_first(tmp_path):

@@ -1,0 +1,334 @@
+"""The metadata store of a broker that stands alone: KRaft's own journal, a quorum of one.
+
+The default: no other process, and a folder that changes hands with a single-node Kafka either
+way. A commit is one batch, appended and synced before the image is replaced and listeners hear of
+it. One commit is under way at a time; the disk's sync leaves the event loop through the executor.
+
+Start order, so that a crash anywhere is only a start that did not happen:
+identity checked or given -> snapshot and journal read, torn tail cut -> voters checked -> leader
+epoch raised in `quorum-state` -> stated in the journal, with whatever a first start has to add.
+
+A commit outlives the task that asked for it: once written it will be found at the next start, so
+cancelling the waiting caller must not keep it from the image.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final
+
+from moldau.base.clock import Clock, Random
+from moldau.base.errors import CorruptRecords, InvariantViolated, StorageError
+from moldau.base.executor import Executor
+from moldau.base.files import Files
+from moldau.base.ids import BrokerId, LeaderEpoch
+from moldau.cluster.changes import Change, ConfigChanged
+from moldau.cluster.configs import MIN_INSYNC_REPLICAS, eligible_leaders_kept
+from moldau.cluster.formatting import FIRST_FEATURES, Identity, identify_directories
+from moldau.cluster.image import MetadataImage
+from moldau.cluster.journal import METADATA_FOLDER, Journal
+from moldau.cluster.model import ConfigResource, ResourceType
+from moldau.cluster.quorum import Quorum, leader_change, read_leader_epoch, write_leadership
+from moldau.cluster.record_codec import (
+    METADATA_VERSION,
+    TRANSACTIONS_LEVEL,
+    TransactionMark,
+    encode_change,
+    encode_mark,
+)
+from moldau.cluster.replay import Replay
+from moldau.cluster.snapshots import (
+    BOOTSTRAP,
+    SnapshotId,
+    SnapshotWriter,
+    batched,
+    read_snapshot,
+    remove_older_snapshots,
+    snapshot_ids,
+)
+from moldau.cluster.store import Listener, StoreFailed, VersionConflict
+from moldau.records.builder import BatchBuilder, record_size_bound
+from moldau.records.control import ControlType, control_batch
+from moldau.records.record import read_records
+
+BATCH_BYTES_MAX: Final = 1 << 20
+"""A larger commit becomes a metadata transaction of several batches; Kafka's own stop at 8 MiB."""
+
+SNAPSHOT_AFTER_BYTES: Final = 20 << 20
+"""Kafka's default: that much journal is read in a second or two at the next start."""
+
+_log = logging.getLogger(__name__)
+
+_SNAPSHOT_SLICE: Final = 250
+"""Records written between two turns of the loop: a few milliseconds of work."""
+
+
+class EmbeddedStore:
+    """A `MetadataStore` in the log directories of one broker."""
+
+    def __init__(
+        self,
+        files: Files,
+        log_directories: Sequence[str],
+        node_id: BrokerId,
+        clock: Clock,
+        random: Random,
+        *,
+        metadata_directory: str | None = None,
+        cluster_id: str | None = None,
+        executor: Executor | None = None,
+        snapshot_after_bytes: int = SNAPSHOT_AFTER_BYTES,
+    ) -> None:
+        self._files = files
+        self._directories = tuple(log_directories)
+        self._metadata_directory = metadata_directory or self._directories[0]
+        self._folder = f"{self._metadata_directory}/{METADATA_FOLDER}"
+        self._node_id = node_id
+        self._clock = clock
+        self._random = random
+        self._wanted_cluster_id = cluster_id
+        self._executor = executor
+        self._snapshot_after_bytes = self._next_snapshot_size = snapshot_after_bytes
+        self._listeners: list[Listener] = []
+        self._turn = asyncio.Lock()
+        self._tasks: set[asyncio.Task[int]] = set()
+        self._snapshotting: asyncio.Task[None] | None = None
+        self._quorum = Quorum()
+        self._epoch = LeaderEpoch(0)
+        self._journal: Journal | None = None
+        self._identity: Identity | None = None
+        self._image = MetadataImage()
+
+    @property
+    def image(self) -> MetadataImage:
+        return self._image
+
+    @property
+    def identity(self) -> Identity:
+        """Cluster id, node id and the ids of the log directories; known once started."""
+        if self._identity is None:
+            raise StoreFailed("the metadata store has not been started")
+        return self._identity
+
+    async def start(self) -> None:
+        try:
+            self._open()
+        except OSError as error:
+            raise StorageError(self._folder, f"cannot be opened: {error}") from error
+        except (CorruptRecords, InvariantViolated) as error:
+            raise StorageError(self._folder, f"does not add up: {error}") from error
+        if self._journal is not None:
+            self._snapshot_if_large(self._journal)
+
+    async def claim_controllership(self, broker_id: BrokerId) -> int | None:
+        """Always granted to the one broker there is: starting was winning the election."""
+        return self._epoch if broker_id == self._node_id else None
+
+    async def commit(self, expected_version: int, changes: Sequence[Change]) -> int:
+        task = asyncio.ensure_future(self._commit(expected_version, tuple(changes)))
+        self._tasks.add(task)
+        task.add_done_callback(self._forget)
+        return await asyncio.shield(task)
+
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        self._listeners.append(listener)
+        return partial(self._listeners.remove, listener)
+
+    async def close(self) -> None:
+        while self._tasks:
+            await asyncio.wait(tuple(self._tasks))
+        if self._snapshotting is not None:
+            await asyncio.wait((self._snapshotting,))
+        if self._journal is not None:
+            self._journal.close()
+            self._journal = None
+
+    def _open(self) -> None:
+        self._identity = identify_directories(
+            self._files,
+            self._directories,
+            self._metadata_directory,
+            self._node_id,
+            self._random,
+            self._clock.wall_ms(),
+            self._wanted_cluster_id,
+        )
+        journal = Journal(self._files, self._folder)
+        replay, snapshot = self._read_newest_snapshot()
+        for batch in journal.load(snapshot.end_offset):
+            records = read_records(batch.data)
+            if batch.header.control:
+                for record in records:
+                    self._quorum.learn(record)
+            else:
+                replay.take(
+                    record.value or b""
+                    for record in records
+                    if record.offset >= snapshot.end_offset
+                )
+        self._quorum.check_alone(self._node_id, self._folder)
+        journal.resume(snapshot.end_offset)
+        self._image = replay.image(journal.next_offset)
+        self._lead(journal, replay.open_transaction)
+        self._journal = journal
+
+    def _read_newest_snapshot(self) -> tuple[Replay, SnapshotId]:
+        replay = Replay(MetadataImage(cluster_id=self.identity.cluster_id))
+        snapshots = snapshot_ids(self._files, self._folder)
+        if not snapshots:
+            return replay, SnapshotId(0, 0)
+        content = read_snapshot(self._files, f"{self._folder}/{snapshots[-1].name}")
+        for kind, value in content.control:
+            self._quorum.learn_value(kind, value)
+        replay.take(content.values)
+        return replay, snapshots[-1]
+
+    def _lead(self, journal: Journal, open_transaction: bool) -> None:
+        """Win the election of one voter and state in the journal what a new leader states."""
+        known = max(read_leader_epoch(self._files, self._folder), journal.last_epoch, 0)
+        self._epoch = LeaderEpoch(known + 1)
+        kraft_version = self._quorum.kraft_version
+        write_leadership(self._files, self._folder, self._node_id, self._epoch, kraft_version)
+        journal.begin_epoch(self._epoch)
+        first = control_batch(
+            ControlType.LEADER_CHANGE,
+            leader_change(self._node_id),
+            self._clock.wall_ms(),
+            base_offset=journal.next_offset,
+            leader_epoch=self._epoch,
+        )
+        values = [encode_mark(TransactionMark.ABORT)] if open_transaction else []
+        changes = self._first_changes()
+        level = _level(self._image.apply(changes, self._image.version))
+        values += [encode_change(change, level) for change in changes]
+        rest, next_offset = self._batches(values, journal.next_offset + 1, level)
+        journal.append([first, *rest], next_offset)
+        journal.sync()
+        self._image = self._image.apply(changes, next_offset)
+
+    def _first_changes(self) -> list[Change]:
+        """Return what a cluster starts with, as its format said; nothing if it has started."""
+        if self._image.features:
+            return []
+        replay = Replay(MetadataImage())
+        path = f"{self._metadata_directory}/{BOOTSTRAP}"
+        if self._files.exists(path):
+            replay.take(read_snapshot(self._files, path).values)
+        changes = list(replay.image(0).as_changes()) or list(FIRST_FEATURES)
+        image = self._image.apply(changes, self._image.version)
+        resource = ConfigResource(ResourceType.BROKER, "")
+        if eligible_leaders_kept(image) and MIN_INSYNC_REPLICAS not in image.config(resource):
+            # Who is eligible depends on this minimum, so it is kept explicitly (KIP-966).
+            changes.append(ConfigChanged(resource, MIN_INSYNC_REPLICAS, "1"))
+        return changes
+
+    async def _commit(self, expected_version: int, changes: tuple[Change, ...]) -> int:
+        async with self._turn:
+            journal = self._journal
+            if journal is None or journal.failed:
+                raise StoreFailed("the metadata store is not open for writing")
+            if expected_version != self._image.version:
+                raise VersionConflict(expected_version, self._image.version)
+            if not changes:
+                return expected_version
+            level = _level(self._image)
+            values = [encode_change(change, level) for change in changes]
+            batches, version = self._batches(values, journal.next_offset, level)
+            image = self._image.apply(changes, version)
+            journal.append(batches, version)
+            await self._blocking(journal.sync)
+            self._image = image
+            self._tell(changes, image)
+        self._snapshot_if_large(journal)
+        return version
+
+    def _tell(self, changes: tuple[Change, ...], image: MetadataImage) -> None:
+        """Tell everybody, also those behind one that fails."""
+        failure: Exception | None = None
+        for listener in tuple(self._listeners):
+            try:
+                listener(changes, image)
+            except Exception as error:  # noqa: BLE001 - raised again once all have heard
+                failure = failure or error
+        if failure is not None:
+            raise failure
+
+    def _batches(
+        self, values: Sequence[bytes], base_offset: int, level: int
+    ) -> tuple[list[bytes], int]:
+        """Write records as one batch, or, where that grows too large, as a transaction."""
+        if not values:
+            return [], base_offset
+        too_large = sum(map(len, values)) > BATCH_BYTES_MAX and level >= TRANSACTIONS_LEVEL
+        if too_large:
+            begin, end = encode_mark(TransactionMark.BEGIN), encode_mark(TransactionMark.END)
+            values = [begin, *values, end]
+        now_ms, batches = self._clock.wall_ms(), []
+        builder = BatchBuilder(base_offset=base_offset, leader_epoch=self._epoch)
+        for value in values:
+            size = builder.size + record_size_bound(None, value)
+            if too_large and builder.count and size > BATCH_BYTES_MAX:
+                batches.append(builder.build())
+                base_offset += builder.count
+                builder = BatchBuilder(base_offset=base_offset, leader_epoch=self._epoch)
+            builder.append(now_ms, None, value)
+        return [*batches, builder.build()], base_offset + builder.count
+
+    def _forget(self, task: asyncio.Task[int]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            # The caller sees the outcome; if it was cancelled meanwhile, nobody has to.
+            task.exception()
+
+    async def _blocking(self, work: Callable[[], None]) -> None:
+        if self._executor is None:
+            work()
+        else:
+            await self._executor.run(work)
+
+    def _snapshot_if_large(self, journal: Journal) -> None:
+        due = self._snapshotting is None or self._snapshotting.done()
+        if due and not journal.failed and journal.size > self._next_snapshot_size:
+            self._next_snapshot_size = journal.size + self._snapshot_after_bytes
+            self._snapshotting = asyncio.ensure_future(self._snapshot(journal))
+
+    async def _snapshot(self, journal: Journal) -> None:
+        """Write the image as it is now beside the journal, then drop what it makes useless.
+
+        The journal goes on in a new segment at once, so that the old ones end where the snapshot
+        does. Commits go on meanwhile: an image never changes. A disk that refuses leaves the
+        journal longer than it could be, which is no reason to stop.
+        """
+        try:
+            async with self._turn:
+                image, snapshot = self._image, SnapshotId(self._image.version, self._epoch)
+                journal.roll()
+            await self._write_snapshot(image, snapshot)
+            journal.trim(snapshot.end_offset)
+            remove_older_snapshots(self._files, self._folder, snapshot)
+        except (OSError, StorageError) as error:
+            _log.warning("metadata snapshot not written: %s", error)
+        else:
+            self._next_snapshot_size = self._snapshot_after_bytes
+
+    async def _write_snapshot(self, image: MetadataImage, snapshot: SnapshotId) -> None:
+        now_ms = self._clock.wall_ms()
+        path = f"{self._folder}/{snapshot.name}"
+        writer = SnapshotWriter(self._files, path, now_ms, now_ms)
+        try:
+            writer.append_control(self._quorum.control.items())
+            values = (encode_change(change, _level(image)) for change in image.as_changes())
+            for batch in batched(values, _SNAPSHOT_SLICE):
+                writer.append(batch)
+                await asyncio.sleep(0)
+            await self._blocking(writer.finish)
+        except OSError:
+            writer.abandon()
+            raise
+
+
+def _level(image: MetadataImage) -> int:
+    return image.features.get(METADATA_VERSION, 0)

@@ -1,0 +1,135 @@
+"""The identity of log directories: to which cluster and node they belong, and which is which.
+
+A directory without `meta.properties` is fresh and is given one, as Kafka's format tool would: the
+cluster's id (drawn if no directory has one yet), the node's id, an id of its own; the directory of
+the metadata also gets `bootstrap.checkpoint`, the features the cluster starts with. One that
+belongs to another cluster or node is refused before anything is touched: every directory is
+checked before the first is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from moldau.base.clock import Random
+from moldau.base.errors import ConfigError
+from moldau.base.files import Files
+from moldau.base.ids import random_uuid, uuid_text
+from moldau.cluster.changes import FeatureLevelSet
+from moldau.cluster.configs import ELIGIBLE_LEADERS_FEATURE
+from moldau.cluster.journal import METADATA_FOLDER
+from moldau.cluster.record_codec import METADATA_VERSION, encode_change
+from moldau.cluster.snapshots import BOOTSTRAP, SnapshotWriter
+from moldau.storage.checkpoints import (
+    META_PROPERTIES,
+    MetaProperties,
+    read_meta_properties,
+    write_meta_properties,
+)
+
+METADATA_LEVEL: Final = 30
+"""4.3-IV0, the newest level of Kafka 4.3, whose records we know."""
+
+FIRST_FEATURES: Final = (
+    FeatureLevelSet(METADATA_VERSION, METADATA_LEVEL),
+    FeatureLevelSet(ELIGIBLE_LEADERS_FEATURE, 1),
+    FeatureLevelSet("group.version", 1),
+    FeatureLevelSet("share.version", 1),
+    FeatureLevelSet("streams.version", 1),
+    FeatureLevelSet("transaction.version", 2),
+)
+"""What a cluster formatted by Kafka 4.3 starts with, so that Kafka finds nothing to upgrade."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Whose directories these are."""
+
+    cluster_id: str
+    node_id: int
+    directory_ids: Mapping[str, bytes]
+    """Path of a log directory -> its id, as a broker registers it."""
+
+
+def identify_directories(
+    files: Files,
+    directories: Sequence[str],
+    metadata_directory: str,
+    node_id: int,
+    random: Random,
+    now_ms: int,
+    cluster_id: str | None = None,
+) -> Identity:
+    """Check all log directories and format the fresh ones; ConfigError changes nothing."""
+    found = {path: read_meta_properties(files, path) for path in directories}
+    known = _agreed_cluster_id(found, node_id, cluster_id)
+    for path, properties in found.items():
+        if properties is None and files.exists(f"{path}/{METADATA_FOLDER}"):
+            raise ConfigError(f"{path} holds a metadata log, but no {META_PROPERTIES} to say whose")
+    identity = Identity(
+        known or uuid_text(random_uuid(random)),
+        node_id,
+        {
+            path: (properties and properties.directory_id) or random_uuid(random)
+            for path, properties in found.items()
+        },
+    )
+    for path, properties in found.items():
+        if properties is None:
+            _make_durable_folder(files, path)
+        if properties is None and path == metadata_directory:
+            _write_bootstrap(files, path, now_ms)
+        if properties is None or properties.directory_id is None:
+            _write_identity(files, path, properties, identity)
+    return identity
+
+
+def _agreed_cluster_id(
+    found: Mapping[str, MetaProperties | None], node_id: int, wanted: str | None
+) -> str | None:
+    agreed, source = wanted, "the setting"
+    for path, properties in found.items():
+        if properties is None:
+            continue
+        where = f"{path}/{META_PROPERTIES}"
+        if properties.version == 0 or properties.cluster_id is None:
+            raise ConfigError(
+                f"{where} is of the age of ZooKeeper: its topics are not in a journal"
+            )
+        if properties.node_id != node_id:
+            raise ConfigError(
+                f"{where} belongs to node.id={properties.node_id}, not to node.id={node_id}"
+            )
+        if agreed is not None and properties.cluster_id != agreed:
+            raise ConfigError(
+                f"{where} belongs to cluster.id={properties.cluster_id}, but {source} says {agreed}"
+            )
+        agreed, source = properties.cluster_id, where
+    return agreed
+
+
+def _write_identity(
+    files: Files, path: str, properties: MetaProperties | None, identity: Identity
+) -> None:
+    base = properties or MetaProperties(cluster_id=identity.cluster_id, node_id=identity.node_id)
+    directory_id = identity.directory_ids[path]
+    write_meta_properties(files, path, replace(base, directory_id=directory_id))
+
+
+def _make_durable_folder(files: Files, path: str) -> None:
+    """Make a folder and its parents so that a power cut cannot take the whole tree away."""
+    missing: list[str] = []
+    while path and not files.exists(path):
+        missing.append(path)
+        path = path.rpartition("/")[0]
+    for folder in reversed(missing):
+        files.make_folder(folder)
+        files.sync_folder(folder.rpartition("/")[0] or ("/" if folder.startswith("/") else "."))
+
+
+def _write_bootstrap(files: Files, path: str, now_ms: int) -> None:
+    writer = SnapshotWriter(files, f"{path}/{BOOTSTRAP}", now_ms, 0)
+    writer.append(encode_change(feature, METADATA_LEVEL) for feature in FIRST_FEATURES)
+    writer.finish()

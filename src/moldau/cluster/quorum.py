@@ -1,0 +1,132 @@
+"""What KRaft keeps about its quorum, for a quorum of one.
+
+`quorum-state` says who leads in which leader epoch; the log itself repeats it, as a LeaderChange
+record at the start of each epoch, and names the voters. Starting on a folder means winning an
+election of which we are the only voter: the epoch is raised, written to `quorum-state`, then
+stated in the log. A folder whose voters are not just this node is one of several that vote
+together, and continuing it alone would fork that cluster's metadata: it is refused.
+
+Pure but for the two functions that read and write the file.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Final
+
+from moldau.base.errors import ConfigError, CorruptRecords, ProtocolError, StorageError
+from moldau.base.files import Files, read_whole, write_atomically
+from moldau.base.ids import LeaderEpoch
+from moldau.protocol.compiler import decode, encode
+from moldau.protocol.messages.control_records import (
+    KRaftVersionRecord,
+    LeaderChangeMessage,
+    LeaderChangeVoter,
+    VotersRecord,
+)
+from moldau.records.control import ControlType, control_type
+from moldau.records.record import Record
+
+QUORUM_STATE: Final = "quorum-state"
+
+_ZERO_UUID: Final = "A" * 22
+
+
+@dataclass(slots=True)
+class Quorum:
+    """Who votes, as far as control records have said."""
+
+    kraft_version: int = 0
+    """0: the voters are named by the settings. 1: by records of the log (KIP-853)."""
+    voters: frozenset[int] | None = None
+    control: dict[ControlType, bytes] = field(default_factory=dict)
+    """The newest records that a snapshot has to repeat."""
+
+    def learn(self, record: Record) -> None:
+        """Take in a control record of the log."""
+        kind = control_type(record.key)
+        if kind is not None:
+            self.learn_value(kind, record.value or b"")
+
+    def learn_value(self, kind: ControlType, value: bytes) -> None:
+        """Take in a control record of the log or a snapshot."""
+        try:
+            self._learn(kind, value)
+        except ProtocolError as error:
+            raise CorruptRecords(f"a control record of type {kind.name} is damaged") from error
+
+    def _learn(self, kind: ControlType, value: bytes) -> None:
+        version = int.from_bytes(value[:2], "big", signed=True)
+        match kind:
+            case ControlType.LEADER_CHANGE if not self.kraft_version:
+                voters = decode(LeaderChangeMessage, min(version, 1), value).voters
+                self.voters = frozenset(voter.voter_id for voter in voters)
+            case ControlType.KRAFT_VERSION:
+                self.kraft_version = decode(KRaftVersionRecord, 0, value).kraft_version
+                self.control[kind] = value
+            case ControlType.KRAFT_VOTERS:
+                named = decode(VotersRecord, 0, value).voters
+                self.voters = frozenset(voter.voter_id for voter in named)
+                self.control[kind] = value
+            case _:
+                pass
+
+    def check_alone(self, node_id: int, folder: str) -> None:
+        """Refuse a folder that belongs to a quorum of others."""
+        if self.voters is not None and self.voters != {node_id}:
+            voters = ", ".join(map(str, sorted(self.voters)))
+            raise ConfigError(
+                f"{folder} belongs to a quorum of the nodes {voters}; a broker with the embedded"
+                f" store continues only a folder on which node {node_id} votes alone"
+            )
+
+
+def leader_change(node_id: int) -> bytes:
+    """Write the record that opens a leader epoch."""
+    voter = [LeaderChangeVoter(voter_id=node_id)]
+    message = LeaderChangeMessage(leader_id=node_id, voters=voter, granting_voters=voter)
+    return encode(message, 0)
+
+
+def read_leader_epoch(files: Files, folder: str) -> LeaderEpoch:
+    """Return the newest leader epoch this folder has taken part in; 0 if none."""
+    path = f"{folder}/{QUORUM_STATE}"
+    try:
+        content = read_whole(files, path)
+    except FileNotFoundError:
+        return LeaderEpoch(0)
+    try:
+        epoch = json.loads(content)["leaderEpoch"]
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise StorageError(path, "is not a JSON object with a leaderEpoch") from error
+    if type(epoch) is not int or epoch < 0:
+        raise StorageError(path, f"has leaderEpoch {epoch!r}")
+    return LeaderEpoch(epoch)
+
+
+def write_leadership(
+    files: Files, folder: str, node_id: int, epoch: LeaderEpoch, kraft_version: int
+) -> None:
+    """State durably that this node leads in this epoch, in the form of the quorum's version."""
+    state: dict[str, object]
+    if kraft_version:
+        state = {
+            "leaderId": node_id,
+            "leaderEpoch": epoch,
+            "votedId": -1,
+            "votedDirectoryId": _ZERO_UUID,
+            "data_version": 1,
+        }
+    else:
+        state = {
+            "clusterId": "",
+            "leaderId": node_id,
+            "leaderEpoch": epoch,
+            "votedId": -1,
+            "appliedOffset": 0,
+            "currentVoters": [{"voterId": node_id}],
+            "data_version": 0,
+        }
+    text = json.dumps(state, separators=(",", ":"))
+    write_atomically(files, f"{folder}/{QUORUM_STATE}", text.encode())

@@ -1,0 +1,171 @@
+"""Metadata snapshots: the whole state in one file, so that the journal before it can go.
+
+`<end offset, 20 digits>-<leader epoch, 10 digits>.checkpoint` in the journal's folder holds what
+all records before the end offset add up to (KIP-630): a header, the voters where the quorum can
+change (KIP-853), the records, a footer. A file without a footer was cut off. While it is written
+it is called `.part`, so that whatever has its final name is whole. `bootstrap.checkpoint`, which
+Kafka's format tool leaves at the log directory's root, has the same form.
+
+Owns the files' form and names; what the records mean is `record_codec`'s business.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from moldau.base.checks import crash_point
+from moldau.base.errors import CorruptRecords, StorageError
+from moldau.base.files import File, Files
+from moldau.cluster.batch_files import walk
+from moldau.protocol.compiler import encode
+from moldau.protocol.messages.control_records import SnapshotFooterRecord, SnapshotHeaderRecord
+from moldau.records.builder import BatchBuilder
+from moldau.records.control import ControlType, control_batch, control_type
+from moldau.records.record import read_records
+
+BOOTSTRAP: Final = "bootstrap.checkpoint"
+
+_NAME = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
+_PART: Final = ".part"
+
+CRASH_POINTS: Final = (
+    "snapshot.write.before_sync",
+    "snapshot.write.before_rename",
+    "snapshot.write.before_folder_sync",
+)
+
+
+class SnapshotId(NamedTuple):
+    """Which snapshot: where it ends, and the leader epoch of the last record in it."""
+
+    end_offset: int
+    epoch: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.end_offset:020d}-{self.epoch:010d}.checkpoint"
+
+
+@dataclass(slots=True)
+class SnapshotContent:
+    """What a snapshot holds."""
+
+    control: list[tuple[ControlType, bytes]] = field(default_factory=list)
+    """KRaft version and voters, as they are."""
+    values: list[bytes] = field(default_factory=list)
+
+
+def snapshot_ids(files: Files, folder: str) -> list[SnapshotId]:
+    """Return the complete snapshots in a folder, oldest first."""
+    if not files.exists(folder):
+        return []
+    matches = map(_NAME.fullmatch, files.names(folder))
+    return sorted(SnapshotId(int(match[1]), int(match[2])) for match in matches if match)
+
+
+def read_snapshot(files: Files, path: str) -> SnapshotContent:
+    """Read a whole snapshot; StorageError if it is damaged or cut off."""
+    content = SnapshotContent()
+    file = files.open(path)
+    finished = False
+    try:
+        for batch in walk(file):
+            for record in read_records(batch.data):
+                if not batch.header.control:
+                    content.values.append(record.value or b"")
+                    continue
+                kind = control_type(record.key)
+                finished = kind is ControlType.SNAPSHOT_FOOTER
+                if kind in {ControlType.KRAFT_VERSION, ControlType.KRAFT_VOTERS}:
+                    content.control.append((ControlType(kind), record.value or b""))
+    except CorruptRecords as error:
+        raise StorageError(path, f"is damaged: {error}") from error
+    finally:
+        file.close()
+    if not finished:
+        raise StorageError(path, "is cut off: it has no footer")
+    return content
+
+
+class SnapshotWriter:
+    """One snapshot being written, piece by piece, and put in place by `finish`."""
+
+    def __init__(self, files: Files, path: str, timestamp: int, last_log_timestamp: int) -> None:
+        self._files = files
+        self._path = path
+        self._timestamp = timestamp
+        self._epoch = _epoch_of(path)
+        self._next_offset = 0
+        files.remove(path + _PART)
+        self._file: File = files.open(path + _PART, create=True)
+        header = SnapshotHeaderRecord(last_contained_log_timestamp=last_log_timestamp)
+        self._control(ControlType.SNAPSHOT_HEADER, encode(header, 0))
+
+    def append(self, values: Iterable[bytes]) -> None:
+        """Add records as one batch."""
+        builder = BatchBuilder(base_offset=self._next_offset, leader_epoch=self._epoch)
+        for value in values:
+            builder.append(self._timestamp, None, value)
+        if builder.count:
+            self._file.append([builder.build()])
+            self._next_offset += builder.count
+
+    def append_control(self, control: Iterable[tuple[ControlType, bytes]]) -> None:
+        """Add control records, each in a batch of its own."""
+        for kind, value in control:
+            self._control(kind, value)
+
+    def finish(self) -> None:
+        """Make it durable under its own name; may block."""
+        self._control(ControlType.SNAPSHOT_FOOTER, encode(SnapshotFooterRecord(), 0))
+        crash_point("snapshot.write.before_sync")
+        self._file.sync()
+        self._file.close()
+        crash_point("snapshot.write.before_rename")
+        self._files.rename(self._path + _PART, self._path)
+        crash_point("snapshot.write.before_folder_sync")
+        self._files.sync_folder(self._path.rpartition("/")[0])
+
+    def abandon(self) -> None:
+        """Leave nothing behind."""
+        self._file.close()
+        self._files.remove(self._path + _PART)
+
+    def _control(self, kind: ControlType, value: bytes) -> None:
+        batch = control_batch(
+            kind,
+            value,
+            self._timestamp,
+            base_offset=self._next_offset,
+            leader_epoch=self._epoch,
+        )
+        self._file.append([batch])
+        self._next_offset += 1
+
+
+def remove_older_snapshots(files: Files, folder: str, newest: SnapshotId) -> None:
+    """Remove the snapshots that a newer one has made useless."""
+    for snapshot in snapshot_ids(files, folder):
+        if snapshot < newest:
+            files.remove(f"{folder}/{snapshot.name}")
+    files.sync_folder(folder)
+
+
+def batched(values: Iterable[bytes], count: int) -> Iterator[list[bytes]]:
+    """Cut a stream of records into batches of this many."""
+    batch: list[bytes] = []
+    for value in values:
+        batch.append(value)
+        if len(batch) == count:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+def _epoch_of(path: str) -> int:
+    match = _NAME.fullmatch(path.rpartition("/")[2])
+    return int(match[2]) if match else 0

@@ -1,0 +1,204 @@
+"""Fetch 0-18: give a client what its partitions hold, or let it wait for more.
+
+Answers name regions of files; the bytes go from the page cache to the socket. Clients older than
+Fetch 4 cannot read version 2 batches: for them the bytes are read and converted in another
+process (magic 0 up to Fetch 1, magic 1 for 2 and 3), as Kafka did until 3.x.
+
+Followers are not served yet: a replica id is refused until there are replicas.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, cast
+
+from moldau.base.errors import CorruptRecords
+from moldau.base.executor import Executor
+from moldau.base.files import FileRegion
+from moldau.base.ids import BrokerId, LeaderEpoch, Offset
+from moldau.base.network import Part
+from moldau.observe.requests import RequestStats
+from moldau.observe.traffic import Traffic
+from moldau.protocol.errors import ApiError, ErrorCode
+from moldau.protocol.messages.data import (
+    AbortedTransaction,
+    DivergingEpoch,
+    FetchablePartitionResponse,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+)
+from moldau.records.conversion import down_convert
+from moldau.replication.partitions import Partitions
+from moldau.server.dispatch import RequestContext
+from moldau.server.fetch_sessions import FetchSession, FetchSessions
+from moldau.server.fetching import Fetch, Fetched, ParkedFetch, by_topic
+
+TOPIC_IDS_FROM = 13
+BATCHES_FROM = 4
+"""The first version whose clients read version 2 batches."""
+SOFT_LIMIT_FROM = 3
+"""Before this version an answer never exceeded its limits, not even for a first batch."""
+MAGIC_1_FROM = 2
+READ_COMMITTED = 1
+
+
+class FetchHandler:
+    """Answers Fetch."""
+
+    def __init__(
+        self,
+        partitions: Partitions,
+        sessions: FetchSessions,
+        broker_id: BrokerId,
+        executor: Executor,
+        traffic: Traffic,
+        stats: RequestStats,
+        *,
+        max_bytes: int,
+    ) -> None:
+        self._partitions = partitions
+        self._sessions = sessions
+        self._broker_id = broker_id
+        self._executor = executor
+        self._traffic = traffic
+        self._stats = stats
+        self._max_bytes = max_bytes
+
+    def __call__(
+        self, request: FetchRequest, context: RequestContext
+    ) -> FetchResponse | asyncio.Future[Any] | Coroutine[None, None, FetchResponse]:
+        version = context.version
+        try:
+            session = self._sessions.open(request.session_id, request.session_epoch)
+        except ApiError as error:
+            self._stats.error(error.code)
+            return FetchResponse(error_code=error.code)
+        _update(session, request, by_id=version >= TOPIC_IDS_FROM)
+        fetch = Fetch(
+            session,
+            self._partitions,
+            self._broker_id,
+            min_bytes=request.min_bytes,
+            max_bytes=min(request.max_bytes, self._max_bytes),
+            committed_only=request.isolation_level == READ_COMMITTED,
+            hard_limit=version < SOFT_LIMIT_FROM,
+            whole=request.session_epoch <= 0,
+        )
+        found, enough = fetch.look()
+        if version < BATCHES_FROM:
+            return self._converted(fetch, found, enough, request, version)
+        if enough or request.max_wait_ms <= 0 or not session.readers:
+            response = self._respond(fetch, found)
+            if not session.kept:
+                session.close()
+            return response
+        parked = ParkedFetch(
+            fetch, request.max_wait_ms / 1000, lambda found: self._respond(fetch, found)
+        )
+        return parked.future
+
+    def _respond(self, fetch: Fetch, found: list[Fetched]) -> FetchResponse:
+        response = FetchResponse(session_id=fetch.session.id)
+        for topic, group in by_topic(fetch.finish(found)):
+            named = FetchableTopicResponse()
+            if isinstance(topic, str):
+                named.topic = topic
+            else:
+                named.topic_id = topic
+            named.partitions = [_partition_response(fetched) for fetched in group]
+            response.responses.append(named)
+            self._count(group)
+        return response
+
+    def _count(self, group: list[Fetched]) -> None:
+        partition = group[0].reader.partition
+        if partition is not None:
+            traffic = self._traffic.of(partition.key.topic)
+            traffic.bytes_out += sum(fetched.size for fetched in group)
+        for fetched in group:
+            if fetched.error:
+                self._stats.error(fetched.error)
+                if partition is not None:
+                    traffic.failed_fetch += 1
+
+    async def _converted(
+        self,
+        fetch: Fetch,
+        found: list[Fetched],
+        enough: bool,
+        request: FetchRequest,
+        version: int,
+    ) -> FetchResponse:
+        """Answer a client that knows only single messages."""
+        if enough or request.max_wait_ms <= 0:
+            response = self._respond(fetch, found)
+        else:
+            wait_s = request.max_wait_ms / 1000
+            parked = ParkedFetch(fetch, wait_s, lambda found: self._respond(fetch, found))
+            response = await parked.future  # type: ignore[assignment]
+        magic = 1 if version >= MAGIC_1_FROM else 0
+        for topic in response.responses:
+            for partition in topic.partitions:
+                await self._convert(partition, magic)
+        return response
+
+    async def _convert(self, partition: FetchablePartitionResponse, magic: int) -> None:
+        regions = cast("tuple[FileRegion, ...]", partition.records)
+        if not regions:
+            return
+        data = b"".join(
+            [
+                await self._executor.run(region.file.read, region.position, region.size)
+                for region in regions
+            ]
+        )
+        try:
+            partition.records = await self._executor.compute(down_convert, data, magic)
+        except CorruptRecords:
+            partition.records = None
+            partition.error_code = ErrorCode.CORRUPT_MESSAGE
+        except ApiError as error:
+            partition.records = None
+            partition.error_code = error.code
+
+
+def _update(session: FetchSession, request: FetchRequest, *, by_id: bool) -> None:
+    """Bring a session up to what its client says in this request."""
+    for topic in request.topics:
+        key = _key(topic, by_id=by_id)
+        for wanted in topic.partitions:
+            session.reader(key, wanted.partition).move(
+                Offset(wanted.fetch_offset),
+                wanted.partition_max_bytes,
+                LeaderEpoch(wanted.current_leader_epoch),
+                LeaderEpoch(wanted.last_fetched_epoch),
+            )
+    for forgotten in request.forgotten_topics_data:
+        for index in forgotten.partitions:
+            session.forget(forgotten.topic_id if by_id else forgotten.topic, index)
+
+
+def _key(topic: FetchTopic, *, by_id: bool) -> str | bytes:
+    return topic.topic_id if by_id else topic.topic
+
+
+def _partition_response(fetched: Fetched) -> FetchablePartitionResponse:
+    aborted = fetched.aborted
+    records: tuple[Part, ...] = fetched.regions
+    response = FetchablePartitionResponse(
+        fetched.reader.index,
+        fetched.error,
+        fetched.high_watermark,
+        fetched.last_stable_offset,
+        fetched.log_start_offset,
+        aborted_transactions=None
+        if aborted is None
+        else [AbortedTransaction(one.producer_id, one.first_offset) for one in aborted],
+        records=records,
+    )
+    if fetched.diverging is not None:
+        response.diverging_epoch = DivergingEpoch(*fetched.diverging)
+    return response

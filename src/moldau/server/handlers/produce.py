@@ -1,0 +1,170 @@
+"""Produce 0-13: append what a client sent and say where it went.
+
+The usual batch is examined and appended in place while its frame still lies in the receive
+buffer. One that needs work on its records (old formats, another codec, keys of a compacted topic)
+is copied out and worked on in another process; the connection waits, so the order in which a
+client's batches take effect is the order in which it sent them.
+
+Transactional batches are refused until there is a transaction coordinator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+
+from moldau.base.clock import Clock
+from moldau.base.errors import ProtocolError, StorageError
+from moldau.base.executor import Executor
+from moldau.base.ids import NO_LEADER_EPOCH, BrokerId, TopicId
+from moldau.observe.requests import RequestStats
+from moldau.observe.traffic import Traffic
+from moldau.protocol.errors import ApiError, ErrorCode
+from moldau.protocol.messages.data import (
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+from moldau.replication.partition import Partition
+from moldau.replication.partitions import Partitions
+from moldau.server.dispatch import RequestContext
+from moldau.storage.incoming import Incoming, Rework, examine, rework
+
+ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
+TOPIC_IDS_FROM = 13
+
+
+class ProduceHandler:
+    """Answers Produce."""
+
+    def __init__(
+        self,
+        partitions: Partitions,
+        broker_id: BrokerId,
+        clock: Clock,
+        executor: Executor,
+        traffic: Traffic,
+        stats: RequestStats,
+        storage_failed: Callable[[StorageError], None],
+    ) -> None:
+        self._partitions = partitions
+        self._broker_id = broker_id
+        self._clock = clock
+        self._executor = executor
+        self._traffic = traffic
+        self._stats = stats
+        self._storage_failed = storage_failed
+
+    def __call__(
+        self, request: ProduceRequest, context: RequestContext
+    ) -> ProduceResponse | Coroutine[None, None, ProduceResponse | None] | None:
+        now_ms = self._clock.wall_ms()
+        response = ProduceResponse()
+        waiting: list[tuple[list[PartitionProduceResponse], int, Partition, bytes, Rework]] = []
+        for topic in request.topic_data:
+            name = self._name(topic, context.version)
+            results: list[PartitionProduceResponse] = []
+            response.responses.append(TopicProduceResponse(topic.name, topic.topic_id, results))
+            for data in topic.partition_data:
+                try:
+                    partition = self._find(name, data.index, request.acks)
+                    examined = examine(data.records, partition.log.config, now_ms, context.version)
+                    if isinstance(examined, Rework):
+                        assert data.records is not None
+                        copy = bytes(data.records)
+                        waiting.append((results, len(results), partition, copy, examined))
+                        results.append(PartitionProduceResponse(data.index))
+                    else:
+                        results.append(self._append(partition, examined))
+                except (ApiError, StorageError) as error:
+                    results.append(self._refusal(name, data.index, error))
+        if waiting:
+            return self._finish(response, waiting, request.acks)
+        return self._reply(response, request.acks)
+
+    async def _finish(
+        self,
+        response: ProduceResponse,
+        waiting: list[tuple[list[PartitionProduceResponse], int, Partition, bytes, Rework]],
+        acks: int,
+    ) -> ProduceResponse | None:
+        """Work on the records of those batches that need it, one after the other."""
+        for results, place, partition, records, task in waiting:
+            try:
+                incoming = await self._executor.compute(rework, records, task)
+                results[place] = self._append(partition, incoming)
+            except (ApiError, StorageError) as error:
+                results[place] = self._refusal(partition.key.topic, partition.key.partition, error)
+        return self._reply(response, acks)
+
+    def _reply(self, response: ProduceResponse, acks: int) -> ProduceResponse | None:
+        if acks != ACKS_NONE:
+            return response
+        failed = [
+            one
+            for topic in response.responses
+            for one in topic.partition_responses
+            if one.error_code
+        ]
+        if failed:
+            # A client that asked for no answer can only be told by closing the connection.
+            raise ProtocolError(
+                f"a batch sent with acks=0 was refused: {ErrorCode.of(failed[0].error_code).name}"
+            )
+        return None
+
+    def _name(self, topic: TopicProduceData, version: int) -> str | None:
+        if version < TOPIC_IDS_FROM:
+            return topic.name
+        return self._partitions.topic_name(TopicId(topic.topic_id))
+
+    def _find(self, name: str | None, index: int, acks: int) -> Partition:
+        if acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
+            raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={acks} is not 0, 1 or -1")
+        if name is None:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID)
+        partition = self._partitions.get(name, index)
+        if partition is None:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        fence = partition.fence(NO_LEADER_EPOCH, self._broker_id)
+        if fence is not ErrorCode.NONE:
+            raise ApiError(fence)
+        if acks == ACKS_ALL and not partition.in_sync_enough:
+            raise ApiError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"{partition.key} has {len(partition.role.isr)} in-sync replica(s), "
+                f"min.insync.replicas is {partition.log.config.min_insync_replicas}",
+            )
+        return partition
+
+    def _append(self, partition: Partition, incoming: Incoming) -> PartitionProduceResponse:
+        header = incoming.header
+        if header.transactional:
+            raise ApiError(ErrorCode.INVALID_TXN_STATE, "no transaction was begun here")
+        log = partition.log
+        appended = log.append(incoming.batch, header, partition.role.leader_epoch)
+        traffic = self._traffic.of(partition.key.topic)
+        traffic.messages_in += header.count
+        traffic.bytes_in += header.size
+        partition.advance()
+        return PartitionProduceResponse(
+            partition.key.partition,
+            0,
+            appended.base_offset,
+            header.max_timestamp if header.append_time else -1,
+            log.log_start_offset,
+        )
+
+    def _refusal(
+        self, topic: str | None, index: int, error: ApiError | StorageError
+    ) -> PartitionProduceResponse:
+        if isinstance(error, ApiError):
+            code, message = error.code, error.message
+        else:
+            code, message = ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.KAFKA_STORAGE_ERROR.text
+            self._storage_failed(error)
+        if topic is not None and self._partitions.get(topic, index) is not None:
+            self._traffic.of(topic).failed_produce += 1
+        self._stats.error(code)
+        return PartitionProduceResponse(index, code, -1, error_message=message)

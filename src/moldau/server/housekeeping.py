@@ -1,0 +1,127 @@
+"""What a broker does from time to time, each at Kafka's own interval.
+
+One task per kind of work, none per partition. What looks at every partition is rare; what is
+frequent looks only at what changed. Everything that waits for the disk runs in the executor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
+
+from moldau.base.clock import Clock
+from moldau.base.errors import StorageError
+from moldau.base.executor import Executor
+from moldau.base.ids import PartitionKey
+from moldau.replication.partitions import Partitions
+from moldau.storage.manager import DueFlush, LogManager
+
+logger = logging.getLogger(__name__)
+
+LOGS_PER_SLICE = 64
+"""Logs looked at between two turns of the loop: about a millisecond of work."""
+
+
+class Chore(NamedTuple):
+    """One kind of work and how often it is done."""
+
+    name: str
+    interval_s: float
+    work: Callable[[], Awaitable[None]]
+
+
+async def keep_doing(chore: Chore) -> None:
+    """Do a chore again and again until cancelled."""
+    while True:
+        await asyncio.sleep(chore.interval_s)
+        await chore.work()
+
+
+class Housekeeping:
+    """The chores that concern logs."""
+
+    def __init__(
+        self,
+        logs: LogManager,
+        partitions: Partitions,
+        clock: Clock,
+        executor: Executor,
+        *,
+        producer_expiration_ms: int,
+    ) -> None:
+        self._logs = logs
+        self._partitions = partitions
+        self._clock = clock
+        self._executor = executor
+        self._producer_expiration_ms = producer_expiration_ms
+
+    async def retain(self) -> None:
+        """Remove segments that are too old or too many, and tell readers of the new start."""
+        now_ms = self._clock.wall_ms()
+        for number, partition in enumerate(tuple(self._partitions), 1):
+            log = partition.log
+            if log.offline:
+                continue
+            start = log.log_start_offset
+            try:
+                removed = log.retain(now_ms, partition.high_watermark)
+            except StorageError as error:
+                self.storage_failed(error)
+                continue
+            if removed:
+                logger.info(
+                    "%s: removed %d segment(s), it starts at %d now",
+                    partition.key, removed, log.log_start_offset,
+                )  # fmt: skip
+            if log.log_start_offset != start:
+                partition.notify()
+            if number % LOGS_PER_SLICE == 0:
+                await asyncio.sleep(0)
+
+    async def flush(self) -> None:
+        """Sync what is due, and remove files whose time has come."""
+        now_ms = self._clock.wall_ms()
+        self._logs.remove_expired(now_ms)
+        for due in self._logs.take_due_flushes(now_ms):
+            await self._run(due)
+
+    async def _run(self, due: DueFlush) -> None:
+        try:
+            await self._executor.run(due.flush.run)
+            due.log.flushed(due.flush)
+        except StorageError as error:
+            self.storage_failed(error)
+
+    async def checkpoint(self) -> None:
+        """Write down how far each log is durable, where it starts and what is committed."""
+        for write in self._logs.prepare_checkpoints(self._high_watermarks()):
+            try:
+                await self._executor.run(write)
+            except StorageError as error:
+                self.storage_failed(error)
+
+    async def expire_producers(self) -> None:
+        """Forget producers that have been silent for long."""
+        now_ms = self._clock.wall_ms()
+        for number, partition in enumerate(tuple(self._partitions), 1):
+            if len(partition.log.producers):
+                partition.log.producers.remove_expired(now_ms, self._producer_expiration_ms)
+            if number % LOGS_PER_SLICE == 0:
+                await asyncio.sleep(0)
+
+    async def close_logs(self, broker_epoch: int) -> None:
+        """Flush and close every log and leave the marks of a clean stop."""
+        for due in self._logs.prepare_close():
+            await self._run(due)
+        self._logs.finish_close(self._high_watermarks(), broker_epoch)
+
+    def storage_failed(self, error: StorageError) -> None:
+        """Take the directory out of use in which this happened, once and loudly."""
+        directory = self._logs.directory_failed(error)
+        if directory is not None:
+            logger.error("log directory %s is offline now: %s", directory.path, error)
+
+    def _high_watermarks(self) -> dict[PartitionKey, int]:
+        return {partition.key: partition.high_watermark for partition in self._partitions}

@@ -1,0 +1,173 @@
+"""Keeps this broker's partitions in step with the cluster's metadata.
+
+Changes arrive in order and are carried out in order by one task: logs are made, deleted and
+configured, roles are taken over. A change of thousands of partitions is carried out in slices, so
+that clients are served meanwhile. Whoever must not answer before a change has taken effect here
+waits for its version with `reached`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from moldau.base.errors import StorageError
+from moldau.base.ids import BrokerId, PartitionKey
+from moldau.cluster.changes import (
+    Change,
+    ConfigChanged,
+    PartitionChanged,
+    PartitionCreated,
+    TopicRemoved,
+)
+from moldau.cluster.image import MetadataImage
+from moldau.cluster.model import Partition as PartitionState
+from moldau.cluster.model import ResourceType, Topic
+from moldau.observe.traffic import Traffic
+from moldau.replication.partition import Partition, Role
+from moldau.replication.partitions import Partitions
+from moldau.storage.manager import LogManager
+from moldau.storage.topic_config import LogConfig
+
+logger = logging.getLogger(__name__)
+
+SLICE = 32
+"""Partitions made between two turns of the loop: a few milliseconds of work."""
+
+ConfigOf = Callable[[Mapping[str, str]], LogConfig]
+"""What a topic's own configs come to on this broker."""
+
+
+class Replicas:
+    """Carries out what the metadata says of this broker."""
+
+    def __init__(
+        self,
+        broker_id: BrokerId,
+        partitions: Partitions,
+        logs: LogManager,
+        traffic: Traffic,
+        config_of: ConfigOf,
+    ) -> None:
+        self._broker_id = broker_id
+        self._partitions = partitions
+        self._logs = logs
+        self._traffic = traffic
+        self._config_of = config_of
+        self._queue: deque[tuple[Sequence[Change], MetadataImage]] = deque()
+        self._more = asyncio.Event()
+        self._version = 0
+        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+
+    def changed(self, changes: Sequence[Change], image: MetadataImage) -> None:
+        """Take note of changes; for `MetadataStore.subscribe`."""
+        self._queue.append((changes, image))
+        self._more.set()
+
+    async def reached(self, version: int) -> None:
+        """Return once everything up to this version has been carried out."""
+        if version > self._version:
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append((version, future))
+            await future
+
+    async def begin(self, image: MetadataImage) -> None:
+        """Serve everything that the metadata gives this broker at its start."""
+        for number, (topic, state) in enumerate(image.replicas_on(self._broker_id), 1):
+            self._serve(topic, state, image)
+            if number % SLICE == 0:
+                await asyncio.sleep(0)
+        self._reached(image.version)
+
+    async def run(self) -> None:
+        """Carry out changes until cancelled."""
+        while True:
+            await self._more.wait()
+            self._more.clear()
+            while self._queue:
+                changes, image = self._queue.popleft()
+                await self._carry_out(changes, image)
+                self._reached(image.version)
+
+    def _reached(self, version: int) -> None:
+        self._version = version
+        still = []
+        for wanted, future in self._waiting:
+            if wanted > version:
+                still.append((wanted, future))
+            elif not future.done():
+                future.set_result(None)
+        self._waiting = still
+
+    async def _carry_out(self, changes: Sequence[Change], image: MetadataImage) -> None:
+        made = 0
+        for change in changes:
+            if isinstance(change, PartitionCreated | PartitionChanged):
+                index = (
+                    change.partition.index if isinstance(change, PartitionCreated) else change.index
+                )
+                topic = image.topic_by_id(change.topic_id)
+                if topic is not None:
+                    self._serve(topic, topic.partitions[index], image)
+                made += 1
+                if made % SLICE == 0:
+                    await asyncio.sleep(0)
+            elif isinstance(change, TopicRemoved):
+                self._remove(change)
+        self._configure(changes, image)
+
+    def _serve(self, topic: Topic, state: PartitionState, image: MetadataImage) -> None:
+        """Make or find the log of a partition and take its role over."""
+        if self._broker_id not in state.replicas:
+            return
+        role = Role(
+            state.leader, state.leader_epoch, state.partition_epoch, state.replicas, state.isr
+        )
+        existing = self._partitions.get(topic.name, state.index)
+        if existing is not None and existing.topic_id == topic.id:
+            existing.role = role
+            return
+        key = PartitionKey(topic.name, state.index)
+        try:
+            config = self._config_of(image.topic_config(topic.name))
+            log = self._logs.open_or_create(key, topic.id, config)
+        except StorageError as error:
+            logger.error("%s cannot be served: %s", key, error)  # noqa: TRY400 - no bug of ours
+            return
+        partition = Partition(key, topic.id, log, role)
+        partition.high_watermark = self._logs.high_watermark(key, log)
+        self._partitions.add(partition)
+        if role.leader == self._broker_id:
+            partition.advance()
+
+    def _remove(self, change: TopicRemoved) -> None:
+        name = self._partitions.topic_name(change.topic_id)
+        if name is None:
+            return
+        for partition in self._of_topic(name):
+            self._partitions.remove(partition.key)
+            self._logs.delete(partition.key)
+        self._traffic.forget(name)
+
+    def _configure(self, changes: Sequence[Change], image: MetadataImage) -> None:
+        """Give logs their new configs; a broker's defaults concern every log."""
+        resources = {change.resource for change in changes if isinstance(change, ConfigChanged)}
+        topics = {resource.name for resource in resources if resource.type == ResourceType.TOPIC}
+        everything = any(resource.type == ResourceType.BROKER for resource in resources)
+        if not topics and not everything:
+            return
+        configs: dict[str, LogConfig] = {}
+        for partition in self._partitions:
+            name = partition.key.topic
+            if everything or name in topics:
+                if name not in configs:
+                    configs[name] = self._config_of(image.topic_config(name))
+                partition.log.update_config(configs[name])
+
+    def _of_topic(self, name: str) -> Iterator[Partition]:
+        index = 0
+        while (partition := self._partitions.get(name, index)) is not None:
+            yield partition
+            index += 1

@@ -1,0 +1,99 @@
+"""Which APIs this broker answers, in which versions, and who answers them.
+
+The ranges go from Kafka 1.x, and older, up to the newest release. Group and transaction APIs are
+declared in the protocol but not served yet, so they are not advertised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from moldau.cluster.topics import TopicDefaults
+from moldau.server.dispatch import Route
+from moldau.server.fetch_sessions import FetchSessions
+from moldau.server.handlers.configs import ConfigHandlers
+from moldau.server.handlers.discovery import DiscoveryHandlers
+from moldau.server.handlers.fetch import FetchHandler
+from moldau.server.handlers.log_dirs import LogDirHandler
+from moldau.server.handlers.offsets import OffsetHandlers
+from moldau.server.handlers.produce import ProduceHandler
+from moldau.server.handlers.producer_ids import ProducerIdHandler
+from moldau.server.handlers.topics import TopicHandlers
+from moldau.server.producer_ids import ProducerIds
+from moldau.server.topic_admin import TopicAdmin
+
+if TYPE_CHECKING:
+    from moldau.server.broker import Broker, Ports
+
+
+def make_routes(broker: Broker, ports: Ports) -> tuple[list[Route], Callable[[], Any]]:
+    """Put the handlers together; also return what answers unknown versions of ApiVersions."""
+    settings, metrics, store = broker.settings, broker.metrics, broker.store
+    topics = TopicAdmin(
+        broker.decisions,
+        broker.replicas,
+        TopicDefaults(settings.num_partitions, settings.default_replication_factor),
+        ports.random,
+    )
+    discovery = DiscoveryHandlers(
+        lambda: store.image,
+        broker.broker_id,
+        topics,
+        auto_create=settings.auto_create_topics_enable,
+        partition_limit=settings.max_request_partition_size_limit,
+    )
+    administration = TopicHandlers(
+        lambda: store.image,
+        topics,
+        broker.configs,
+        deletion_enabled=settings.delete_topic_enable,
+    )
+    configs = ConfigHandlers(broker.configs, broker.decisions, broker.replicas)
+    offsets = OffsetHandlers(broker.partitions, broker.broker_id)
+    produce = ProduceHandler(
+        broker.partitions,
+        broker.broker_id,
+        ports.clock,
+        ports.executor,
+        broker.traffic,
+        metrics.of("Produce"),
+        broker.storage_failed,
+    )
+    fetch = FetchHandler(
+        broker.partitions,
+        FetchSessions(
+            settings.max_incremental_fetch_session_cache_slots,
+            settings.min_incremental_fetch_session_eviction_ms / 1000,
+            ports.clock,
+            ports.random,
+        ),
+        broker.broker_id,
+        ports.executor,
+        broker.traffic,
+        metrics.of("Fetch"),
+        max_bytes=settings.fetch_max_bytes,
+    )
+    table: tuple[tuple[int, str, Callable[..., Any]], ...] = (
+        (0, "0-13", produce),
+        (1, "0-18", fetch),
+        (2, "0-11", offsets.list_offsets),
+        (3, "0-13", discovery.metadata),
+        (18, "0-5", discovery.api_versions),
+        (19, "0-7", administration.create_topics),
+        (20, "0-6", administration.delete_topics),
+        (21, "0-2", offsets.delete_records),
+        (22, "0-5", ProducerIdHandler(ProducerIds(broker.decisions, broker.broker_id))),
+        (23, "0-4", offsets.offset_for_leader_epoch),
+        (32, "0-4", configs.describe),
+        (33, "0-2", configs.alter),
+        (35, "0-5", LogDirHandler(broker.logs)),
+        (37, "0-3", administration.create_partitions),
+        (44, "0-1", configs.alter_incrementally),
+        (60, "0-2", discovery.describe_cluster),
+        (61, "0", offsets.describe_producers),
+        (75, "0", discovery.describe_topic_partitions),
+    )
+    routes = [Route(key, versions, handler, metrics) for key, versions, handler in table]
+    discovery.serve(routes)
+    return routes, discovery.unsupported_api_versions

@@ -1,0 +1,294 @@
+"""One entry of `log.dirs`: a folder of partition folders that lives and fails on its own.
+
+It is locked while a broker uses it, says in `meta.properties` whose it is, and keeps three
+checkpoints beside the logs: recovery points, log starts and high watermarks. Checkpoints are
+written from another thread; a recovery point that was lowered must not be overwritten by an older
+and higher one, hence the lock and the count.
+
+Folders: `<topic>-<partition>` is a log; `...-delete` is on its way out and removed; `...-stray` and
+`...-future` are left alone, and so is the metadata log, which belongs to another floor.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Mapping
+
+from moldau.base.checks import crash_point
+from moldau.base.errors import StorageError, UserError
+from moldau.base.files import Lock
+from moldau.base.ids import PartitionKey, TopicId
+from moldau.storage.checkpoints import (
+    HIGH_WATERMARKS,
+    LOG_STARTS,
+    PARTITION_METADATA,
+    RECOVERY_POINTS,
+    CleanMark,
+    MetaProperties,
+    format_topic_id,
+    read_clean_mark,
+    read_meta_properties,
+    read_offsets,
+    read_open_mark,
+    read_topic_id,
+    remove_clean_mark,
+    write_clean_mark,
+    write_meta_properties,
+    write_offsets,
+    write_open_mark,
+)
+from moldau.storage.disk_errors import disk_errors
+from moldau.storage.epochs import LeaderEpochs
+from moldau.storage.log import Log
+from moldau.storage.producers import ProducerStates
+from moldau.storage.recovery import Report, open_log
+from moldau.storage.resources import Doomed, Resources
+from moldau.storage.segment import Segment
+from moldau.storage.topic_config import LogConfig
+
+LOCK = ".lock"
+METADATA_TOPIC = "__cluster_metadata"
+DELETE_SUFFIX = "-delete"
+STRAY_SUFFIX = "-stray"
+FOLDER_NAME_MAX = 255
+"""What file systems allow; the topic's part of a longer name is cut."""
+
+_PARTITION_FOLDER = re.compile(r"([a-zA-Z0-9._-]{1,249})-(\d{1,10})")
+_SET_ASIDE = re.compile(r".+\.[0-9a-f]{32}-(delete|stray|future)")
+
+
+def partition_of(name: str) -> PartitionKey | None:
+    """Read which partition a folder holds; None if it is no partition's."""
+    match = _PARTITION_FOLDER.fullmatch(name)
+    if match is None or _SET_ASIDE.fullmatch(name) or match[1] == METADATA_TOPIC:
+        return None
+    return PartitionKey(match[1], int(match[2]))
+
+
+def set_aside_name(key: PartitionKey, unique: bytes, suffix: str) -> str:
+    """Name the folder of a partition that is deleted or stray, as Kafka does."""
+    tail = f"-{key.partition}.{unique.hex()}{suffix}"
+    return key.topic[: FOLDER_NAME_MAX - len(tail)] + tail
+
+
+class LogDirectory:
+    """One folder of logs."""
+
+    __slots__ = (
+        "_checkpoint_lock",
+        "_lock",
+        "_lowered_count",
+        "_resources",
+        "clean",
+        "failure",
+        "high_watermarks",
+        "identity",
+        "logs",
+        "offline",
+        "path",
+        "power_lost",
+    )
+
+    def __init__(self, resources: Resources, path: str) -> None:
+        self._resources = resources
+        self._checkpoint_lock = threading.Lock()
+        self._lowered_count = 0
+        self._lock: Lock | None = None
+        self.path = path
+        self.offline = True
+        self.failure: StorageError | None = None
+        """Why the folder is offline, once it was online."""
+        self.clean = False
+        """Whether the last stop was an orderly one."""
+        self.power_lost = False
+        """Whether the machine may have lost what was not synced: an unclean stop, another boot."""
+        self.identity = MetaProperties()
+        self.high_watermarks: dict[PartitionKey, int] = {}
+        """As they were at the last checkpoint."""
+        self.logs: dict[PartitionKey, Log] = {}
+
+    # Opening
+
+    def open(self, cluster_id: str, node_id: int, boot_id: str) -> None:
+        """Take the folder and see whose it is; UserError if it is somebody else's."""
+        files = self._resources.files
+        with disk_errors(self.path):
+            files.make_folder(self.path)
+            try:
+                self._lock = files.lock(f"{self.path}/{LOCK}")
+            except BlockingIOError as error:
+                raise UserError(f"{self.path} is in use by another broker") from error
+            self.identity = self._identify(cluster_id, node_id)
+            self.clean = read_clean_mark(files, self.path) is not None
+            self.power_lost = not self.clean and read_open_mark(files, self.path) != boot_id
+            write_open_mark(files, self.path, boot_id)
+        self.offline = False
+
+    def _identify(self, cluster_id: str, node_id: int) -> MetaProperties:
+        files = self._resources.files
+        found = read_meta_properties(files, self.path)
+        if found is None:
+            directory_id = self._resources.random.randbytes(16)
+            found = MetaProperties(1, cluster_id, node_id, directory_id)
+            write_meta_properties(files, self.path, found)
+        if found.node_id not in {None, node_id}:
+            raise UserError(f"{self.path} belongs to node {found.node_id}, this is node {node_id}")
+        if found.cluster_id not in {None, cluster_id}:
+            raise UserError(
+                f"{self.path} belongs to cluster {found.cluster_id}, this is {cluster_id}"
+            )
+        return found
+
+    def load(self, config_of: Callable[[str], LogConfig]) -> dict[PartitionKey, Report]:
+        """Open every log; return what those needed that had to be recovered."""
+        files = self._resources.files
+        reports = {}
+        with disk_errors(self.path):
+            recovery_points = read_offsets(files, f"{self.path}/{RECOVERY_POINTS}")
+            log_starts = read_offsets(files, f"{self.path}/{LOG_STARTS}")
+            self.high_watermarks = read_offsets(files, f"{self.path}/{HIGH_WATERMARKS}")
+            for name in files.names(self.path):
+                self._resume_removal(name)
+                key = partition_of(name)
+                if key is None or not files.is_folder(f"{self.path}/{name}"):
+                    continue
+                report = self._load_log(
+                    key, config_of(key.topic), recovery_points.get(key, 0), log_starts.get(key, 0)
+                )
+                if report.recovered_segments:
+                    reports[key] = report
+            crash_point("manager.open.before_clean_mark_removal")
+            remove_clean_mark(files, self.path)
+            crash_point("manager.open.after_clean_mark_removal")
+        return reports
+
+    def _resume_removal(self, name: str) -> None:
+        match = _SET_ASIDE.fullmatch(name)
+        if match is not None and match[1] == DELETE_SUFFIX[1:]:
+            self._resources.doomed.append(Doomed(0, f"{self.path}/{name}", is_folder=True))
+
+    def _load_log(
+        self, key: PartitionKey, config: LogConfig, recovery_point: int, log_start_offset: int
+    ) -> Report:
+        folder = f"{self.path}/{key}"
+        log, report = open_log(
+            self._resources,
+            folder,
+            config,
+            clean=self.clean,
+            log_start_offset=log_start_offset,
+            recovery_point=recovery_point,
+            recovery_point_lowered=self.recovery_point_lowered,
+        )
+        try:
+            log.topic_id = read_topic_id(self._resources.files, folder)
+        except StorageError:
+            # It is written without waiting, so that a power cut may have torn it; the cluster's
+            # metadata knows the id and gives it again.
+            if self.clean:
+                raise
+        self.logs[key] = log
+        return report
+
+    def create(self, key: PartitionKey, topic_id: TopicId, config: LogConfig) -> Log:
+        """Make an empty log; nothing waits for the disk until its first flush."""
+        files = self._resources.files
+        folder = f"{self.path}/{key}"
+        with disk_errors(self.path):
+            crash_point("manager.create.before_folder")
+            files.make_folder(folder)
+            segment = Segment.create(self._resources, folder, 0, config)
+        log = Log(
+            self._resources,
+            folder,
+            config,
+            [segment],
+            LeaderEpochs(),
+            ProducerStates(),
+            log_start_offset=0,
+            log_end_offset=0,
+            recovery_point=0,
+            recovery_point_lowered=self.recovery_point_lowered,
+            new=True,
+        )
+        crash_point("manager.create.before_topic_id")
+        self.keep_topic_id(log, topic_id)
+        crash_point("manager.create.after_topic_id")
+        self.logs[key] = log
+        return log
+
+    def keep_topic_id(self, log: Log, topic_id: TopicId) -> None:
+        """Write the topic's id beside a log that has none; its next flush makes it durable.
+
+        Waiting for the disk here would make a topic of many partitions take seconds.
+        """
+        with disk_errors(self.path):
+            path = f"{log.folder}/{PARTITION_METADATA}"
+            file = self._resources.files.open(path, create=True)
+            try:
+                file.truncate(0)
+                file.append([format_topic_id(topic_id)])
+            finally:
+                file.close()
+        log.topic_id = topic_id
+
+    # Failing and closing
+
+    def fail(self, error: StorageError) -> None:
+        """Take the folder and its logs out of use: what it holds cannot be trusted any more."""
+        self.offline = True
+        self.failure = error
+        for log in self.logs.values():
+            log.let_go()
+
+    def finish(self, broker_epoch: int) -> None:
+        """Leave the mark of an orderly stop; the logs are closed and checkpointed."""
+        with disk_errors(self.path):
+            crash_point("manager.close.before_clean_mark")
+            write_clean_mark(self._resources.files, self.path, CleanMark(broker_epoch))
+            crash_point("manager.close.after_clean_mark")
+
+    def release(self) -> None:
+        """Let another process use the folder."""
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    # Checkpoints
+
+    def recovery_point_lowered(self) -> None:
+        """Write the recovery points now: a log is about to lose what was durable."""
+        with disk_errors(self.path), self._checkpoint_lock:
+            self._lowered_count += 1
+            points = {key: log.recovery_point for key, log in self.logs.items()}
+            write_offsets(self._resources.files, f"{self.path}/{RECOVERY_POINTS}", points)
+
+    def prepare_checkpoints(
+        self, high_watermarks: Mapping[PartitionKey, int]
+    ) -> Callable[[], None]:
+        """Note what to write now and return the call that writes it, on any thread."""
+        logs = self.logs
+        recovery_points = {key: log.recovery_point for key, log in logs.items()}
+        log_starts = {
+            key: log.log_start_offset
+            for key, log in logs.items()
+            if log.log_start_offset > log.segments[0].base_offset
+        }
+        watermarks = {key: high_watermarks[key] for key in logs if key in high_watermarks}
+        lowered_count = self._lowered_count
+
+        def write() -> None:
+            files = self._resources.files
+            with disk_errors(self.path):
+                crash_point("manager.checkpoint.before_recovery_points")
+                with self._checkpoint_lock:
+                    if lowered_count == self._lowered_count:
+                        write_offsets(files, f"{self.path}/{RECOVERY_POINTS}", recovery_points)
+                crash_point("manager.checkpoint.before_log_starts")
+                write_offsets(files, f"{self.path}/{LOG_STARTS}", log_starts)
+                crash_point("manager.checkpoint.before_high_watermarks")
+                write_offsets(files, f"{self.path}/{HIGH_WATERMARKS}", watermarks)
+                crash_point("manager.checkpoint.after_high_watermarks")
+
+        return write

@@ -1,0 +1,591 @@
+"""One partition's log: segments in order, appended to at the end, read anywhere, cut at both.
+
+    log_start_offset <= ... <= recovery_point <= ... <= log_end_offset
+         first that is served       durable below         the next to be given out
+
+Everything happens on the event loop's thread. An append is check, write, apply with nothing in
+between: a batch is refused before anything has changed, or written whole, or cut off again. What
+blocks for long is split off (`prepare_flush`), what is due later is left with `Resources`.
+
+Offsets are given out once: the leader rewrites the sixteen bytes before a batch's checksum and
+appends the rest as it came; a follower appends what its leader wrote, byte for byte.
+
+A crash of the process loses nothing that was appended. A power cut may lose what lies at or above
+the recovery point; `recovery` finds out. The leader epoch checkpoint is written before the
+recovery point moves: epochs above it are in the batches, from where recovery reads them again.
+
+Expected outcomes are raised as ApiError (out of range, refused by producer state, larger than a
+segment); a disk that fails is StorageError, and a log whose end can no longer be trusted is
+`offline`. Who leads, what is committed and who waits is none of this module's business.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from moldau.base.checks import crash_point, invariant
+from moldau.base.errors import InvariantViolated, StorageError
+from moldau.base.files import Buffer
+from moldau.base.ids import LeaderEpoch, Offset, TopicId
+from moldau.protocol.errors import ApiError, ErrorCode
+from moldau.records.batch import (
+    LENGTH_END,
+    PREFIX_SIZE,
+    BatchHeader,
+    rewritten_prefix,
+)
+from moldau.records.control import end_transaction_marker
+from moldau.storage.checkpoints import PARTITION_METADATA
+from moldau.storage.disk_errors import disk_errors, storage_error
+from moldau.storage.epochs import LEADER_EPOCHS, LeaderEpochs, format_epochs
+from moldau.storage.flushing import Flush
+from moldau.storage.indexes import AbortedTransaction
+from moldau.storage.producer_history import restore_producers, store_snapshot
+from moldau.storage.producer_snapshot import snapshot_name
+from moldau.storage.producers import Origin, ProducerStates
+from moldau.storage.reader import (
+    ReadResult,
+    TimestampOffset,
+    aborted_between,
+    first_since,
+    newest,
+    offset_behind,
+    read_segment,
+)
+from moldau.storage.resources import Resources
+from moldau.storage.retention import expired_count
+from moldau.storage.scan import checked_headers
+from moldau.storage.segment import HalfWritten, Segment
+from moldau.storage.topic_config import LogConfig
+
+
+class AppendResult(NamedTuple):
+    """Where a batch stands in the log."""
+
+    base_offset: int
+    last_offset: int
+    timestamp: int
+    """The batch's largest; what LogAppendTime answers with."""
+    duplicate: bool
+    """It was there already, and nothing was appended now."""
+
+
+class Log:
+    """The log of one partition on one disk."""
+
+    __slots__ = (
+        "_base_offsets",
+        "_changed",
+        "_folder_changed",
+        "_folder_new",
+        "_recovery_point_lowered",
+        "_resources",
+        "_segments",
+        "_truncation_count",
+        "active",
+        "config",
+        "epochs",
+        "flushed_ms",
+        "folder",
+        "log_end_offset",
+        "log_start_offset",
+        "offline",
+        "producers",
+        "recovery_point",
+        "topic_id",
+    )
+
+    def __init__(
+        self,
+        resources: Resources,
+        folder: str,
+        config: LogConfig,
+        segments: Sequence[Segment],
+        epochs: LeaderEpochs,
+        producers: ProducerStates,
+        *,
+        log_start_offset: int,
+        log_end_offset: int,
+        recovery_point: int,
+        recovery_point_lowered: Callable[[], None],
+        changed: bool = False,
+        new: bool = False,
+    ) -> None:
+        invariant(segments, f"{folder}: a log has a segment")
+        self._resources = resources
+        self._segments = list(segments)
+        self._base_offsets = [segment.base_offset for segment in segments]
+        self._recovery_point_lowered = recovery_point_lowered
+        self._truncation_count = 0
+        self._folder_changed = self._changed = changed or new
+        self._folder_new = new
+        self.folder = folder
+        self.topic_id: TopicId | None = None
+        self.config = config
+        self.active = self._segments[-1]
+        self.epochs = epochs
+        self.producers = producers
+        self.log_start_offset = Offset(log_start_offset)
+        self.log_end_offset = Offset(log_end_offset)
+        self.recovery_point = recovery_point
+        self.flushed_ms = resources.clock.wall_ms()
+        self.offline = False
+        """Set when its end or its directory cannot be trusted any more; nothing is appended."""
+
+    def __repr__(self) -> str:
+        return f"<Log {self.folder} [{self.log_start_offset}, {self.log_end_offset})>"
+
+    @property
+    def segments(self) -> Sequence[Segment]:
+        """Oldest first; the last is being written."""
+        return self._segments
+
+    @property
+    def size(self) -> int:
+        """Bytes of all batches."""
+        return sum(segment.size for segment in self._segments)
+
+    @property
+    def local_log_start_offset(self) -> Offset:
+        """The first offset on this disk; differs from the log's start once a tier holds more."""
+        return self.log_start_offset
+
+    @property
+    def first_unstable_offset(self) -> Offset | None:
+        """Where the first undecided transaction begins; None if all are decided."""
+        return self.producers.first_unstable_offset
+
+    def update_config(self, config: LogConfig) -> None:
+        """Follow new topic configs from the next append on."""
+        self.config = config
+        for segment in self._segments:
+            segment.config = config
+
+    # Appending
+
+    def append(
+        self,
+        batch: Buffer,
+        header: BatchHeader,
+        leader_epoch: int,
+        origin: Origin = Origin.CLIENT,
+    ) -> AppendResult:
+        """Append one batch as the leader, giving it the next offsets.
+
+        The batch was examined already (`incoming`); its bytes are not kept beyond this call.
+        """
+        if header.producer_id >= 0:
+            known = self.producers.check(header, origin)
+            if known is not None:
+                return AppendResult(known.first_offset, known.last_offset, known.timestamp, True)
+        base_offset = self._append_at_end(batch, header, leader_epoch)
+        if header.producer_id >= 0:
+            self.producers.apply(header, base_offset)
+        return AppendResult(
+            base_offset, base_offset + header.last_offset_delta, header.max_timestamp, False
+        )
+
+    def append_marker(
+        self, batch: Buffer, header: BatchHeader, leader_epoch: int, transaction_version: int = 2
+    ) -> AppendResult:
+        """Append the marker that ends a producer's transaction here."""
+        marker = end_transaction_marker(batch)
+        if marker is None:
+            raise InvariantViolated(f"{self.folder}: not a transaction marker")
+        self.producers.check_marker(header, marker, transaction_version)
+        offset = self._append_at_end(batch, header, leader_epoch)
+        completed = self.producers.apply_marker(header, marker, offset)
+        if completed is not None and completed.aborted:
+            self._add_aborted(self.active, AbortedTransaction(*completed[:4]))
+        return AppendResult(offset, offset, header.max_timestamp, False)
+
+    def _append_at_end(self, batch: Buffer, header: BatchHeader, leader_epoch: int) -> int:
+        base_offset = self.log_end_offset
+        last_offset = base_offset + header.last_offset_delta
+        max_timestamp = header.max_timestamp
+        size = LENGTH_END + header.length
+        if size > self.config.segment_bytes:
+            raise ApiError(
+                ErrorCode.RECORD_LIST_TOO_LARGE,
+                f"{size} bytes are more than segment.bytes, {self.config.segment_bytes}",
+            )
+        segment = self.active
+        if self.offline:
+            raise self._offline_error()
+        if segment.should_roll(size, last_offset, max_timestamp):
+            segment = self.roll(base_offset)
+        prefix = rewritten_prefix(header, base_offset, leader_epoch)
+        try:
+            segment.write((prefix, memoryview(batch)[PREFIX_SIZE:]))
+        except HalfWritten:
+            self.offline = True
+            raise
+        segment.account(size, base_offset, last_offset, max_timestamp)
+        self.log_end_offset = Offset(last_offset + 1)
+        self._changed = True
+        if leader_epoch > self.epochs.latest:
+            self.epochs.assign(LeaderEpoch(leader_epoch), base_offset)
+        return base_offset
+
+    def append_as_follower(self, batches: Buffer) -> int:
+        """Append what a leader sent, as it is; return how many bytes.
+
+        A cut batch at the end is left out. CorruptRecords, with nothing appended, if a batch does
+        not match its checksum or does not follow the one before.
+        """
+        view = memoryview(batches)
+        headers = checked_headers(view, self.log_end_offset)
+        position = 0
+        while headers:
+            position = self._append_run(view, position, headers)
+        return position
+
+    def _append_run(self, view: memoryview, position: int, headers: list[BatchHeader]) -> int:
+        """Write as many of these batches as one segment takes, in one go, and take them off."""
+        if self.offline:
+            raise self._offline_error()
+        first = headers[0]
+        if self.active.should_roll(first.size, first.last_offset, first.max_timestamp):
+            self.roll(first.base_offset)
+        segment = self.active
+        room = self.config.segment_bytes - segment.size - first.size
+        run = 1
+        while run < len(headers) and headers[run].size <= room:
+            room -= headers[run].size
+            run += 1
+        end = position + sum(header.size for header in headers[:run])
+        try:
+            segment.write((view[position:end],))
+        except HalfWritten:
+            self.offline = True
+            raise
+        for header in headers[:run]:
+            self._take_replicated(segment, view[position : position + header.size], header)
+            position += header.size
+        del headers[:run]
+        return end
+
+    def _take_replicated(self, segment: Segment, batch: memoryview, header: BatchHeader) -> None:
+        """Account for a batch that a leader wrote and that is in our file now."""
+        segment.account(header.size, header.base_offset, header.last_offset, header.max_timestamp)
+        self.log_end_offset = Offset(header.next_offset)
+        self._changed = True
+        if header.leader_epoch > self.epochs.latest:
+            self.epochs.assign(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
+        completed = self.producers.replay(header, batch)
+        if completed is not None and completed.aborted:
+            self._add_aborted(segment, AbortedTransaction(*completed[:4]))
+
+    def _add_aborted(self, segment: Segment, transaction: AbortedTransaction) -> None:
+        with disk_errors(self.folder):
+            segment.add_aborted(transaction)
+        self._folder_changed = True
+
+    def _offline_error(self) -> StorageError:
+        return StorageError(self.folder, "the log is offline")
+
+    def roll(self, base_offset: int | None = None) -> Segment:
+        """Stop writing to the last segment and begin the next; an empty one is replaced."""
+        start = self.log_end_offset if base_offset is None else base_offset
+        old = self.active
+        if old.base_offset == start and not old.size:
+            return old
+        with disk_errors(self.folder):
+            crash_point("log.roll.before_store")
+            old.store_indexes()
+            crash_point("log.roll.before_snapshot")
+            store_snapshot(self._resources.files, self.folder, start, self.producers)
+            crash_point("log.roll.before_create")
+            segment = Segment.create(self._resources, self.folder, start, self.config)
+            crash_point("log.roll.after_create")
+            if old.size:
+                old.stop_writing()
+            else:
+                self._drop_newest()
+        self._begin(segment)
+        self._resources.rolled[self] = None
+        return segment
+
+    def _begin(self, segment: Segment) -> None:
+        self._segments.append(segment)
+        self._base_offsets.append(segment.base_offset)
+        self.active = segment
+        self._folder_changed = True
+        self._changed = True
+
+    def _drop_newest(self) -> None:
+        self._segments.pop().doom()
+        self._base_offsets.pop()
+
+    # Reading
+
+    def read(
+        self, offset: int, max_bytes: int, end_offset: int, *, at_least_one: bool = True
+    ) -> ReadResult:
+        """Find the bytes from the batch that holds an offset up to the limits.
+
+        Nothing at or above `end_offset` is included: it is a high watermark or a last stable
+        offset, and batches are committed whole. With `at_least_one` the first batch comes whole
+        even beyond `max_bytes`; all else may be cut anywhere. ApiError OFFSET_OUT_OF_RANGE when
+        the log does not hold the offset.
+        """
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            raise ApiError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"offset {offset} is not in [{self.log_start_offset}, {self.log_end_offset}]",
+            )
+        number = max(0, bisect_right(self._base_offsets, offset) - 1)
+        try:
+            while offset < end_offset and number < len(self._segments):
+                segment = self._segments[number]
+                position = segment.position_of(offset)
+                if position is not None:
+                    end_position = self._end_position(number, end_offset)
+                    return read_segment(
+                        segment, position, end_position, max_bytes, at_least_one=at_least_one
+                    )
+                # Compaction may leave nothing between an offset and its segment's end.
+                number += 1
+        except OSError as error:
+            raise storage_error(self.folder, error) from error
+        return ReadResult((), 0, False, self.active.base_offset)
+
+    def _end_position(self, number: int, end_offset: int) -> int:
+        """Find where the batch at `end_offset` starts, if it is in this segment."""
+        segment = self._segments[number]
+        if segment is self.active:
+            segment_end: int = self.log_end_offset
+        else:
+            segment_end = self._base_offsets[number + 1]
+        if end_offset >= segment_end:
+            return segment.size
+        position = segment.position_of(end_offset)
+        return segment.size if position is None else position
+
+    def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
+        """Find the first record that is not older than this timestamp."""
+        with disk_errors(self.folder):
+            return first_since(self._segments, timestamp, self.log_start_offset)
+
+    def max_timestamp_entry(self) -> TimestampOffset | None:
+        """Find the record with the largest timestamp; None without records."""
+        with disk_errors(self.folder):
+            return newest(self._segments, self.log_start_offset)
+
+    def segment_starts(self, timestamp: int) -> list[int]:
+        """List where the segments begin that are not newer than this timestamp, oldest first.
+
+        All of them for a negative one. It is what ListOffsets 0 answers with.
+        """
+        with disk_errors(self.folder):
+            return [
+                segment.base_offset
+                for segment in self._segments
+                if timestamp < 0 or segment.newest_ms() <= timestamp
+            ]
+
+    def aborted_transactions(self, offset: int, read: ReadResult) -> tuple[AbortedTransaction, ...]:
+        """List the aborted transactions with records in what `read` found from an offset on."""
+        number = bisect_right(self._base_offsets, read.segment_base_offset) - 1
+        following = self._base_offsets[number + 1 : number + 2]
+        with disk_errors(self.folder):
+            end_offset = offset_behind(self._segments[number], read)
+            if end_offset is None:
+                end_offset = following[0] if following else self.log_end_offset
+            return aborted_between(self._segments[number:], offset, end_offset)
+
+    # Making room
+
+    def delete_records_before(self, offset: int) -> bool:
+        """Move the log's start forward; segments below it go with the next `retain`."""
+        if offset <= self.log_start_offset:
+            return False
+        invariant(offset <= self.log_end_offset, f"{self.folder}: log start {offset} behind end")
+        self.log_start_offset = Offset(offset)
+        self.epochs.truncate_from_start(Offset(offset))
+        self.producers.log_start_moved(offset)
+        self._changed = True
+        return True
+
+    def retain(self, now_ms: int, high_watermark: int) -> int:
+        """Remove the segments that are too old or too many; return how many went."""
+        with disk_errors(self.folder):
+            count = expired_count(
+                self._segments,
+                self.config,
+                now_ms,
+                log_start_offset=self.log_start_offset,
+                high_watermark=high_watermark,
+                log_end_offset=self.log_end_offset,
+            )
+            if count == len(self._segments):
+                self.roll()
+            for _ in range(count):
+                self.delete_records_before(self._base_offsets[1])
+                crash_point("log.retain.before_removal")
+                self._drop_oldest()
+                crash_point("log.retain.after_removal")
+        return count
+
+    def _drop_oldest(self) -> None:
+        segment = self._segments.pop(0)
+        del self._base_offsets[0]
+        segment.doom()
+        self._doom_snapshot(segment)
+        self._folder_changed = True
+
+    def _doom_snapshot(self, segment: Segment) -> None:
+        """The snapshot at a removed segment's start serves nobody any more."""
+        path = f"{self.folder}/{snapshot_name(segment.base_offset)}"
+        self._resources.files.remove(path)
+
+    # Cutting
+
+    def truncate_to(self, offset: int) -> bool:
+        """Cut off everything at or above an offset; tell whether anything was there.
+
+        A batch that holds the offset goes whole, so the log may end a little before it.
+        """
+        if offset >= self.log_end_offset:
+            return False
+        if offset < self._base_offsets[0]:
+            self.truncate_fully_and_start_at(offset)
+            return True
+        with disk_errors(self.folder):
+            self._forget_durability_above(offset)
+            crash_point("log.truncate.before_removal")
+            while self._base_offsets[-1] > offset:
+                self._drop_newest()
+            self.active = self._segments[-1]
+            crash_point("log.truncate.before_cut")
+            end_offset = self.active.truncate_to(offset)
+            crash_point("log.truncate.after_cut")
+            self._end_at(end_offset)
+        return True
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Empty the log and let it go on at an offset, as a follower does that is too far behind.
+
+        Or too far ahead: a leader after an unclean election may begin below our start.
+        """
+        with disk_errors(self.folder):
+            self._forget_durability_above(offset)
+            crash_point("log.restart.before_removal")
+            while self._segments:
+                self._drop_newest()
+            crash_point("log.restart.before_create")
+            self._begin(Segment.create(self._resources, self.folder, offset, self.config))
+            crash_point("log.restart.after_create")
+            self.log_start_offset = Offset(offset)
+            self._end_at(offset)
+            self.epochs.clear()
+        self.recovery_point = offset
+
+    def _forget_durability_above(self, offset: int) -> None:
+        """Say on disk that nothing above is durable, before the bytes change that once were."""
+        self._truncation_count += 1
+        self._changed = True
+        self._folder_changed = True
+        if offset < self.recovery_point:
+            self.recovery_point = offset
+            crash_point("log.truncate.before_checkpoint")
+            self._recovery_point_lowered()
+
+    def _end_at(self, end_offset: int) -> None:
+        """Let everything beside the batches end here too."""
+        self.log_end_offset = Offset(end_offset)
+        self.log_start_offset = min(self.log_start_offset, Offset(end_offset))
+        self.recovery_point = min(self.recovery_point, end_offset)
+        self.epochs.truncate_from_end(Offset(end_offset))
+        restore_producers(
+            self._resources.files, self.folder, self.producers, self._segments, end_offset
+        )
+
+    # Durability
+
+    @property
+    def unflushed_count(self) -> int:
+        """How many offsets a power cut may lose; `flush.messages` bounds it."""
+        return self.log_end_offset - self.recovery_point
+
+    def prepare_flush(self) -> Flush | None:
+        """Say what must be synced for all up to the end to be durable; None if it is.
+
+        Run it on another thread and hand it to `flushed`; `flushing.Flusher` does both.
+        """
+        return self._flush(()) if self.recovery_point < self.log_end_offset else None
+
+    def _flush(self, more_paths: tuple[str, ...]) -> Flush:
+        first = max(0, bisect_right(self._base_offsets, self.recovery_point) - 1)
+        paths = [f"{self.folder}/{PARTITION_METADATA}"] if self._folder_new else []
+        for number in range(first, len(self._segments) - 1):
+            paths += self._segments[number].index_paths
+            paths.append(f"{self.folder}/{snapshot_name(self._base_offsets[number + 1])}")
+        with disk_errors(self.folder):
+            logs = tuple(segment.handle() for segment in self._segments[first:])
+        flush = Flush(
+            files=self._resources.files,
+            folder=self.folder,
+            end_offset=self.log_end_offset,
+            truncation_count=self._truncation_count,
+            logs=logs,
+            paths=(*paths, *more_paths),
+            epochs_path=f"{self.folder}/{LEADER_EPOCHS}",
+            epochs=format_epochs(self.epochs) if self.epochs.dirty else None,
+            folders=self._changed_folders(),
+        )
+        self.epochs.dirty = False
+        self._folder_changed = self._folder_new = False
+        return flush
+
+    def _changed_folders(self) -> tuple[str, ...]:
+        """List the folders whose names must be synced: ours, and the one that holds a new one."""
+        changed = (self.folder,) if self._folder_changed else ()
+        return (*changed, self.folder.rpartition("/")[0]) if self._folder_new else changed
+
+    def flushed(self, flush: Flush) -> None:
+        """Take note that a flush has run; one from before a truncation proves nothing."""
+        if flush.truncation_count != self._truncation_count:
+            self._folder_changed = True
+            self.epochs.dirty = True
+            return
+        self.recovery_point = max(self.recovery_point, flush.end_offset)
+        self.flushed_ms = self._resources.clock.wall_ms()
+        if self.recovery_point >= self.active.base_offset:
+            self._resources.rolled.pop(self, None)
+
+    def prepare_close(self) -> Flush | None:
+        """Store indexes and producers for an orderly stop; None if nothing changed since opening.
+
+        The flush returned must run, and be handed to `flushed`, before the stop is a clean one.
+        """
+        if not self._changed or self.offline:
+            return None
+        active = self.active
+        with disk_errors(self.folder):
+            crash_point("log.close.before_indexes")
+            active.store_indexes()
+            end = self.log_end_offset
+            snapshot = store_snapshot(self._resources.files, self.folder, end, self.producers)
+        self._folder_changed = True
+        crash_point("log.close.before_flush")
+        return self._flush((*active.index_paths, snapshot))
+
+    def close(self) -> None:
+        """Stop in an orderly way: all is durable, every file Kafka expects is there."""
+        flush = self.prepare_close()
+        if flush is not None:
+            flush.run()
+            self.flushed(flush)
+            crash_point("log.close.after_flush")
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Give up descriptors and appended work; the log is not used any more."""
+        self.offline = True
+        self._resources.rolled.pop(self, None)
+        for segment in self._segments:
+            segment.let_go()
+            self._resources.indexes.drop(segment.stem)

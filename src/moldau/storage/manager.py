@@ -1,0 +1,279 @@
+"""All logs of a broker, over all of its log directories.
+
+Directories fail alone: a StorageError names a path, `directory_failed` takes the directory that
+holds it out of use with all its logs, and the others go on. New logs go where the fewest are.
+
+Nothing here runs by itself. The broker calls `retain`, `remove_expired`, `take_due_flushes` and
+`prepare_checkpoints` at its intervals, on the loop; what they return to be run elsewhere says so.
+An idle log is a few small objects: no timer, no descriptor, no index in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from moldau.base.checks import crash_point
+from moldau.base.errors import StorageError, UserError
+from moldau.base.ids import Offset, PartitionKey, TopicId
+from moldau.storage.directory import DELETE_SUFFIX, STRAY_SUFFIX, LogDirectory, set_aside_name
+from moldau.storage.disk_errors import disk_errors
+from moldau.storage.flushing import Flush, Flushable
+from moldau.storage.log import Log
+from moldau.storage.recovery import Report
+from moldau.storage.resources import Doomed, Resources
+from moldau.storage.topic_config import LONG_MAX, LogConfig
+
+LogConfigOf = Callable[[str], LogConfig]
+"""What a topic's configs come to, by its name."""
+
+
+class DueFlush(NamedTuple):
+    """A log that wants a sync; `flush.run` goes to the executor, then `log.flushed(flush)`."""
+
+    log: Flushable
+    flush: Flush
+
+
+class LogManager:
+    """Every log of one broker."""
+
+    def __init__(self, resources: Resources, paths: Sequence[str]) -> None:
+        self._resources = resources
+        self.directories = [LogDirectory(resources, path) for path in paths]
+        self._homes: dict[PartitionKey, LogDirectory] = {}
+
+    # Opening and closing
+
+    def open(self, cluster_id: str, node_id: int, boot_id: str) -> list[StorageError]:
+        """Take every directory; return the errors of those that stay offline.
+
+        UserError if one is in use, belongs to another node, or none can be used at all.
+        """
+        errors = []
+        for directory in self.directories:
+            try:
+                directory.open(cluster_id, node_id, boot_id)
+            except StorageError as error:
+                errors.append(error)
+            except UserError:
+                self.release()
+                raise
+        if len(errors) == len(self.directories):
+            raise UserError(
+                f"no log directory can be used: {errors[0] if errors else 'none given'}"
+            )
+        return errors
+
+    def load(self, config_of: LogConfigOf) -> dict[PartitionKey, Report]:
+        """Open the logs of every directory; return what those needed that were recovered.
+
+        A directory that fails meanwhile goes offline. A broker may instead load its directories
+        side by side, with `load_directory` through the executor.
+        """
+        reports: dict[PartitionKey, Report] = {}
+        for directory in self.directories:
+            reports |= self.load_directory(directory, config_of)
+        return reports
+
+    def load_directory(
+        self, directory: LogDirectory, config_of: LogConfigOf
+    ) -> dict[PartitionKey, Report]:
+        """Open the logs of one directory; a failure takes it offline and is raised no further."""
+        if directory.offline:
+            return {}
+        try:
+            reports = directory.load(config_of)
+        except StorageError as error:
+            directory.fail(error)
+            return {}
+        for key in directory.logs:
+            self._homes.setdefault(key, directory)
+        return reports
+
+    @property
+    def power_lost(self) -> bool:
+        """Whether what was acknowledged but not synced may be gone from a directory."""
+        return any(directory.power_lost for directory in self.directories)
+
+    def prepare_close(self) -> list[DueFlush]:
+        """Begin an orderly stop; the flushes may run side by side, then `finish_close`."""
+        due = []
+        for directory in self._online():
+            try:
+                for log in directory.logs.values():
+                    flush = log.prepare_close()
+                    if flush is not None:
+                        due.append(DueFlush(log, flush))
+            except StorageError as error:
+                directory.fail(error)
+        return due
+
+    def finish_close(self, high_watermarks: Mapping[PartitionKey, int], broker_epoch: int) -> None:
+        """Write the checkpoints and the clean marks, and let the directories go."""
+        crash_point("manager.close.before_checkpoints")
+        for directory in self._online():
+            try:
+                directory.prepare_checkpoints(high_watermarks)()
+                directory.finish(broker_epoch)
+            except StorageError as error:
+                directory.fail(error)
+            for log in directory.logs.values():
+                log.let_go()
+        self.release()
+
+    def close(self, high_watermarks: Mapping[PartitionKey, int], broker_epoch: int = -1) -> None:
+        """Stop in an orderly way, one log after the other."""
+        for log, flush in self.prepare_close():
+            try:
+                flush.run()
+                log.flushed(flush)
+                crash_point("log.close.after_flush")
+            except StorageError as error:
+                self.directory_failed(error)
+        self.finish_close(high_watermarks, broker_epoch)
+
+    def release(self) -> None:
+        """Unlock every directory."""
+        for directory in self.directories:
+            directory.release()
+
+    # Logs
+
+    def __iter__(self) -> Iterator[tuple[PartitionKey, Log]]:
+        for key, directory in self._homes.items():
+            yield key, directory.logs[key]
+
+    def __len__(self) -> int:
+        return len(self._homes)
+
+    def get(self, key: PartitionKey) -> Log | None:
+        """Look a log up; it may be offline."""
+        directory = self._homes.get(key)
+        return None if directory is None else directory.logs[key]
+
+    def open_or_create(self, key: PartitionKey, topic_id: TopicId, config: LogConfig) -> Log:
+        """Return the log of a partition, made if need be.
+
+        A log of an older topic of the same name is set aside. StorageError if the log may lie in
+        a directory that is offline: a second, empty one would be taken for the truth.
+        """
+        log = self.get(key)
+        if log is not None and log.topic_id not in {None, topic_id}:
+            self.set_aside(key)
+            log = None
+        if log is None:
+            return self._create(key, topic_id, config)
+        if log.topic_id is None:
+            self._homes[key].keep_topic_id(log, topic_id)
+        if log.config != config:
+            log.update_config(config)
+        return log
+
+    def _create(self, key: PartitionKey, topic_id: TopicId, config: LogConfig) -> Log:
+        offline = [directory for directory in self.directories if directory.offline]
+        if offline:
+            raise StorageError(offline[0].path, f"{key} may be in this directory, which is offline")
+        directory = min(self.directories, key=lambda directory: len(directory.logs))
+        log = directory.create(key, topic_id, config)
+        self._homes[key] = directory
+        return log
+
+    def high_watermark(self, key: PartitionKey, log: Log) -> Offset:
+        """Return the high watermark of the last checkpoint, as far as the log still has it."""
+        directory = self._homes[key]
+        known = directory.high_watermarks.get(key, log.log_start_offset)
+        return Offset(max(log.log_start_offset, min(known, log.log_end_offset)))
+
+    def delete(self, key: PartitionKey) -> None:
+        """Take a log out of use at once, and its files after `file.delete.delay.ms`."""
+        self._remove(key, DELETE_SUFFIX)
+
+    def set_aside(self, key: PartitionKey) -> None:
+        """Take a log out of use that the cluster does not know, and keep its files as stray."""
+        self._remove(key, STRAY_SUFFIX)
+
+    def _remove(self, key: PartitionKey, suffix: str) -> None:
+        directory = self._homes.pop(key, None)
+        if directory is None:
+            return
+        log = directory.logs.pop(key)
+        log.let_go()
+        directory.high_watermarks.pop(key, None)
+        if directory.offline:
+            return
+        resources = self._resources
+        aside = f"{directory.path}/{set_aside_name(key, resources.random.randbytes(16), suffix)}"
+        with disk_errors(directory.path):
+            crash_point("manager.delete.before_rename")
+            resources.files.rename(log.folder, aside)
+            crash_point("manager.delete.after_rename")
+        if suffix == DELETE_SUFFIX:
+            due_ms = resources.clock.wall_ms() + log.config.file_delete_delay_ms
+            resources.doomed.append(Doomed(due_ms, aside, is_folder=True))
+
+    # Failure
+
+    def directory_failed(self, error: StorageError) -> LogDirectory | None:
+        """Take the directory offline in which this happened; None if it was none of ours."""
+        for directory in self.directories:
+            if f"{error.path}/".startswith(f"{directory.path}/"):
+                directory.fail(error)
+                return directory
+        return None
+
+    def _online(self) -> Iterator[LogDirectory]:
+        return (directory for directory in self.directories if not directory.offline)
+
+    # What is due from time to time
+
+    def retain(self, now_ms: int, high_watermark_of: Callable[[PartitionKey], int]) -> int:
+        """Remove segments that are too old or too many; return how many went."""
+        count = 0
+        for directory in self._online():
+            try:
+                for key, log in directory.logs.items():
+                    count += log.retain(now_ms, high_watermark_of(key))
+            except StorageError as error:
+                directory.fail(error)
+        return count
+
+    def remove_expired(self, now_ms: int) -> int:
+        """Remove the files and folders whose time has come; return how many.
+
+        They were put aside in the order of time, except where delays differ between topics; one
+        that waits longer than it must does no harm.
+        """
+        doomed, files = self._resources.doomed, self._resources.files
+        count = 0
+        while doomed and doomed[0].due_ms <= now_ms:
+            _, path, is_folder = doomed.popleft()
+            try:
+                with disk_errors(path):
+                    files.remove_folder(path) if is_folder else files.remove(path)
+            except StorageError as error:
+                self.directory_failed(error)
+            count += 1
+        return count
+
+    def take_due_flushes(self, now_ms: int) -> list[DueFlush]:
+        """Say which logs want a sync now: a segment was closed, or `flush.ms` has passed."""
+        rolled = self._resources.rolled
+        late = (
+            log
+            for _, log in self
+            if log.config.flush_ms < LONG_MAX and now_ms - log.flushed_ms >= log.config.flush_ms
+        )
+        due = []
+        for log in dict[Flushable, None].fromkeys((*rolled, *late)):
+            flush = None if log.offline else log.prepare_flush()
+            if flush is not None:
+                due.append(DueFlush(log, flush))
+        rolled.clear()
+        return due
+
+    def prepare_checkpoints(
+        self, high_watermarks: Mapping[PartitionKey, int]
+    ) -> list[Callable[[], None]]:
+        """Note the offsets of every directory; the calls returned write them, on any thread."""
+        return [directory.prepare_checkpoints(high_watermarks) for directory in self._online()]

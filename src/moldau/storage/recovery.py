@@ -1,0 +1,302 @@
+"""Opening a partition folder: from files to a log that can be trusted.
+
+After an orderly stop only the end of the last segment is read. Otherwise everything at or above
+the recovery point is doubted: the segments from the one that holds it are read again, CRCs are
+checked from the recovery point on, indexes, producer state and leader epochs are made anew, the
+file is cut at the first batch that is wrong, and later segments go.
+
+Before that, what a compaction or a removal left half done is finished or undone (names, in order):
+`.deleted` and `.cleaned` go; a `.swap` at or above the lowest `.cleaned` belongs to an unfinished
+split and goes (KAFKA-6264); any other `.swap` is complete, so the segments it replaces go and it
+takes its name; indexes without a log go.
+
+One batch lost exactly at its border leaves no torn bytes, only a gap before the next segment. In
+a log that is not compacted such a gap is a loss as well, and what follows it is cut: a replica
+must fetch it again, not serve a log with a hole.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable
+from typing import NamedTuple
+
+from moldau.base.checks import crash_point
+from moldau.base.errors import CorruptRecords
+from moldau.base.files import Files
+from moldau.base.ids import LeaderEpoch, Offset
+from moldau.storage.disk_errors import disk_errors
+from moldau.storage.epochs import LeaderEpochs, load_epochs
+from moldau.storage.log import Log
+from moldau.storage.producer_history import (
+    remove_snapshots,
+    replay_batch,
+    restore_producers,
+    snapshot_offsets,
+    store_snapshot,
+    stray_snapshots,
+)
+from moldau.storage.producers import ProducerStates
+from moldau.storage.resources import Resources
+from moldau.storage.scan import StoredBatch, walk
+from moldau.storage.segment import DELETED_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, Segment
+from moldau.storage.topic_config import LogConfig
+
+CLEANED_SUFFIX = ".cleaned"
+SWAP_SUFFIX = ".swap"
+TEMPORARY_SUFFIX = ".tmp"
+
+
+class Report(NamedTuple):
+    """What opening a log had to do; empty after an orderly stop."""
+
+    recovered_segments: int = 0
+    cut_bytes: int = 0
+    removed_segments: int = 0
+    reason: str = ""
+
+    def __str__(self) -> str:
+        if not self.recovered_segments:
+            return "opened"
+        line = f"{self.recovered_segments} segments checked"
+        if self.cut_bytes or self.removed_segments:
+            line += (
+                f", {self.cut_bytes} bytes and {self.removed_segments} segments cut: {self.reason}"
+            )
+        return line
+
+
+class Opened(NamedTuple):
+    """A log ready for use, and what that took."""
+
+    log: Log
+    report: Report
+
+
+def open_log(
+    resources: Resources,
+    folder: str,
+    config: LogConfig,
+    *,
+    clean: bool,
+    log_start_offset: int = 0,
+    recovery_point: int = 0,
+    recovery_point_lowered: Callable[[], None],
+) -> Opened:
+    """Open the log in a folder; `clean` says that the last stop was an orderly one.
+
+    A folder without segments becomes an empty log at its start offset.
+    """
+    with disk_errors(folder):
+        opening = _Opening(resources, folder, config, log_start_offset)
+        end_offset = opening.end_after_orderly_stop() if clean else None
+        trusted = end_offset is not None
+        if end_offset is None:
+            end_offset = opening.recover(recovery_point)
+        if end_offset < log_start_offset:
+            end_offset = opening.start_over(log_start_offset)
+        log_start = max(log_start_offset, opening.segments[0].base_offset)
+        opening.epochs.truncate_from_end(Offset(end_offset))
+        opening.epochs.truncate_from_start(Offset(log_start))
+        opening.restore_producers(end_offset, trusted=trusted)
+    log = Log(
+        resources,
+        folder,
+        config,
+        opening.segments,
+        opening.epochs,
+        opening.producers,
+        log_start_offset=log_start,
+        log_end_offset=end_offset,
+        recovery_point=end_offset if trusted else min(recovery_point, end_offset),
+        recovery_point_lowered=recovery_point_lowered,
+        changed=not trusted,
+    )
+    return Opened(log, opening.report)
+
+
+class _Opening:
+    """A log in the making."""
+
+    def __init__(
+        self, resources: Resources, folder: str, config: LogConfig, log_start_offset: int
+    ) -> None:
+        files = resources.files
+        self._resources = resources
+        self._folder = folder
+        self._config = config
+        finish_interrupted(files, folder)
+        names = files.names(folder)
+        self._snapshots = snapshot_offsets(names)
+        self.epochs: LeaderEpochs = load_epochs(files, folder)
+        self.producers = ProducerStates()
+        self.report = Report()
+        self.segments = [
+            Segment(resources, folder, base_offset, files.size(f"{folder}/{name}"), config)
+            for name in names
+            if name.endswith(LOG_SUFFIX) and (base_offset := segment_base(name)) is not None
+        ]
+        if not self.segments:
+            self.segments.append(Segment.create(resources, folder, log_start_offset, config))
+
+    def end_after_orderly_stop(self) -> int | None:
+        """Find the log's end from its last bytes; None if they are not what such a stop leaves."""
+        return self.segments[-1].end_offset()
+
+    def recover(self, recovery_point: int) -> int:
+        """Check all from the recovery point on; return the offset at which the log ends now."""
+        bases = [segment.base_offset for segment in self.segments]
+        first = max(0, bisect_right(bases, recovery_point) - 1)
+        start = bases[first]
+        # Epochs and snapshots above may speak of batches that were cut off since.
+        self.epochs.truncate_from_end(Offset(start))
+        restore_producers(self._files, self._folder, self.producers, self.segments[:first], start)
+        end_offset = start
+        number = first
+        while number < len(self.segments):
+            segment = self.segments[number]
+            wrong = self._gap(number, first, end_offset)
+            if wrong is None:
+                end_offset, wrong = self._recover_segment(segment, recovery_point)
+                number += 1
+            if wrong is not None:
+                self._remove_from(number, wrong)
+        self.segments[-1].warm_up()
+        self.report = self.report._replace(recovered_segments=len(self.segments) - first)
+        return end_offset
+
+    @property
+    def _files(self) -> Files:
+        return self._resources.files
+
+    def _gap(self, number: int, first: int, end_offset: int) -> CorruptRecords | None:
+        """Tell what is wrong with a segment's start, seen from the end of the one before."""
+        base_offset = self.segments[number].base_offset
+        if number == first or (base_offset >= end_offset and self._config.compacts):
+            return None
+        if base_offset == end_offset:
+            return None
+        return CorruptRecords(f"segment {base_offset} where {end_offset} was next")
+
+    def _recover_segment(
+        self, segment: Segment, recovery_point: int
+    ) -> tuple[int, CorruptRecords | None]:
+        """Check one segment; return its end offset and what was wrong with the rest."""
+        size = segment.size
+        end_offset = segment.base_offset
+        if segment is not self.segments[0]:
+            store_snapshot(self._files, self._folder, segment.base_offset, self.producers)
+
+        def take(batch: StoredBatch) -> None:
+            nonlocal end_offset
+            if batch.leader_epoch > self.epochs.latest:
+                self.epochs.assign(LeaderEpoch(batch.leader_epoch), Offset(batch.base_offset))
+            aborted = replay_batch(self.producers, segment, batch)
+            if aborted is not None:
+                segment.add_aborted(aborted)
+            end_offset = batch.last_offset + 1
+
+        wrong = segment.recover(recovery_point, take)
+        cut_bytes = self.report.cut_bytes + size - segment.size
+        self.report = self.report._replace(cut_bytes=cut_bytes)
+        if segment is not self.segments[-1] and wrong is None:
+            segment.store_indexes()
+            segment.stop_writing()
+        return end_offset, wrong
+
+    def _remove_from(self, number: int, wrong: CorruptRecords) -> None:
+        """Remove the segments from this one on, newest first: nothing may follow what is wrong."""
+        removed = self.segments[number:]
+        while len(self.segments) > number:
+            crash_point("recovery.before_removal")
+            self.segments.pop().doom()
+        self.report = self.report._replace(
+            removed_segments=self.report.removed_segments + len(removed),
+            cut_bytes=self.report.cut_bytes + sum(segment.size for segment in removed),
+            reason=f"{self._folder}: {wrong}",
+        )
+
+    def start_over(self, log_start_offset: int) -> int:
+        """Drop a log that ends before its own start: nothing in it may be served."""
+        self._remove_from(0, CorruptRecords(f"it ended before its start, {log_start_offset}"))
+        self.segments.append(
+            Segment.create(self._resources, self._folder, log_start_offset, self._config)
+        )
+        return log_start_offset
+
+    def restore_producers(self, end_offset: int, *, trusted: bool) -> None:
+        """Bring producer state up to the end; recovery has it already.
+
+        An orderly stop without any snapshot is that of a log without producers, or of one copied
+        without them; reading all of it to find out which would make every start slow.
+        """
+        bases = {segment.base_offset for segment in self.segments}
+        remove_snapshots(self._files, self._folder, stray_snapshots(self._snapshots, bases))
+        if trusted and self._snapshots:
+            restore_producers(self._files, self._folder, self.producers, self.segments, end_offset)
+
+
+def finish_interrupted(files: Files, folder: str) -> None:
+    """Finish or undo what a compaction or a removal left half done."""
+    names = files.names(folder)
+    first_cleaned = min(_bases(names, CLEANED_SUFFIX), default=None)
+    for name in names:
+        swap = segment_base(name, SWAP_SUFFIX)
+        unfinished = swap is not None and first_cleaned is not None and swap >= first_cleaned
+        if unfinished or name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX)):
+            files.remove(f"{folder}/{name}")
+    _complete_swaps(files, folder)
+    names = files.names(folder)
+    logs = {name.removesuffix(LOG_SUFFIX) for name in names if name.endswith(LOG_SUFFIX)}
+    for name in names:
+        if segment_base(name) is not None and name.partition(".")[0] not in logs:
+            files.remove(f"{folder}/{name}")
+
+
+def _complete_swaps(files: Files, folder: str) -> None:
+    """Let finished segments take the place of those they were made from.
+
+    Logs come last: as long as one is still a swap, all this is done again after a crash.
+    """
+    names = files.names(folder)
+    swaps = [name for name in names if segment_base(name, SWAP_SUFFIX) is not None]
+    logs = [name for name in swaps if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)]
+    if not swaps:
+        return
+    start = min(_bases(logs, SWAP_SUFFIX), default=0)
+    end = max((_swap_end(files, folder, name) for name in logs), default=0)
+    crash_point("recovery.before_swap")
+    for name in names:
+        base_offset = segment_base(name)
+        if base_offset is not None and start <= base_offset < end:
+            files.remove(f"{folder}/{name}")
+    for name in sorted(swaps, key=lambda name: name in logs):
+        files.rename(f"{folder}/{name}", f"{folder}/{name.removesuffix(SWAP_SUFFIX)}")
+    crash_point("recovery.after_swap")
+    files.sync_folder(folder)
+
+
+def segment_base(name: str, more_suffix: str = "") -> int | None:
+    """Read the base offset in the name of a segment's file; None if it is no such name."""
+    for suffix in SEGMENT_SUFFIXES:
+        if name.endswith(suffix + more_suffix):
+            stem = name.removesuffix(suffix + more_suffix)
+            return int(stem) if len(stem) == 20 and stem.isascii() and stem.isdigit() else None
+    return None
+
+
+def _bases(names: list[str], more_suffix: str) -> list[int]:
+    found = (segment_base(name, more_suffix) for name in names)
+    return [base_offset for base_offset in found if base_offset is not None]
+
+
+def _swap_end(files: Files, folder: str, name: str) -> int:
+    """Find the offset behind the last batch of a segment that waits to be swapped in."""
+    end_offset = segment_base(name, SWAP_SUFFIX) or 0
+    file = files.open(f"{folder}/{name}")
+    try:
+        for batch in walk(file, 0, file.size()):
+            end_offset = batch.last_offset + 1
+    finally:
+        file.close()
+    return end_offset

@@ -1,0 +1,120 @@
+"""The folder itself: Kafka's own tool reads it, and it changes hands between brokers.
+
+Here a broker is started and stopped by each test, because a folder is looked at while nobody
+serves it: a running broker's indexes are longer than what is in them.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from pathlib import Path
+
+import pytest
+
+from kafka_harness.broker import BrokerProcess
+from kafka_harness.distribution import CURRENT
+from kafka_harness.java import Output, run_class
+from kafka_harness.kafka_node import NODE_ID, KafkaNode
+from kafka_harness.kinds import kind_under_test, make_broker
+from kafka_harness.samples import CODECS
+from kafka_harness.topics import create_topic, read_all, send, topic_config
+
+pytestmark = [pytest.mark.java(CURRENT), pytest.mark.timeout(240)]
+
+SEGMENT_BYTES = 1 << 20
+"""The least Kafka 4 allows for a topic."""
+
+FIRST = [b"first %d" % number for number in range(100)]
+SECOND = [b"second %d" % number for number in range(50)]
+THIRD = [b"third %d" % number for number in range(25)]
+
+
+def dump(*arguments: object) -> Output:
+    return run_class(CURRENT, "org.apache.kafka.tools.DumpLogSegments", *arguments)
+
+
+def joined(files: list[Path]) -> str:
+    assert files
+    return ",".join(str(file) for file in sorted(files))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """A partition of several segments in every codec, left behind by an orderly stop."""
+    with make_broker(kind_under_test(), tmp_path_factory.mktemp("files")) as broker:
+        config = {"segment.bytes": str(SEGMENT_BYTES)}
+        topic = create_topic(broker.address, "segments", config=config)
+        values = [random.Random(seed).randbytes(500).hex().encode() for seed in range(2_000)]
+        for codec in CODECS:
+            send(broker.address, topic, values, codec=codec)
+    return broker.data / "segments-0"
+
+
+def test_kafkas_dump_tool_finds_every_batch_valid(folder):
+    said = dump("--files", joined([*folder.glob("*.log")]), "--deep-iteration", "--print-data-log")
+    assert "isvalid: false" not in said.stdout
+    assert {*re.findall(r"compresscodec: (\w+)", said.stdout)} == set(CODECS)
+    offsets = [
+        int(offset) for offset in re.findall(r"^\| offset: (\d+)", said.stdout, re.MULTILINE)
+    ]
+    assert offsets == list(range(2_000 * len(CODECS)))
+
+
+def test_kafkas_sanity_check_passes_every_index(folder):
+    indexes = [*folder.glob("*.index"), *folder.glob("*.timeindex")]
+    assert len(indexes) >= 8, "the topic was meant to have several segments"
+    said = dump("--files", joined(indexes), "--index-sanity-check")
+    assert said.stdout.count("passed sanity check") == len(indexes)
+
+
+def test_every_index_entry_points_at_its_batch(folder):
+    indexes = [*folder.glob("*.index"), *folder.glob("*.timeindex")]
+    said = dump("--files", joined(indexes), "--verify-index-only")
+    assert said.lines == [f"Dumping {file}" for file in sorted(indexes)]
+
+
+def test_kafkas_dump_tool_reads_the_producer_snapshots(folder):
+    snapshots = [*folder.glob("*.snapshot")]
+    said = dump("--files", joined(snapshots))
+    assert said.stdout.count("Dumping") == len(snapshots)
+
+
+def test_kafkas_dump_tool_reads_the_metadata_log(folder):
+    log = folder.parent / "__cluster_metadata-0" / "00000000000000000000.log"
+    said = dump("--files", log, "--cluster-metadata-decoder")
+    topics = re.findall(r'"type":"TOPIC_RECORD".*?"name":"([^"]+)"', said.stdout)
+    assert topics == ["segments"]
+
+
+def successor(kind: str, directory: Path) -> BrokerProcess:
+    """Make a broker that will serve a folder another one has written."""
+    settings = {"node.id": str(NODE_ID)} if kind == "moldau" else {}
+    return make_broker(kind, directory, settings)
+
+
+@pytest.mark.parametrize("ending", ["stopped", "killed"])
+def test_a_folder_goes_from_kafka_to_the_broker_and_back(tmp_path, ending):
+    with KafkaNode(tmp_path) as kafka:
+        create_topic(kafka.address, "old", config={"retention.ms": "86400000"})
+        send(kafka.address, "old", FIRST)
+
+    broker = successor(kind_under_test(), tmp_path).start()
+    try:
+        assert read_all(broker.address, "old") == FIRST
+        assert topic_config(broker.address, "old", "retention.ms") == "86400000"
+        send(broker.address, "old", SECOND)
+        create_topic(broker.address, "new", partitions=2, config={"retention.ms": "90000000"})
+        send(broker.address, "new", THIRD, partition=1)
+        if ending == "stopped":
+            broker.stop()
+    finally:
+        broker.kill()
+
+    with KafkaNode(tmp_path) as kafka:
+        assert read_all(kafka.address, "old") == FIRST + SECOND
+        assert read_all(kafka.address, "new", 1) == THIRD
+        assert topic_config(kafka.address, "new", "retention.ms") == "90000000"
+        send(kafka.address, "old", THIRD)
+        assert read_all(kafka.address, "old") == FIRST + SECOND + THIRD
+    assert not [*kafka.data.glob("*-stray*")]

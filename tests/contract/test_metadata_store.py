@@ -1,0 +1,296 @@
+"""What the cluster may rely on, whatever keeps its metadata.
+
+One suite for every implementation of the `MetadataStore` port: a `Bench` opens the store, again
+and again on what the last one left, and runs coroutines on the loop the store lives on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from metadata_samples import every_change, registration, topic_id
+from moldau.base.clock import SystemClock
+from moldau.cluster.brokers import register_broker
+from moldau.cluster.changes import TopicCreated
+from moldau.cluster.embedded import EmbeddedStore
+from moldau.cluster.image import MetadataImage
+from moldau.cluster.store import Decisions, MetadataStore, StoreFailed, VersionConflict
+from moldau.cluster.topics import NewTopic, TopicDefaults, create_topic
+from moldau.protocol.errors import ApiError
+from moldau.sim.disk import SimDisk
+from moldau.sim.executor import SimExecutor
+from moldau.sim.world import World
+from moldau.storage.disk import Disk
+
+NODE = 1
+
+
+@dataclass
+class Bench:
+    """A place where stores can be opened one after the other."""
+
+    run: Callable[[Coroutine[Any, Any, Any]], Any]
+    new_store: Callable[[], MetadataStore]
+
+    def with_store(self, use: Callable[[MetadataStore], Coroutine[Any, Any, Any]]) -> Any:
+        """Open the store, use it, close it."""
+
+        async def opened() -> Any:
+            store = self.new_store()
+            await store.start()
+            try:
+                return await use(store)
+            finally:
+                await store.close()
+
+        return self.run(opened())
+
+
+@pytest.fixture(params=["embedded on disk", "embedded in simulation"])
+def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
+    if request.param == "embedded on disk":
+        folder = f"{tmp_path}/data"
+        yield Bench(
+            asyncio.run,
+            lambda: EmbeddedStore(Disk(), [folder], NODE, SystemClock(), random.Random(5)),
+        )
+        return
+    with World(11) as world:
+        disk = SimDisk(world.random("disk"), trace=world.trace)
+
+        def simulated() -> MetadataStore:
+            return EmbeddedStore(
+                disk,
+                ["/data"],
+                NODE,
+                world.clock,
+                world.random("store"),
+                executor=SimExecutor(world),
+            )
+
+        yield Bench(world.run, simulated)
+
+
+def created(number: int) -> TopicCreated:
+    return TopicCreated(f"topic-{number}", topic_id(number))
+
+
+def test_a_commit_is_in_the_image_under_the_version_it_returns(bench):
+    async def use(store):
+        before = store.image
+        version = await store.commit(before.version, [created(1), created(2)])
+        assert version == store.image.version > before.version
+        assert set(store.image.topics) == {"topic-1", "topic-2"}
+        assert "topic-1" not in before.topics
+
+    bench.with_store(use)
+
+
+def test_a_store_that_was_never_used_knows_its_cluster_and_nothing_else(bench):
+    async def use(store):
+        assert store.image.cluster_id
+        assert not store.image.topics
+        assert not store.image.brokers
+        return store.image.cluster_id
+
+    first = bench.with_store(use)
+    assert bench.with_store(use) == first
+
+
+def test_what_was_committed_is_there_when_the_store_is_opened_again(bench):
+    async def fill(store):
+        version = store.image.version
+        for number in range(5):
+            version = await store.commit(version, [created(number)])
+        return store.image
+
+    async def look(store):
+        return store.image
+
+    before, after = bench.with_store(fill), bench.with_store(look)
+    assert after.topics == before.topics
+    assert after.version >= before.version
+
+
+def test_every_kind_of_change_survives_reopening(bench):
+    async def fill(store):
+        version = store.image.version
+        for change in every_change():
+            version = await store.commit(version, [change])
+        return store.image
+
+    async def look(store):
+        return store.image
+
+    before, after = bench.with_store(fill), bench.with_store(look)
+    expected = MetadataImage(before.version, before.cluster_id).apply(
+        before.as_changes(), after.version
+    )
+    assert after == expected
+
+
+def test_a_decision_on_an_old_version_changes_nothing(bench):
+    async def use(store):
+        old = store.image.version
+        await store.commit(old, [created(1)])
+        heard = []
+        store.subscribe(lambda changes, image: heard.append(changes))
+        before = store.image
+        with pytest.raises(VersionConflict) as conflict:
+            await store.commit(old, [created(2)])
+        assert (conflict.value.expected, conflict.value.actual) == (old, before.version)
+        with pytest.raises(VersionConflict):
+            await store.commit(before.version + 1, [created(2)])
+        assert store.image is before
+        assert heard == []
+
+    async def look(store):
+        assert set(store.image.topics) == {"topic-1"}
+
+    bench.with_store(use)
+    bench.with_store(look)
+
+
+def test_of_two_decisions_on_one_version_exactly_one_wins(bench):
+    async def use(store):
+        version = store.image.version
+        outcomes = await asyncio.gather(
+            *(store.commit(version, [created(number)]) for number in range(4)),
+            return_exceptions=True,
+        )
+        assert sum(isinstance(outcome, int) for outcome in outcomes) == 1
+        assert sum(isinstance(outcome, VersionConflict) for outcome in outcomes) == 3
+        assert len(store.image.topics) == 1
+
+    bench.with_store(use)
+
+
+def test_listeners_hear_every_change_once_in_order_with_its_image(bench):
+    async def use(store):
+        heard = []
+
+        def listen(changes, image):
+            assert image is store.image
+            assert changes[-1].name in image.topics
+            heard.append((image.version, changes))
+
+        store.subscribe(listen)
+        versions = []
+        for number in range(6):
+            changes = (created(2 * number), created(2 * number + 1))
+            versions.append((await store.commit(store.image.version, changes), changes))
+        assert heard == versions
+
+    bench.with_store(use)
+
+
+def test_who_has_unsubscribed_hears_nothing_more(bench):
+    async def use(store):
+        heard = []
+        stop = store.subscribe(lambda changes, image: heard.append(image.version))
+        version = await store.commit(store.image.version, [created(1)])
+        stop()
+        await store.commit(version, [created(2)])
+        assert heard == [version]
+
+    bench.with_store(use)
+
+
+def test_a_listener_that_fails_keeps_nobody_else_from_hearing(bench):
+    async def use(store):
+        heard = []
+
+        def fail(changes, image):
+            raise ZeroDivisionError
+
+        store.subscribe(fail)
+        store.subscribe(lambda changes, image: heard.append(changes))
+        with pytest.raises(ZeroDivisionError):
+            await store.commit(store.image.version, [created(1)])
+        assert heard == [(created(1),)]
+        assert "topic-1" in store.image.topics
+
+    bench.with_store(use)
+
+
+def test_a_caller_that_gives_up_does_not_harm_the_store(bench):
+    async def use(store):
+        heard = []
+        store.subscribe(lambda changes, image: heard.extend(changes))
+        task = asyncio.ensure_future(store.commit(store.image.version, [created(1)]))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        decisions = Decisions(store)
+        image = await decisions.commit(lambda image: [created(2)])
+        assert "topic-2" in image.topics
+        assert set(image.topics) == {change.name for change in heard}
+        return image.topics
+
+    async def look(store):
+        return store.image.topics
+
+    assert bench.with_store(use) == bench.with_store(look)
+
+
+def test_decisions_made_at_the_same_time_all_count(bench):
+    async def use(store):
+        decisions = Decisions(store)
+        await decisions.commit(lambda image: register_broker(image, registration(NODE)))
+        dice = random.Random(3)
+
+        async def create(number):
+            wanted = NewTopic(f"topic-{number}", 2, 1)
+            return await decisions.commit(
+                lambda image: create_topic(image, wanted, TopicDefaults(), dice)
+            )
+
+        images = await asyncio.gather(*(create(number) for number in range(10)))
+        assert all(f"topic-{number}" in image.topics for number, image in enumerate(images))
+        assert len(store.image.topics) == 10
+
+    bench.with_store(use)
+
+
+def test_a_decision_that_refuses_or_finds_nothing_to_do_writes_nothing(bench):
+    async def use(store):
+        decisions = Decisions(store)
+        before = store.image
+
+        def refuse(image):
+            return create_topic(image, NewTopic("a b"), TopicDefaults(), random.Random(1))
+
+        with pytest.raises(ApiError):
+            await decisions.commit(refuse)
+        assert await decisions.commit(lambda image: []) is before
+        assert await store.commit(before.version, []) == before.version
+        assert store.image is before
+
+    bench.with_store(use)
+
+
+def test_controllership_is_granted_under_a_higher_epoch_each_time(bench):
+    async def claim(store):
+        return await store.claim_controllership(NODE)
+
+    epochs = [bench.with_store(claim) for _ in range(3)]
+    assert None not in epochs
+    assert epochs == sorted(set(epochs))
+
+
+def test_a_closed_store_takes_no_commit(bench):
+    async def use(store):
+        await store.close()
+        await store.close()
+        with pytest.raises(StoreFailed):
+            await store.commit(store.image.version, [created(1)])
+
+    bench.with_store(use)

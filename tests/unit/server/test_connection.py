@@ -1,0 +1,205 @@
+"""A connection answers in order, stops reading while it waits, and survives any chunking."""
+
+import asyncio
+import struct
+
+import pytest
+
+from moldau.base.errors import ProtocolError
+from moldau.base.limits import UNSENT_BYTES_PER_CONNECTION
+from moldau.base.network import Address
+from moldau.server.connection import Connection
+
+
+class FakeStream:
+    """Remembers what a connection does to its stream."""
+
+    def __init__(self):
+        self.peer = Address("127.0.0.1", 50000)
+        self.local = Address("127.0.0.1", 9092)
+        self.unsent = 0
+        self.sent = []
+        self.expected = None
+        self.paused = False
+        self.ended = None
+
+    def send(self, parts):
+        self.sent += [bytes(part) for part in parts]
+
+    def expect(self, size):
+        self.expected = size
+
+    def pause(self):
+        self.paused = True
+
+    def resume(self):
+        self.paused = False
+
+    def close(self):
+        self.ended = self.ended or "closed"
+
+    def abort(self):
+        self.ended = "aborted"
+
+
+class Later:
+    """An answer that comes when the test says so."""
+
+    def __init__(self):
+        self.future = asyncio.get_running_loop().create_future()
+        self.abandoned = False
+
+    def framed(self):
+        return [self.future.result()]
+
+    def abandon(self):
+        self.abandoned = True
+
+
+def frame(content: bytes) -> bytes:
+    return struct.pack(">i", len(content)) + content
+
+
+def connect(dispatch, *, frame_limit=1000):
+    stream = FakeStream()
+    closed = []
+    connection = Connection(
+        stream, None, dispatch, frame_limit=frame_limit, on_close=closed.append
+    )
+    return connection, stream, closed
+
+
+def echo(_connection, content):
+    return [b"<", bytes(content), b">"]
+
+
+def test_answers_leave_in_order_and_in_one_write_for_all_that_came():
+    async def scenario():
+        connection, stream, _ = connect(echo)
+        data = frame(b"one") + frame(b"two")
+        assert connection.received(memoryview(data)) == len(data)
+        assert b"".join(stream.sent) == b"<one><two>"
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 7])
+def test_any_chunking_gives_the_same_answers(size):
+    async def scenario():
+        connection, stream, _ = connect(echo)
+        data = frame(b"first") + frame(b"") + frame(b"third")
+        held = b""
+        for start in range(0, len(data), size):
+            held += data[start : start + size]
+            used = connection.received(memoryview(held))
+            held = held[used:]
+        assert held == b""
+        assert b"".join(stream.sent) == b"<first><><third>"
+
+    asyncio.run(scenario())
+
+
+def test_a_frame_that_is_not_all_there_is_asked_for_by_its_size():
+    async def scenario():
+        connection, stream, _ = connect(echo)
+        assert connection.received(memoryview(frame(b"x" * 100)[:50])) == 0
+        assert stream.expected == 104
+
+    asyncio.run(scenario())
+
+
+def test_requests_behind_one_that_waits_are_not_looked_at():
+    async def scenario():
+        later = Later()
+        seen = []
+
+        def dispatch(_connection, content):
+            seen.append(bytes(content))
+            return later if content == b"wait" else [bytes(content)]
+
+        connection, stream, _ = connect(dispatch)
+        data = frame(b"wait") + frame(b"next")
+        used = connection.received(memoryview(data))
+        assert seen == [b"wait"]
+        assert stream.paused
+        later.future.set_result(b"waited")
+        await asyncio.sleep(0)
+        assert stream.sent == [b"waited"]
+        assert not stream.paused
+        connection.received(memoryview(data[used:]))
+        assert stream.sent == [b"waited", b"next"]
+
+    asyncio.run(scenario())
+
+
+def test_a_client_that_does_not_read_is_not_read_from_until_it_does():
+    async def scenario():
+        connection, stream, _ = connect(echo)
+        stream.unsent = UNSENT_BYTES_PER_CONNECTION + 1
+        assert connection.received(memoryview(frame(b"more"))) == 0
+        assert stream.paused
+        stream.unsent = 0
+        connection.drained()
+        assert not stream.paused
+
+    asyncio.run(scenario())
+
+
+def test_what_was_answered_before_a_malformed_request_is_sent_before_closing():
+    async def scenario():
+        def dispatch(_connection, content):
+            if content == b"bad":
+                raise ProtocolError("not the protocol")
+            return [bytes(content)]
+
+        connection, stream, _ = connect(dispatch)
+        connection.received(memoryview(frame(b"good") + frame(b"bad") + frame(b"late")))
+        assert stream.sent == [b"good"]
+        assert stream.ended == "closed"
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("size", [-1, -(2**31), 1001, 2**31 - 1])
+def test_an_impossible_size_ends_the_connection(size):
+    async def scenario():
+        connection, stream, _ = connect(echo)
+        connection.received(memoryview(struct.pack(">i", size)))
+        assert stream.ended == "closed"
+
+    asyncio.run(scenario())
+
+
+def test_a_parked_request_is_given_up_when_its_client_leaves():
+    async def scenario():
+        later = Later()
+        connection, _, closed = connect(lambda _connection, _content: later)
+        connection.received(memoryview(frame(b"wait")))
+        connection.closed(None)
+        assert later.abandoned
+        assert closed == [connection]
+
+    asyncio.run(scenario())
+
+
+def test_a_bug_in_an_answer_ends_the_connection_and_nothing_else():
+    async def scenario():
+        later = Later()
+        connection, stream, _ = connect(lambda _connection, _content: later)
+        connection.received(memoryview(frame(b"wait")))
+        later.future.set_exception(RuntimeError("a bug"))
+        await asyncio.sleep(0)
+        assert stream.ended == "aborted"
+
+    asyncio.run(scenario())
+
+
+def test_a_connection_that_waits_for_us_is_not_idle():
+    async def scenario():
+        connection, _, _ = connect(lambda _connection, _content: Later())
+        now = asyncio.get_running_loop().time()
+        assert connection.idle_since(now + 1)
+        connection.received(memoryview(frame(b"wait")))
+        assert not connection.idle_since(now + 1)
+
+    asyncio.run(scenario())

@@ -1,0 +1,98 @@
+"""Fetch sessions (KIP-227): epochs, eviction, and only what moved is worth a look."""
+
+import random
+from types import SimpleNamespace
+
+import pytest
+
+from moldau.base.ids import PartitionKey
+from moldau.protocol.errors import ApiError, ErrorCode
+from moldau.replication.partition import Partition
+from moldau.server.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, SESSIONLESS, FetchSessions
+
+
+class Clock:
+    def __init__(self):
+        self.now = 0.0
+
+    def monotonic(self):
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def sessions(clock):
+    return FetchSessions(2, 120.0, clock, random.Random(1))
+
+
+def partition(name="t", index=0):
+    log = SimpleNamespace(log_start_offset=0, log_end_offset=0)
+    return Partition(PartitionKey(name, index), bytes(16), log, None)
+
+
+def test_a_session_is_opened_with_epoch_0_and_goes_on_with_1_2_3(sessions):
+    session = sessions.open(SESSIONLESS, INITIAL_EPOCH)
+    assert session.id != SESSIONLESS
+    for epoch in (1, 2, 3):
+        assert sessions.open(session.id, epoch) is session
+
+
+def test_a_session_nobody_knows_and_a_wrong_epoch_are_told_apart(sessions):
+    with pytest.raises(ApiError) as unknown:
+        sessions.open(12345, 1)
+    assert unknown.value.code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    session = sessions.open(SESSIONLESS, INITIAL_EPOCH)
+    with pytest.raises(ApiError) as wrong:
+        sessions.open(session.id, 7)
+    assert wrong.value.code is ErrorCode.INVALID_FETCH_SESSION_EPOCH
+
+
+def test_the_final_epoch_closes_a_session(sessions):
+    session = sessions.open(SESSIONLESS, INITIAL_EPOCH)
+    assert not sessions.open(session.id, FINAL_EPOCH).kept
+    assert len(sessions) == 0
+
+
+def test_when_all_slots_are_busy_a_request_is_served_without_a_session(sessions, clock):
+    first = sessions.open(SESSIONLESS, INITIAL_EPOCH)
+    sessions.open(SESSIONLESS, INITIAL_EPOCH)
+    assert not sessions.open(SESSIONLESS, INITIAL_EPOCH).kept
+    clock.now = 121.0
+    assert sessions.open(SESSIONLESS, INITIAL_EPOCH).kept
+    with pytest.raises(ApiError):
+        sessions.open(first.id, 1)
+
+
+def test_only_what_moved_is_ready(sessions):
+    session = sessions.open(SESSIONLESS, INITIAL_EPOCH)
+    quiet, busy = partition("quiet"), partition("busy")
+    for one in (quiet, busy):
+        session.attach(session.reader(one.key.topic, 0), one)
+    session.ready.clear()
+    busy.notify()
+    assert [reader.topic for reader in session.ready] == ["busy"]
+
+
+def test_a_parked_request_is_woken_by_its_partitions_only(sessions):
+    session = sessions.open(SESSIONLESS, INITIAL_EPOCH)
+    mine, other = partition("mine"), partition("other")
+    session.attach(session.reader("mine", 0), mine)
+    woken = []
+    session.wake = lambda: woken.append(1)
+    other.notify()
+    assert woken == []
+    mine.notify()
+    assert woken == [1]
+
+
+def test_a_forgotten_partition_wakes_nobody(sessions):
+    session = sessions.open(SESSIONLESS, INITIAL_EPOCH)
+    forgotten = partition()
+    session.attach(session.reader("t", 0), forgotten)
+    session.forget("t", 0)
+    forgotten.notify()
+    assert not session.ready
