@@ -9,6 +9,7 @@ silently, they fail instead.
 from __future__ import annotations
 
 import os
+import sys
 
 import pytest
 
@@ -19,7 +20,9 @@ _MISSING = pytest.StashKey[dict[str, str]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let kafka-python be imported: it reads its schemas in a way Python 3.11 warns about."""
+    """Make what stands beside `tests` importable, and a client that warns at import."""
+    sys.path.append(str(config.rootpath))
+    # kafka-python reads its schemas in a way Python 3.11 has deprecated.
     config.addinivalue_line(
         "filterwarnings", "ignore:(open|read)_text is deprecated:DeprecationWarning"
     )
@@ -48,6 +51,7 @@ def pytest_runtestloop(session: pytest.Session) -> None:
     session.config.stash[_MISSING] = missing
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip what cannot run here, or fail it where nothing may be skipped."""
     missing = item.config.stash[_MISSING]

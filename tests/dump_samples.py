@@ -1,17 +1,47 @@
 """Small partition folders, the same bytes every time, for whoever compares dumps of them.
 
 `write_samples` makes a sound folder with every kind of batch, one of old messages, one with damage
-in its log and one with damage in its indexes. The texts in `tests/unit/storage/dumps` are what
-Kafka's own tools (4.3.1 and 1.1.1) print for them.
+in its log, one with damage in its indexes, and a metadata log. The texts in
+`tests/unit/storage/dumps` are what Kafka's own tools (4.3.1 and 1.1.1) print for them.
 """
 
 import struct
 from pathlib import Path
 
+from moldau.protocol.compiler import encode
+from moldau.protocol.messages.control_records import (
+    KRaftVersionRecord,
+    LeaderChangeMessage,
+    LeaderChangeVoter,
+    SnapshotFooterRecord,
+    SnapshotHeaderRecord,
+    Voter,
+    VoterEndpoint,
+    VotersRecord,
+    VoterVersionFeature,
+)
+from moldau.protocol.messages.metadata_records import (
+    BrokerEndpoint,
+    BrokerFeature,
+    ClientQuotaRecord,
+    ConfigRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    QuotaEntity,
+    RegisterBrokerRecord,
+    TopicRecord,
+    UserScramCredentialRecord,
+)
+from moldau.protocol.wire import uvarint
 from moldau.records.batch import APPEND_TIME_BIT, DELETE_HORIZON_BIT, pack_batch, parse_header
 from moldau.records.builder import BatchBuilder
 from moldau.records.compression import Codec
-from moldau.records.control import EndTransactionMarker, end_transaction_batch
+from moldau.records.control import (
+    ControlType,
+    EndTransactionMarker,
+    control_batch,
+    end_transaction_batch,
+)
 from moldau.records.legacy import message_set
 from moldau.records.record import Record
 from moldau.storage.indexes import AbortedTransaction, encode_aborted
@@ -19,6 +49,7 @@ from moldau.storage.producer_snapshot import format_snapshot
 from moldau.storage.producers import ProducerStates
 
 TIME = 1_700_000_000_000
+ID = bytes(range(16))
 STEM = "0" * 20
 
 GZIPPED_RECORDS = bytes.fromhex(
@@ -27,6 +58,7 @@ GZIPPED_RECORDS = bytes.fromhex(
 """The record "zipped zipped zipped ", squeezed once: another zlib may do it otherwise."""
 
 SOUND, OLD, DAMAGED, MISLED = "sound-0", "old-0", "damaged-0", "misled-0"
+METADATA = "__cluster_metadata-0"
 
 
 def built(base_offset, *records, **settings):
@@ -104,12 +136,13 @@ def positions(batches):
 
 def write_samples(root):
     """Make all the folders below this one."""
-    for name in (SOUND, OLD, DAMAGED, MISLED):
+    for name in (SOUND, OLD, DAMAGED, MISLED, METADATA):
         (Path(root) / name).mkdir()
     _write_sound(Path(root) / SOUND)
     _write_old(Path(root) / OLD)
     _write_damaged(Path(root) / DAMAGED)
     _write_misled(Path(root) / MISLED)
+    _write_metadata(Path(root) / METADATA)
 
 
 def _write_sound(folder):
@@ -158,3 +191,49 @@ def _write_misled(folder):
     (folder / f"{STEM}.timeindex").write_bytes(
         struct.pack(">qiqiqi", TIME + 4, 3, TIME + 3, 5, TIME + 9999, 6),
     )
+
+
+def _write_metadata(folder):
+    voters = [LeaderChangeVoter(1), LeaderChangeVoter(2)]
+    voter = Voter(
+        1, ID, [VoterEndpoint("CONTROLLER", "localhost", 60000)], VoterVersionFeature(0, 1)
+    )
+    controls = [
+        (ControlType.LEADER_CHANGE, LeaderChangeMessage(0, 1, voters, voters[:1])),
+        (ControlType.KRAFT_VERSION, KRaftVersionRecord(0, 1)),
+        (ControlType.KRAFT_VOTERS, VotersRecord(0, [voter])),
+        (ControlType.SNAPSHOT_HEADER, SnapshotHeaderRecord(0, TIME)),
+        (ControlType.SNAPSHOT_FOOTER, SnapshotFooterRecord(0)),
+    ]
+    endpoint = BrokerEndpoint("PLAINTEXT", "localhost", 9092, 0)
+    broker = RegisterBrokerRecord(
+        broker_id=1,
+        incarnation_id=ID,
+        broker_epoch=2**40,
+        end_points=[endpoint],
+        features=[BrokerFeature("kraft.version", 0, 1)],
+        log_dirs=[ID],
+    )
+    partition = PartitionRecord(
+        0, ID, [1], [1], leader=1, leader_epoch=0, partition_epoch=0, directories=[ID]
+    )
+    scram = UserScramCredentialRecord("user", 1, b"\xff\x00", b"stored", b"server", 4096)
+    records = [
+        (3, broker),
+        (0, TopicRecord("na\u00efve", ID)),
+        (1, partition),
+        (0, ConfigRecord(2, "t", "retention.ms", None)),
+        (2, PartitionChangeRecord(0, ID, isr=[], leader=-1, eligible_leader_replicas=[1])),
+        (0, scram),
+        (0, ClientQuotaRecord([QuotaEntity("user", None)], "request_percentage", 12.5)),
+    ]
+    batches = [
+        control_batch(kind, encode(value, 0), TIME, base_offset=offset, leader_epoch=1)
+        for offset, (kind, value) in enumerate(controls)
+    ]
+    framed = [
+        (0, None, b"".join(map(uvarint, (1, value.KEY, version))) + encode(value, version))
+        for version, value in records
+    ]
+    batches.append(built(len(batches), *framed, leader_epoch=1))
+    (folder / f"{STEM}.log").write_bytes(b"".join(batches))

@@ -78,7 +78,9 @@ def append(log: Log, batch: bytes, leader_epoch: int = 0) -> AppendResult:
     return log.append(batch, parse_header(batch), leader_epoch)
 
 
-def append_values(log: Log, *values: bytes, timestamp: int = NOW_MS, epoch: int = 0) -> AppendResult:
+def append_values(
+    log: Log, *values: bytes, timestamp: int = NOW_MS, epoch: int = 0
+) -> AppendResult:
     """Append one batch of these values."""
     return append(log, make_batch(values, timestamps=timestamp), epoch)
 

@@ -1,4 +1,4 @@
-"""The server under test, one for the whole session.
+"""The server under test, one for the whole run.
 
 It is Moldau; `MOLDAU_TEST_BROKER=kafka` puts Apache Kafka in its place, which is how this suite
 shows that it asks for nothing Kafka would not do.

@@ -7,11 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dump_samples
-from moldau.base.errors import CorruptRecords, StorageError, UserError
+from moldau.base.errors import ProtocolError, StorageError, UserError
 from moldau.base.files import read_whole, write_atomically
 from moldau.base.ids import PartitionKey, TopicId
 from moldau.base.properties import format_properties, parse_properties
 from moldau.records.batch import parse_header
+from moldau.records.control import ControlType
 from moldau.sim.disk import SimDisk
 from moldau.storage.checkpoints import (
     CLEAN_MARK,
@@ -48,6 +49,7 @@ from moldau.storage.indexes import (
     decode_aborted,
     encode_aborted,
 )
+from moldau.storage.metadata_json import control_record_text, metadata_record_text
 from moldau.storage.producer_snapshot import format_snapshot, parse_snapshot
 from moldau.storage.producers import ProducerStates
 from moldau.storage.verify import verify_partition
@@ -140,6 +142,14 @@ READERS = {
         bytes.fromhex("0000018bcfe56805000000030000018bcfe58f0f00000005"),
         lambda content: TimeIndex.decode(0, content),
     ),
+    "metadata record": (
+        bytes.fromhex("01020002740001020304050607ffffffffffffffff00"),
+        metadata_record_text,
+    ),
+    "control record": (
+        bytes.fromhex("0000000000010200000001000200000001000000"),
+        lambda content: control_record_text(ControlType.LEADER_CHANGE, content),
+    ),
     "transaction index": (encode_aborted([AbortedTransaction(9, 6, 8, 9)]), decode_aborted),
 }
 
@@ -168,7 +178,7 @@ def mutated(draw, sample):
 def test_a_file_is_read_or_refused(name, data):
     sample, read = READERS[name]
     content = data.draw(mutated(sample) | st.binary(max_size=200))
-    refusal = refused(read, content, CorruptRecords, StorageError)
+    refusal = refused(read, content, ProtocolError, StorageError)
     assert refusal is None or (refusal and "\n" not in refusal)
 
 
@@ -196,7 +206,10 @@ SEGMENT = {
     spoilt=st.sampled_from(sorted(SEGMENT)),
     form=st.sampled_from([CurrentForm(), OldForm()]),
     options=st.fixed_dictionaries(
-        {name: st.booleans() for name in ("print_data_log", "index_sanity_check")}
+        {
+            name: st.booleans()
+            for name in ("print_data_log", "index_sanity_check", "cluster_metadata_decoder")
+        }
     ),
 )
 @settings(max_examples=300, deadline=None)

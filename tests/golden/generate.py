@@ -15,14 +15,15 @@ from pathlib import Path
 from tests.kafka_harness.distribution import CURRENT, ZOOKEEPER_ERA, jars
 from tests.kafka_harness.java import run_source
 
-HERE = Path(__file__).parent
+SOURCE = Path(__file__).with_name("GoldenBytes.java")
+GOLDEN = Path(__file__).with_name("messages.jsonl.gz")
 
 
 def generate() -> list[str]:
     """Return all lines; where two versions of Kafka print the same thing, the newer one's."""
     known: dict[tuple[str, int, str], str] = {}
     for kafka in (CURRENT, ZOOKEEPER_ERA):
-        output = run_source(kafka, HERE / "GoldenBytes.java", jars(kafka), timeout_s=120)
+        output = run_source(kafka, SOURCE, jars(kafka), timeout_s=120)
         for line in output.lines:
             row = json.loads(line)
             if kafka != CURRENT and not row["message"].endswith(("Request", "Response")):
@@ -34,10 +35,9 @@ def generate() -> list[str]:
 def main() -> None:
     lines = generate()
     text = "".join(f"{line}\n" for line in lines).encode()
-    path = HERE / "messages.jsonl.gz"
     # Without a name and a time in its header the same text makes the same file.
-    path.write_bytes(gzip.compress(text, 9, mtime=0))
-    print(f"{len(lines)} lines, {path.stat().st_size} bytes: {path}")
+    GOLDEN.write_bytes(gzip.compress(text, 9, mtime=0))
+    print(f"{len(lines)} lines, {GOLDEN.stat().st_size} bytes: {GOLDEN}")
 
 
 if __name__ == "__main__":

@@ -108,7 +108,7 @@ class BrokerProcess(ABC):
             return
         self._process.kill()
         self._process.wait(STOP_TIMEOUT_S)
-        # A crash takes no helpers along; what they leave behind must not outlive the test.
+        # A crash takes no children along; what they leave behind must not outlive the test.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process = None

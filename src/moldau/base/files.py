@@ -97,6 +97,10 @@ class Files(Protocol):
         """Bytes in the file; FileNotFoundError if there is none."""
         ...
 
+    def space(self, folder: str) -> tuple[int, int]:
+        """Bytes in all and bytes free on the volume that holds a folder; -1 where unknown."""
+        ...
+
     def names(self, folder: str) -> list[str]:
         """Names of what lies directly in a folder, sorted."""
         ...

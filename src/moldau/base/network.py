@@ -102,6 +102,7 @@ class Listener(Protocol):
 
 
 Accept = Callable[[Stream], Receiver]
+"""Makes the owner of a new stream. One that closes the stream at once is not told that it ended."""
 
 
 class Network(Protocol):

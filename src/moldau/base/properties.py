@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 _BLANKS = " \t\f"
 _KEY = re.compile(r"(?:[^\\=: \t\f]|\\.)*", re.DOTALL)
@@ -20,19 +21,30 @@ _TO_ESCAPE = re.compile(r"[\\=:#!\t\n\r\f]|[^ -~]")
 _NAMES = {character: "\\" + letter for letter, character in _LETTERS.items()}
 
 
+class Property(NamedTuple):
+    """One entry of a properties text, and the line it begins in."""
+
+    key: str
+    value: str
+    line: int
+
+
 def parse_properties(text: str) -> dict[str, str]:
     """Read properties; of a key given twice the last value counts. ValueError names the line."""
-    found: dict[str, str] = {}
+    return {entry.key: entry.value for entry in parse_entries(text)}
+
+
+def parse_entries(text: str) -> Iterator[Property]:
+    """Read properties one by one, for those who must say where a value stands."""
     for number, line in _logical_lines(text):
         key = _KEY.match(line)
         assert key is not None  # the pattern also matches nothing
         separator = _SEPARATOR.match(line, key.end())
         assert separator is not None
         try:
-            found[_unescaped(key.group())] = _unescaped(line[separator.end() :])
+            yield Property(_unescaped(key.group()), _unescaped(line[separator.end() :]), number)
         except ValueError as error:
             raise ValueError(f"line {number}: {error}") from error
-    return found
 
 
 def format_properties(properties: Mapping[str, str]) -> str:

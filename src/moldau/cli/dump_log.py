@@ -41,6 +41,9 @@ FOUND_CORRUPTION = 1
     default=ALL_BYTES,
     help="Read no more than this of a log.",
 )
+@click.option(
+    "--cluster-metadata-decoder", is_flag=True, help="Print the records of a metadata log as JSON."
+)
 @click.option("--old-form", is_flag=True, help="Print the lines of Kafka 1.1 instead of Kafka 4.")
 def dump_log(files: str, old_form: bool, **flags: bool | int) -> None:
     """Print what lies in log, index, snapshot and checkpoint files.

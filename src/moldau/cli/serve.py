@@ -9,6 +9,7 @@ import asyncio
 import os
 import resource
 import signal
+import socket
 from pathlib import Path
 
 import click
@@ -22,6 +23,11 @@ from moldau.server.executor import WorkerExecutor
 from moldau.server.settings import BrokerSettings
 from moldau.server.sockets import SocketNetwork
 from moldau.storage.disk import Disk
+
+DEFAULTS = {"log.dirs": "moldau-data", "listeners": "PLAINTEXT://127.0.0.1:9092"}
+"""Where a broker without a file keeps its logs and listens: beside the user, seen by nobody else.
+
+With a file Kafka's defaults stand."""
 
 CRASH_VARIABLE = "MOLDAU_CRASH_AT"
 KILLED = 137
@@ -53,10 +59,13 @@ def serve(
     """
     configure_logging(log_level, log_format)
     settings = BrokerSettings.load(
-        _read(config),
-        _overrides(override, data, listen, configured=config is not None),
+        None if config is None else _read(config),
+        _overrides(override, data, listen),
         os.environ,
+        defaults=DEFAULTS if config is None else {},
         strict=strict_config,
+        read_file=lambda path: Path(path).read_text(encoding="utf-8"),
+        host_name=socket.getfqdn,
     )
     _raise_descriptor_limit()
     _arm_crash_point(os.environ.get(CRASH_VARIABLE))
@@ -102,29 +111,25 @@ def _on_signals(stop: asyncio.Event) -> None:
         asyncio.get_running_loop().add_signal_handler(number, handle, number)
 
 
-def _read(config: Path | None) -> str | None:
-    if config is None:
-        return None
+def _read(config: Path) -> str:
     try:
         return config.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot read {config}: {error}") from error
 
 
-def _overrides(
-    pairs: tuple[str, ...], data: Path | None, listen: str | None, *, configured: bool
-) -> dict[str, str]:
-    """Turn options into keys; without a file, Moldau's own defaults for place and address."""
+def _overrides(pairs: tuple[str, ...], data: Path | None, listen: str | None) -> dict[str, str]:
+    """Turn options into keys."""
     found = {}
-    if data is not None or not configured:
-        found["log.dirs"] = str(data or "moldau-data")
-    if listen is not None or not configured:
-        address = listen or "127.0.0.1:9092"
-        if ":" not in address:
-            raise UserError(f"--listen {address}: expected HOST:PORT")
-        found["listeners"] = f"PLAINTEXT://{address}"
-        if listen is not None:
-            found["advertised.listeners"] = ""
+    if data is not None:
+        found["log.dirs"] = str(data)
+    if listen is not None:
+        if ":" not in listen:
+            raise UserError(f"--listen {listen}: expected HOST:PORT")
+        found["listeners"] = f"PLAINTEXT://{listen}"
+        # What a file says of its own listeners would not fit this one.
+        found["advertised.listeners"] = ""
+        found["inter.broker.listener.name"] = ""
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals or not key:

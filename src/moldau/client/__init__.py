@@ -1,0 +1,1 @@
+"""The client library: connections now; producer, consumer and admin stand on them."""

@@ -5,7 +5,7 @@ way. A commit is one batch, appended and synced before the image is replaced and
 it. One commit is under way at a time; the disk's sync leaves the event loop through the executor.
 
 Start order, so that a crash anywhere is only a start that did not happen:
-identity checked or given -> snapshot and journal read, torn tail cut -> voters checked -> leader
+identity checked or given -> snapshot and journal read -> voters checked -> torn tail cut -> leader
 epoch raised in `quorum-state` -> stated in the journal, with whatever a first start has to add.
 
 A commit outlives the task that asked for it: once written it will be found at the next start, so
@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from moldau.base.clock import Clock, Random
 from moldau.base.errors import CorruptRecords, InvariantViolated, StorageError
@@ -50,7 +50,7 @@ from moldau.cluster.snapshots import (
     snapshot_ids,
 )
 from moldau.cluster.store import Listener, StoreFailed, VersionConflict
-from moldau.records.builder import BatchBuilder, record_size_bound
+from moldau.records.builder import BatchBuilder
 from moldau.records.control import ControlType, control_batch
 from moldau.records.record import read_records
 
@@ -62,8 +62,15 @@ SNAPSHOT_AFTER_BYTES: Final = 20 << 20
 
 _log = logging.getLogger(__name__)
 
-_SNAPSHOT_SLICE: Final = 250
-"""Records written between two turns of the loop: a few milliseconds of work."""
+_SNAPSHOT_SLICE_BYTES: Final = 16 << 10
+"""Written between two turns of the loop: some two hundred records, a few milliseconds of work."""
+
+
+class _Batch(NamedTuple):
+    """A batch ready to be written, and the offset behind it."""
+
+    data: bytes
+    next_offset: int
 
 
 class EmbeddedStore:
@@ -115,13 +122,11 @@ class EmbeddedStore:
 
     async def start(self) -> None:
         try:
-            self._open()
+            await self._open()
         except OSError as error:
             raise StorageError(self._folder, f"cannot be opened: {error}") from error
         except (CorruptRecords, InvariantViolated) as error:
             raise StorageError(self._folder, f"does not add up: {error}") from error
-        if self._journal is not None:
-            self._snapshot_if_large(self._journal)
 
     async def claim_controllership(self, broker_id: BrokerId) -> int | None:
         """Always granted to the one broker there is: starting was winning the election."""
@@ -146,7 +151,7 @@ class EmbeddedStore:
             self._journal.close()
             self._journal = None
 
-    def _open(self) -> None:
+    async def _open(self) -> None:
         self._identity = identify_directories(
             self._files,
             self._directories,
@@ -170,10 +175,14 @@ class EmbeddedStore:
                     if record.offset >= snapshot.end_offset
                 )
         self._quorum.check_alone(self._node_id, self._folder)
-        journal.resume(snapshot.end_offset)
         self._image = replay.image(journal.next_offset)
-        self._lead(journal, replay.open_transaction)
+        journal.resume(snapshot.end_offset)
         self._journal = journal
+        known = max(
+            read_leader_epoch(self._files, self._folder), journal.last_epoch, snapshot.epoch
+        )
+        await self._lead(journal, LeaderEpoch(known + 1), replay.open_transaction)
+        self._snapshot_if_large(journal)
 
     def _read_newest_snapshot(self) -> tuple[Replay, SnapshotId]:
         replay = Replay(MetadataImage(cluster_id=self.identity.cluster_id))
@@ -186,10 +195,9 @@ class EmbeddedStore:
         replay.take(content.values)
         return replay, snapshots[-1]
 
-    def _lead(self, journal: Journal, open_transaction: bool) -> None:
+    async def _lead(self, journal: Journal, epoch: LeaderEpoch, open_transaction: bool) -> None:
         """Win the election of one voter and state in the journal what a new leader states."""
-        known = max(read_leader_epoch(self._files, self._folder), journal.last_epoch, 0)
-        self._epoch = LeaderEpoch(known + 1)
+        self._epoch = epoch
         kraft_version = self._quorum.kraft_version
         write_leadership(self._files, self._folder, self._node_id, self._epoch, kraft_version)
         journal.begin_epoch(self._epoch)
@@ -204,10 +212,9 @@ class EmbeddedStore:
         changes = self._first_changes()
         level = _level(self._image.apply(changes, self._image.version))
         values += [encode_change(change, level) for change in changes]
-        rest, next_offset = self._batches(values, journal.next_offset + 1, level)
-        journal.append([first, *rest], next_offset)
-        journal.sync()
-        self._image = self._image.apply(changes, next_offset)
+        second = journal.next_offset + 1
+        await self._write(journal, [_Batch(first, second), *self._batches(values, second, level)])
+        self._image = self._image.apply(changes, journal.next_offset)
 
     def _first_changes(self) -> list[Change]:
         """Return what a cluster starts with, as its format said; nothing if it has started."""
@@ -228,7 +235,7 @@ class EmbeddedStore:
     async def _commit(self, expected_version: int, changes: tuple[Change, ...]) -> int:
         async with self._turn:
             journal = self._journal
-            if journal is None or journal.failed:
+            if journal is None or not journal.writable:
                 raise StoreFailed("the metadata store is not open for writing")
             if expected_version != self._image.version:
                 raise VersionConflict(expected_version, self._image.version)
@@ -236,10 +243,10 @@ class EmbeddedStore:
                 return expected_version
             level = _level(self._image)
             values = [encode_change(change, level) for change in changes]
-            batches, version = self._batches(values, journal.next_offset, level)
+            batches = self._batches(values, journal.next_offset, level)
+            version = batches[-1].next_offset
             image = self._image.apply(changes, version)
-            journal.append(batches, version)
-            await self._blocking(journal.sync)
+            await self._write(journal, batches)
             self._image = image
             self._tell(changes, image)
         self._snapshot_if_large(journal)
@@ -256,26 +263,31 @@ class EmbeddedStore:
         if failure is not None:
             raise failure
 
-    def _batches(
-        self, values: Sequence[bytes], base_offset: int, level: int
-    ) -> tuple[list[bytes], int]:
+    async def _write(self, journal: Journal, batches: Sequence[_Batch]) -> None:
+        """Make batches durable, each before the next is begun; all of them or none."""
+        end = journal.end
+        try:
+            for batch in batches:
+                journal.append(batch.data, batch.next_offset)
+                await self._blocking(journal.sync)
+        except StorageError:
+            journal.take_back(end)
+            raise
+
+    def _batches(self, values: Sequence[bytes], base_offset: int, level: int) -> list[_Batch]:
         """Write records as one batch, or, where that grows too large, as a transaction."""
-        if not values:
-            return [], base_offset
-        too_large = sum(map(len, values)) > BATCH_BYTES_MAX and level >= TRANSACTIONS_LEVEL
-        if too_large:
+        groups: Iterable[Sequence[bytes]] = [values] if values else []
+        if sum(map(len, values)) > BATCH_BYTES_MAX and level >= TRANSACTIONS_LEVEL:
             begin, end = encode_mark(TransactionMark.BEGIN), encode_mark(TransactionMark.END)
-            values = [begin, *values, end]
-        now_ms, batches = self._clock.wall_ms(), []
-        builder = BatchBuilder(base_offset=base_offset, leader_epoch=self._epoch)
-        for value in values:
-            size = builder.size + record_size_bound(None, value)
-            if too_large and builder.count and size > BATCH_BYTES_MAX:
-                batches.append(builder.build())
-                base_offset += builder.count
-                builder = BatchBuilder(base_offset=base_offset, leader_epoch=self._epoch)
-            builder.append(now_ms, None, value)
-        return [*batches, builder.build()], base_offset + builder.count
+            groups = batched([begin, *values, end], BATCH_BYTES_MAX)
+        batches: list[_Batch] = []
+        for group in groups:
+            builder = BatchBuilder(base_offset=base_offset, leader_epoch=self._epoch)
+            for value in group:
+                builder.append(self._clock.wall_ms(), None, value)
+            base_offset += builder.count
+            batches.append(_Batch(builder.build(), base_offset))
+        return batches
 
     def _forget(self, task: asyncio.Task[int]) -> None:
         self._tasks.discard(task)
@@ -291,7 +303,7 @@ class EmbeddedStore:
 
     def _snapshot_if_large(self, journal: Journal) -> None:
         due = self._snapshotting is None or self._snapshotting.done()
-        if due and not journal.failed and journal.size > self._next_snapshot_size:
+        if due and journal.writable and journal.size > self._next_snapshot_size:
             self._next_snapshot_size = journal.size + self._snapshot_after_bytes
             self._snapshotting = asyncio.ensure_future(self._snapshot(journal))
 
@@ -305,9 +317,10 @@ class EmbeddedStore:
         try:
             async with self._turn:
                 image, snapshot = self._image, SnapshotId(self._image.version, self._epoch)
-                journal.roll()
+                await self._blocking(journal.roll)
             await self._write_snapshot(image, snapshot)
-            journal.trim(snapshot.end_offset)
+            async with self._turn:
+                await self._blocking(partial(journal.trim, snapshot.end_offset))
             remove_older_snapshots(self._files, self._folder, snapshot)
         except (OSError, StorageError) as error:
             _log.warning("metadata snapshot not written: %s", error)
@@ -321,7 +334,7 @@ class EmbeddedStore:
         try:
             writer.append_control(self._quorum.control.items())
             values = (encode_change(change, _level(image)) for change in image.as_changes())
-            for batch in batched(values, _SNAPSHOT_SLICE):
+            for batch in batched(values, _SNAPSHOT_SLICE_BYTES):
                 writer.append(batch)
                 await asyncio.sleep(0)
             await self._blocking(writer.finish)

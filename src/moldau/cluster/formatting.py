@@ -62,28 +62,28 @@ def identify_directories(
     now_ms: int,
     cluster_id: str | None = None,
 ) -> Identity:
-    """Check all log directories and format the fresh ones; ConfigError changes nothing."""
-    found = {path: read_meta_properties(files, path) for path in directories}
+    """Check all log directories and format the fresh ones; ConfigError changes nothing.
+
+    The metadata may live in a directory that holds no partitions: it is no log directory then.
+    """
+    every = dict.fromkeys([*directories, metadata_directory])
+    found = {path: read_meta_properties(files, path) for path in every}
     known = _agreed_cluster_id(found, node_id, cluster_id)
     for path, properties in found.items():
         if properties is None and files.exists(f"{path}/{METADATA_FOLDER}"):
             raise ConfigError(f"{path} holds a metadata log, but no {META_PROPERTIES} to say whose")
-    identity = Identity(
-        known or uuid_text(random_uuid(random)),
-        node_id,
-        {
-            path: (properties and properties.directory_id) or random_uuid(random)
-            for path, properties in found.items()
-        },
-    )
+    agreed = known or uuid_text(random_uuid(random))
+    ids: dict[str, bytes] = {}
     for path, properties in found.items():
         if properties is None:
             _make_durable_folder(files, path)
-        if properties is None and path == metadata_directory:
-            _write_bootstrap(files, path, now_ms)
-        if properties is None or properties.directory_id is None:
-            _write_identity(files, path, properties, identity)
-    return identity
+            if path == metadata_directory:
+                _write_bootstrap(files, path, now_ms)
+        ours = properties or MetaProperties(cluster_id=agreed, node_id=node_id)
+        ids[path] = ours.directory_id or random_uuid(random)
+        if ours.directory_id is None:
+            write_meta_properties(files, path, replace(ours, directory_id=ids[path]))
+    return Identity(agreed, node_id, {path: ids[path] for path in directories})
 
 
 def _agreed_cluster_id(
@@ -108,14 +108,6 @@ def _agreed_cluster_id(
             )
         agreed, source = properties.cluster_id, where
     return agreed
-
-
-def _write_identity(
-    files: Files, path: str, properties: MetaProperties | None, identity: Identity
-) -> None:
-    base = properties or MetaProperties(cluster_id=identity.cluster_id, node_id=identity.node_id)
-    directory_id = identity.directory_ids[path]
-    write_meta_properties(files, path, replace(base, directory_id=directory_id))
 
 
 def _make_durable_folder(files: Files, path: str) -> None:

@@ -7,27 +7,24 @@ they are, since Kafka rebuilds them whenever it opens this log.
 
     append -> bytes in the page cache          sync -> they survive a power cut
 
-Only what was synced may be told to anybody. Recovery cuts a torn tail: a last batch that is not
-whole was never synced, so nobody was told of it. Damage before the last batch is refused, not
-cut: what follows it had been promised.
+Only what was synced may be told to anybody, and at most one batch is ever waiting to be. So
+recovery can tell a torn tail from damage: a last batch that is not whole was never synced, nobody
+was told of it, and it is cut. A broken batch with a whole one behind it had been promised: that
+is refused, not cut.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Final
+from itertools import pairwise
+from typing import Final, NamedTuple
 
-from moldau.base.checks import crash_point, invariant
+from moldau.base.checks import crash_point
 from moldau.base.errors import StorageError
 from moldau.base.files import File, Files
 from moldau.base.ids import LeaderEpoch, Offset, TopicId
-from moldau.cluster.batch_files import (
-    DamagedBatch,
-    StoredBatch,
-    intact_batch_follows,
-    walk,
-)
+from moldau.cluster.batch_files import DamagedBatch, StoredBatch, intact_batch_follows, walk
 from moldau.storage.checkpoints import PARTITION_METADATA, write_topic_id
 from moldau.storage.epochs import load_epochs, save_epochs
 
@@ -49,8 +46,16 @@ CRASH_POINTS: Final = (
 )
 
 
+class JournalEnd(NamedTuple):
+    """Where a journal ended at some moment."""
+
+    size: int
+    """Of the newest segment."""
+    next_offset: int
+
+
 class Journal:
-    """One open metadata log. `load` first; then `append` and `sync`, in turn."""
+    """One open metadata log. `load` and `resume` first; then `append` and `sync`, in turn."""
 
     def __init__(self, files: Files, folder: str) -> None:
         self._files = files
@@ -138,29 +143,38 @@ class Journal:
         self._epochs.assign(epoch, Offset(self.next_offset))
         save_epochs(self._files, self.folder, self._epochs)
 
-    def append(self, batches: Sequence[bytes], next_offset: int) -> None:
-        """Write whole batches that start at `next_offset`; take them back if the disk refuses.
+    @property
+    def end(self) -> JournalEnd:
+        """Where the journal ends now, for `take_back`."""
+        return JournalEnd(self._good_size, self.next_offset)
 
-        StorageError means that nothing was written, or that the journal cannot go on: `failed`.
+    def append(self, batch: bytes, next_offset: int) -> None:
+        """Write one whole batch that ends before `next_offset`; StorageError if the disk refuses.
+
+        What was written of it is for the caller to `take_back`.
         """
         file = self._writable()
         crash_point("journal.append.before_write")
         try:
-            file.append(batches)
+            file.append([batch])
         except OSError as error:
-            self._take_back(file)
             raise StorageError(file.path, f"cannot be appended to: {error}") from error
         crash_point("journal.append.after_write")
-        written = sum(map(len, batches))
-        self._good_size += written
-        self.size += written
+        self._good_size += len(batch)
+        self.size += len(batch)
         self.next_offset = next_offset
 
-    def _take_back(self, file: File) -> None:
+    def take_back(self, end: JournalEnd) -> None:
+        """End where it ended before a failed write, so that it can go on; else it has failed."""
+        if self._active is None:
+            return
         try:
-            file.truncate(self._good_size)
+            self._active.truncate(end.size)
         except OSError:
-            self.fail()
+            self.close()
+            return
+        self.size -= self._good_size - end.size
+        self._good_size, self.next_offset = end
 
     def sync(self) -> None:
         """Return once everything appended is durable; may block. After an error nothing goes on.
@@ -171,24 +185,22 @@ class Journal:
         try:
             file.sync()
         except OSError as error:
-            self.fail()
+            self.close()
             raise StorageError(file.path, f"cannot be synced: {error}") from error
         crash_point("journal.sync.after_sync")
 
     @property
-    def failed(self) -> bool:
-        """Whether the state on the disk is unknown; only a new start can tell."""
-        return self._active is None
-
-    def fail(self) -> None:
-        """Take no more writes."""
-        self.close()
+    def writable(self) -> bool:
+        """Whether it can go on; after a failed sync, only a new start tells what is on the disk."""
+        return self._active is not None
 
     def roll(self) -> None:
         """Start a new segment, so that the ones before it can go once a snapshot has them."""
         self._writable()
-        self.fail()
+        if self._bases[-1] == self.next_offset:
+            return
         # Until the new one stands nothing may be written: not behind its back into the old one.
+        self.close()
         try:
             self._active = self._create(self.next_offset)
         except OSError as error:
@@ -196,12 +208,10 @@ class Journal:
 
     def trim(self, offset: int) -> None:
         """Remove the segments that hold nothing at or after this offset; a snapshot has them."""
-        keep = max((base for base in self._bases if base <= offset), default=None)
-        invariant(keep is not None, f"no segment begins at or before {offset}")
-        gone = [base for base in self._bases if base < (keep or 0)]
-        self.size -= sum(self._files.size(self._path(base)) for base in gone)
+        gone = [base for base, after in pairwise(self._bases) if after <= offset]
         self._remove(gone)
         self._bases = self._bases[len(gone) :]
+        self.size = sum(self._files.size(self._path(base)) for base in self._bases)
         self._epochs.truncate_from_start(Offset(self._bases[0]))
         save_epochs(self._files, self.folder, self._epochs)
 

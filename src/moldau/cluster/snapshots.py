@@ -22,7 +22,8 @@ from moldau.base.files import File, Files
 from moldau.cluster.batch_files import walk
 from moldau.protocol.compiler import encode
 from moldau.protocol.messages.control_records import SnapshotFooterRecord, SnapshotHeaderRecord
-from moldau.records.builder import BatchBuilder
+from moldau.records.batch import HEADER_SIZE
+from moldau.records.builder import BatchBuilder, record_size_bound
 from moldau.records.control import ControlType, control_batch, control_type
 from moldau.records.record import read_records
 
@@ -154,14 +155,17 @@ def remove_older_snapshots(files: Files, folder: str, newest: SnapshotId) -> Non
     files.sync_folder(folder)
 
 
-def batched(values: Iterable[bytes], count: int) -> Iterator[list[bytes]]:
-    """Cut a stream of records into batches of this many."""
+def batched(values: Iterable[bytes], size_max: int) -> Iterator[list[bytes]]:
+    """Cut a stream of records into batches of at most this size; a larger record stands alone."""
     batch: list[bytes] = []
+    size = HEADER_SIZE
     for value in values:
-        batch.append(value)
-        if len(batch) == count:
+        added = record_size_bound(None, value)
+        if batch and size + added > size_max:
             yield batch
-            batch = []
+            batch, size = [], HEADER_SIZE
+        batch.append(value)
+        size += added
     if batch:
         yield batch
 

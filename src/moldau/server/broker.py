@@ -178,7 +178,11 @@ class Broker:
                 )
                 for endpoint, listener in zip(self.settings.endpoints, self._listeners, strict=True)
             ),
-            tuple(directory.id for directory in self.logs.directories if not directory.offline),
+            tuple(
+                directory.identity.directory_id
+                for directory in self.logs.directories
+                if not directory.offline and directory.identity.directory_id is not None
+            ),
             self.settings.rack,
         )
         await self.decisions.commit(lambda image: register_broker(image, registration))

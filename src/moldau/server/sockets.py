@@ -476,7 +476,10 @@ class SocketNetwork:
         except BaseException:
             sock.close()
             raise
-        return cast("Stream", self.adopt(sock, receiver))
+        stream = self.adopt(sock, receiver)
+        if stream is None:
+            raise ConnectionResetError(errno.ECONNRESET, f"{host}:{port} closed at once")
+        return cast("Stream", stream)
 
     def adopt(self, sock: socket.socket, accept: Accept) -> SocketStream | None:
         """Make a stream of a connected socket; None if the peer has gone already."""

@@ -189,6 +189,10 @@ class SimDisk:
     def size(self, path: str) -> int:
         return len(self._content(path).data)
 
+    def space(self, folder: str) -> tuple[int, int]:
+        self._check(Operation.READ, folder)
+        return (-1, -1)
+
     def names(self, folder: str) -> list[str]:
         self.require_alive()
         return sorted(self.machine.tree.folder(folder).entries)

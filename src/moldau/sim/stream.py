@@ -84,7 +84,7 @@ class SimStream:
         self.over = False
         """Nothing comes or goes any more."""
         self.stale = False
-        """Its machine went silently: whatever arrives here is answered by nobody."""
+        """Its machine went silently: what arrives is unanswered, and refused once it is back."""
         self.other: SimStream
         self._receiver: Receiver | None = None
         self._end_error: Exception | None = None

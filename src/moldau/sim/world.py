@@ -6,9 +6,11 @@ draw in the network does not change what happens to the disk.
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import math
 import random
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -45,6 +47,18 @@ class SimClock:
         self._loop.trace.note("clock jump", by_ms)
 
 
+@contextlib.contextmanager
+def _collector_off() -> Iterator[None]:
+    """Leave it to the loop when garbage is collected."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
 class World:
     """The seed, the loop, the clock and the dice of one run. Use it in a `with` statement."""
 
@@ -67,9 +81,13 @@ class World:
         """Run until `main` is done; what it started besides stays for the next run."""
         self.loop.deadline_s = self.loop.time() + limit_s
         try:
-            return self.loop.run_until_complete(main)
+            with _collector_off():
+                result = self.loop.run_until_complete(main)
+                gc.collect(1)
+            self.loop.raise_unhandled()
         finally:
             self.loop.deadline_s = math.inf
+        return result
 
     def close(self) -> None:
         """Cancel whatever still runs."""

@@ -30,6 +30,7 @@ CRASH_POINTS: Final = (
     "log.snapshot.after_rename",
     "log.truncate.before_checkpoint",
     "log.truncate.before_removal",
+    "log.truncate.before_sync",
     "log.truncate.before_cut",
     "log.truncate.after_cut",
     "log.restart.before_removal",

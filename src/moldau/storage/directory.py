@@ -22,11 +22,9 @@ from moldau.base.ids import PartitionKey, TopicId
 from moldau.storage.checkpoints import (
     HIGH_WATERMARKS,
     LOG_STARTS,
-    PARTITION_METADATA,
     RECOVERY_POINTS,
     CleanMark,
     MetaProperties,
-    format_topic_id,
     read_clean_mark,
     read_meta_properties,
     read_offsets,
@@ -114,7 +112,7 @@ class LogDirectory:
         """Take the folder and see whose it is; UserError if it is somebody else's."""
         files = self._resources.files
         with disk_errors(self.path):
-            files.make_folder(self.path)
+            self._make_folder()
             try:
                 self._lock = files.lock(f"{self.path}/{LOCK}")
             except BlockingIOError as error:
@@ -124,6 +122,14 @@ class LogDirectory:
             self.power_lost = not self.clean and read_open_mark(files, self.path) != boot_id
             write_open_mark(files, self.path, boot_id)
         self.offline = False
+
+    def _make_folder(self) -> None:
+        """Make the folder if it is missing, and its name durable: all that follows relies on it."""
+        files = self._resources.files
+        if not files.exists(self.path):
+            files.make_folder(self.path)
+            parent = self.path.rpartition("/")[0]
+            files.sync_folder(parent or ("/" if self.path.startswith("/") else "."))
 
     def _identify(self, cluster_id: str, node_id: int) -> MetaProperties:
         files = self._resources.files
@@ -210,28 +216,13 @@ class LogDirectory:
             log_end_offset=0,
             recovery_point=0,
             recovery_point_lowered=self.recovery_point_lowered,
-            new=True,
+            durable=False,
         )
         crash_point("manager.create.before_topic_id")
-        self.keep_topic_id(log, topic_id)
+        log.keep_topic_id(topic_id)
         crash_point("manager.create.after_topic_id")
         self.logs[key] = log
         return log
-
-    def keep_topic_id(self, log: Log, topic_id: TopicId) -> None:
-        """Write the topic's id beside a log that has none; its next flush makes it durable.
-
-        Waiting for the disk here would make a topic of many partitions take seconds.
-        """
-        with disk_errors(self.path):
-            path = f"{log.folder}/{PARTITION_METADATA}"
-            file = self._resources.files.open(path, create=True)
-            try:
-                file.truncate(0)
-                file.append([format_topic_id(topic_id)])
-            finally:
-                file.close()
-        log.topic_id = topic_id
 
     # Failing and closing
 

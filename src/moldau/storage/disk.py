@@ -171,6 +171,10 @@ class Disk:
     def size(self, path: str) -> int:
         return os.stat(path).st_size
 
+    def space(self, folder: str) -> tuple[int, int]:
+        volume = os.statvfs(folder)
+        return volume.f_blocks * volume.f_frsize, volume.f_bavail * volume.f_frsize
+
     def names(self, folder: str) -> list[str]:
         return sorted(os.listdir(folder))
 

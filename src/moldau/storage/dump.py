@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from moldau.base.errors import CorruptRecords, StorageError, UserError
+from moldau.base.errors import CorruptRecords, ProtocolError, StorageError, UserError
 from moldau.base.files import File, Files, read_whole
 from moldau.base.ids import uuid_text
 from moldau.storage.checkpoints import PARTITION_METADATA, read_offsets, read_topic_id
@@ -23,11 +23,13 @@ from moldau.storage.epochs import LEADER_EPOCHS, load_epochs
 from moldau.storage.indexes import OffsetEntry, OffsetIndex, TimeEntry, TimeIndex, decode_aborted
 from moldau.storage.inspection import (
     InspectedBatch,
+    InspectedRecord,
     inspect_batches,
     inspect_records,
     offset_entries,
     time_entries,
 )
+from moldau.storage.metadata_json import metadata_record_text
 from moldau.storage.producer_snapshot import parse_snapshot
 from moldau.storage.scan import StoredBatch, walk
 
@@ -51,11 +53,18 @@ class DumpOptions:
     index_sanity_check: bool = False
     max_message_size: int = MAX_MESSAGE_SIZE
     max_bytes: int = ALL_BYTES
+    cluster_metadata_decoder: bool = False
     form: Form = field(default_factory=CurrentForm)
 
     @property
+    def contents(self) -> bool:
+        """Whether keys and values are wanted."""
+        return self.print_data_log or self.cluster_metadata_decoder
+
+    @property
     def deep(self) -> bool:
-        return self.deep_iteration or self.print_data_log
+        """Whether records are wanted."""
+        return self.deep_iteration or self.contents
 
 
 class LogDump:
@@ -167,13 +176,23 @@ class LogDump:
                 gaps.pass_over(record.offset)
                 line = "" if options.skip_record_metadata else form.record(batch, record)
                 contents = ""
-                if options.print_data_log and record.control_type is None:
-                    contents = form.contents(record)
+                if options.contents and record.control_type is None:
+                    contents = form.contents(self._decoded(record))
                 if contents and not line:
                     line = "|"
                 yield line + contents
         except CorruptRecords as error:
             self._bad_batch(path, batch, str(error))
+
+    def _decoded(self, record: InspectedRecord) -> InspectedRecord:
+        """Put text in place of the value where a decoder was asked for, as Kafka's tool does."""
+        if not self._options.cluster_metadata_decoder:
+            return record
+        try:
+            text = metadata_record_text(record.value)
+        except ProtocolError as error:
+            text = f"Error at {record.offset}, skipping. {error}"
+        return record._replace(key=None, value=text.encode())
 
     def _bad_batch(self, path: str, batch: InspectedBatch, what: str) -> None:
         where = f"batch at position {batch.position}, offset {batch.base_offset}"

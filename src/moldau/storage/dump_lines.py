@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from moldau.base.errors import CorruptRecords
+from moldau.base.errors import CorruptRecords, ProtocolError
 from moldau.base.ids import NO_OFFSET
 from moldau.records.batch import BatchHeader
 from moldau.records.control import ControlType
 from moldau.records.legacy import Message
 from moldau.storage.inspection import InspectedBatch, InspectedRecord
+from moldau.storage.metadata_json import control_record_text
 from moldau.storage.producers import NO_SEQUENCE, Producer, RememberedBatch
 
 
@@ -210,6 +211,12 @@ def _control(record: InspectedRecord) -> str:
     number = record.control_type
     if number is None:
         return ""
+    try:
+        text = control_record_text(number, record.value)
+    except ProtocolError as error:
+        text = f"Error at {record.offset}, skipping. {error}"
+    if text is not None:
+        return f" {text}"
     known = number in ControlType.__members__.values()
     return f" controlType: {ControlType(number).name if known else 'UNKNOWN'}({number})"
 

@@ -8,9 +8,9 @@ keeps two logs from diverging (KIP-101, KIP-279).
     entries (0, 0) (1, 120): epoch 0 wrote [0, 120), epoch 1 writes from 120
 
 Invariant: entries ascend strictly in both fields. `LeaderEpochs` is pure; it is kept in the
-partition's `leader-epoch-checkpoint`, and `dirty` tells whether that file is behind. A new epoch
-must be on disk before the first record under it is: a checkpoint may hold an entry too many (it
-is truncated when the log is loaded) but never miss one.
+partition's `leader-epoch-checkpoint`, and `dirty` tells whether that file is behind. The file may
+hold an entry too many, which goes when the log is loaded; one that it misses must still be found
+in the batches at or above the recovery point.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ class Flush:
     logs: tuple[File, ...]
     """Open `.log` files, oldest first."""
     paths: tuple[str, ...]
-    """Indexes and snapshots of closed segments; one that is gone by now is not needed."""
+    """Indexes, snapshots and the topic id, as far as they are new; gone by now is not needed."""
     epochs_path: str
     epochs: bytes | None
     """The new content of the leader epoch checkpoint, None if it is up to date."""

@@ -37,7 +37,7 @@ from moldau.records.batch import (
     rewritten_prefix,
 )
 from moldau.records.control import end_transaction_marker
-from moldau.storage.checkpoints import PARTITION_METADATA
+from moldau.storage.checkpoints import PARTITION_METADATA, format_topic_id
 from moldau.storage.disk_errors import disk_errors, storage_error
 from moldau.storage.epochs import LEADER_EPOCHS, LeaderEpochs, format_epochs
 from moldau.storage.flushing import Flush
@@ -84,6 +84,7 @@ class Log:
         "_resources",
         "_segments",
         "_truncation_count",
+        "_unsynced_paths",
         "active",
         "config",
         "epochs",
@@ -110,17 +111,18 @@ class Log:
         log_end_offset: int,
         recovery_point: int,
         recovery_point_lowered: Callable[[], None],
-        changed: bool = False,
-        new: bool = False,
+        durable: bool,
+        unsynced_paths: Sequence[str] = (),
     ) -> None:
+        """Put a log together; not `durable` if not even the name of its folder is known to be."""
         invariant(segments, f"{folder}: a log has a segment")
         self._resources = resources
         self._segments = list(segments)
         self._base_offsets = [segment.base_offset for segment in segments]
         self._recovery_point_lowered = recovery_point_lowered
         self._truncation_count = 0
-        self._folder_changed = self._changed = changed or new
-        self._folder_new = new
+        self._folder_changed = self._folder_new = self._changed = not durable
+        self._unsynced_paths = list(unsynced_paths)
         self.folder = folder
         self.topic_id: TopicId | None = None
         self.config = config
@@ -156,6 +158,23 @@ class Log:
     def first_unstable_offset(self) -> Offset | None:
         """Where the first undecided transaction begins; None if all are decided."""
         return self.producers.first_unstable_offset
+
+    def keep_topic_id(self, topic_id: TopicId) -> None:
+        """Write the topic's id beside a log that has none; the next flush makes it durable.
+
+        Waiting for the disk here would make a topic of many partitions take seconds.
+        """
+        with disk_errors(self.folder):
+            path = f"{self.folder}/{PARTITION_METADATA}"
+            file = self._resources.files.open(path, create=True)
+            try:
+                file.truncate(0)
+                file.append([format_topic_id(topic_id)])
+            finally:
+                file.close()
+        self.topic_id = topic_id
+        self._unsynced_paths.append(path)
+        self._folder_changed = self._changed = True
 
     def update_config(self, config: LogConfig) -> None:
         """Follow new topic configs from the next append on."""
@@ -296,7 +315,7 @@ class Log:
             crash_point("log.roll.before_store")
             old.store_indexes()
             crash_point("log.roll.before_snapshot")
-            store_snapshot(self._resources.files, self.folder, start, self.producers)
+            snapshot = store_snapshot(self._resources.files, self.folder, start, self.producers)
             crash_point("log.roll.before_create")
             segment = Segment.create(self._resources, self.folder, start, self.config)
             crash_point("log.roll.after_create")
@@ -305,6 +324,7 @@ class Log:
             else:
                 self._drop_newest()
         self._begin(segment)
+        self._unsynced_paths += (*old.index_paths, snapshot)
         self._resources.rolled[self] = None
         return segment
 
@@ -456,8 +476,7 @@ class Log:
         with disk_errors(self.folder):
             self._forget_durability_above(offset)
             crash_point("log.truncate.before_removal")
-            while self._base_offsets[-1] > offset:
-                self._drop_newest()
+            self._drop_above(offset)
             self.active = self._segments[-1]
             crash_point("log.truncate.before_cut")
             end_offset = self.active.truncate_to(offset)
@@ -473,8 +492,7 @@ class Log:
         with disk_errors(self.folder):
             self._forget_durability_above(offset)
             crash_point("log.restart.before_removal")
-            while self._segments:
-                self._drop_newest()
+            self._drop_above(-1)
             crash_point("log.restart.before_create")
             self._begin(Segment.create(self._resources, self.folder, offset, self.config))
             crash_point("log.restart.after_create")
@@ -482,6 +500,19 @@ class Log:
             self._end_at(offset)
             self.epochs.clear()
         self.recovery_point = offset
+
+    def _drop_above(self, offset: int) -> None:
+        """Remove the segments that begin behind an offset, newest first, and wait for the disk.
+
+        Were a removal lost in a power cut while what is appended next is not, the old segments
+        would stand behind the new batches as if they belonged there.
+        """
+        count = len(self._segments)
+        while self._segments and self._base_offsets[-1] > offset:
+            self._drop_newest()
+        if len(self._segments) < count:
+            crash_point("log.truncate.before_sync")
+            self._resources.files.sync_folder(self.folder)
 
     def _forget_durability_above(self, offset: int) -> None:
         """Say on disk that nothing above is durable, before the bytes change that once were."""
@@ -515,14 +546,10 @@ class Log:
 
         Run it on another thread and hand it to `flushed`; `flushing.Flusher` does both.
         """
-        return self._flush(()) if self.recovery_point < self.log_end_offset else None
+        return self._flush() if self.recovery_point < self.log_end_offset else None
 
-    def _flush(self, more_paths: tuple[str, ...]) -> Flush:
+    def _flush(self) -> Flush:
         first = max(0, bisect_right(self._base_offsets, self.recovery_point) - 1)
-        paths = [f"{self.folder}/{PARTITION_METADATA}"] if self._folder_new else []
-        for number in range(first, len(self._segments) - 1):
-            paths += self._segments[number].index_paths
-            paths.append(f"{self.folder}/{snapshot_name(self._base_offsets[number + 1])}")
         with disk_errors(self.folder):
             logs = tuple(segment.handle() for segment in self._segments[first:])
         flush = Flush(
@@ -531,12 +558,13 @@ class Log:
             end_offset=self.log_end_offset,
             truncation_count=self._truncation_count,
             logs=logs,
-            paths=(*paths, *more_paths),
+            paths=tuple(self._unsynced_paths),
             epochs_path=f"{self.folder}/{LEADER_EPOCHS}",
             epochs=format_epochs(self.epochs) if self.epochs.dirty else None,
             folders=self._changed_folders(),
         )
         self.epochs.dirty = False
+        self._unsynced_paths.clear()
         self._folder_changed = self._folder_new = False
         return flush
 
@@ -569,9 +597,10 @@ class Log:
             active.store_indexes()
             end = self.log_end_offset
             snapshot = store_snapshot(self._resources.files, self.folder, end, self.producers)
+        self._unsynced_paths += (*active.index_paths, snapshot)
         self._folder_changed = True
         crash_point("log.close.before_flush")
-        return self._flush((*active.index_paths, snapshot))
+        return self._flush()
 
     def close(self) -> None:
         """Stop in an orderly way: all is durable, every file Kafka expects is there."""

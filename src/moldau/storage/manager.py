@@ -165,7 +165,7 @@ class LogManager:
         if log is None:
             return self._create(key, topic_id, config)
         if log.topic_id is None:
-            self._homes[key].keep_topic_id(log, topic_id)
+            log.keep_topic_id(topic_id)
         if log.config != config:
             log.update_config(config)
         return log

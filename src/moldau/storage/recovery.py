@@ -25,6 +25,7 @@ from moldau.base.checks import crash_point
 from moldau.base.errors import CorruptRecords
 from moldau.base.files import Files
 from moldau.base.ids import LeaderEpoch, Offset
+from moldau.storage.checkpoints import PARTITION_METADATA
 from moldau.storage.disk_errors import disk_errors
 from moldau.storage.epochs import LeaderEpochs, load_epochs
 from moldau.storage.log import Log
@@ -110,7 +111,8 @@ def open_log(
         log_end_offset=end_offset,
         recovery_point=end_offset if trusted else min(recovery_point, end_offset),
         recovery_point_lowered=recovery_point_lowered,
-        changed=not trusted,
+        durable=trusted,
+        unsynced_paths=opening.unsynced_paths,
     )
     return Opened(log, opening.report)
 
@@ -131,6 +133,7 @@ class _Opening:
         self.epochs: LeaderEpochs = load_epochs(files, folder)
         self.producers = ProducerStates()
         self.report = Report()
+        self.unsynced_paths: list[str] = []
         self.segments = [
             Segment(resources, folder, base_offset, files.size(f"{folder}/{name}"), config)
             for name in names
@@ -151,6 +154,7 @@ class _Opening:
         # Epochs and snapshots above may speak of batches that were cut off since.
         self.epochs.truncate_from_end(Offset(start))
         restore_producers(self._files, self._folder, self.producers, self.segments[:first], start)
+        self.unsynced_paths.append(f"{self._folder}/{PARTITION_METADATA}")
         end_offset = start
         number = first
         while number < len(self.segments):
@@ -184,8 +188,9 @@ class _Opening:
         """Check one segment; return its end offset and what was wrong with the rest."""
         size = segment.size
         end_offset = segment.base_offset
-        if segment is not self.segments[0]:
-            store_snapshot(self._files, self._folder, segment.base_offset, self.producers)
+        if end_offset > 0:
+            path = store_snapshot(self._files, self._folder, end_offset, self.producers)
+            self.unsynced_paths.append(path)
 
         def take(batch: StoredBatch) -> None:
             nonlocal end_offset
@@ -202,6 +207,7 @@ class _Opening:
         if segment is not self.segments[-1] and wrong is None:
             segment.store_indexes()
             segment.stop_writing()
+            self.unsynced_paths += segment.index_paths
         return end_offset, wrong
 
     def _remove_from(self, number: int, wrong: CorruptRecords) -> None:

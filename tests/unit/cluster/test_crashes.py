@@ -7,6 +7,7 @@ synced is lost, kept or torn), and a new process must find everything that was t
 
 from __future__ import annotations
 
+import contextlib
 import re
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from metadata_samples import topic_id
 from moldau.cluster import journal, snapshots
 from moldau.cluster.changes import TopicCreated
 from moldau.cluster.embedded import EmbeddedStore
+from moldau.cluster.store import StoreFailed
 from moldau.sim.crashes import Crashed, CrashPlan
 from moldau.sim.disk import SimDisk
 from moldau.sim.world import World
@@ -67,8 +69,8 @@ def crash(world, disk, plan, *, power_cut):
             torn = disk.open(f"/data/{journal.METADATA_FOLDER}/{newest_log(disk)}")
             torn.append([b"torn"])
             world.run(fill(world, disk, told, first=TOPICS))
-        except Crashed:
-            world.close()
+        except (Crashed, StoreFailed):
+            assert not disk.alive
     return disk.power_cut() if power_cut else disk.kill(), told
 
 
@@ -130,3 +132,32 @@ def test_a_power_cut_at_any_commit_loses_nothing_told():
             plan = Ending(disk, "journal.append.after_write", hit)
             disk, told = crash(world, disk, plan, power_cut=True)
         check(disk, told)
+
+
+@pytest.mark.parametrize("power_cut", [False, True], ids=["kill", "power cut"])
+def test_a_commit_of_several_batches_is_there_whole_or_not_at_all(monkeypatch, power_cut):
+    monkeypatch.setattr("moldau.cluster.embedded.BATCH_BYTES_MAX", 200)
+    changes = [TopicCreated(f"topic-{number}", topic_id(number + 1)) for number in range(20)]
+    outcomes = set()
+    for hit in range(3, 20):
+        with World(f"several{hit}") as world:
+            disk = SimDisk(world.random("disk"))
+            plan = Ending(disk, "journal.append.after_write", hit)
+            with plan, contextlib.suppress(Crashed):
+                world.run(commit_at_once(world, disk, changes))
+            if disk.alive:
+                break
+        disk = disk.power_cut() if power_cut else disk.kill()
+        with World(hit) as world:
+            image = world.run(fill_nothing(world, disk))
+        outcomes.add(len(image.topics))
+        check(disk, list(image.topics))
+    assert hit > 6
+    assert outcomes <= {0, len(changes)}
+
+
+async def commit_at_once(world, disk, changes):
+    store = EmbeddedStore(disk, ["/data"], 1, world.clock, world.random("store"))
+    await store.start()
+    await store.commit(store.image.version, changes)
+    await store.close()

@@ -34,6 +34,7 @@ from moldau.records.record import read_records
 from moldau.sim.disk import SimDisk
 from moldau.sim.disk_faults import Operation
 from moldau.sim.world import World
+from moldau.storage.checkpoints import read_meta_properties
 from moldau.storage.disk import Disk
 
 KAFKA = Path(__file__).parent / "kafka_4_3_1"
@@ -529,6 +530,23 @@ def test_a_full_disk_refuses_the_commit_and_nothing_else(world, disk):
     assert set(use(world, disk).topics) == {"topic-2"}
 
 
+def test_a_full_disk_takes_back_a_whole_transaction(world, disk, monkeypatch):
+    monkeypatch.setattr("moldau.cluster.embedded.BATCH_BYTES_MAX", 200)
+
+    async def work(store):
+        before, size = store.image, disk.size(LOG)
+        disk.faults.fill_up(500)
+        with pytest.raises(StorageError, match="No space left"):
+            await store.commit(before.version, [created(number) for number in range(30)])
+        assert store.image is before
+        assert disk.size(LOG) == size
+        disk.faults.heal()
+        await store.commit(before.version, [created(1)])
+
+    use(world, disk, work)
+    assert set(use(world, disk).topics) == {"topic-1"}
+
+
 def test_a_full_disk_that_cannot_even_take_back_ends_the_store(world, disk):
     async def work(store):
         disk.faults.fill_up(30)
@@ -615,12 +633,23 @@ def test_a_snapshot_that_finds_no_room_leaves_the_journal_as_it_is(world, disk, 
 
 
 def test_metadata_may_live_in_a_directory_of_its_own(world, disk):
-    use(
-        world,
-        disk,
-        committing([created(1)]),
-        metadata_directory="/data",
-        directories=("/logs", "/data"),
-    )
+    async def work(store):
+        assert list(store.identity.directory_ids) == ["/logs"]
+        await store.commit(store.image.version, [created(1)])
+
+    use(world, disk, work, metadata_directory="/data", directories=("/logs",))
     assert disk.names("/logs") == ["meta.properties"]
     assert disk.exists(LOG)
+    image = use(world, disk, metadata_directory="/data", directories=("/logs",))
+    assert "topic-1" in image.topics
+
+
+def test_a_directory_from_before_directory_ids_is_given_one(world, disk):
+    disk.make_folder("/logs")
+    text = b"version=1\ncluster.id=AAAAAAAAAAAAAAAAAAAAAQ\nnode.id=1\nsome.key=kept\n"
+    put(disk, "/logs/meta.properties", text)
+    use(world, disk, directories=("/data", "/logs"))
+    properties = read_meta_properties(disk, "/logs")
+    assert properties.cluster_id == "AAAAAAAAAAAAAAAAAAAAAQ"
+    assert len(properties.directory_id) == 16
+    assert properties.others == {"some.key": "kept"}

@@ -166,6 +166,15 @@ def test_an_unsynced_name_is_lost_or_kept_although_its_bytes_were_synced():
     assert ["0", "new"] in outcomes
 
 
+def test_unsynced_names_of_one_folder_survive_in_the_order_they_were_made():
+    def create(disk):
+        for name in ("a", "b", "c"):
+            disk.open(f"/data/{name}", create=True)
+
+    outcomes = {"".join(disk.names("/data")) for disk in after_cuts(create)}
+    assert outcomes == {"0", "0a", "0ab", "0abc"}
+
+
 def test_an_unsynced_rename_is_whole_or_not_there():
     def rename(disk):
         disk.rename("/data/0", "/data/moved")

@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 import dump_samples
-from dump_samples import DAMAGED, MISLED, OLD, SOUND, STEM
+from dump_samples import DAMAGED, METADATA, MISLED, OLD, SOUND, STEM
 from moldau.base.errors import UserError
 from moldau.cli.dump_log import dump_log
 from moldau.records.batch import crc_ok
@@ -59,6 +59,12 @@ class TestAgainstKafka:
         expected = (KAFKAS_LINES / f"{form}_{depth}.txt").read_text().splitlines()
         lines, _ = dumped(*FILES, form=FORMS[form], **DEPTHS[depth])
         assert lines == expected
+
+    def test_a_metadata_log_is_the_json_kafka_prints(self):
+        expected = (KAFKAS_LINES / "current_metadata.txt").read_text().splitlines()
+        lines, findings = dumped(f"{METADATA}/{STEM}.log", cluster_metadata_decoder=True)
+        assert lines == expected
+        assert findings == []
 
     def test_the_samples_still_are_what_kafka_was_given(self):
         for batch in dump_samples.sound_batches():
@@ -218,7 +224,23 @@ class TestOtherFiles:
         )
         assert lines[1] == "KRaft bootstrap snapshot"
         assert lines[5] == "Snapshot end offset: 42, epoch: 7"
-        assert lines[3].endswith("headerKeys: [] controlType: SNAPSHOT_FOOTER(4)")
+        assert lines[3].endswith('headerKeys: [] SnapshotFooter {"version":0}')
+        assert findings == []
+
+    @pytest.mark.parametrize("value", [None, b"", b"junk", b"\x01\x63\x00", b"\x01\x02\x09x"])
+    def test_a_value_that_is_no_metadata_record_is_said_to_be_skipped(self, value):
+        path = Path(f"{METADATA}/{STEM}.log")
+        path.write_bytes(dump_samples.built(7, (0, b"k", value)))
+        lines, _ = dumped(str(path), cluster_metadata_decoder=True)
+        assert " payload: Error at 7, skipping. " in lines[3]
+        assert " key: " not in lines[3]
+
+    def test_a_control_record_of_the_future_is_shown_by_its_number(self):
+        path = Path(f"{METADATA}/{STEM}.log")
+        batch = control_batch(77, b"\0\0", 5)
+        path.write_bytes(batch)
+        lines, findings = dumped(str(path), deep_iteration=True)
+        assert lines[3].endswith("headerKeys: [] controlType: UNKNOWN(77)")
         assert findings == []
 
     @pytest.mark.parametrize("magic", [0, 1])

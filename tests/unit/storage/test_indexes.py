@@ -89,7 +89,14 @@ class TestOffsetIndex:
             pack(">iiii", 5, 100, 6, 100),
             pack(">iiii", 5, 100, 5, 200),
         ],
-        ids=["half entry", "behind the log", "negative", "zero tail", "same position", "same offset"],
+        ids=[
+            "half entry",
+            "behind the log",
+            "negative",
+            "zero tail",
+            "same position",
+            "same offset",
+        ],
     )
     def test_what_cannot_be_an_index_is_refused(self, content):
         with pytest.raises(CorruptRecords):

@@ -122,7 +122,7 @@ class TestProducers:
         assert not append(log, batch).duplicate
 
     def test_a_snapshot_lies_at_every_segments_start(self, broker, log):
-        for number in range(5):
+        for _ in range(5):
             append(log, sized_batch(600))
         assert names(broker, ".snapshot") == [1, 2, 3, 4]
 
@@ -198,7 +198,7 @@ class TestFollowing:
         assert names(broker, ".log") == [5_000_000_000]
 
     def test_markers_reach_producer_state(self, log):
-        batch, header = marker(9, 0, aborted=True)
+        batch, _ = marker(9, 0, aborted=True)
         opened = make_batch(producer=(9, 0, 0), transactional=True)
         log.append_as_follower(opened + (1).to_bytes(8, "big") + batch[8:])
         assert log.aborted_transactions(0, log.read(0, 1 << 20, 2)) == (

@@ -95,7 +95,9 @@ class TestIndexing:
         bench.segment = bench.closed()
         for number in range(5, 9):
             bench.add(timestamp=NOW_MS + number)
-        assert bench.segment.indexes().offsets.encode() == straight.segment.indexes().offsets.encode()
+        assert (
+            bench.segment.indexes().offsets.encode() == straight.segment.indexes().offsets.encode()
+        )
         assert bench.segment.first_timestamp == NOW_MS
         assert bench.segment.largest() == (NOW_MS + 8, 8)
 

@@ -1,0 +1,160 @@
+"""The client side of every kind of work, run in its own process: `python -m bench.load JSON`.
+
+The argument names a load and its parameters; the result is one line of JSON on standard output.
+All loads but one are librdkafka's (through confluent-kafka), with the same settings whatever the
+broker.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
+
+from bench import many_connections
+
+Result = dict[str, float]
+
+_QUEUED_MESSAGES = 1_000_000
+_QUEUED_KBYTES = 1_048_576
+"""Room for a gigabyte in the client, so that it never waits for its own queue."""
+_PAYLOADS = 64
+"""Distinct random payloads: enough that nothing on the way can profit from repetition."""
+_FLUSH_TIMEOUT_S = 600
+_STALL_S = 60
+
+
+def produce(address: str, topic: str, partitions: int, size: int, count: int) -> Result:
+    """Write `count` records of `size` random bytes round robin, as fast as they are taken."""
+    failures: list[Any] = []
+
+    def delivered(error: Any, _: Any) -> None:
+        if error is not None:
+            failures.append(error)
+
+    producer = Producer(
+        {
+            "bootstrap.servers": address,
+            "acks": "all",
+            "linger.ms": 5,
+            "queue.buffering.max.messages": _QUEUED_MESSAGES,
+            "queue.buffering.max.kbytes": _QUEUED_KBYTES,
+            "on_delivery": delivered,
+        }
+    )
+    payloads = [random.randbytes(size) for _ in range(_PAYLOADS)]
+    producer.list_topics(topic, 30)
+    began = time.perf_counter()
+    for number in range(count):
+        while True:
+            try:
+                producer.produce(topic, payloads[number % _PAYLOADS], partition=number % partitions)
+                break
+            except BufferError:
+                producer.poll(0.05)
+        if number % 1000 == 0:
+            producer.poll(0)
+    left = producer.flush(_FLUSH_TIMEOUT_S)
+    seconds = time.perf_counter() - began
+    if left or failures:
+        raise RuntimeError(f"{left} records left, {len(failures)} refused: {failures[:1]}")
+    return {"seconds": seconds, "records": count, "bytes": count * size}
+
+
+def fetch(address: str, topic: str, partitions: int, count: int) -> Result:
+    """Read `count` records from the beginning of all partitions, by assignment."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": address,
+            "group.id": "bench",
+            "enable.auto.commit": False,
+            "queued.min.messages": _QUEUED_MESSAGES,
+            "queued.max.messages.kbytes": _QUEUED_KBYTES,
+            "auto.offset.reset": "error",
+        }
+    )
+    began = time.perf_counter()
+    consumer.assign([TopicPartition(topic, each, OFFSET_BEGINNING) for each in range(partitions)])
+    records = size = 0
+    while records < count:
+        messages = consumer.consume(min(10_000, count - records), _STALL_S)
+        if not messages:
+            raise RuntimeError(f"{records} of {count} records, then none for {_STALL_S} s")
+        for message in messages:
+            if message.error() is not None:
+                raise KafkaException(message.error())
+            size += len(message)
+        records += len(messages)
+    seconds = time.perf_counter() - began
+    consumer.close()
+    return {"seconds": seconds, "records": records, "bytes": size}
+
+
+def one_at_a_time(
+    address: str, topic: str, size: int, warm_up: int, count: int, until: str | None = None
+) -> Result:
+    """Send a record, wait for its acknowledgement, send the next; times in microseconds.
+
+    With `until`, go on after `count` records as long as that file does not exist.
+    """
+    producer = Producer({"bootstrap.servers": address, "acks": "all", "linger.ms": 0})
+    payload = random.randbytes(size)
+    acknowledged: list[Any] = []
+    times_us: list[float] = []
+    stop = Path(until) if until else None
+    number = 0
+    while number < warm_up + count or (stop is not None and not stop.exists()):
+        acknowledged.clear()
+        began = time.perf_counter()
+        producer.produce(
+            topic, payload, partition=0, on_delivery=lambda error, _: acknowledged.append(error)
+        )
+        while not acknowledged:
+            producer.poll(1)
+        took_us = (time.perf_counter() - began) * 1e6
+        if acknowledged[0] is not None:
+            raise KafkaException(acknowledged[0])
+        if number >= warm_up:
+            times_us.append(took_us)
+        number += 1
+    return percentiles(times_us)
+
+
+def spread(address: str, topic: str, partitions: int, records_per_partition: int) -> Result:
+    """Write a few small records to each of many partitions."""
+    return produce(address, topic, partitions, 100, partitions * records_per_partition)
+
+
+def percentiles(values: list[float]) -> Result:
+    """Return the median, the 99th percentile and the count."""
+    ordered = sorted(values)
+    return {
+        "p50": ordered[len(ordered) // 2],
+        "p99": ordered[min(len(ordered) - 1, len(ordered) * 99 // 100)],
+        "count": len(ordered),
+    }
+
+
+LOADS: dict[str, Callable[..., Result]] = {
+    "produce": produce,
+    "fetch": fetch,
+    "one_at_a_time": one_at_a_time,
+    "spread": spread,
+    "many_connections": many_connections.run,
+}
+
+
+def main() -> None:
+    asked = json.loads(sys.argv[1])
+    result = LOADS[asked.pop("load")](**asked)
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,122 @@
+"""The table: medians, spread, ratios, bars."""
+
+from __future__ import annotations
+
+import os
+import platform
+import statistics
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import confluent_kafka
+
+from bench.bars import MEASURES, Measure
+from bench.scale import Scale
+
+Figures = dict[str, float]
+
+
+@dataclass(slots=True)
+class Samples:
+    """What was measured: per kind of work, the rounds, each with (baseline, candidate)."""
+
+    baseline: str
+    candidate: str
+    rounds: dict[str, list[tuple[Figures, Figures]]] = field(default_factory=dict)
+    failures: list[str] = field(default_factory=list)
+
+    def add(self, work: str, baseline: Figures, candidate: Figures) -> None:
+        """Keep one round of one kind of work."""
+        self.rounds.setdefault(work, []).append((baseline, candidate))
+
+
+def render(samples: Samples, scale: Scale, scale_name: str) -> str:
+    """Return the whole page."""
+    about = (
+        f"{samples.candidate} against {samples.baseline}, `python -m bench.run`, scale "
+        f"{scale_name}. Medians over the rounds, least and greatest in brackets; a ratio is "
+        "candidate / baseline within one round. A bar is met where every round clears it; where "
+        "only some do, the table says how many."
+    )
+    lines = [
+        "# Results",
+        "",
+        about,
+        "",
+        _machine(),
+        "",
+        f"Scale: {_scale(scale)}.",
+        "",
+        f"| work | unit | {samples.baseline} | {samples.candidate} | ratio | bar | met |",
+        "|---|---|---|---|---|---|---|",
+        *(row for measure in MEASURES for row in _row(measure, samples)),
+    ]
+    if samples.failures:
+        lines += ["", "Not measured:", "", *(f"- {failure}" for failure in samples.failures)]
+    return "\n".join(lines) + "\n"
+
+
+def _row(measure: Measure, samples: Samples) -> list[str]:
+    rounds = samples.rounds.get(measure.work)
+    if not rounds:
+        return []
+    baseline = [figures[measure.name] for figures, _ in rounds]
+    candidate = [figures[measure.name] for _, figures in rounds]
+    ratios = [ours / theirs for theirs, ours in zip(baseline, candidate, strict=True) if theirs]
+    if not ratios:
+        return []
+    cells = (
+        measure.title,
+        measure.unit,
+        _spread(baseline),
+        _spread(candidate),
+        f"{_spread(ratios)}x",
+        f"{measure.better.value} {measure.bar:g}x",
+        verdict(measure, ratios),
+    )
+    return [f"| {' | '.join(cells)} |"]
+
+
+def verdict(measure: Measure, ratios: list[float]) -> str:
+    """Say whether the bar is met, and do not round doubt away."""
+    cleared = sum(measure.met(ratio) for ratio in ratios)
+    if cleared == len(ratios):
+        return "yes"
+    return f"in {cleared} of {len(ratios)}" if cleared else "no"
+
+
+def _spread(values: list[float]) -> str:
+    middle = _number(statistics.median(values))
+    if len(values) == 1:
+        return middle
+    return f"{middle} ({_number(min(values))}-{_number(max(values))})"
+
+
+def _number(value: float) -> str:
+    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _machine() -> str:
+    memory_gb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
+    return (
+        f"Machine: {os.cpu_count()} x {_processor()}, {memory_gb:.0f} GB, "
+        f"{platform.system()} {platform.release()}, Python {platform.python_version()}; client "
+        f"confluent-kafka {confluent_kafka.__version__} (librdkafka "
+        f"{confluent_kafka.libversion()[0]})."
+    )
+
+
+def _processor() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        name, _, value = line.partition(":")
+        if name.strip() == "model name":
+            return value.strip()
+    return platform.machine()
+
+
+def _scale(scale: Scale) -> str:
+    return (
+        f"{scale.throughput_bytes / 1e9:g} GB (at most {scale.small_records:,} records) per size, "
+        f"{scale.history_bytes / 1e9:g} GB of history, {scale.connections} connections for "
+        f"{scale.connection_seconds} s, {scale.partitions} partitions"
+    )

@@ -1,0 +1,52 @@
+"""How much work is done: enough for figures one can stand by, or just enough to try the harness."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MB = 1_000_000
+GB = 1_000 * MB
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """The amounts of every kind of work."""
+
+    warm_up_bytes: int
+    """Written before anything is timed: a JVM needs it to compile its hot code."""
+    throughput_bytes: int
+    """Written and read per record size."""
+    small_records: int
+    """The most records per size: at 100 bytes the client, not the disk, bounds a run."""
+    latency_records: int
+    history_bytes: int
+    """What the cold reader reads, and what recovery finds."""
+    connections: int
+    connection_seconds: int
+    partitions: int
+    records_per_partition: int
+
+
+FULL = Scale(
+    warm_up_bytes=GB,
+    throughput_bytes=2 * GB,
+    small_records=5_000_000,
+    latency_records=20_000,
+    history_bytes=5 * GB,
+    connections=2_000,
+    connection_seconds=30,
+    partitions=2_000,
+    records_per_partition=10,
+)
+
+QUICK = Scale(
+    warm_up_bytes=30 * MB,
+    throughput_bytes=100 * MB,
+    small_records=300_000,
+    latency_records=1_000,
+    history_bytes=200 * MB,
+    connections=200,
+    connection_seconds=3,
+    partitions=100,
+    records_per_partition=10,
+)

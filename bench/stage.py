@@ -1,0 +1,158 @@
+"""Where a kind of work is performed: one broker, its folder, and clients in their own processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+from tests.kafka_harness.broker import BrokerProcess
+from tests.kafka_harness.kinds import make_broker
+from tests.kafka_harness.topics import create_topic
+from tests.kafka_harness.wire import wait_until_answered
+
+from bench.scale import Scale
+
+_LOAD_TIMEOUT_S = 900
+_RESTART_TIMEOUT_S = 300
+_PAUSE_S = 0.01
+
+DATA_PARTITIONS = 6
+
+
+class BenchError(Exception):
+    """A measurement could not be taken; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Makes brokers of one kind in fresh folders; what is on stage is gone afterwards."""
+
+    kind: str
+    directory: Path
+    scale: Scale
+
+    @contextmanager
+    def broker(self, *, started: bool = True) -> Iterator[BrokerProcess]:
+        """Give a broker in an empty folder, started unless told otherwise."""
+        shutil.rmtree(self.directory, ignore_errors=True)
+        broker = make_broker(self.kind, self.directory)
+        try:
+            yield broker.start() if started else broker
+        finally:
+            broker.kill()
+            shutil.rmtree(self.directory, ignore_errors=True)
+
+
+class Client:
+    """A load in its own process."""
+
+    def __init__(self, load: str, **parameters: object) -> None:
+        self._load = load
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "bench.load", json.dumps({"load": load, **parameters})],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def result(self) -> dict[str, float]:
+        """Wait for the load to end and return what it measured."""
+        try:
+            out, errors = self._process.communicate(timeout=_LOAD_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.communicate()
+            raise BenchError(f"{self._load} took more than {_LOAD_TIMEOUT_S} s") from None
+        if self._process.returncode != 0:
+            raise BenchError(f"{self._load}: {errors.strip().splitlines()[-1:]}")
+        measured: dict[str, float] = json.loads(out)
+        return measured
+
+
+def load(name: str, **parameters: object) -> dict[str, float]:
+    """Run a load to its end."""
+    return Client(name, **parameters).result()
+
+
+def data_topic(broker: BrokerProcess, name: str, partitions: int = DATA_PARTITIONS) -> str:
+    """Create a topic that keeps everything, whatever the clock says."""
+    return create_topic(broker.address, name, partitions, {"retention.ms": "-1"})
+
+
+def fill(broker: BrokerProcess, topic: str, size: int, amount: int, most: int) -> dict[str, float]:
+    """Produce `amount` bytes in records of `size`, but no more than `most` records."""
+    return load(
+        "produce",
+        address=broker.address,
+        topic=topic,
+        partitions=DATA_PARTITIONS,
+        size=size,
+        count=min(amount // size, most),
+    )
+
+
+def read_back(broker: BrokerProcess, topic: str, written: dict[str, float]) -> dict[str, float]:
+    """Fetch all that a `fill` has written."""
+    return load(
+        "fetch",
+        address=broker.address,
+        topic=topic,
+        partitions=DATA_PARTITIONS,
+        count=int(written["records"]),
+    )
+
+
+def warm_up(broker: BrokerProcess, scale: Scale) -> None:
+    """Write and read until hot code is compiled and pools have grown."""
+    topic = data_topic(broker, "warm-up")
+    read_back(broker, topic, fill(broker, topic, 1_000, scale.warm_up_bytes, scale.small_records))
+
+
+def evict(folder: Path) -> None:
+    """Push a folder's files out of the page cache; dirty pages must be on disk for that."""
+    for path in folder.rglob("*"):
+        if path.is_file():
+            descriptor = os.open(path, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+            finally:
+                os.close(descriptor)
+
+
+def time_start(broker: BrokerProcess) -> float:
+    """Start a broker and return the seconds to its first answer."""
+    broker.prepare()
+    began = time.perf_counter()
+    broker.launch()
+    if not wait_until_answered(
+        broker.host, broker.port, lambda: broker.running, _RESTART_TIMEOUT_S
+    ):
+        raise BenchError(f"{broker.kind} did not answer:\n{broker.tail()}")
+    return time.perf_counter() - began
+
+
+def wait_until_served(broker: BrokerProcess, topics: dict[str, int]) -> None:
+    """Return once every partition tells its end offset."""
+    admin = AdminClient({"bootstrap.servers": broker.address})
+    waiting = [
+        TopicPartition(topic, number) for topic, count in topics.items() for number in range(count)
+    ]
+    deadline = time.monotonic() + _RESTART_TIMEOUT_S
+    while waiting:
+        if time.monotonic() > deadline:
+            raise BenchError(f"{len(waiting)} partitions not served in {_RESTART_TIMEOUT_S} s")
+        asked = admin.list_offsets({each: OffsetSpec.latest() for each in waiting})
+        waiting = [each for each, future in asked.items() if future.exception() is not None]
+        if waiting:
+            time.sleep(_PAUSE_S)

@@ -1,0 +1,334 @@
+"""What a config is: its name, type, default, legal values, and what Moldau does with it.
+
+Values travel and are stored as text; a definition turns text into a typed value and back the way
+Kafka's own parser does, and says in Kafka's words what is wrong with a text that is none. The
+tables built from definitions are `broker_configs` and `topic_configs`.
+
+Beside Kafka's facts a definition states Moldau's own: a config works, or it is accepted without
+effect for a reason, or any value but the default is refused for a reason.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from enum import Enum, IntEnum
+
+from moldau.base.errors import ConfigError
+
+Value = bool | int | float | str | tuple[str, ...] | None
+"""A typed value; None where a config has no value at all."""
+
+Check = Callable[[Value], str | None]
+"""Says what is wrong with a value that has the right type; None if nothing is."""
+
+HIDDEN = "[hidden]"
+
+_INTEGER = re.compile(r"[+-]?[0-9]{1,20}")
+_DOUBLE = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?")
+_COMMA = re.compile(r"\s*,\s*")
+
+
+class ConfigType(IntEnum):
+    """The types, under the codes DescribeConfigs gives them."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+class Update(Enum):
+    """How a broker's config may change while the broker runs (KIP-226)."""
+
+    READ_ONLY = "read-only"
+    PER_BROKER = "per-broker"
+    CLUSTER_WIDE = "cluster-wide"
+
+
+class Status(Enum):
+    """What Moldau does with a config."""
+
+    WORKS = "works"
+    WITHOUT_EFFECT = "accepted without effect"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigDefinition:
+    """One config."""
+
+    name: str
+    type: ConfigType
+    default: Value
+    documentation: str
+    check: Check | None = None
+    update: Update = Update.READ_ONLY
+    internal: bool = False
+    """Not listed unless somebody set it, as Kafka does with configs made for its own tests."""
+    status: Status = Status.WORKS
+    reason: str = ""
+    """Why it has no effect, or is refused."""
+
+    @property
+    def sensitive(self) -> bool:
+        """Tell whether its value must never be shown."""
+        return self.type is ConfigType.PASSWORD
+
+    def parse(self, text: str) -> Value:
+        """Return the typed value of a text; ConfigError says in Kafka's words what is wrong."""
+        try:
+            value = _PARSE[self.type](text.strip())
+        except ValueError as error:
+            raise ConfigError(self._invalid(text, str(error))) from error
+        if not value and self.default is None and isinstance(value, str | tuple):
+            return None
+        if self.check is not None and (problem := self.check(value)) is not None:
+            raise ConfigError(self._invalid(text, problem))
+        if self.status is Status.REFUSED and value != self.default:
+            raise ConfigError(self._invalid(text, self.reason))
+        return value
+
+    def format(self, value: Value) -> str | None:
+        """Return a typed value as the text it travels in."""
+        return format_value(value)
+
+    def shown(self, text: str | None) -> str | None:
+        """Return the text as it may be shown."""
+        return HIDDEN if self.sensitive and text is not None else text
+
+    def _invalid(self, text: str, problem: str) -> str:
+        return f"Invalid value {self.shown(text)} for configuration {self.name}: {problem}"
+
+
+def format_value(value: Value) -> str | None:
+    """Return a typed value as text, in the form Java gives it."""
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return ",".join(value)
+    return str(value) if isinstance(value, int) else _java_double(value)
+
+
+def split_list(text: str) -> tuple[str, ...]:
+    """Split a list; the empty text is the empty list."""
+    text = text.strip()
+    return tuple(_COMMA.split(text)) if text else ()
+
+
+# Declaring definitions. What they have in common is said once around a group of them.
+
+
+def boolean(name: str, default: bool, documentation: str) -> ConfigDefinition:
+    """Declare a config that is true or false."""
+    return ConfigDefinition(name, ConfigType.BOOLEAN, default, documentation)
+
+
+def string(
+    name: str, default: str | None, documentation: str, check: Check | None = None
+) -> ConfigDefinition:
+    """Declare a text."""
+    return ConfigDefinition(name, ConfigType.STRING, default, documentation, check)
+
+
+def integer(
+    name: str, default: int | None, documentation: str, check: Check | None = None
+) -> ConfigDefinition:
+    """Declare a number of 32 bits."""
+    return ConfigDefinition(name, ConfigType.INT, default, documentation, check)
+
+
+def short(
+    name: str, default: int, documentation: str, check: Check | None = None
+) -> ConfigDefinition:
+    """Declare a number of 16 bits."""
+    return ConfigDefinition(name, ConfigType.SHORT, default, documentation, check)
+
+
+def long(
+    name: str, default: int | None, documentation: str, check: Check | None = None
+) -> ConfigDefinition:
+    """Declare a number of 64 bits."""
+    return ConfigDefinition(name, ConfigType.LONG, default, documentation, check)
+
+
+def double(
+    name: str, default: float, documentation: str, check: Check | None = None
+) -> ConfigDefinition:
+    """Declare a fraction."""
+    return ConfigDefinition(name, ConfigType.DOUBLE, default, documentation, check)
+
+
+def names(
+    name: str, default: tuple[str, ...] | None, documentation: str, check: Check | None = None
+) -> ConfigDefinition:
+    """Declare a list, written with commas."""
+    return ConfigDefinition(name, ConfigType.LIST, default, documentation, check)
+
+
+def java_class(name: str, default: str | None, documentation: str) -> ConfigDefinition:
+    """Declare the name of a Java class."""
+    return ConfigDefinition(name, ConfigType.CLASS, default, documentation)
+
+
+def password(name: str, documentation: str) -> ConfigDefinition:
+    """Declare a secret."""
+    return ConfigDefinition(name, ConfigType.PASSWORD, None, documentation)
+
+
+Group = Iterator[ConfigDefinition]
+
+
+def cluster_wide(*definitions: ConfigDefinition) -> Group:
+    """Let these change at run time, for one broker or for all."""
+    return (replace(one, update=Update.CLUSTER_WIDE) for one in definitions)
+
+
+def per_broker(*definitions: ConfigDefinition) -> Group:
+    """Let these change at run time, for one broker at a time."""
+    return (replace(one, update=Update.PER_BROKER) for one in definitions)
+
+
+def internal(*definitions: ConfigDefinition) -> Group:
+    """Keep these out of descriptions."""
+    return (replace(one, internal=True) for one in definitions)
+
+
+def without_effect(reason: str, *definitions: ConfigDefinition) -> Group:
+    """Accept these, and say why nothing comes of them."""
+    return (replace(one, status=Status.WITHOUT_EFFECT, reason=reason) for one in definitions)
+
+
+def refused(reason: str, *definitions: ConfigDefinition) -> Group:
+    """Accept nothing but the default, since ignoring another value would deceive the user."""
+    return (replace(one, status=Status.REFUSED, reason=reason) for one in definitions)
+
+
+# Checks
+
+
+def at_least(minimum: int) -> Check:
+    """Ask for a number not below this."""
+
+    def check(value: Value) -> str | None:
+        assert isinstance(value, int | float)
+        return None if value >= minimum else f"Value must be at least {minimum}"
+
+    return check
+
+
+def between(minimum: float, maximum: float) -> Check:
+    """Ask for a number in a range that includes both ends."""
+
+    def check(value: Value) -> str | None:
+        assert isinstance(value, int | float)
+        if value < minimum:
+            return f"Value must be at least {minimum}"
+        return None if value <= maximum else f"Value must be no more than {maximum}"
+
+    return check
+
+
+def either(alone: int, check: Check) -> Check:
+    """Ask for one special number or what another check asks for."""
+
+    def either_check(value: Value) -> str | None:
+        if value == alone or check(value) is None:
+            return None
+        return f"{check(value)}, or {alone}"
+
+    return either_check
+
+
+def one_of(*choices: str) -> Check:
+    """Ask for one of these texts."""
+
+    def check(value: Value) -> str | None:
+        return None if value in choices else f"String must be one of: {', '.join(choices)}"
+
+    return check
+
+
+def one_of_any_case(*choices: str) -> Check:
+    """Ask for one of these texts, in small letters or capitals."""
+
+    def check(value: Value) -> str | None:
+        if isinstance(value, str) and value.upper() in choices:
+            return None
+        return f"String must be one of (case insensitive): {', '.join(choices)}"
+
+    return check
+
+
+def list_of(*choices: str) -> Check:
+    """Ask for a list of these texts, each at most once."""
+
+    def check(value: Value) -> str | None:
+        assert isinstance(value, tuple)
+        if len(set(value)) < len(value):
+            return "Entries must not be repeated"
+        if all(entry in choices for entry in value):
+            return None
+        return f"String must be one of: {', '.join(choices)}"
+
+    return check
+
+
+def _parse_boolean(text: str) -> bool:
+    lowered = text.lower()
+    if lowered not in ("true", "false"):
+        raise ValueError("Expected value to be either true or false")
+    return lowered == "true"
+
+
+def _parse_integer(kind: ConfigType, bits: int) -> Callable[[str], int]:
+    end = 1 << (bits - 1)
+
+    def parse(text: str) -> int:
+        if _INTEGER.fullmatch(text) and -end <= (number := int(text)) < end:
+            return number
+        raise ValueError(f"Not a number of type {kind.name}")
+
+    return parse
+
+
+def _parse_double(text: str) -> float:
+    if not _DOUBLE.fullmatch(text):
+        raise ValueError(f"Not a number of type {ConfigType.DOUBLE.name}")
+    return float(text)
+
+
+def _java_double(value: float) -> str:
+    """Write a fraction as Java does: with a point, and an exponent when large or small."""
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return repr(float(value))
+    mantissa, _, exponent = f"{value!r}".partition("e")
+    if not exponent:
+        mantissa, _, exponent = f"{value:e}".partition("e")
+        mantissa = mantissa.rstrip("0")
+    if "." not in mantissa:
+        mantissa += "."
+    if mantissa.endswith("."):
+        mantissa += "0"
+    return f"{mantissa}E{int(exponent)}"
+
+
+_PARSE: dict[ConfigType, Callable[[str], Value]] = {
+    ConfigType.BOOLEAN: _parse_boolean,
+    ConfigType.STRING: str,
+    ConfigType.INT: _parse_integer(ConfigType.INT, 32),
+    ConfigType.SHORT: _parse_integer(ConfigType.SHORT, 16),
+    ConfigType.LONG: _parse_integer(ConfigType.LONG, 64),
+    ConfigType.DOUBLE: _parse_double,
+    ConfigType.LIST: split_list,
+    ConfigType.CLASS: str,
+    ConfigType.PASSWORD: str,
+}

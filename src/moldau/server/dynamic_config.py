@@ -1,0 +1,276 @@
+"""Configs that live in the cluster's metadata: what they come to here, and whether they may change.
+
+Pure over the metadata image. Topics have configs of their own; brokers have some that override
+their settings file while they run, one broker's or all brokers' (KIP-226). A change is checked
+completely before anything is stored, with the texts Kafka gives.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from moldau.base.errors import ConfigError
+from moldau.base.ids import BrokerId
+from moldau.cluster.image import MetadataImage
+from moldau.cluster.model import ConfigResource, ResourceType
+from moldau.cluster.topics import find_topic
+from moldau.protocol.errors import ApiError, ErrorCode
+from moldau.protocol.messages.topics import CreatedTopicConfig
+from moldau.server.broker_configs import BROKER_CONFIGS
+from moldau.server.config_definition import ConfigDefinition, ConfigType, Update
+from moldau.server.config_description import DescribedConfig, describe_broker, describe_topic
+from moldau.server.config_values import BrokerValues
+from moldau.server.settings import BrokerSettings, check_together
+from moldau.server.topic_configs import (
+    TOPIC_CONFIGS,
+    LogValues,
+    check_topic_configs,
+    log_config,
+    log_defaults,
+)
+from moldau.storage.topic_config import LogConfig
+
+logger = logging.getLogger(__name__)
+
+EVERY_BROKER: Final = ConfigResource(ResourceType.BROKER, "")
+
+
+class OperationType(IntEnum):
+    """What to do with one config, under the codes of IncrementalAlterConfigs (KIP-339)."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class Operation(NamedTuple):
+    """One change of one config."""
+
+    name: str
+    type: int
+    value: str | None
+
+
+class DynamicConfigs:
+    """The configs of this broker and of every topic, as the metadata has them now."""
+
+    def __init__(
+        self, settings: BrokerSettings, image: Callable[[], MetadataImage], broker_id: BrokerId
+    ) -> None:
+        self._static = settings.values.static
+        self._image = image
+        self._broker = ConfigResource(ResourceType.BROKER, str(broker_id))
+        self._layers: tuple[Mapping[str, str], Mapping[str, str]] | None = None
+        self._values = settings.values
+        self._log_defaults: LogValues = {}
+
+    @property
+    def image(self) -> MetadataImage:
+        """The metadata these configs live in."""
+        return self._image()
+
+    # What is in force
+
+    @property
+    def broker_values(self) -> BrokerValues:
+        """The configs of this broker now: set at run time, else in its settings, else default."""
+        image = self._image()
+        layers = image.config(self._broker), image.config(EVERY_BROKER)
+        if self._layers is None or any(
+            new is not old for new, old in zip(layers, self._layers, strict=True)
+        ):
+            own, every = (_usable(layer, BROKER_CONFIGS) for layer in layers)
+            self._values = BrokerValues(self._static, own, every)
+            self._log_defaults = log_defaults(self._values)
+            self._layers = layers
+        return self._values
+
+    def topic_log_config(self, own: Mapping[str, str]) -> LogConfig:
+        """Return what a topic's own configs come to here and now."""
+        assert self.broker_values is not None
+        return log_config(_usable(own, TOPIC_CONFIGS), self._log_defaults)
+
+    # Describing
+
+    def described(self, topic: str, configs: Mapping[str, str]) -> list[CreatedTopicConfig]:
+        """Return every config of a topic as it is, or would be, in force."""
+        del topic
+        return [
+            CreatedTopicConfig(one.name, one.value, one.read_only, one.source, one.sensitive)
+            for one in describe_topic(configs, self.broker_values, None)
+        ]
+
+    def describe(
+        self, resource: ConfigResource, names: Collection[str] | None
+    ) -> list[DescribedConfig]:
+        """Return the configs of a resource, all or these; ApiError if there are none of it."""
+        image = self._image()
+        if resource.type == ResourceType.TOPIC:
+            find_topic(image, resource.name)
+            return describe_topic(image.topic_config(resource.name), self.broker_values, names)
+        self._check_resource(resource)
+        only_default = resource == EVERY_BROKER
+        return describe_broker(self.broker_values, names, only_default=only_default)
+
+    # Changing
+
+    def check(self, configs: Mapping[str, str]) -> None:
+        """Raise ApiError INVALID_CONFIG unless a topic may have these configs."""
+        try:
+            check_topic_configs(configs)
+        except ConfigError as error:
+            raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error
+
+    def replaced(
+        self, resource: ConfigResource, configs: Mapping[str, str | None]
+    ) -> dict[str, str]:
+        """Check a resource's new set of configs; returns it."""
+        self._check_resource(resource)
+        refused = [name for name, value in configs.items() if value is None]
+        if refused:
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST, f"Null value not supported for : {','.join(refused)}"
+            )
+        wanted = {name: value for name, value in configs.items() if value is not None}
+        self._check_wanted(resource, wanted, wanted)
+        return wanted
+
+    def altered(
+        self, image: MetadataImage, resource: ConfigResource, operations: Sequence[Operation]
+    ) -> dict[str, str | None]:
+        """Check changes of single configs; returns what to store, None for what to remove."""
+        self._check_resource(resource)
+        _check_operations(operations)
+        current = image.config(resource)
+        changes: dict[str, str | None] = {
+            one.name: _apply(one, resource, current.get(one.name)) for one in operations
+        }
+        wanted = {
+            name: value for name, value in {**current, **changes}.items() if value is not None
+        }
+        touched = {name: value for name, value in changes.items() if value is not None}
+        if resource.type == ResourceType.BROKER:
+            removed = [name for name, value in changes.items() if value is None]
+            _check_dynamic(removed, every=resource == EVERY_BROKER)
+        self._check_wanted(resource, touched, wanted)
+        return changes
+
+    def _check_resource(self, resource: ConfigResource) -> None:
+        """Refuse resources that have no configs here."""
+        if resource.type in (ResourceType.TOPIC, ResourceType.BROKER):
+            if resource.type == ResourceType.BROKER and resource not in (
+                self._broker,
+                EVERY_BROKER,
+            ):
+                raise ApiError(
+                    ErrorCode.INVALID_REQUEST,
+                    f"Unexpected broker id, expected {self._broker.name} or empty string, "
+                    f"but received {resource.name}",
+                )
+            return
+        known = {one.value: one.name for one in ResourceType}
+        kind = known.get(resource.type)
+        if kind is None:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.type}")
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST, f"Configs of {kind} resources are not part of this version"
+        )
+
+    def _check_wanted(
+        self, resource: ConfigResource, touched: Mapping[str, str], wanted: Mapping[str, str]
+    ) -> None:
+        if resource.type == ResourceType.TOPIC:
+            self.check(touched)
+            return
+        _check_dynamic(touched, every=resource == EVERY_BROKER)
+        try:
+            for name, text in touched.items():
+                BROKER_CONFIGS[name].parse(text)
+            image = self._image()
+            every = wanted if resource == EVERY_BROKER else image.config(EVERY_BROKER)
+            own = wanted if resource == self._broker else image.config(self._broker)
+            check_together(
+                BrokerValues(
+                    self._static, _usable(own, BROKER_CONFIGS), _usable(every, BROKER_CONFIGS)
+                )
+            )
+        except ConfigError as error:
+            raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error
+
+
+def _usable(configs: Mapping[str, str], table: Mapping[str, ConfigDefinition]) -> Mapping[str, str]:
+    """Leave out what this broker cannot use: a folder may have been another broker's before."""
+    found = {}
+    for name, text in configs.items():
+        try:
+            if name in table:
+                table[name].parse(text)
+                found[name] = text
+        except ConfigError as error:
+            logger.warning("a stored config is ignored: %s", error)
+    return found
+
+
+def _check_operations(operations: Sequence[Operation]) -> None:
+    names = [one.name for one in operations]
+    if len(set(names)) < len(names):
+        raise ApiError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+    for one in operations:
+        if one.type not in OperationType.__members__.values():
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown operation type {one.type}")
+    empty = [
+        one.name for one in operations if one.value is None and one.type != OperationType.DELETE
+    ]
+    if empty:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST, f"Null value not supported for : {','.join(empty)}"
+        )
+
+
+def _apply(operation: Operation, resource: ConfigResource, current: str | None) -> str | None:
+    """Return the text one operation leads to."""
+    if operation.type == OperationType.DELETE:
+        return None
+    value = operation.value or ""
+    if operation.type == OperationType.SET:
+        return value
+    table = TOPIC_CONFIGS if resource.type == ResourceType.TOPIC else BROKER_CONFIGS
+    definition = table.get(operation.name)
+    if definition is None or definition.type is not ConfigType.LIST:
+        verb = "append to" if operation.type == OperationType.APPEND else "subtract from"
+        raise ApiError(
+            ErrorCode.INVALID_CONFIG,
+            f"Can't {verb} key {operation.name} because its type is not LIST.",
+        )
+    present = current if current is not None else definition.format(definition.default) or ""
+    parts = [part for part in present.split(",") if part]
+    given = [part.strip() for part in value.split(",") if part.strip()]
+    if operation.type == OperationType.APPEND:
+        parts += [part for part in given if part not in parts]
+    else:
+        parts = [part for part in parts if part not in given]
+    return ",".join(parts)
+
+
+def _check_dynamic(names: Collection[str], *, every: bool) -> None:
+    """Refuse broker configs that cannot change at run time."""
+    for name in names:
+        if name not in BROKER_CONFIGS:
+            raise ApiError(ErrorCode.INVALID_CONFIG, f"Unknown broker config name: {name}")
+    fixed = [name for name in names if BROKER_CONFIGS[name].update is Update.READ_ONLY]
+    if fixed:
+        raise ApiError(
+            ErrorCode.INVALID_CONFIG,
+            f"Cannot update these configs dynamically: {', '.join(sorted(fixed))}",
+        )
+    single = [name for name in names if BROKER_CONFIGS[name].update is Update.PER_BROKER]
+    if single and every:
+        raise ApiError(
+            ErrorCode.INVALID_CONFIG,
+            "Cannot update these configs at default cluster level, broker id must be specified: "
+            f"{', '.join(sorted(single))}",
+        )

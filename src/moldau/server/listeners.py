@@ -1,0 +1,222 @@
+"""Which addresses a broker listens on, and which ones it tells clients.
+
+Pure: texts of the settings in, endpoints out, ConfigError if they contradict each other. The rules
+are Kafka's: a listener has a name, the name is mapped to a security protocol, an empty host means
+every interface, and what is advertised must be an address a client can connect to. Listeners named
+by `controller.listener.names` belong to the controller, which is inside this process: they are
+recognised and not opened.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from enum import IntEnum
+
+from moldau.base.errors import ConfigError
+from moldau.base.network import Address
+
+LOOPBACK_HOST = "127.0.0.1"
+EVERY_INTERFACE = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - recognised, not bound
+
+_LISTENER = re.compile(
+    r"(?P<name>[A-Za-z0-9_.-]+)://(?:\[(?P<bracketed>[0-9A-Fa-f:.%a-z]*)\]|(?P<host>[^\[\]:/,]*))"
+    r":(?P<port>-?[0-9]{1,6})"
+)
+
+
+class SecurityProtocol(IntEnum):
+    """How a listener is protected; the codes are those of the wire and of the metadata."""
+
+    PLAINTEXT = 0
+    SSL = 1
+    SASL_PLAINTEXT = 2
+    SASL_SSL = 3
+
+
+SERVED = frozenset({SecurityProtocol.PLAINTEXT})
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One listener: where it listens, and where clients are sent to reach it."""
+
+    name: str
+    host: str
+    """The interface to bind; empty for all of them."""
+    port: int
+    """0 lets the system choose one."""
+    advertised_host: str
+    advertised_port: int
+    """0 stands for the port that is bound."""
+    security_protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
+
+    def bound(self, port: int) -> Endpoint:
+        """Return this endpoint once its port is known."""
+        return replace(self, port=port, advertised_port=self.advertised_port or port)
+
+    @property
+    def advertised(self) -> Address:
+        """The address clients are told."""
+        return Address(self.advertised_host, self.advertised_port)
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerConfigs:
+    """The settings that listeners are made of."""
+
+    listeners: Sequence[str]
+    advertised_listeners: Sequence[str] = ()
+    protocol_map: str = ""
+    inter_broker_listener_name: str | None = None
+    inter_broker_protocol: str = "PLAINTEXT"
+    controller_listener_names: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Listeners:
+    """The listeners of one broker."""
+
+    endpoints: tuple[Endpoint, ...]
+    """Those to open, in the order of the settings."""
+    inter_broker: Endpoint
+    """The one other brokers use."""
+    not_opened: tuple[str, ...] = ()
+    """Names of the controller's listeners."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Listener:
+    name: str
+    host: str
+    port: int
+
+
+def resolve_listeners(configs: ListenerConfigs, host_name: Callable[[], str]) -> Listeners:
+    """Decide on the listeners; `host_name` tells what one on every interface advertises."""
+    protocols = parse_protocol_map(configs.protocol_map)
+    controller = {name.upper() for name in configs.controller_listener_names}
+    declared = _parse_listeners("listeners", configs.listeners)
+    opened = [one for one in declared if one.name not in controller]
+    if not opened:
+        raise ConfigError("listeners: at least one listener must be for clients")
+    _refuse_shared_ports(opened)
+    advertised = _advertised(configs, opened, controller)
+    endpoints = tuple(
+        _endpoint(one, advertised.get(one.name), protocols, host_name) for one in opened
+    )
+    return Listeners(
+        endpoints,
+        _inter_broker(configs, endpoints),
+        tuple(one.name for one in declared if one.name in controller),
+    )
+
+
+def parse_protocol_map(text: str) -> dict[str, SecurityProtocol]:
+    """Parse `listener.security.protocol.map`: NAME:PROTOCOL,..."""
+    found: dict[str, SecurityProtocol] = {}
+    for entry in filter(None, (part.strip() for part in text.split(","))):
+        name, colon, protocol = (part.strip().upper() for part in entry.rpartition(":"))
+        where = f"listener.security.protocol.map: {entry}"
+        if not colon or not name or protocol not in SecurityProtocol.__members__:
+            known = ", ".join(SecurityProtocol.__members__)
+            raise ConfigError(f"{where}: expected NAME:PROTOCOL, with one of {known}")
+        if name in found:
+            raise ConfigError(f"{where}: the listener is mapped twice")
+        found[name] = SecurityProtocol[protocol]
+    return found
+
+
+def _parse_listeners(key: str, entries: Sequence[str]) -> list[_Listener]:
+    found: dict[str, _Listener] = {}
+    for entry in entries:
+        matched = _LISTENER.fullmatch(entry)
+        if matched is None:
+            raise ConfigError(f"{key}: {entry!r} is not of the form NAME://HOST:PORT")
+        name, port = matched["name"].upper(), int(matched["port"])
+        if not 0 <= port <= 65535:
+            raise ConfigError(f"{key}: the port of {entry} must lie between 0 and 65535")
+        if name in found:
+            raise ConfigError(f"{key}: the listener name {name} is used twice")
+        found[name] = _Listener(name, matched["bracketed"] or matched["host"] or "", port)
+    return list(found.values())
+
+
+def _refuse_shared_ports(listeners: Sequence[_Listener]) -> None:
+    """Refuse two listeners on one port, unless one is for IPv4 and the other for IPv6 (KIP-797)."""
+    for index, one in enumerate(listeners):
+        for other in listeners[:index]:
+            if one.port != other.port or one.port == 0:
+                continue
+            apart = one.host != other.host and not EVERY_INTERFACE & {one.host, other.host}
+            two_families = (":" in one.host) != (":" in other.host)
+            if not apart and not (two_families and one.host and other.host):
+                raise ConfigError(
+                    f"listeners: {other.name} and {one.name} both listen on port {one.port}"
+                )
+
+
+def _advertised(
+    configs: ListenerConfigs, opened: Sequence[_Listener], controller: set[str]
+) -> dict[str, _Listener]:
+    names = {one.name for one in opened}
+    found = {}
+    for one in _parse_listeners("advertised.listeners", configs.advertised_listeners):
+        if one.name in controller:
+            continue
+        if one.name not in names:
+            raise ConfigError(f"advertised.listeners: {one.name} is not among listeners")
+        if one.host in EVERY_INTERFACE - {""}:
+            raise ConfigError(
+                f"advertised.listeners: {one.name} advertises {one.host}, "
+                "which no client can connect to"
+            )
+        found[one.name] = one
+    missing = names - found.keys()
+    if found and missing:
+        raise ConfigError(f"advertised.listeners: {', '.join(sorted(missing))} is missing")
+    return found
+
+
+def _endpoint(
+    listener: _Listener,
+    advertised: _Listener | None,
+    protocols: dict[str, SecurityProtocol],
+    host_name: Callable[[], str],
+) -> Endpoint:
+    protocol = protocols.get(listener.name)
+    if protocol is None:
+        raise ConfigError(
+            f"listeners: {listener.name} has no security protocol; "
+            f"add {listener.name}:PLAINTEXT to listener.security.protocol.map"
+        )
+    if protocol not in SERVED:
+        raise ConfigError(
+            f"listeners: {listener.name} asks for {protocol.name}, "
+            "which this version does not serve; it serves PLAINTEXT"
+        )
+    shown = advertised or listener
+    return Endpoint(
+        listener.name,
+        listener.host,
+        listener.port,
+        host_name() if shown.host in EVERY_INTERFACE else shown.host,
+        shown.port,
+        protocol,
+    )
+
+
+def _inter_broker(configs: ListenerConfigs, endpoints: Sequence[Endpoint]) -> Endpoint:
+    name = configs.inter_broker_listener_name
+    if name is not None:
+        for endpoint in endpoints:
+            if endpoint.name == name.upper():
+                return endpoint
+        raise ConfigError(f"inter.broker.listener.name: {name} is not among listeners")
+    for endpoint in endpoints:
+        if endpoint.security_protocol.name == configs.inter_broker_protocol:
+            return endpoint
+    raise ConfigError(
+        f"security.inter.broker.protocol: no listener speaks {configs.inter_broker_protocol}"
+    )

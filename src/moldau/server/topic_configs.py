@@ -1,0 +1,343 @@
+"""Every config of a topic: its definition, and the broker config that stands in for it.
+
+Definitions, defaults and bounds are Kafka 4.3's, except that small segments stay legal as they
+were up to Kafka 4.0, since people learn and test with them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import fields
+from types import MappingProxyType
+from typing import Any, Final
+
+from moldau.base.errors import ConfigError
+from moldau.server.broker_configs.logs import SEGMENT_SIZE_MIN
+from moldau.server.config_definition import (
+    ConfigDefinition,
+    Value,
+    at_least,
+    between,
+    boolean,
+    double,
+    either,
+    integer,
+    list_of,
+    long,
+    names,
+    one_of,
+    refused,
+    string,
+    without_effect,
+)
+from moldau.server.config_values import BrokerValues, Found
+from moldau.storage.topic_config import DAY_MS, LONG_MAX, LogConfig
+
+MINUTE_MS: Final = 60_000
+HOUR_MS: Final = 60 * MINUTE_MS
+
+THROTTLED: Final = re.compile(r"\*|none|[0-9]+:[0-9]+")
+"""One entry of the replicas to throttle: a partition and a broker, or all, or none."""
+
+NO_CLEANER: Final = "the cleaner of compacted topics is not part of this version"
+NO_THROTTLE: Final = "there is no reassignment to throttle yet"
+NO_TIERS: Final = "remote storage is not part of this version"
+
+
+def _throttled(value: Value) -> str | None:
+    assert isinstance(value, tuple)
+    if all(THROTTLED.fullmatch(entry) for entry in value):
+        return None
+    return "Must be * or a list of [partitionId]:[brokerId]"
+
+
+_DEFINITIONS: tuple[ConfigDefinition, ...] = (
+    names(
+        "cleanup.policy",
+        ("delete",),
+        "What happens to old segments: delete them, compact them, both, or (empty) keep them.",
+        list_of("compact", "delete"),
+    ),
+    integer(
+        "compression.gzip.level",
+        -1,
+        "How hard gzip tries when compression.type is gzip; -1 leaves it to the library.",
+        either(-1, between(1, 9)),
+    ),
+    integer(
+        "compression.lz4.level",
+        9,
+        "How hard lz4 tries when compression.type is lz4.",
+        between(1, 17),
+    ),
+    string(
+        "compression.type",
+        "producer",
+        "How batches are kept: as the producer compressed them, or all with one codec.",
+        one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
+    ),
+    integer(
+        "compression.zstd.level",
+        3,
+        "How hard zstd tries when compression.type is zstd.",
+        between(-131_072, 22),
+    ),
+    long(
+        "file.delete.delay.ms",
+        MINUTE_MS,
+        "How long a removed segment stays on the disk for readers that still hold it.",
+        at_least(0),
+    ),
+    long(
+        "flush.messages",
+        LONG_MAX,
+        "Force the log to the disk after this many records.",
+        at_least(1),
+    ),
+    long(
+        "flush.ms",
+        LONG_MAX,
+        "Force the log to the disk when its oldest unforced record is this old.",
+        at_least(0),
+    ),
+    integer(
+        "index.interval.bytes",
+        4096,
+        "Bytes of log between two entries of its indexes.",
+        at_least(0),
+    ),
+    integer(
+        "max.message.bytes",
+        1_048_588,
+        "The largest record batch that is accepted, as it arrives.",
+        at_least(0),
+    ),
+    long(
+        "message.timestamp.after.max.ms",
+        HOUR_MS,
+        "How far in the future a record's own timestamp may lie.",
+        at_least(0),
+    ),
+    long(
+        "message.timestamp.before.max.ms",
+        LONG_MAX,
+        "How far in the past a record's own timestamp may lie.",
+        at_least(0),
+    ),
+    string(
+        "message.timestamp.type",
+        "CreateTime",
+        "Whose time a record carries: the producer's, or that of its append to the log.",
+        one_of("CreateTime", "LogAppendTime"),
+    ),
+    integer(
+        "min.insync.replicas",
+        1,
+        "In-sync replicas a write with acks=all needs to be accepted.",
+        at_least(1),
+    ),
+    boolean("preallocate", False, "Give a new segment its full size on the disk at once."),
+    long(
+        "retention.bytes",
+        -1,
+        "Bytes a partition keeps before old segments are deleted; -1 means without limit.",
+    ),
+    long(
+        "retention.ms",
+        7 * DAY_MS,
+        "How long records are kept before their segments are deleted; -1 means for ever.",
+        at_least(-1),
+    ),
+    integer(
+        "segment.bytes",
+        1 << 30,
+        "The size of one segment file.",
+        at_least(SEGMENT_SIZE_MIN),
+    ),
+    integer(
+        "segment.index.bytes",
+        10 * 1024 * 1024,
+        "The size an index may grow to; a full index begins a new segment.",
+        at_least(4),
+    ),
+    long(
+        "segment.jitter.ms",
+        0,
+        "By up to how much, drawn at random, segment.ms is cut, so that logs do not roll at once.",
+        at_least(0),
+    ),
+    long("segment.ms", 7 * DAY_MS, "How old a segment may become before a new one.", at_least(1)),
+    boolean(
+        "unclean.leader.election.enable",
+        False,
+        "Let a replica that may lack records lead when no in-sync one is left.",
+    ),
+    *without_effect(
+        NO_CLEANER,
+        long(
+            "delete.retention.ms",
+            DAY_MS,
+            "How long compaction keeps the mark of a deleted key.",
+            at_least(0),
+        ),
+        long(
+            "max.compaction.lag.ms",
+            LONG_MAX,
+            "The longest a record may wait for compaction.",
+            at_least(1),
+        ),
+        double(
+            "min.cleanable.dirty.ratio",
+            0.5,
+            "The part of a log that must be uncompacted before it is worth compacting.",
+            between(0, 1),
+        ),
+        long(
+            "min.compaction.lag.ms",
+            0,
+            "The shortest time a record stays uncompacted.",
+            at_least(0),
+        ),
+    ),
+    *without_effect(
+        NO_THROTTLE,
+        names(
+            "follower.replication.throttled.replicas",
+            (),
+            "Replicas whose fetching from the leader is throttled.",
+            _throttled,
+        ),
+        names(
+            "leader.replication.throttled.replicas",
+            (),
+            "Replicas whose serving of followers is throttled.",
+            _throttled,
+        ),
+    ),
+    *without_effect(
+        NO_TIERS,
+        long(
+            "local.retention.bytes",
+            -2,
+            "Bytes a tiered partition keeps locally; -2 means retention.bytes.",
+            at_least(-2),
+        ),
+        long(
+            "local.retention.ms",
+            -2,
+            "How long a tiered partition keeps records locally; -2 means retention.ms.",
+            at_least(-2),
+        ),
+    ),
+    *refused(
+        NO_TIERS,
+        boolean("remote.log.copy.disable", False, "Copy no more segments to remote storage."),
+        boolean(
+            "remote.log.delete.on.disable",
+            False,
+            "Delete what is remote when remote storage is turned off.",
+        ),
+        boolean("remote.storage.enable", False, "Keep old segments in remote storage."),
+    ),
+)
+
+TOPIC_CONFIGS: Final[Mapping[str, ConfigDefinition]] = MappingProxyType(
+    {one.name: one for one in sorted(_DEFINITIONS, key=lambda one: one.name)}
+)
+
+BROKER_SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "cleanup.policy": ("log.cleanup.policy",),
+        "compression.gzip.level": ("compression.gzip.level",),
+        "compression.lz4.level": ("compression.lz4.level",),
+        "compression.type": ("compression.type",),
+        "compression.zstd.level": ("compression.zstd.level",),
+        "delete.retention.ms": ("log.cleaner.delete.retention.ms",),
+        "file.delete.delay.ms": ("log.segment.delete.delay.ms",),
+        "flush.messages": ("log.flush.interval.messages",),
+        "flush.ms": ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
+        "index.interval.bytes": ("log.index.interval.bytes",),
+        "local.retention.bytes": ("log.local.retention.bytes",),
+        "local.retention.ms": ("log.local.retention.ms",),
+        "max.compaction.lag.ms": ("log.cleaner.max.compaction.lag.ms",),
+        "max.message.bytes": ("message.max.bytes",),
+        "message.timestamp.after.max.ms": ("log.message.timestamp.after.max.ms",),
+        "message.timestamp.before.max.ms": ("log.message.timestamp.before.max.ms",),
+        "message.timestamp.type": ("log.message.timestamp.type",),
+        "min.cleanable.dirty.ratio": ("log.cleaner.min.cleanable.ratio",),
+        "min.compaction.lag.ms": ("log.cleaner.min.compaction.lag.ms",),
+        "min.insync.replicas": ("min.insync.replicas",),
+        "preallocate": ("log.preallocate",),
+        "retention.bytes": ("log.retention.bytes",),
+        "retention.ms": ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+        "segment.bytes": ("log.segment.bytes",),
+        "segment.index.bytes": ("log.index.size.max.bytes",),
+        "segment.jitter.ms": ("log.roll.jitter.ms", "log.roll.jitter.hours"),
+        "segment.ms": ("log.roll.ms", "log.roll.hours"),
+        "unclean.leader.election.enable": ("unclean.leader.election.enable",),
+    }
+)
+"""The broker configs that stand in for a topic's own, the stronger ones first."""
+
+_LOG_FIELDS: Final = {
+    one.name.replace("_", "."): one.name
+    for one in fields(LogConfig)
+    if one.name.replace("_", ".") in TOPIC_CONFIGS
+}
+
+LogValue = Value | frozenset[str]
+LogValues = Mapping[str, LogValue]
+"""Values by field of LogConfig."""
+
+
+def check_topic_configs(configs: Mapping[str, str]) -> None:
+    """Raise ConfigError unless a topic may have these configs of its own."""
+    for name, text in configs.items():
+        definition = TOPIC_CONFIGS.get(name)
+        if definition is None:
+            raise ConfigError(f"Unknown topic config name: {name}")
+        definition.parse(text)
+
+
+def broker_default(name: str, broker: BrokerValues) -> tuple[Value, list[Found]]:
+    """Return what a topic config is where the topic says nothing, and what it was found in."""
+    definition = TOPIC_CONFIGS[name]
+    found = broker.find_all(BROKER_SYNONYMS.get(name, ()))
+    if not found or found[0].text is None:
+        return definition.default, found
+    return definition.parse(in_topic_units(name, found[0])), found
+
+
+def in_topic_units(name: str, found: Found) -> str:
+    """Turn a broker's text into the topic's: hours and minutes into milliseconds."""
+    text = found.text or ""
+    if found.name.endswith((".hours", ".minutes")):
+        factor = HOUR_MS if found.name.endswith(".hours") else MINUTE_MS
+        text = str(int(text) * factor)
+    if name == "retention.ms":
+        text = str(max(int(text), -1))
+    return text
+
+
+def log_defaults(broker: BrokerValues) -> LogValues:
+    """Return what storage needs to know of a topic that says nothing, by field of LogConfig."""
+    return {
+        field: _for_storage(broker_default(name, broker)[0]) for name, field in _LOG_FIELDS.items()
+    }
+
+
+def log_config(configs: Mapping[str, str], defaults: LogValues) -> LogConfig:
+    """Return what a topic's own configs come to on a broker with these defaults."""
+    values: dict[str, Any] = dict(defaults)
+    throttled = {}
+    for name, text in configs.items():
+        if name in _LOG_FIELDS:
+            values[_LOG_FIELDS[name]] = _for_storage(TOPIC_CONFIGS[name].parse(text))
+        elif name.endswith("throttled.replicas"):
+            throttled[name] = text
+    return LogConfig(**values, throttled_replicas=throttled)
+
+
+def _for_storage(value: Value) -> LogValue:
+    return frozenset(value) if isinstance(value, tuple) else value

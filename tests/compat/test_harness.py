@@ -1,0 +1,63 @@
+"""The suite's own promises: a missing Java is told in one line, and CI accepts no silent skip."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kafka_harness.distribution import CURRENT, KafkaUnavailableError, jars
+from kafka_harness.wire import ask_api_versions, free_port
+
+NEEDS_JAVA = Path(__file__).with_name("test_java_tools.py")
+
+
+def test_a_missing_maven_is_told_in_one_line(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("MOLDAU_CACHE", str(tmp_path))
+    with pytest.raises(KafkaUnavailableError) as error:
+        jars(CURRENT)
+    assert str(error.value) == "mvn is not installed (needed to run Apache Kafka)"
+
+
+def test_maven_that_fails_is_told_in_one_line(monkeypatch, tmp_path):
+    maven = tmp_path / "mvn"
+    maven.write_text("#!/bin/sh\necho '[ERROR] no way to the repository'\nexit 1\n")
+    maven.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    monkeypatch.setenv("MOLDAU_CACHE", str(tmp_path))
+    with pytest.raises(KafkaUnavailableError) as error:
+        jars(CURRENT)
+    assert str(error.value) == (
+        f"Maven could not fetch Apache Kafka {CURRENT}: no way to the repository"
+    )
+    assert not (tmp_path / "kafka" / CURRENT).exists()
+
+
+@pytest.mark.parametrize(("ci", "status", "said"), [("", 0, "1 skipped"), ("true", 1, "1 error")])
+def test_without_java_its_tests_are_skipped_but_fail_in_ci(tmp_path, ci, status, said):
+    environment = {
+        **os.environ, "PATH": str(tmp_path), "MOLDAU_CACHE": str(tmp_path), "CI": ci,
+    }  # fmt: skip
+    run = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", str(NEEDS_JAVA), "-k", "load_generator"],
+        capture_output=True, text=True, timeout=50, check=False, env=environment,
+        cwd=NEEDS_JAVA.parents[2],
+    )  # fmt: skip
+    assert run.returncode == status, run.stdout + run.stderr
+    assert said in run.stdout
+    assert "mvn is not installed" in run.stdout
+
+
+def test_nobody_listening_is_an_os_error():
+    with pytest.raises(OSError, match="refused"):
+        ask_api_versions("127.0.0.1", free_port())
+
+
+def test_the_first_question_is_answered_with_ranges(broker):
+    ranges = ask_api_versions(broker.host, broker.port)
+    assert ranges[18][0] == 0
+    assert all(lowest <= highest for lowest, highest in ranges.values())

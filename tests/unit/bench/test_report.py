@@ -1,0 +1,50 @@
+"""What the table of the benchmark says about its bars."""
+
+from __future__ import annotations
+
+import importlib
+
+import pytest
+from bench.bars import MEASURES, Better, Measure
+from bench.report import Samples, render, verdict
+from bench.run import WORKS
+from bench.scale import QUICK
+
+MORE = Measure("latency", "rate", "rate", "MB/s", Better.MORE, bar=1.5)
+LESS = Measure("latency", "time", "time", "s", Better.LESS, bar=0.5)
+
+
+@pytest.mark.parametrize(
+    ("measure", "ratios", "said"),
+    [
+        (MORE, [1.5, 2.0, 1.6], "yes"),
+        (MORE, [1.4, 2.0, 1.6], "in 2 of 3"),
+        (MORE, [1.4, 1.0], "no"),
+        (LESS, [0.5, 0.1], "yes"),
+        (LESS, [0.51, 0.1], "in 1 of 2"),
+        (LESS, [0.51, 2.0], "no"),
+    ],
+)
+def test_a_bar_is_met_only_where_every_round_clears_it(measure, ratios, said):
+    assert verdict(measure, ratios) == said
+
+
+def test_a_ratio_is_taken_within_a_round_and_shown_with_its_spread():
+    samples = Samples("Kafka", "Moldau")
+    samples.add("latency", {"p50": 100.0, "p99": 200.0}, {"p50": 50.0, "p99": 400.0})
+    samples.add("latency", {"p50": 300.0, "p99": 200.0}, {"p50": 75.0, "p99": 100.0})
+    page = render(samples, QUICK, "quick")
+    p50, p99 = [line for line in page.splitlines() if line.startswith("| one record")]
+    assert "| 200 (100-300) | 62.5 (50-75) | 0.375 (0.25-0.5)x | <= 1x | yes |" in p50
+    assert p99.endswith("| in 1 of 2 |")
+
+
+def test_what_could_not_be_measured_is_said():
+    samples = Samples("Kafka", "Moldau", failures=["latency, round 1, moldau: it did not start"])
+    assert "- latency, round 1, moldau: it did not start" in render(samples, QUICK, "quick")
+
+
+def test_every_measure_has_its_work_and_its_own_name():
+    assert len({(measure.work, measure.name) for measure in MEASURES}) == len(MEASURES)
+    for work in WORKS:
+        assert callable(importlib.import_module(f"bench.works.{work}").run)
