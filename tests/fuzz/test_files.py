@@ -147,7 +147,7 @@ READERS = {
         metadata_record_text,
     ),
     "control record": (
-        bytes.fromhex("0000000000010200000001000200000001000000"),
+        bytes.fromhex("00000000000102000000010002000000010000"),
         lambda content: control_record_text(ControlType.LEADER_CHANGE, content),
     ),
     "transaction index": (encode_aborted([AbortedTransaction(9, 6, 8, 9)]), decode_aborted),

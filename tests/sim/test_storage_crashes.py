@@ -185,9 +185,8 @@ class Run:
         self.append(MAIN, 12)
         self.abort(MAIN)
         self.append(MAIN, 3, epoch=1)
-        for log, flush in self.broker.manager.take_due_flushes(self.clock.now_ms):
-            flush.run()
-            log.flushed(flush)
+        for log in self.broker.manager.due_for_flush(self.clock.now_ms):
+            self.broker.flush(log)
         self.truncate(MAIN, 9)
         self.append(MAIN, 9, epoch=2)
         self.flush(MAIN)

@@ -19,7 +19,7 @@ from moldau.base.clock import SystemClock, system_random
 from moldau.base.errors import ConfigError, UserError
 from moldau.observe.logs import FORMATS, LEVELS, configure_logging
 from moldau.server.broker import Broker, Ports
-from moldau.server.executor import WorkerExecutor
+from moldau.server.executor import PoolExecutor
 from moldau.server.settings import BrokerSettings
 from moldau.server.sockets import SocketNetwork
 from moldau.storage.disk import Disk
@@ -73,7 +73,7 @@ def serve(
 
 
 async def _run(settings: BrokerSettings) -> None:
-    executor = WorkerExecutor()
+    executor = PoolExecutor()
     ports = Ports(
         clock=SystemClock(),
         random=system_random(),

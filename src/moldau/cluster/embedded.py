@@ -90,9 +90,10 @@ class EmbeddedStore:
         snapshot_after_bytes: int = SNAPSHOT_AFTER_BYTES,
     ) -> None:
         self._files = files
-        self._directories = tuple(log_directories)
-        self._metadata_directory = metadata_directory or self._directories[0]
-        self._folder = f"{self._metadata_directory}/{METADATA_FOLDER}"
+        self.log_directories = tuple(log_directories)
+        """Until the start, those that turn out to be unusable may be taken out."""
+        self.metadata_directory = metadata_directory or self.log_directories[0]
+        self._folder = f"{self.metadata_directory}/{METADATA_FOLDER}"
         self._node_id = node_id
         self._clock = clock
         self._random = random
@@ -154,8 +155,8 @@ class EmbeddedStore:
     async def _open(self) -> None:
         self._identity = identify_directories(
             self._files,
-            self._directories,
-            self._metadata_directory,
+            self.log_directories,
+            self.metadata_directory,
             self._node_id,
             self._random,
             self._clock.wall_ms(),
@@ -221,7 +222,7 @@ class EmbeddedStore:
         if self._image.features:
             return []
         replay = Replay(MetadataImage())
-        path = f"{self._metadata_directory}/{BOOTSTRAP}"
+        path = f"{self.metadata_directory}/{BOOTSTRAP}"
         if self._files.exists(path):
             replay.take(read_snapshot(self._files, path).values)
         changes = list(replay.image(0).as_changes()) or list(FIRST_FEATURES)

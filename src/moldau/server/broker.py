@@ -33,6 +33,7 @@ from moldau.server.housekeeping import Chore, Housekeeping, keep_doing
 from moldau.server.replicas import Replicas
 from moldau.server.routes import make_routes
 from moldau.server.settings import BrokerSettings
+from moldau.storage.flushing import Flusher
 from moldau.storage.manager import LogManager
 from moldau.storage.resources import Resources
 from moldau.storage.topic_config import LogConfig
@@ -78,6 +79,7 @@ class Broker:
             metadata_directory=settings.metadata_log_dir,
             executor=ports.executor,
         )
+        self.flusher = Flusher(ports.executor)
         self.decisions = Decisions(self.store)
         self.configs = DynamicConfigs(settings, lambda: self.store.image, self.broker_id)
         self.replicas = Replicas(
@@ -94,6 +96,7 @@ class Broker:
         self._housekeeping = Housekeeping(
             self.logs,
             self.partitions,
+            self.flusher,
             ports.clock,
             ports.executor,
             producer_expiration_ms=settings.producer_id_expiration_ms,
@@ -117,7 +120,7 @@ class Broker:
         """Return once requests are answered; UserError says why it cannot be."""
         for line in self.settings.warnings:
             logger.warning("%s", line)
-        self.logs.lock()
+        self.store.log_directories = tuple(self.logs.lock())
         await self.store.start()
         self._load_logs()
         await self._listen()

@@ -16,7 +16,8 @@ from moldau.base.errors import StorageError
 from moldau.base.executor import Executor
 from moldau.base.ids import PartitionKey
 from moldau.replication.partitions import Partitions
-from moldau.storage.manager import DueFlush, LogManager
+from moldau.storage.flushing import Flusher
+from moldau.storage.manager import LogManager
 
 logger = logging.getLogger(__name__)
 
@@ -46,6 +47,7 @@ class Housekeeping:
         self,
         logs: LogManager,
         partitions: Partitions,
+        flusher: Flusher,
         clock: Clock,
         executor: Executor,
         *,
@@ -53,6 +55,7 @@ class Housekeeping:
     ) -> None:
         self._logs = logs
         self._partitions = partitions
+        self._flusher = flusher
         self._clock = clock
         self._executor = executor
         self._producer_expiration_ms = producer_expiration_ms
@@ -84,15 +87,11 @@ class Housekeeping:
         """Sync what is due, and remove files whose time has come."""
         now_ms = self._clock.wall_ms()
         self._logs.remove_expired(now_ms)
-        for due in self._logs.take_due_flushes(now_ms):
-            await self._run(due)
-
-    async def _run(self, due: DueFlush) -> None:
-        try:
-            await self._executor.run(due.flush.run)
-            due.log.flushed(due.flush)
-        except StorageError as error:
-            self.storage_failed(error)
+        for log in self._logs.due_for_flush(now_ms):
+            try:
+                await self._flusher.flush(log, log.log_end_offset)
+            except StorageError as error:
+                self.storage_failed(error)
 
     async def checkpoint(self) -> None:
         """Write down how far each log is durable, where it starts and what is committed."""
@@ -113,8 +112,13 @@ class Housekeeping:
 
     async def close_logs(self, broker_epoch: int) -> None:
         """Flush and close every log and leave the marks of a clean stop."""
-        for due in self._logs.prepare_close():
-            await self._run(due)
+        await self._flusher.settle()
+        for log, flush in self._logs.prepare_close():
+            try:
+                await self._executor.run(flush.run)
+                log.flushed(flush)
+            except StorageError as error:
+                self.storage_failed(error)
         self._logs.finish_close(self._high_watermarks(), broker_epoch)
 
     def storage_failed(self, error: StorageError) -> None:

@@ -29,7 +29,7 @@ def _of(key: str) -> Any:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class BrokerSettings:  # noqa: RUF009 - `_of` is `field`
+class BrokerSettings:
     """What this broker was told before its start, typed. A field is named like its config."""
 
     min_incremental_fetch_session_eviction_ms: ClassVar[int] = 120_000
@@ -54,7 +54,9 @@ class BrokerSettings:  # noqa: RUF009 - `_of` is `field`
     fetch_max_bytes: int = _of("fetch.max.bytes")
     max_connections: int = _of("max.connections")
     max_connections_per_ip: int = _of("max.connections.per.ip")
-    max_connections_per_ip_overrides: dict[str, int] = _of("max.connections.per.ip.overrides")
+    max_connections_per_ip_overrides: dict[str, int] = field(
+        metadata={"key": "max.connections.per.ip.overrides"}
+    )
     max_incremental_fetch_session_cache_slots: int = _of(
         "max.incremental.fetch.session.cache.slots"
     )

@@ -108,15 +108,21 @@ class LogDirectory:
 
     # Opening
 
-    def open(self, cluster_id: str, node_id: int, boot_id: str) -> None:
-        """Take the folder and see whose it is; UserError if it is somebody else's."""
-        files = self._resources.files
+    def lock(self) -> None:
+        """Keep every other broker out of the folder; UserError if one is in it."""
         with disk_errors(self.path):
             self._make_folder()
             try:
-                self._lock = files.lock(f"{self.path}/{LOCK}")
+                self._lock = self._resources.files.lock(f"{self.path}/{LOCK}")
             except BlockingIOError as error:
                 raise UserError(f"{self.path} is in use by another broker") from error
+
+    def open(self, cluster_id: str, node_id: int, boot_id: str) -> None:
+        """See whose the folder is, locked if it was not; UserError if it is somebody else's."""
+        if self._lock is None:
+            self.lock()
+        files = self._resources.files
+        with disk_errors(self.path):
             self.identity = self._identify(cluster_id, node_id)
             self.clean = read_clean_mark(files, self.path) is not None
             self.power_lost = not self.clean and read_open_mark(files, self.path) != boot_id

@@ -11,8 +11,10 @@ our own.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 from moldau.base.errors import CorruptRecords, ProtocolError, StorageError, UserError
 from moldau.base.files import File, Files, read_whole
@@ -260,7 +262,8 @@ class LogDump:
     def _check_time_entry(
         self, path: str, file: File, offsets: list[OffsetEntry], entry: TimeEntry, previous: int
     ) -> None:
-        start = max((e.position for e in offsets if e.offset <= entry.offset), default=0)
+        floor = bisect_right(offsets, entry.offset, key=attrgetter("offset"))
+        start = offsets[floor - 1].position if floor else 0
         batch = _first(file, start, file.size(), lambda b: b.last_offset >= entry.offset)
         found = -1 if batch is None else batch.last_offset
         if batch is None or found != entry.offset:

@@ -33,6 +33,8 @@ class Flush:
     """Everything below is durable once this has run."""
     truncation_count: int
     """How often the log had been truncated; after another time this proves nothing."""
+    name_changes: int
+    """How often names in the folder had changed."""
     logs: tuple[File, ...]
     """Open `.log` files, oldest first."""
     paths: tuple[str, ...]
@@ -78,6 +80,11 @@ class Flushable(Hashable, Protocol):
         ...
 
     @property
+    def log_end_offset(self) -> int:
+        """What a sync now would make durable."""
+        ...
+
+    @property
     def offline(self) -> bool:
         """Whether it is out of use."""
         ...
@@ -114,6 +121,10 @@ class Flusher:
                 running = asyncio.get_running_loop().create_task(self._run(log, flush))
                 self._running[log] = running
             await asyncio.shield(running)
+
+    async def settle(self) -> None:
+        """Wait for the syncs under way, whatever becomes of them; for an orderly stop."""
+        await asyncio.gather(*self._running.values(), return_exceptions=True)
 
     async def _run(self, log: Flushable, flush: Flush) -> None:
         try:

@@ -39,7 +39,8 @@ from moldau.records.batch import (
 from moldau.records.control import end_transaction_marker
 from moldau.storage.checkpoints import PARTITION_METADATA, format_topic_id
 from moldau.storage.disk_errors import disk_errors, storage_error
-from moldau.storage.epochs import LEADER_EPOCHS, LeaderEpochs, format_epochs
+from moldau.storage.durability import Durability
+from moldau.storage.epochs import LeaderEpochs
 from moldau.storage.flushing import Flush
 from moldau.storage.indexes import AbortedTransaction
 from moldau.storage.producer_history import restore_producers, store_snapshot
@@ -78,23 +79,18 @@ class Log:
     __slots__ = (
         "_base_offsets",
         "_changed",
-        "_folder_changed",
-        "_folder_new",
+        "_durability",
         "_recovery_point_lowered",
         "_resources",
         "_segments",
-        "_truncation_count",
-        "_unsynced_paths",
         "active",
         "config",
         "epochs",
-        "flushed_ms",
         "folder",
         "log_end_offset",
         "log_start_offset",
         "offline",
         "producers",
-        "recovery_point",
         "topic_id",
     )
 
@@ -120,9 +116,14 @@ class Log:
         self._segments = list(segments)
         self._base_offsets = [segment.base_offset for segment in segments]
         self._recovery_point_lowered = recovery_point_lowered
-        self._truncation_count = 0
-        self._folder_changed = self._folder_new = self._changed = not durable
-        self._unsynced_paths = list(unsynced_paths)
+        self._durability = Durability(
+            folder,
+            recovery_point,
+            resources.clock.wall_ms(),
+            names_durable=durable,
+            unsynced_paths=unsynced_paths,
+        )
+        self._changed = not durable
         self.folder = folder
         self.topic_id: TopicId | None = None
         self.config = config
@@ -131,8 +132,6 @@ class Log:
         self.producers = producers
         self.log_start_offset = Offset(log_start_offset)
         self.log_end_offset = Offset(log_end_offset)
-        self.recovery_point = recovery_point
-        self.flushed_ms = resources.clock.wall_ms()
         self.offline = False
         """Set when its end or its directory cannot be trusted any more; nothing is appended."""
 
@@ -173,8 +172,8 @@ class Log:
             finally:
                 file.close()
         self.topic_id = topic_id
-        self._unsynced_paths.append(path)
-        self._folder_changed = self._changed = True
+        self._durability.names_changed(path)
+        self._changed = True
 
     def update_config(self, config: LogConfig) -> None:
         """Follow new topic configs from the next append on."""
@@ -300,7 +299,7 @@ class Log:
     def _add_aborted(self, segment: Segment, transaction: AbortedTransaction) -> None:
         with disk_errors(self.folder):
             segment.add_aborted(transaction)
-        self._folder_changed = True
+        self._durability.names_changed()
 
     def _offline_error(self) -> StorageError:
         return StorageError(self.folder, "the log is offline")
@@ -324,7 +323,7 @@ class Log:
             else:
                 self._drop_newest()
         self._begin(segment)
-        self._unsynced_paths += (*old.index_paths, snapshot)
+        self._durability.names_changed(*old.index_paths, snapshot)
         self._resources.rolled[self] = None
         return segment
 
@@ -332,7 +331,7 @@ class Log:
         self._segments.append(segment)
         self._base_offsets.append(segment.base_offset)
         self.active = segment
-        self._folder_changed = True
+        self._durability.names_changed()
         self._changed = True
 
     def _drop_newest(self) -> None:
@@ -454,7 +453,7 @@ class Log:
         del self._base_offsets[0]
         segment.doom()
         self._doom_snapshot(segment)
-        self._folder_changed = True
+        self._durability.names_changed()
 
     def _doom_snapshot(self, segment: Segment) -> None:
         """The snapshot at a removed segment's start serves nobody any more."""
@@ -499,7 +498,6 @@ class Log:
             self.log_start_offset = Offset(offset)
             self._end_at(offset)
             self.epochs.clear()
-        self.recovery_point = offset
 
     def _drop_above(self, offset: int) -> None:
         """Remove the segments that begin behind an offset, newest first, and wait for the disk.
@@ -516,11 +514,8 @@ class Log:
 
     def _forget_durability_above(self, offset: int) -> None:
         """Say on disk that nothing above is durable, before the bytes change that once were."""
-        self._truncation_count += 1
         self._changed = True
-        self._folder_changed = True
-        if offset < self.recovery_point:
-            self.recovery_point = offset
+        if self._durability.cut_to(offset):
             crash_point("log.truncate.before_checkpoint")
             self._recovery_point_lowered()
 
@@ -528,13 +523,23 @@ class Log:
         """Let everything beside the batches end here too."""
         self.log_end_offset = Offset(end_offset)
         self.log_start_offset = min(self.log_start_offset, Offset(end_offset))
-        self.recovery_point = min(self.recovery_point, end_offset)
+        self._durability.cut_to(end_offset)
         self.epochs.truncate_from_end(Offset(end_offset))
         restore_producers(
             self._resources.files, self.folder, self.producers, self._segments, end_offset
         )
 
     # Durability
+
+    @property
+    def recovery_point(self) -> int:
+        """Everything below survives a power cut."""
+        return self._durability.recovery_point
+
+    @property
+    def flushed_ms(self) -> int:
+        """When the last flush was done; `flush.ms` bounds its age."""
+        return self._durability.flushed_ms
 
     @property
     def unflushed_count(self) -> int:
@@ -544,7 +549,7 @@ class Log:
     def prepare_flush(self) -> Flush | None:
         """Say what must be synced for all up to the end to be durable; None if it is.
 
-        Run it on another thread and hand it to `flushed`; `flushing.Flusher` does both.
+        Run it on another thread and hand it to `flushed`, one at a time: `flushing.Flusher`.
         """
         return self._flush() if self.recovery_point < self.log_end_offset else None
 
@@ -552,35 +557,11 @@ class Log:
         first = max(0, bisect_right(self._base_offsets, self.recovery_point) - 1)
         with disk_errors(self.folder):
             logs = tuple(segment.handle() for segment in self._segments[first:])
-        flush = Flush(
-            files=self._resources.files,
-            folder=self.folder,
-            end_offset=self.log_end_offset,
-            truncation_count=self._truncation_count,
-            logs=logs,
-            paths=tuple(self._unsynced_paths),
-            epochs_path=f"{self.folder}/{LEADER_EPOCHS}",
-            epochs=format_epochs(self.epochs) if self.epochs.dirty else None,
-            folders=self._changed_folders(),
-        )
-        self.epochs.dirty = False
-        self._unsynced_paths.clear()
-        self._folder_changed = self._folder_new = False
-        return flush
-
-    def _changed_folders(self) -> tuple[str, ...]:
-        """List the folders whose names must be synced: ours, and the one that holds a new one."""
-        changed = (self.folder,) if self._folder_changed else ()
-        return (*changed, self.folder.rpartition("/")[0]) if self._folder_new else changed
+        return self._durability.flush(self._resources.files, logs, self.log_end_offset, self.epochs)
 
     def flushed(self, flush: Flush) -> None:
-        """Take note that a flush has run; one from before a truncation proves nothing."""
-        if flush.truncation_count != self._truncation_count:
-            self._folder_changed = True
-            self.epochs.dirty = True
-            return
-        self.recovery_point = max(self.recovery_point, flush.end_offset)
-        self.flushed_ms = self._resources.clock.wall_ms()
+        """Take note that a flush has run."""
+        self._durability.flushed(flush, self.epochs, self._resources.clock.wall_ms())
         if self.recovery_point >= self.active.base_offset:
             self._resources.rolled.pop(self, None)
 
@@ -597,8 +578,7 @@ class Log:
             active.store_indexes()
             end = self.log_end_offset
             snapshot = store_snapshot(self._resources.files, self.folder, end, self.producers)
-        self._unsynced_paths += (*active.index_paths, snapshot)
-        self._folder_changed = True
+        self._durability.names_changed(*active.index_paths, snapshot)
         crash_point("log.close.before_flush")
         return self._flush()
 

@@ -3,7 +3,7 @@
 Directories fail alone: a StorageError names a path, `directory_failed` takes the directory that
 holds it out of use with all its logs, and the others go on. New logs go where the fewest are.
 
-Nothing here runs by itself. The broker calls `retain`, `remove_expired`, `take_due_flushes` and
+Nothing here runs by itself. The broker calls `retain`, `remove_expired`, `due_for_flush` and
 `prepare_checkpoints` at its intervals, on the loop; what they return to be run elsewhere says so.
 An idle log is a few small objects: no timer, no descriptor, no index in memory.
 """
@@ -28,8 +28,8 @@ LogConfigOf = Callable[[str], LogConfig]
 """What a topic's configs come to, by its name."""
 
 
-class DueFlush(NamedTuple):
-    """A log that wants a sync; `flush.run` goes to the executor, then `log.flushed(flush)`."""
+class ClosingLog(NamedTuple):
+    """A log about to close; `flush.run` may go to the executor, then `log.flushed(flush)`."""
 
     log: Flushable
     flush: Flush
@@ -44,6 +44,23 @@ class LogManager:
         self._homes: dict[PartitionKey, LogDirectory] = {}
 
     # Opening and closing
+
+    def lock(self) -> list[str]:
+        """Keep other brokers out of every directory; return those that can be used at all.
+
+        Before anything is read or written: whatever lies there may be another broker's.
+        """
+        usable = []
+        for directory in self.directories:
+            try:
+                directory.lock()
+                usable.append(directory.path)
+            except StorageError:
+                continue  # `open` tries again and says why it stays offline
+            except UserError:
+                self.release()
+                raise
+        return usable
 
     def open(self, cluster_id: str, node_id: int, boot_id: str) -> list[StorageError]:
         """Take every directory; return the errors of those that stay offline.
@@ -96,18 +113,21 @@ class LogManager:
         """Whether what was acknowledged but not synced may be gone from a directory."""
         return any(directory.power_lost for directory in self.directories)
 
-    def prepare_close(self) -> list[DueFlush]:
-        """Begin an orderly stop; the flushes may run side by side, then `finish_close`."""
-        due = []
+    def prepare_close(self) -> list[ClosingLog]:
+        """Begin an orderly stop, once nobody appends or flushes any more.
+
+        The flushes may run side by side; then `finish_close`.
+        """
+        closing = []
         for directory in self._online():
             try:
                 for log in directory.logs.values():
                     flush = log.prepare_close()
                     if flush is not None:
-                        due.append(DueFlush(log, flush))
+                        closing.append(ClosingLog(log, flush))
             except StorageError as error:
                 directory.fail(error)
-        return due
+        return closing
 
     def finish_close(self, high_watermarks: Mapping[PartitionKey, int], broker_epoch: int) -> None:
         """Write the checkpoints and the clean marks, and let the directories go."""
@@ -256,21 +276,20 @@ class LogManager:
             count += 1
         return count
 
-    def take_due_flushes(self, now_ms: int) -> list[DueFlush]:
-        """Say which logs want a sync now: a segment was closed, or `flush.ms` has passed."""
+    def due_for_flush(self, now_ms: int) -> list[Flushable]:
+        """Say which logs want a sync now: a segment was closed, or `flush.ms` has passed.
+
+        Each goes to the broker's one `Flusher`, which also serves those who wait for a sync.
+        """
         rolled = self._resources.rolled
         late = (
             log
             for _, log in self
             if log.config.flush_ms < LONG_MAX and now_ms - log.flushed_ms >= log.config.flush_ms
         )
-        due = []
-        for log in dict[Flushable, None].fromkeys((*rolled, *late)):
-            flush = None if log.offline else log.prepare_flush()
-            if flush is not None:
-                due.append(DueFlush(log, flush))
+        due = dict[Flushable, None].fromkeys((*rolled, *late))
         rolled.clear()
-        return due
+        return [log for log in due if not log.offline]
 
     def prepare_checkpoints(
         self, high_watermarks: Mapping[PartitionKey, int]

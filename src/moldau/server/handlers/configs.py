@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TypeVar
 
 from moldau.cluster.changes import Change
@@ -88,7 +89,7 @@ class ConfigHandlers:
             responses=await self._each(request.resources, self._replace, request.validate_only)
         )
 
-    def _replace(self, image: MetadataImage, wanted: AlterConfigsResource) -> list[Change]:
+    def _replace(self, wanted: AlterConfigsResource, image: MetadataImage) -> list[Change]:
         _refuse_repeated([config.name for config in wanted.configs])
         resource = ConfigResource(wanted.resource_type, wanted.resource_name)
         configs = {config.name: config.value for config in wanted.configs}
@@ -105,7 +106,7 @@ class ConfigHandlers:
             responses=await self._each(request.resources, self._alter, request.validate_only)
         )
 
-    def _alter(self, image: MetadataImage, wanted: IncrementalAlterConfigsResource) -> list[Change]:
+    def _alter(self, wanted: IncrementalAlterConfigsResource, image: MetadataImage) -> list[Change]:
         resource = ConfigResource(wanted.resource_type, wanted.resource_name)
         operations = [
             Operation(config.name, config.config_operation, config.value)
@@ -116,7 +117,7 @@ class ConfigHandlers:
     async def _each(
         self,
         resources: Sequence[AnyResource],
-        decide: Callable[[MetadataImage, AnyResource], list[Change]],
+        decide: Callable[[AnyResource, MetadataImage], list[Change]],
         validate_only: bool,
     ) -> list[AlterConfigsResourceResponse]:
         named = Counter((one.resource_type, one.resource_name) for one in resources)
@@ -128,7 +129,7 @@ class ConfigHandlers:
                     raise ApiError(
                         ErrorCode.INVALID_REQUEST, "Each resource must appear at most once."
                     )
-                await self._commit(lambda image, one=one: decide(image, one), validate_only)
+                await self._commit(partial(decide, one), validate_only)
             except ApiError as error:
                 code, message = error.code, error.message
             except StoreFailed as error:
@@ -159,7 +160,7 @@ class ConfigHandlers:
         if not wanted <= LISTED:
             return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
         image = self._configs.image
-        found = {(ResourceType.TOPIC, name) for name in image.topics}
+        found: set[tuple[int, str]] = {(ResourceType.TOPIC, name) for name in image.topics}
         for broker in image.brokers:
             found |= {
                 (ResourceType.BROKER, str(broker)),

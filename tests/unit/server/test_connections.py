@@ -1,0 +1,189 @@
+"""How many connections there may be, and which of them have been quiet for too long."""
+
+import asyncio
+import struct
+
+import pytest
+
+from moldau.base.network import Address
+from moldau.server.connections import Connections
+
+FAR = 2**31 - 1
+FRAME = struct.pack(">i", 2) + b"hi"
+
+
+class Stream:
+    """The stream of a client at some address; remembers how it ended."""
+
+    def __init__(self, host="10.0.0.1", port=50000):
+        self.peer = Address(host, port)
+        self.local = Address("10.0.0.9", 9092)
+        self.unsent = 0
+        self.paused = False
+        self.sent = []
+        self.ended = None
+        self.receiver = None
+
+    def send(self, parts):
+        self.sent += parts
+
+    def expect(self, size):
+        pass
+
+    def pause(self):
+        self.paused = True
+
+    def resume(self):
+        self.paused = False
+
+    def close(self):
+        """End once nothing is queued, as a real stream does."""
+        if not self.unsent:
+            self.abort()
+
+    def abort(self):
+        if self.ended is None:
+            self.ended = True
+            if self.receiver is not None:
+                self.receiver.closed(None)
+
+
+def connections(count_max=FAR, per_host_max=FAR, dispatch=lambda _connection, _frame: None, **hosts):
+    return Connections(
+        dispatch,
+        frame_limit=1000,
+        count_max=count_max,
+        per_host_max=per_host_max,
+        host_overrides={name.replace("_", "."): limit for name, limit in hosts.items()},
+    )
+
+
+def arrive(all_connections, stream):
+    """Let a client in, as a listener does; tells whether it may stay."""
+    stream.receiver = all_connections.acceptor(None)(stream)
+    return stream.ended is None
+
+
+def in_a_loop(scenario):
+    async def main():
+        scenario(asyncio.get_running_loop())
+
+    asyncio.run(main())
+
+
+def test_the_connection_beyond_max_connections_is_closed_and_the_others_stay(caplog):
+    def scenario(_loop):
+        every = connections(count_max=2)
+        first, second, third = Stream(), Stream("10.0.0.2"), Stream("10.0.0.3")
+        assert [arrive(every, one) for one in (first, second, third)] == [True, True, False]
+        assert len(every) == 2
+        assert first.ended is second.ended is None
+        (line,) = caplog.messages
+        assert "max.connections" in line
+        assert "10.0.0.3" in line
+
+    in_a_loop(scenario)
+
+
+def test_a_connection_that_ended_makes_room():
+    def scenario(_loop):
+        every = connections(count_max=1)
+        first = Stream()
+        assert arrive(every, first)
+        first.abort()
+        assert len(every) == 0
+        assert arrive(every, Stream())
+
+    in_a_loop(scenario)
+
+
+def test_one_address_cannot_take_the_room_of_others():
+    def scenario(_loop):
+        every = connections(per_host_max=2)
+        mine = [Stream("10.0.0.1", port) for port in range(3)]
+        assert [arrive(every, one) for one in mine] == [True, True, False]
+        assert arrive(every, Stream("10.0.0.2"))
+        mine[0].abort()
+        assert arrive(every, Stream("10.0.0.1"))
+
+    in_a_loop(scenario)
+
+
+def test_an_address_may_have_a_limit_of_its_own():
+    def scenario(_loop):
+        every = Connections(
+            lambda _connection, _frame: None,
+            frame_limit=1000,
+            count_max=FAR,
+            per_host_max=0,
+            host_overrides={"10.0.0.1": 1},
+        )
+        assert not arrive(every, Stream("10.0.0.2"))
+        assert arrive(every, Stream("10.0.0.1"))
+        assert not arrive(every, Stream("10.0.0.1"))
+
+    in_a_loop(scenario)
+
+
+def test_what_arrives_during_the_start_waits_and_is_answered_afterwards():
+    def scenario(_loop):
+        every = connections(dispatch=lambda _connection, frame: [bytes(frame)])
+        early = Stream()
+        assert arrive(every, early)
+        assert early.paused
+        every.begin()
+        assert not early.paused
+        late = Stream()
+        arrive(every, late)
+        assert not late.paused
+        early.receiver.received(memoryview(FRAME))
+        assert early.sent == [b"hi"]
+
+    in_a_loop(scenario)
+
+
+def test_only_those_are_closed_that_were_silent_for_the_whole_time():
+    def scenario(loop):
+        every = connections()
+        silent, busy = Stream("10.0.0.1"), Stream("10.0.0.2")
+        for stream in (silent, busy):
+            arrive(every, stream)
+        every.begin()
+        silent.receiver.last_active -= 100
+        busy.receiver.received(memoryview(FRAME))
+        assert every.close_idle(loop.time() - 50) == 1
+        assert silent.ended
+        assert busy.ended is None
+        assert len(every) == 1
+
+    in_a_loop(scenario)
+
+
+def test_a_client_that_never_takes_its_answer_is_gone_at_the_second_look():
+    def scenario(loop):
+        every = connections()
+        stuck = Stream()
+        arrive(every, stuck)
+        stuck.receiver.last_active -= 100
+        stuck.unsent = 1000
+        every.close_idle(loop.time() - 50)
+        assert stuck.ended is None, "what is queued is still sent"
+        every.close_idle(loop.time() - 50)
+        assert stuck.ended
+        assert len(every) == 0
+
+    in_a_loop(scenario)
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_all_can_be_closed_at_once(count):
+    def scenario(_loop):
+        every = connections()
+        streams = [Stream(port=port) for port in range(count)]
+        for stream in streams:
+            arrive(every, stream)
+        every.close_all()
+        assert all(stream.ended for stream in streams)
+        assert len(every) == 0
+
+    in_a_loop(scenario)

@@ -1,0 +1,173 @@
+"""From a frame to its handler: what is refused, what is counted, what is answered when."""
+
+import asyncio
+import struct
+
+import pytest
+
+from log_kit import HandClock
+from moldau.base.errors import ProtocolError
+from moldau.observe.requests import RequestMetrics
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.data import ListOffsetsRequest, ListOffsetsResponse, ProduceRequest
+from moldau.protocol.messages.metadata import ApiVersionsRequest, ApiVersionsResponse
+from moldau.protocol.registry import api_of, decode_response, encode_request
+from moldau.server.dispatch import Dispatcher, Later, Route
+
+PRODUCE, LIST_OFFSETS, API_VERSIONS, HEARTBEAT = 0, 2, 18, 12
+CORRELATION_ID = 77
+CONNECTION = object()
+
+
+class Broker:
+    """A dispatcher over three APIs whose handlers do what a test says."""
+
+    def __init__(self):
+        self.seen = []
+        self.answer = ListOffsetsResponse()
+        self.metrics = RequestMetrics()
+        self.dispatch = Dispatcher(
+            [
+                Route(PRODUCE, "0-13", self.handle, self.metrics),
+                Route(LIST_OFFSETS, "1-8", self.handle, self.metrics),
+                Route(API_VERSIONS, "0-3", self.handle, self.metrics),
+            ],
+            HandClock(),
+            lambda: ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION),
+        )
+
+    def handle(self, request, context):
+        self.seen.append((request, context))
+        return self.answer
+
+    def send(self, request, version, client_id="tester"):
+        api = api_of(type(request))
+        parts = encode_request(api, version, CORRELATION_ID, client_id, request)
+        return self.dispatch(CONNECTION, memoryview(b"".join(parts)[4:]))
+
+
+def decoded(request, version, parts):
+    """Read an answer back, its size and correlation id checked."""
+    framed = b"".join(parts)
+    size, correlation_id = struct.unpack_from(">ii", framed)
+    assert size == len(framed) - 4
+    assert correlation_id == CORRELATION_ID
+    return decode_response(api_of(type(request)), version, memoryview(framed)[4:])
+
+
+def header(key, version, client_id_length=-1):
+    return memoryview(struct.pack(">hhih", key, version, CORRELATION_ID, client_id_length))
+
+
+@pytest.fixture
+def broker():
+    return Broker()
+
+
+def test_a_handler_gets_the_decoded_request_and_who_asks(broker):
+    request = ListOffsetsRequest(replica_id=-1)
+    answer = decoded(request, 5, broker.send(request, 5))
+    assert answer == broker.answer
+    (seen, context), = broker.seen
+    assert seen == request
+    assert (context.connection, context.version, context.client_id) == (CONNECTION, 5, "tester")
+
+
+@pytest.mark.parametrize("key", [HEARTBEAT, 999, -1, 32767])
+def test_a_key_that_is_not_served_or_not_known_ends_the_talk(broker, key):
+    with pytest.raises(ProtocolError, match=str(key)):
+        broker.dispatch(CONNECTION, header(key, 0))
+    assert not broker.seen
+
+
+@pytest.mark.parametrize("version", [0, 9, 32767, -1])
+def test_a_version_that_is_not_served_ends_the_talk_and_names_the_api(broker, version):
+    with pytest.raises(ProtocolError, match="ListOffsets"):
+        broker.dispatch(CONNECTION, memoryview(bytes(header(LIST_OFFSETS, version)) + bytes(32)))
+    assert not broker.seen
+
+
+@pytest.mark.parametrize("version", [4, 127, 32767])
+def test_an_unknown_version_of_api_versions_is_answered_in_version_0(broker, version):
+    parts = broker.dispatch(
+        CONNECTION, memoryview(bytes(header(API_VERSIONS, version)) + bytes(8))
+    )
+    answer = decoded(ApiVersionsRequest(), 0, parts)
+    assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert not broker.seen
+
+
+@pytest.mark.parametrize("size", range(10))
+def test_a_frame_that_ends_in_its_header_is_no_request(broker, size):
+    with pytest.raises(ProtocolError):
+        broker.dispatch(CONNECTION, header(LIST_OFFSETS, 5)[:size])
+
+
+def test_a_body_that_is_not_the_message_is_refused_before_any_handler(broker):
+    with pytest.raises(ProtocolError):
+        broker.dispatch(CONNECTION, memoryview(bytes(header(LIST_OFFSETS, 5)) + b"\xff" * 3))
+    assert not broker.seen
+
+
+def test_an_array_larger_than_its_frame_is_refused_without_memory_for_it(broker):
+    body = struct.pack(">ibi", -1, 0, 2**31 - 1)
+    with pytest.raises(ProtocolError):
+        broker.dispatch(CONNECTION, memoryview(bytes(header(LIST_OFFSETS, 2)) + body))
+
+
+def test_no_answer_is_sent_where_the_protocol_has_none(broker):
+    broker.answer = None
+    assert broker.send(ProduceRequest(acks=0), 7) is None
+
+
+def test_a_request_is_counted_when_it_is_understood_and_timed_when_it_is_answered(broker):
+    broker.send(ListOffsetsRequest(replica_id=-1), 5)
+    stats = broker.metrics.of("ListOffsets")
+    assert stats.requests == sum(stats.buckets) == 1
+    assert stats.bytes_in > 0
+
+
+def test_a_coroutine_is_work_under_way_that_a_leaving_client_does_not_stop(broker):
+    async def scenario():
+        go_on = asyncio.Event()
+        finished = []
+
+        async def work():
+            await go_on.wait()
+            finished.append(True)
+            return ListOffsetsResponse()
+
+        broker.answer = work()
+        request = ListOffsetsRequest(replica_id=-1)
+        later = broker.send(request, 5)
+        assert isinstance(later, Later)
+        later.abandon()
+        go_on.set()
+        await later.future
+        assert finished
+        assert decoded(request, 5, later.framed()) == ListOffsetsResponse()
+
+    asyncio.run(scenario())
+
+
+def test_a_future_is_a_parked_request_that_a_leaving_client_takes_along(broker):
+    async def scenario():
+        broker.answer = asyncio.get_running_loop().create_future()
+        later = broker.send(ListOffsetsRequest(replica_id=-1), 5)
+        later.abandon()
+        assert broker.answer.cancelled()
+
+    asyncio.run(scenario())
+
+
+def test_an_answer_that_comes_late_and_is_none_sends_nothing(broker):
+    async def scenario():
+        async def work():
+            return None
+
+        broker.answer = work()
+        later = broker.send(ProduceRequest(acks=0), 7)
+        await later.future
+        assert later.framed() == []
+
+    asyncio.run(scenario())
