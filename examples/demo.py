@@ -31,7 +31,7 @@ def start_broker(folder: Path) -> tuple[subprocess.Popen[str], str]:
     """Start `moldau serve` on a free port and wait for its one line."""
     command = [
         str(Path(sys.executable).with_name("moldau")), "serve",
-        "--data", str(folder), "--listen", "127.0.0.1:0",
+        "--data", str(folder), "--listen", "127.0.0.1:0", "--log-level", "warn",
     ]  # fmt: skip
     broker = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)  # noqa: S603
     assert broker.stdout is not None
@@ -59,7 +59,14 @@ def rate(count: int, since: float) -> str:
 
 def produce(address: str) -> None:
     """Send the stream with acks=all and wait until all of it is acknowledged."""
-    producer = Producer({"bootstrap.servers": address, "acks": "all", "linger.ms": 5})
+    producer = Producer(
+        {
+            "bootstrap.servers": address,
+            "acks": "all",
+            "linger.ms": 5,
+            "log_level": 3,
+        }
+    )
     done = 0
 
     def delivered(error: object, _message: object) -> None:
@@ -87,7 +94,8 @@ def produce(address: str) -> None:
 
 def consume(address: str) -> None:
     """Read everything back by assignment, from the beginning."""
-    consumer = Consumer({"bootstrap.servers": address, "group.id": "demo"})
+    settings = {"bootstrap.servers": address, "group.id": "demo", "enable.auto.commit": False}
+    consumer = Consumer(settings)
     consumer.assign([TopicPartition(TOPIC, index, 0) for index in range(PARTITIONS)])
     with progress_bar() as progress:
         task = progress.add_task("consumed", total=RECORDS, rate="")
@@ -117,10 +125,8 @@ def main() -> None:
     broker, address = start_broker(folder)
     console.print(f"A broker is ready at [bold]{address}[/bold]; any Kafka client can talk to it.")
     try:
-        created = AdminClient({"bootstrap.servers": address}).create_topics(
-            [NewTopic(TOPIC, num_partitions=PARTITIONS, replication_factor=1)]
-        )
-        created[TOPIC].result(30)
+        admin = AdminClient({"bootstrap.servers": address, "log_level": 3})
+        admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result(30)
         produce(address)
         consume(address)
     finally:

@@ -238,9 +238,9 @@ class Broker:
         await self.store.close()
         if self._registered:
             await self._housekeeping.close_logs(self._broker_epoch())
+            logger.info("broker %d has stopped", self.broker_id)
         else:
             self.logs.release()
-        logger.info("broker %d has stopped", self.broker_id)
 
     def _broker_epoch(self) -> int:
         broker = self.store.image.brokers.get(self.broker_id)

@@ -95,10 +95,6 @@ class ConfigDefinition:
             raise ConfigError(self._invalid(text, self.reason))
         return value
 
-    def format(self, value: Value) -> str | None:
-        """Return a typed value as the text it travels in."""
-        return format_value(value)
-
     def shown(self, text: str | None) -> str | None:
         """Return the text as it may be shown."""
         return HIDDEN if self.sensitive and text is not None else text
@@ -119,9 +115,9 @@ def format_value(value: Value) -> str | None:
 
 
 def split_list(text: str) -> tuple[str, ...]:
-    """Split a list; the empty text is the empty list."""
+    """Split a list; the empty text is the empty list, and what is repeated counts once."""
     text = text.strip()
-    return tuple(_COMMA.split(text)) if text else ()
+    return tuple(dict.fromkeys(_COMMA.split(text))) if text else ()
 
 
 # Declaring definitions. What they have in common is said once around a group of them.
@@ -237,15 +233,16 @@ def between(minimum: float, maximum: float) -> Check:
     return check
 
 
-def either(alone: int, check: Check) -> Check:
-    """Ask for one special number or what another check asks for."""
+def between_or(minimum: int, maximum: int, special: int) -> Check:
+    """Ask for a number in a range, or for a special one outside of it."""
 
-    def either_check(value: Value) -> str | None:
-        if value == alone or check(value) is None:
+    def check(value: Value) -> str | None:
+        assert isinstance(value, int)
+        if value == special or minimum <= value <= maximum:
             return None
-        return f"{check(value)}, or {alone}"
+        return f"Value must be between {minimum} and {maximum} or equal to {special}"
 
-    return either_check
+    return check
 
 
 def one_of(*choices: str) -> Check:
@@ -269,12 +266,10 @@ def one_of_any_case(*choices: str) -> Check:
 
 
 def list_of(*choices: str) -> Check:
-    """Ask for a list of these texts, each at most once."""
+    """Ask for a list of these texts."""
 
     def check(value: Value) -> str | None:
         assert isinstance(value, tuple)
-        if len(set(value)) < len(value):
-            return "Entries must not be repeated"
         if all(entry in choices for entry in value):
             return None
         return f"String must be one of: {', '.join(choices)}"

@@ -10,12 +10,22 @@ from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
 from moldau.server.broker_configs import BROKER_CONFIGS
-from moldau.server.config_definition import ConfigDefinition, Update
-from moldau.server.config_sources import SYNONYMS
+from moldau.server.config_definition import ConfigDefinition, Update, format_value
 from moldau.server.config_values import BrokerValues, Found, Source
-from moldau.server.topic_configs import TOPIC_CONFIGS, broker_default
+from moldau.server.topic_configs import BROKER_SYNONYMS, TOPIC_CONFIGS, broker_default
 
-_NAMES: Final = {name: group for group in SYNONYMS for name in group}
+_NAMES: Final = {
+    name: group for group in BROKER_SYNONYMS.values() for name in group if len(group) > 1
+}
+"""Broker configs that are several names for one thing."""
+
+
+class Synonym(NamedTuple):
+    """One place a value may come from; the text is None where it is a secret."""
+
+    name: str
+    text: str | None
+    source: Source
 
 
 class DescribedConfig(NamedTuple):
@@ -25,7 +35,7 @@ class DescribedConfig(NamedTuple):
     value: str | None
     source: Source
     read_only: bool
-    synonyms: list[Found]
+    synonyms: list[Synonym]
 
     @property
     def name(self) -> str:
@@ -42,18 +52,24 @@ def describe_topic(
     own: Mapping[str, str], broker: BrokerValues, names: Collection[str] | None
 ) -> list[DescribedConfig]:
     """Describe a topic's configs, all or these."""
-    found = []
-    for name, definition in TOPIC_CONFIGS.items():
-        if names and name not in names:
-            continue
-        value, synonyms = broker_default(name, broker)
-        text = definition.format(value)
-        if name in own:
-            text = own[name]
-            synonyms = [Found(name, text, Source.TOPIC), *synonyms]
-        source = synonyms[0].source if synonyms else Source.DEFAULT
-        found.append(DescribedConfig(definition, text, source, False, synonyms))
-    return found
+    return [
+        _topic_config(definition, own, broker)
+        for name, definition in TOPIC_CONFIGS.items()
+        if not names or name in names
+    ]
+
+
+def _topic_config(
+    definition: ConfigDefinition, own: Mapping[str, str], broker: BrokerValues
+) -> DescribedConfig:
+    name = definition.name
+    value, found = broker_default(name, broker)
+    synonyms = [Synonym(*one) for one in _without_lesser_defaults(found)]
+    if name in own:
+        value = definition.parse(own[name])
+        synonyms = [Synonym(name, format_value(value), Source.TOPIC), *synonyms]
+    source = synonyms[0].source if synonyms else Source.DEFAULT
+    return DescribedConfig(definition, format_value(value), source, False, synonyms)
 
 
 def describe_broker(
@@ -64,22 +80,37 @@ def describe_broker(
     for name, definition in BROKER_CONFIGS.items():
         if (names and name not in names) or (definition.internal and not broker.is_set(name)):
             continue
-        synonyms = broker.find_all(_NAMES.get(name, (name,)))
-        if only_default:
-            synonyms = [one for one in synonyms if one.source is Source.DYNAMIC_DEFAULT_BROKER]
-            if not synonyms:
-                continue
-        if definition.sensitive:
-            synonyms = [one._replace(text=None) for one in synonyms]
-        text = definition.format(broker.value(name))
-        source = synonyms[0].source if synonyms else Source.DEFAULT
-        found.append(
-            DescribedConfig(
-                definition,
-                None if definition.sensitive else text,
-                source,
-                definition.update is Update.READ_ONLY,
-                synonyms,
-            )
-        )
+        described = _broker_config(definition, broker, only_default=only_default)
+        if described.synonyms or not only_default:
+            found.append(described)
+    return found
+
+
+def _broker_config(
+    definition: ConfigDefinition, broker: BrokerValues, *, only_default: bool
+) -> DescribedConfig:
+    name = definition.name
+    found = broker.find_all(_NAMES.get(name, (name,)))
+    # What a config's own name does not begin is told under the name that does.
+    while found and found[0].name != name:
+        found.pop(0)
+    synonyms = [
+        Synonym(one.name, None if definition.sensitive else one.text, one.source)
+        for one in found
+        if not only_default or one.source is Source.DYNAMIC_DEFAULT_BROKER
+    ]
+    value = None if definition.sensitive else broker.value(name)
+    return DescribedConfig(
+        definition,
+        synonyms[0].text if only_default and synonyms else format_value(value),
+        synonyms[0].source if synonyms else Source.DEFAULT,
+        definition.update is Update.READ_ONLY,
+        synonyms,
+    )
+
+
+def _without_lesser_defaults(found: list[Found]) -> list[Found]:
+    """Leave out a default that only a lesser name has, such as that of `log.retention.hours`."""
+    if found and found[0].source is Source.DEFAULT and found[0].name in _NAMES:
+        return [] if found[0].name != _NAMES[found[0].name][0] else found
     return found

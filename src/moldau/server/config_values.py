@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from moldau.server.broker_configs import BROKER_CONFIGS
-from moldau.server.config_definition import Value
+from moldau.server.config_definition import Value, format_value
 
 NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
@@ -32,7 +32,7 @@ class Found(NamedTuple):
     """A value as text, under the name it was found by."""
 
     name: str
-    text: str | None
+    text: str
     source: Source
 
 
@@ -60,11 +60,11 @@ class BrokerValues:
             for name in names
             if name in layer
         ]
-        for name in names:
-            definition = BROKER_CONFIGS[name]
-            if definition.default is not None:
-                text = definition.format(definition.default)
-                found.append(Found(name, text, Source.DEFAULT))
+        found += [
+            Found(name, text, Source.DEFAULT)
+            for name in names
+            if (text := format_value(BROKER_CONFIGS[name].default)) is not None
+        ]
         return found
 
     def value(self, name: str) -> Value:

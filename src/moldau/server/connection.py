@@ -32,10 +32,16 @@ Dispatch = Callable[["Connection", memoryview], "list[Part] | Later | None"]
 """What a frame leads to: the framed answer, one that will come, or none (acks=0)."""
 
 
+PARTS_PER_WRITE = 64
+"""Answers to what came in one read leave together, up to this many buffers: thousands of small
+requests may ask for large answers, and what waits for the client is looked at in between."""
+
+
 class Connection:
     """The broker's side of one stream. Owned by the event loop's thread."""
 
     __slots__ = (
+        "_closing",
         "_dispatch",
         "_frame_limit",
         "_loop",
@@ -65,6 +71,7 @@ class Connection:
         self._on_close = on_close
         self._pending: Later | None = None
         self._stalled = False
+        self._closing = False
         self.last_active = self._loop.time()
         self.software: tuple[str, str] = ("", "")
         """Name and version of the client's library, if it told."""
@@ -87,13 +94,16 @@ class Connection:
         out: list[Part] = []
         position = 0
         try:
-            while self._pending is None:
+            while self._pending is None and self._stream.unsent <= UNSENT_BYTES_PER_CONNECTION:
                 end = frame_end(data, position, self._frame_limit)
                 if end > len(data):
                     self._stream.expect(end - position)
                     break
                 self._take(self._dispatch(self, data[position + PREFIX_BYTES : end]), out)
                 position = end
+                if len(out) >= PARTS_PER_WRITE:
+                    self._stream.send(out)
+                    out = []
             else:
                 if position < len(data):
                     self._stall()
@@ -124,6 +134,9 @@ class Connection:
             parts = pending.framed()
         except asyncio.CancelledError:
             self._stream.abort()
+        except ProtocolError as error:
+            logger.info("closing %s: %s", self.peer, error)
+            self._stream.close()
         except Exception:
             logger.exception("closing %s: a bug while answering it", self.peer)
             self._stream.abort()
@@ -158,5 +171,9 @@ class Connection:
         return self._pending is None and self.last_active < before
 
     def close(self) -> None:
-        """End the connection after what is queued has been sent."""
-        self._stream.close()
+        """End the connection after what is queued has been sent; asked again, at once."""
+        if self._closing:
+            self._stream.abort()
+        else:
+            self._closing = True
+            self._stream.close()

@@ -103,7 +103,11 @@ class Connections:
             del self._per_host[host]
 
     def close_idle(self, before: float) -> int:
-        """Close those that have been silent since before this time; returns how many."""
+        """Close those that have been silent since before this time; returns how many.
+
+        One that does not take what is queued for it either is still there at the next look, and
+        is closed then without waiting.
+        """
         idle = [connection for connection in self._open if connection.idle_since(before)]
         for connection in idle:
             connection.close()

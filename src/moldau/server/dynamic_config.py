@@ -20,7 +20,7 @@ from moldau.cluster.topics import find_topic
 from moldau.protocol.errors import ApiError, ErrorCode
 from moldau.protocol.messages.topics import CreatedTopicConfig
 from moldau.server.broker_configs import BROKER_CONFIGS
-from moldau.server.config_definition import ConfigDefinition, ConfigType, Update
+from moldau.server.config_definition import ConfigDefinition, ConfigType, Update, format_value
 from moldau.server.config_description import DescribedConfig, describe_broker, describe_topic
 from moldau.server.config_values import BrokerValues
 from moldau.server.settings import BrokerSettings, check_together
@@ -153,53 +153,43 @@ class DynamicConfigs:
             name: value for name, value in {**current, **changes}.items() if value is not None
         }
         touched = {name: value for name, value in changes.items() if value is not None}
-        if resource.type == ResourceType.BROKER:
-            removed = [name for name, value in changes.items() if value is None]
-            _check_dynamic(removed, every=resource == EVERY_BROKER)
         self._check_wanted(resource, touched, wanted)
         return changes
 
     def _check_resource(self, resource: ConfigResource) -> None:
         """Refuse resources that have no configs here."""
-        if resource.type in (ResourceType.TOPIC, ResourceType.BROKER):
-            if resource.type == ResourceType.BROKER and resource not in (
-                self._broker,
-                EVERY_BROKER,
-            ):
-                raise ApiError(
-                    ErrorCode.INVALID_REQUEST,
-                    f"Unexpected broker id, expected {self._broker.name} or empty string, "
-                    f"but received {resource.name}",
-                )
+        if resource.type == ResourceType.TOPIC or resource in (self._broker, EVERY_BROKER):
             return
-        known = {one.value: one.name for one in ResourceType}
-        kind = known.get(resource.type)
-        if kind is None:
-            raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.type}")
-        raise ApiError(
-            ErrorCode.INVALID_REQUEST, f"Configs of {kind} resources are not part of this version"
-        )
+        if resource.type == ResourceType.BROKER:
+            problem = (
+                f"Unexpected broker id, expected {self._broker.name} or empty string, "
+                f"but received {resource.name}"
+            )
+        elif resource.type in ResourceType.__members__.values():
+            kind = ResourceType(resource.type).name
+            problem = f"Configs of the resource type {kind} are not part of this version"
+        else:
+            problem = f"Unknown resource type {resource.type}"
+        raise ApiError(ErrorCode.INVALID_REQUEST, problem)
 
     def _check_wanted(
         self, resource: ConfigResource, touched: Mapping[str, str], wanted: Mapping[str, str]
     ) -> None:
         if resource.type == ResourceType.TOPIC:
-            self.check(touched)
+            self.check(wanted)
             return
-        _check_dynamic(touched, every=resource == EVERY_BROKER)
+        image = self._image()
+        own = wanted if resource == self._broker else image.config(self._broker)
+        every = wanted if resource == EVERY_BROKER else image.config(EVERY_BROKER)
         try:
-            for name, text in touched.items():
-                BROKER_CONFIGS[name].parse(text)
-            image = self._image()
-            every = wanted if resource == EVERY_BROKER else image.config(EVERY_BROKER)
-            own = wanted if resource == self._broker else image.config(self._broker)
+            check_dynamic(touched, every=resource == EVERY_BROKER)
             check_together(
                 BrokerValues(
                     self._static, _usable(own, BROKER_CONFIGS), _usable(every, BROKER_CONFIGS)
                 )
             )
         except ConfigError as error:
-            raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error
+            raise ApiError(ErrorCode.INVALID_REQUEST, str(error)) from error
 
 
 def _usable(configs: Mapping[str, str], table: Mapping[str, ConfigDefinition]) -> Mapping[str, str]:
@@ -241,12 +231,12 @@ def _apply(operation: Operation, resource: ConfigResource, current: str | None) 
     table = TOPIC_CONFIGS if resource.type == ResourceType.TOPIC else BROKER_CONFIGS
     definition = table.get(operation.name)
     if definition is None or definition.type is not ConfigType.LIST:
-        verb = "append to" if operation.type == OperationType.APPEND else "subtract from"
+        verb = OperationType(operation.type).name
         raise ApiError(
             ErrorCode.INVALID_CONFIG,
-            f"Can't {verb} key {operation.name} because its type is not LIST.",
+            f"Can't {verb} to key {operation.name} because its type is not LIST.",
         )
-    present = current if current is not None else definition.format(definition.default) or ""
+    present = current if current is not None else format_value(definition.default) or ""
     parts = [part for part in present.split(",") if part]
     given = [part.strip() for part in value.split(",") if part.strip()]
     if operation.type == OperationType.APPEND:
@@ -256,21 +246,19 @@ def _apply(operation: Operation, resource: ConfigResource, current: str | None) 
     return ",".join(parts)
 
 
-def _check_dynamic(names: Collection[str], *, every: bool) -> None:
-    """Refuse broker configs that cannot change at run time."""
-    for name in names:
+def check_dynamic(configs: Mapping[str, str], *, every: bool) -> None:
+    """Raise ConfigError unless a running broker, or every one, may be given these configs."""
+    for name in configs:
         if name not in BROKER_CONFIGS:
-            raise ApiError(ErrorCode.INVALID_CONFIG, f"Unknown broker config name: {name}")
-    fixed = [name for name in names if BROKER_CONFIGS[name].update is Update.READ_ONLY]
+            raise ConfigError(f"Unknown broker config name: {name}")
+    fixed = [name for name in configs if BROKER_CONFIGS[name].update is Update.READ_ONLY]
     if fixed:
-        raise ApiError(
-            ErrorCode.INVALID_CONFIG,
-            f"Cannot update these configs dynamically: {', '.join(sorted(fixed))}",
-        )
-    single = [name for name in names if BROKER_CONFIGS[name].update is Update.PER_BROKER]
+        raise ConfigError(f"Cannot update these configs dynamically: [{', '.join(sorted(fixed))}]")
+    single = [name for name in configs if BROKER_CONFIGS[name].update is Update.PER_BROKER]
     if single and every:
-        raise ApiError(
-            ErrorCode.INVALID_CONFIG,
+        raise ConfigError(
             "Cannot update these configs at default cluster level, broker id must be specified: "
-            f"{', '.join(sorted(single))}",
+            f"[{', '.join(sorted(single))}]"
         )
+    for name, text in configs.items():
+        BROKER_CONFIGS[name].parse(text)

@@ -19,9 +19,9 @@ from moldau.server.config_definition import (
     Value,
     at_least,
     between,
+    between_or,
     boolean,
     double,
-    either,
     integer,
     list_of,
     long,
@@ -37,19 +37,19 @@ from moldau.storage.topic_config import DAY_MS, LONG_MAX, LogConfig
 MINUTE_MS: Final = 60_000
 HOUR_MS: Final = 60 * MINUTE_MS
 
-THROTTLED: Final = re.compile(r"\*|none|[0-9]+:[0-9]+")
-"""One entry of the replicas to throttle: a partition and a broker, or all, or none."""
+THROTTLED: Final = re.compile(r"[0-9]+:[0-9]+")
+"""One entry of the replicas to throttle: a partition and a broker."""
 
 NO_CLEANER: Final = "the cleaner of compacted topics is not part of this version"
 NO_THROTTLE: Final = "there is no reassignment to throttle yet"
-NO_TIERS: Final = "remote storage is not part of this version"
+NO_TIERS: Final = "Tiered storage is not part of this version"
 
 
 def _throttled(value: Value) -> str | None:
     assert isinstance(value, tuple)
-    if all(THROTTLED.fullmatch(entry) for entry in value):
+    if value == ("*",) or all(THROTTLED.fullmatch(entry) for entry in value):
         return None
-    return "Must be * or a list of [partitionId]:[brokerId]"
+    return "Must be the literal '*' or a list of [partitionId]:[brokerId],[partitionId]:[brokerId]"
 
 
 _DEFINITIONS: tuple[ConfigDefinition, ...] = (
@@ -63,7 +63,7 @@ _DEFINITIONS: tuple[ConfigDefinition, ...] = (
         "compression.gzip.level",
         -1,
         "How hard gzip tries when compression.type is gzip; -1 leaves it to the library.",
-        either(-1, between(1, 9)),
+        between_or(1, 9, -1),
     ),
     integer(
         "compression.lz4.level",
@@ -293,25 +293,32 @@ LogValues = Mapping[str, LogValue]
 
 def check_topic_configs(configs: Mapping[str, str]) -> None:
     """Raise ConfigError unless a topic may have these configs of its own."""
+    values: dict[str, Any] = {name: one.default for name, one in TOPIC_CONFIGS.items()}
     for name, text in configs.items():
         definition = TOPIC_CONFIGS.get(name)
         if definition is None:
             raise ConfigError(f"Unknown topic config name: {name}")
-        definition.parse(text)
+        values[name] = definition.parse(text)
+    shortest, longest = values["min.compaction.lag.ms"], values["max.compaction.lag.ms"]
+    if shortest > longest:
+        raise ConfigError(
+            f"conflict topic config setting min.compaction.lag.ms ({shortest}) > "
+            f"max.compaction.lag.ms ({longest})"
+        )
 
 
 def broker_default(name: str, broker: BrokerValues) -> tuple[Value, list[Found]]:
     """Return what a topic config is where the topic says nothing, and what it was found in."""
     definition = TOPIC_CONFIGS[name]
     found = broker.find_all(BROKER_SYNONYMS.get(name, ()))
-    if not found or found[0].text is None:
+    if not found:
         return definition.default, found
-    return definition.parse(in_topic_units(name, found[0])), found
+    return definition.parse(_in_topic_units(name, found[0])), found
 
 
-def in_topic_units(name: str, found: Found) -> str:
+def _in_topic_units(name: str, found: Found) -> str:
     """Turn a broker's text into the topic's: hours and minutes into milliseconds."""
-    text = found.text or ""
+    text = found.text
     if found.name.endswith((".hours", ".minutes")):
         factor = HOUR_MS if found.name.endswith(".hours") else MINUTE_MS
         text = str(int(text) * factor)

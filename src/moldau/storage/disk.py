@@ -116,6 +116,9 @@ class DiskFile:
         if descriptor >= 0:
             os.close(descriptor)
 
+    def __del__(self) -> None:
+        self.close()
+
 
 class DiskLock:
     """A POSIX record lock on a whole file, the kind Java's FileLock takes on `.lock`.

@@ -13,9 +13,7 @@ from metadata_samples import registration
 from moldau.base.errors import StorageError
 from moldau.base.files import read_whole
 from moldau.cluster.brokers import Registration, register_broker, retire_broker
-from moldau.cluster.changes import (
-    OpaqueRecorded,
-)
+from moldau.cluster.changes import OpaqueRecorded
 from moldau.cluster.model import NO_LEADER, ConfigResource, ResourceType
 from moldau.cluster.record_codec import encode_change
 from moldau.cluster.snapshots import read_snapshot, snapshot_ids

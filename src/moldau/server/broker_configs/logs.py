@@ -9,10 +9,10 @@ from moldau.server.config_definition import (
     ConfigDefinition,
     at_least,
     between,
+    between_or,
     boolean,
     cluster_wide,
     double,
-    either,
     integer,
     internal,
     list_of,
@@ -28,7 +28,7 @@ SEGMENT_SIZE_MIN: Final = 14
 
 LOGS: tuple[ConfigDefinition, ...] = (
     *cluster_wide(
-        integer("compression.gzip.level", -1, "", either(-1, between(1, 9))),
+        integer("compression.gzip.level", -1, "", between_or(1, 9, -1)),
         integer("compression.lz4.level", 9, "", between(1, 17)),
         string(
             "compression.type",
@@ -79,7 +79,5 @@ LOGS: tuple[ConfigDefinition, ...] = (
     integer("log.retention.minutes", None, ""),
     integer("log.roll.hours", 168, "", at_least(1)),
     integer("log.roll.jitter.hours", 0, "", at_least(0)),
-    *internal(
-        long("log.initial.task.delay.ms", 30_000, "", at_least(0)),
-    ),
+    *internal(long("log.initial.task.delay.ms", 30_000, "", at_least(0))),
 )

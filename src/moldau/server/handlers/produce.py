@@ -3,7 +3,8 @@
 The usual batch is examined and appended in place while its frame still lies in the receive
 buffer. One that needs work on its records (old formats, another codec, keys of a compacted topic)
 is copied out and worked on in another process; the connection waits, so the order in which a
-client's batches take effect is the order in which it sent them.
+client's batches take effect is the order in which it sent them. With `flush.messages` an answer
+also waits until the disk has what it acknowledges.
 
 Transactional batches are refused until there is a transaction coordinator.
 """
@@ -11,6 +12,7 @@ Transactional batches are refused until there is a transaction coordinator.
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from typing import NamedTuple
 
 from moldau.base.clock import Clock
 from moldau.base.errors import ProtocolError, StorageError
@@ -29,10 +31,29 @@ from moldau.protocol.messages.data import (
 from moldau.replication.partition import Partition
 from moldau.replication.partitions import Partitions
 from moldau.server.dispatch import RequestContext
+from moldau.storage.flushing import Flusher
 from moldau.storage.incoming import Incoming, Rework, examine, rework
 
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
 TOPIC_IDS_FROM = 13
+
+
+class _Place(NamedTuple):
+    """Where in an answer the result for one partition stands."""
+
+    results: list[PartitionProduceResponse]
+    number: int
+    partition: Partition
+
+    def fill(self, result: PartitionProduceResponse) -> None:
+        self.results[self.number] = result
+
+
+class _Later(NamedTuple):
+    """What a request cannot be answered without."""
+
+    reworks: list[tuple[_Place, bytes, Rework]]
+    flushes: list[_Place]
 
 
 class ProduceHandler:
@@ -44,6 +65,7 @@ class ProduceHandler:
         broker_id: BrokerId,
         clock: Clock,
         executor: Executor,
+        flusher: Flusher,
         traffic: Traffic,
         stats: RequestStats,
         storage_failed: Callable[[StorageError], None],
@@ -52,6 +74,7 @@ class ProduceHandler:
         self._broker_id = broker_id
         self._clock = clock
         self._executor = executor
+        self._flusher = flusher
         self._traffic = traffic
         self._stats = stats
         self._storage_failed = storage_failed
@@ -61,7 +84,7 @@ class ProduceHandler:
     ) -> ProduceResponse | Coroutine[None, None, ProduceResponse | None] | None:
         now_ms = self._clock.wall_ms()
         response = ProduceResponse()
-        waiting: list[tuple[list[PartitionProduceResponse], int, Partition, bytes, Rework]] = []
+        later = _Later([], [])
         for topic in request.topic_data:
             name = self._name(topic, context.version)
             results: list[PartitionProduceResponse] = []
@@ -72,30 +95,39 @@ class ProduceHandler:
                     examined = examine(data.records, partition.log.config, now_ms, context.version)
                     if isinstance(examined, Rework):
                         assert data.records is not None
-                        copy = bytes(data.records)
-                        waiting.append((results, len(results), partition, copy, examined))
+                        place = _Place(results, len(results), partition)
+                        later.reworks.append((place, bytes(data.records), examined))
                         results.append(PartitionProduceResponse(data.index))
                     else:
                         results.append(self._append(partition, examined))
+                        if partition.log.unflushed_count >= partition.log.config.flush_messages:
+                            later.flushes.append(_Place(results, len(results) - 1, partition))
                 except (ApiError, StorageError) as error:
                     results.append(self._refusal(name, data.index, error))
-        if waiting:
-            return self._finish(response, waiting, request.acks)
+        if later.reworks or later.flushes:
+            return self._finish(response, later, request.acks)
         return self._reply(response, request.acks)
 
     async def _finish(
-        self,
-        response: ProduceResponse,
-        waiting: list[tuple[list[PartitionProduceResponse], int, Partition, bytes, Rework]],
-        acks: int,
+        self, response: ProduceResponse, later: _Later, acks: int
     ) -> ProduceResponse | None:
-        """Work on the records of those batches that need it, one after the other."""
-        for results, place, partition, records, task in waiting:
+        """Do what takes time: work on records, one batch after the other, then wait for syncs."""
+        for place, records, task in later.reworks:
+            topic, index = place.partition.key
             try:
                 incoming = await self._executor.compute(rework, records, task)
-                results[place] = self._append(partition, incoming)
+                partition = self._find(topic, index, acks)
+                place.fill(self._append(partition, incoming))
+                if partition.log.unflushed_count >= partition.log.config.flush_messages:
+                    later.flushes.append(place)
             except (ApiError, StorageError) as error:
-                results[place] = self._refusal(partition.key.topic, partition.key.partition, error)
+                place.fill(self._refusal(topic, index, error))
+        for place in later.flushes:
+            log = place.partition.log
+            try:
+                await self._flusher.flush(log, log.log_end_offset)
+            except StorageError as error:
+                place.fill(self._refusal(*place.partition.key, error))
         return self._reply(response, acks)
 
     def _reply(self, response: ProduceResponse, acks: int) -> ProduceResponse | None:
