@@ -14,6 +14,7 @@ from aiokafka.errors import MessageSizeTooLargeError
 
 from kafka_harness.broker import BrokerProcess
 from kafka_harness.samples import NOTHING, PRODUCER_MODES, Sample, fresh_topic, samples
+from kafka_harness.stored import assert_stored_as
 
 TIMEOUT_S = 15
 PAUSE_S = 0.02
@@ -109,6 +110,7 @@ def test_every_kind_of_record_comes_back_as_it_was_sent(broker, codec, idempoten
             received = await consume(reader, topic, len(sent))
         assert [Sample(each.key, each.value, each.headers) for each in received] == sent
         assert [each.offset for each in received] == offsets
+        assert_stored_as(broker.data / f"{topic}-0", codec, idempotent=idempotent)
 
     run(steps())
 

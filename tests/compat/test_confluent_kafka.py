@@ -16,6 +16,7 @@ from confluent_kafka.admin import (
 
 from kafka_harness.broker import BrokerProcess
 from kafka_harness.samples import PRODUCER_MODES, Sample, fresh_topic, samples
+from kafka_harness.stored import assert_stored_as
 from kafka_harness.waiting import eventually
 
 TIMEOUT_S = 15
@@ -99,6 +100,7 @@ def test_every_kind_of_record_comes_back_as_it_was_sent(broker, admin, codec, id
     received = consume(broker, topic, len(sent))
     assert [as_sample(message) for message in received] == sent
     assert [message.offset() for message in received] == list(range(len(sent)))
+    assert_stored_as(broker.data / f"{topic}-0", codec, idempotent=idempotent)
 
 
 def test_acks_0_and_1_deliver(broker, admin):

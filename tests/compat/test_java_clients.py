@@ -16,6 +16,7 @@ from kafka_harness.broker import BrokerProcess
 from kafka_harness.distribution import CURRENT, OLDEST, ZOOKEEPER_ERA
 from kafka_harness.java import run_source
 from kafka_harness.samples import PRODUCER_MODES, Sample, fresh_topic, samples
+from kafka_harness.stored import assert_stored_as
 
 pytestmark = [pytest.mark.java(CURRENT, ZOOKEEPER_ERA, OLDEST), pytest.mark.timeout(180)]
 
@@ -53,7 +54,7 @@ def run_client(version: str, broker: BrokerProcess, file: Path) -> dict[str, lis
     output = run_source(
         version, SOURCE, broker.address, prefix, file, *modes_of(version), timeout_s=120
     )
-    results = defaultdict(list, {"version": [version]})
+    results = defaultdict(list, {"version": [version], "prefix": [prefix]})
     for line in output.lines:
         name, _, result = line.partition("\t")
         results[name].append(result)
@@ -80,6 +81,14 @@ def test_every_kind_of_record_comes_back_as_it_was_sent(printed):
     for mode in modes_of(printed["version"][0]):
         assert printed[f"{mode}.offsets"] == [" ".join(offsets)], mode
         assert printed[f"{mode}.record"] == expected, mode
+
+
+def test_every_mode_reaches_the_disk(printed, broker):
+    (prefix,) = printed["prefix"]
+    for mode in modes_of(printed["version"][0]):
+        codec, _, idempotent = mode.partition("+")
+        folder = broker.data / f"{prefix}-{mode.replace('+', '-')}-0"
+        assert_stored_as(folder, codec, idempotent=bool(idempotent))
 
 
 def test_offsets_are_found_by_time(printed):

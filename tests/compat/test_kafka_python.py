@@ -13,6 +13,7 @@ from kafka.errors import MessageSizeTooLargeError, TopicAlreadyExistsError
 
 from kafka_harness.broker import BrokerProcess
 from kafka_harness.samples import NOTHING, NULL_HEADER, PRODUCER_MODES, Sample, fresh_topic, samples
+from kafka_harness.stored import assert_stored_as
 from kafka_harness.waiting import eventually
 
 TIMEOUT_S = 15
@@ -88,6 +89,7 @@ def test_every_kind_of_record_comes_back_as_it_was_sent(broker, admin, reader, c
     received = consume(reader, topic, len(sent))
     assert [Sample(each.key, each.value, tuple(each.headers)) for each in received] == sent
     assert [each.offset for each in received] == offsets
+    assert_stored_as(broker.data / f"{topic}-0", codec, idempotent=idempotent)
 
 
 def test_a_record_above_the_topics_limit_is_refused(broker, admin):

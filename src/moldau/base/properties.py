@@ -68,6 +68,8 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
         backslashes = len(line) - len(line.rstrip("\\"))
         if backslashes % 2:
             begun += line[:-1]
+            # To Java a lone backslash has begun nothing: the next line may still be a comment.
+            first = first if begun else 0
             continue
         yield first, begun + line
         begun, first = "", 0
@@ -80,7 +82,10 @@ def _unescaped(text: str) -> str:
         return text
     units = _ESCAPE.sub(_meaning, text)
     # Java escapes a character outside the basic plane as its two halves; here they meet again.
-    return units.encode("utf-16-be", "surrogatepass").decode("utf-16-be")
+    try:
+        return units.encode("utf-16-be", "surrogatepass").decode("utf-16-be")
+    except UnicodeDecodeError as error:
+        raise ValueError("an escaped surrogate lacks its other half") from error
 
 
 def _meaning(escape: re.Match[str]) -> str:

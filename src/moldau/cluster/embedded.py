@@ -282,10 +282,12 @@ class EmbeddedStore:
             begin, end = encode_mark(TransactionMark.BEGIN), encode_mark(TransactionMark.END)
             groups = batched([begin, *values, end], BATCH_BYTES_MAX)
         batches: list[_Batch] = []
+        # Kafka refuses a metadata batch whose records differ in time.
+        now_ms = self._clock.wall_ms()
         for group in groups:
             builder = BatchBuilder(base_offset=base_offset, leader_epoch=self._epoch)
             for value in group:
-                builder.append(self._clock.wall_ms(), None, value)
+                builder.append(now_ms, None, value)
             base_offset += builder.count
             batches.append(_Batch(builder.build(), base_offset))
         return batches

@@ -1,9 +1,9 @@
 """The broker: where every part is made once, handed its ports, started and stopped in order.
 
-Start: log directories are locked, the metadata store is opened, logs are loaded, this broker is
-registered and the partitions it holds are served; only then are listeners opened. Stop is the way
-back: no new connections, the registration given back, logs flushed and closed, the mark of a clean
-stop last.
+Start: log directories are locked and ports taken, before anything is changed; then the metadata
+store is opened, logs are loaded, this broker is registered and the partitions it holds are served;
+only then is what has connected meanwhile answered. Stop is the way back: no new connections, the
+registration given back, logs flushed and closed, the mark of a clean stop last.
 """
 
 from __future__ import annotations
@@ -121,9 +121,9 @@ class Broker:
         for line in self.settings.warnings:
             logger.warning("%s", line)
         self.store.log_directories = tuple(self.logs.lock())
+        await self._listen()
         await self.store.start()
         self._load_logs()
-        await self._listen()
         await self._register()
         await self.replicas.begin(self.store.image)
         self.store.subscribe(self.replicas.changed)

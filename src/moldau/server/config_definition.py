@@ -221,6 +221,11 @@ def at_least(minimum: int) -> Check:
     return check
 
 
+def not_zero(value: Value) -> str | None:
+    """Ask for a positive number, or a negative one for no limit at all."""
+    return None if value else "Value must be unlimited (-1) or at least 1"
+
+
 def between(minimum: float, maximum: float) -> Check:
     """Ask for a number in a range that includes both ends."""
 

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from moldau.server.broker_configs import BROKER_CONFIGS
 from moldau.server.config_definition import ConfigDefinition, Update, format_value
-from moldau.server.config_values import BrokerValues, Found, Source
+from moldau.server.config_values import BrokerValues, Source
 from moldau.server.topic_configs import BROKER_SYNONYMS, TOPIC_CONFIGS, broker_default
 
 _NAMES: Final = {
@@ -64,7 +64,9 @@ def _topic_config(
 ) -> DescribedConfig:
     name = definition.name
     value, found = broker_default(name, broker)
-    synonyms = [Synonym(*one) for one in _without_lesser_defaults(found)]
+    if found and found[0].source is Source.DEFAULT and found[0].name != BROKER_SYNONYMS[name][0]:
+        found = []  # only a lesser name has a default, such as log.retention.hours
+    synonyms = [Synonym(*one) for one in found]
     if name in own:
         value = definition.parse(own[name])
         synonyms = [Synonym(name, format_value(value), Source.TOPIC), *synonyms]
@@ -107,10 +109,3 @@ def _broker_config(
         definition.update is Update.READ_ONLY,
         synonyms,
     )
-
-
-def _without_lesser_defaults(found: list[Found]) -> list[Found]:
-    """Leave out a default that only a lesser name has, such as that of `log.retention.hours`."""
-    if found and found[0].source is Source.DEFAULT and found[0].name in _NAMES:
-        return [] if found[0].name != _NAMES[found[0].name][0] else found
-    return found

@@ -10,7 +10,7 @@ Codecs are compiled on the first use of a version, so a broker pays for what its
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from moldau.base.clock import Clock
@@ -117,7 +117,7 @@ class Dispatcher:
         request = decode_request(header, frame)
         route.stats.count(len(frame))
         response = route.handler(request, RequestContext(connection, version, header.client_id))
-        if isinstance(response, asyncio.Future | Coroutine):
+        if response is not None and type(response) is not route.api.response:
             future = asyncio.ensure_future(response)
             return Later(future, route, version, header.correlation_id, self._clock, start)
         route.stats.time(self._clock.monotonic() - start)

@@ -16,17 +16,16 @@ from moldau.base.errors import ConfigError
 from moldau.base.ids import BrokerId
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.model import ConfigResource, ResourceType
-from moldau.cluster.topics import find_topic
+from moldau.cluster.topics import check_topic_name, find_topic
 from moldau.protocol.errors import ApiError, ErrorCode
 from moldau.protocol.messages.topics import CreatedTopicConfig
 from moldau.server.broker_configs import BROKER_CONFIGS
 from moldau.server.config_definition import ConfigDefinition, ConfigType, Update, format_value
 from moldau.server.config_description import DescribedConfig, describe_broker, describe_topic
-from moldau.server.config_values import BrokerValues
+from moldau.server.config_values import NOTHING, BrokerValues
 from moldau.server.settings import BrokerSettings, check_together
 from moldau.server.topic_configs import (
     TOPIC_CONFIGS,
-    LogValues,
     check_topic_configs,
     log_config,
     log_defaults,
@@ -36,6 +35,9 @@ from moldau.storage.topic_config import LogConfig
 logger = logging.getLogger(__name__)
 
 EVERY_BROKER: Final = ConfigResource(ResourceType.BROKER, "")
+
+PER_LISTENER: Final = ("ssl.", "sasl.", "principal.builder.")
+"""Beginnings of configs that concern one listener each."""
 
 
 class OperationType(IntEnum):
@@ -64,9 +66,10 @@ class DynamicConfigs:
         self._static = settings.values.static
         self._image = image
         self._broker = ConfigResource(ResourceType.BROKER, str(broker_id))
-        self._layers: tuple[Mapping[str, str], Mapping[str, str]] | None = None
+        self._own: Mapping[str, str] = NOTHING
+        self._every: Mapping[str, str] = NOTHING
         self._values = settings.values
-        self._log_defaults: LogValues = {}
+        self._log_defaults = log_defaults(settings.values)
 
     @property
     def image(self) -> MetadataImage:
@@ -78,21 +81,24 @@ class DynamicConfigs:
     @property
     def broker_values(self) -> BrokerValues:
         """The configs of this broker now: set at run time, else in its settings, else default."""
-        image = self._image()
-        layers = image.config(self._broker), image.config(EVERY_BROKER)
-        if self._layers is None or any(
-            new is not old for new, old in zip(layers, self._layers, strict=True)
-        ):
-            own, every = (_usable(layer, BROKER_CONFIGS) for layer in layers)
-            self._values = BrokerValues(self._static, own, every)
-            self._log_defaults = log_defaults(self._values)
-            self._layers = layers
+        self._follow()
         return self._values
 
     def topic_log_config(self, own: Mapping[str, str]) -> LogConfig:
         """Return what a topic's own configs come to here and now."""
-        assert self.broker_values is not None
+        self._follow()
         return log_config(_usable(own, TOPIC_CONFIGS), self._log_defaults)
+
+    def _follow(self) -> None:
+        """Take over the brokers' configs if the metadata has others than before."""
+        image = self._image()
+        own, every = image.config(self._broker), image.config(EVERY_BROKER)
+        if own is not self._own or every is not self._every:
+            self._own, self._every = own, every
+            self._values = BrokerValues(
+                self._static, _usable(own, BROKER_CONFIGS), _usable(every, BROKER_CONFIGS)
+            )
+            self._log_defaults = log_defaults(self._values)
 
     # Describing
 
@@ -101,7 +107,7 @@ class DynamicConfigs:
         del topic
         return [
             CreatedTopicConfig(one.name, one.value, one.read_only, one.source, one.sensitive)
-            for one in describe_topic(configs, self.broker_values, None)
+            for one in describe_topic(_usable(configs, TOPIC_CONFIGS), self.broker_values, None)
         ]
 
     def describe(
@@ -110,8 +116,10 @@ class DynamicConfigs:
         """Return the configs of a resource, all or these; ApiError if there are none of it."""
         image = self._image()
         if resource.type == ResourceType.TOPIC:
+            check_topic_name(resource.name)
             find_topic(image, resource.name)
-            return describe_topic(image.topic_config(resource.name), self.broker_values, names)
+            own = _usable(image.topic_config(resource.name), TOPIC_CONFIGS)
+            return describe_topic(own, self.broker_values, names)
         self._check_resource(resource)
         only_default = resource == EVERY_BROKER
         return describe_broker(self.broker_values, names, only_default=only_default)
@@ -126,7 +134,10 @@ class DynamicConfigs:
             raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error
 
     def replaced(
-        self, resource: ConfigResource, configs: Mapping[str, str | None]
+        self,
+        image: MetadataImage,
+        resource: ConfigResource,
+        configs: Mapping[str, str | None],
     ) -> dict[str, str]:
         """Check a resource's new set of configs; returns it."""
         self._check_resource(resource)
@@ -136,7 +147,7 @@ class DynamicConfigs:
                 ErrorCode.INVALID_REQUEST, f"Null value not supported for : {','.join(refused)}"
             )
         wanted = {name: value for name, value in configs.items() if value is not None}
-        self._check_wanted(resource, wanted, wanted)
+        self._check_wanted(image, resource, wanted, wanted)
         return wanted
 
     def altered(
@@ -153,7 +164,7 @@ class DynamicConfigs:
             name: value for name, value in {**current, **changes}.items() if value is not None
         }
         touched = {name: value for name, value in changes.items() if value is not None}
-        self._check_wanted(resource, touched, wanted)
+        self._check_wanted(image, resource, touched, wanted)
         return changes
 
     def _check_resource(self, resource: ConfigResource) -> None:
@@ -173,12 +184,16 @@ class DynamicConfigs:
         raise ApiError(ErrorCode.INVALID_REQUEST, problem)
 
     def _check_wanted(
-        self, resource: ConfigResource, touched: Mapping[str, str], wanted: Mapping[str, str]
+        self,
+        image: MetadataImage,
+        resource: ConfigResource,
+        touched: Mapping[str, str],
+        wanted: Mapping[str, str],
     ) -> None:
+        """Check what was touched by itself, and all that is wanted together."""
         if resource.type == ResourceType.TOPIC:
-            self.check(wanted)
+            self.check({**_usable(wanted, TOPIC_CONFIGS), **touched})
             return
-        image = self._image()
         own = wanted if resource == self._broker else image.config(self._broker)
         every = wanted if resource == EVERY_BROKER else image.config(EVERY_BROKER)
         try:
@@ -259,6 +274,12 @@ def check_dynamic(configs: Mapping[str, str], *, every: bool) -> None:
         raise ConfigError(
             "Cannot update these configs at default cluster level, broker id must be specified: "
             f"[{', '.join(sorted(single))}]"
+        )
+    secure = [name for name in single if name.startswith(PER_LISTENER)]
+    if secure:
+        raise ConfigError(
+            "These security configs can be dynamically updated only per-listener using the "
+            f"listener prefix: [{', '.join(sorted(secure))}]"
         )
     for name, text in configs.items():
         BROKER_CONFIGS[name].parse(text)

@@ -14,6 +14,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from moldau.base.errors import StorageError
 from moldau.base.files import FileRegion
 from moldau.base.ids import BrokerId, TopicId
 from moldau.protocol.errors import ErrorCode
@@ -61,6 +62,7 @@ class Fetch:
         "_max_bytes",
         "_min_bytes",
         "_partitions",
+        "_storage_failed",
         "session",
         "whole",
     )
@@ -76,6 +78,7 @@ class Fetch:
         committed_only: bool,
         hard_limit: bool,
         whole: bool,
+        storage_failed: Callable[[StorageError], None],
     ) -> None:
         self.session = session
         self.whole = whole
@@ -86,6 +89,7 @@ class Fetch:
         self._max_bytes = max_bytes
         self._committed_only = committed_only
         self._hard_limit = hard_limit
+        self._storage_failed = storage_failed
 
     def look(self) -> tuple[list[Fetched], bool]:
         """Read what is ready now; also say whether that is enough to answer."""
@@ -95,7 +99,7 @@ class Fetch:
         failed = False
         for reader in tuple(session.ready):
             left = self._max_bytes - size
-            if left <= 0:
+            if left <= 0 and size:
                 break
             fetched = self._read(reader, left, first=not size)
             size += fetched.size
@@ -148,11 +152,17 @@ class Fetch:
         if not log.log_start_offset <= reader.offset <= log.log_end_offset:
             return Fetched(reader, ErrorCode.OFFSET_OUT_OF_RANGE, *figures)
         end = stable if self._committed_only else high_watermark
-        if reader.offset >= end or not left:
-            return Fetched(reader, ErrorCode.NONE, *figures)
+        limit = max(0, min(left, reader.max_bytes))
         whole_batch = first and not self._hard_limit
-        read = log.read(reader.offset, min(left, reader.max_bytes), end, at_least_one=whole_batch)
-        aborted = log.aborted_transactions(reader.offset, read) if self._committed_only else None
+        if reader.offset >= end or not (limit or whole_batch):
+            return Fetched(reader, ErrorCode.NONE, *figures)
+        try:
+            read = log.read(reader.offset, limit, end, at_least_one=whole_batch)
+            committed = self._committed_only
+            aborted = log.aborted_transactions(reader.offset, read) if committed else None
+        except StorageError as failure:
+            self._storage_failed(failure)
+            return Fetched(reader, ErrorCode.KAFKA_STORAGE_ERROR)
         return Fetched(reader, ErrorCode.NONE, *figures, read.regions, read.size, aborted)
 
     def _find(self, reader: Reader) -> Partition | ErrorCode:
@@ -212,13 +222,20 @@ class ParkedFetch:
         self._looking = False
         if self.future.done():
             return
-        found, enough = self._fetch.look()
-        if enough:
-            self.future.set_result(self._respond(found))
+        self._answer(only_if_enough=True)
 
     def _time_up(self) -> None:
         if not self.future.done():
-            self.future.set_result(self._respond(self._fetch.look()[0]))
+            self._answer(only_if_enough=False)
+
+    def _answer(self, *, only_if_enough: bool) -> None:
+        """Answer with what is there; a bug on the way is the request's, not the loop's."""
+        try:
+            found, enough = self._fetch.look()
+            if enough or not only_if_enough:
+                self.future.set_result(self._respond(found))
+        except Exception as error:  # noqa: BLE001 - whoever holds the future raises it
+            self.future.set_exception(error)
 
     def _done(self, future: asyncio.Future[object]) -> None:
         del future

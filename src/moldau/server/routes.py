@@ -73,6 +73,7 @@ def make_routes(broker: Broker, ports: Ports) -> tuple[list[Route], Callable[[],
         ports.executor,
         broker.traffic,
         metrics.of("Fetch"),
+        broker.storage_failed,
         max_bytes=settings.fetch_max_bytes,
     )
     table: tuple[tuple[int, str, Callable[..., Any]], ...] = (

@@ -8,12 +8,16 @@ with it and where it was set. Nothing has been changed by then.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Final, Self
 
 from moldau.base.errors import ConfigError
+from moldau.base.network import Address
 from moldau.server.broker_configs import BROKER_CONFIGS, OPEN_PREFIXES
+from moldau.server.broker_configs.network import HOST_LIMIT
+from moldau.server.broker_configs.own import ADDRESS
 from moldau.server.config_definition import Status, split_list
 from moldau.server.config_sources import ReadFile, Setting, Settings, gather
 from moldau.server.config_values import NOTHING, BrokerValues
@@ -47,6 +51,7 @@ class BrokerSettings:
     log_dirs: tuple[str, ...] = _of("log.dirs")
     metadata_log_dir: str | None = _of("metadata.log.dir")
     rack: str | None = _of("broker.rack")
+    metrics_listen: Address | None = field(metadata={"key": "moldau.metrics.listen"})
 
     # Connections and requests
 
@@ -105,20 +110,22 @@ class BrokerSettings:
             raise ConfigError(_unknown(unknown[0]))
         for setting in settings.values():
             _check(setting)
-        values = BrokerValues(
-            {key: one.value.strip() for key, one in settings.items() if key in BROKER_CONFIGS}
-        )
-        check_together(values)
-        listeners = _listeners(values, host_name)
+        values = BrokerValues(_static(settings))
+        try:
+            check_together(values)
+            listeners = _listeners(values, host_name)
+            typed = {
+                one.name: _SPECIAL.get(one.name, BrokerValues.value)(values, one.metadata["key"])
+                for one in fields(cls)
+                if "key" in one.metadata
+            }
+        except ConfigError as error:
+            raise _placed(error, settings) from error
         return cls(
             values=values,
             listeners=listeners,
             warnings=(*map(_unknown, unknown), *_notes(settings, values, listeners)),
-            **{
-                one.name: _SPECIAL.get(one.name, BrokerValues.value)(values, one.metadata["key"])
-                for one in fields(cls)
-                if "key" in one.metadata
-            },
+            **typed,
         )
 
     def __repr__(self) -> str:
@@ -129,12 +136,19 @@ class BrokerSettings:
         return f"BrokerSettings({shown})"
 
 
+def _static(settings: Settings) -> dict[str, str]:
+    """Return the texts of known keys; a node under its earlier name has its present one too."""
+    found = {key: one.value.strip() for key, one in settings.items() if key in BROKER_CONFIGS}
+    if "node.id" not in found and int(found.get("broker.id", -1)) >= 0:
+        found["node.id"] = found["broker.id"]
+    elif "node.id" in found:
+        found.setdefault("broker.id", found["node.id"])
+    return found
+
+
 def check_together(values: BrokerValues) -> None:
     """Raise ConfigError if configs contradict each other."""
     _check_roles(values)
-    for name in ("log.retention.ms", "log.retention.minutes", "log.retention.hours"):
-        if values.is_set(name) and values.integer(name) == 0:
-            raise ConfigError(f"{name}=0: must be unlimited (-1) or at least 1")
     queued = values.integer("queued.max.request.bytes")
     if 0 < queued < values.integer("socket.request.max.bytes"):
         raise ConfigError(
@@ -165,46 +179,37 @@ def _check(setting: Setting) -> None:
         return
     try:
         definition.parse(setting.value)
-        if setting.key == "max.connections.per.ip.overrides":
-            _parse_host_limits(setting.value)
     except ConfigError as error:
         raise ConfigError(f"{error} (set by {setting.place})") from error
 
 
-def _node_id(values: BrokerValues, key: str) -> int:
-    """Return node.id, or else the broker.id of earlier files; -1 there asked for any id."""
-    if not values.is_set(key) and values.integer("broker.id") >= 0:
-        return values.integer("broker.id")
-    return values.integer(key)
+def _placed(error: ConfigError, settings: Settings) -> ConfigError:
+    """Say where the key was set that an error about several of them begins with."""
+    key = re.split(r"[:= ]", str(error), maxsplit=1)[0]
+    return ConfigError(f"{error} (set by {settings[key].place})") if key in settings else error
 
 
 def _log_dirs(values: BrokerValues, key: str) -> tuple[str, ...]:
-    found = values.entries(key) or values.entries("log.dir")
+    found = values.entries(key if values.is_set(key) else "log.dir")
     if not found or not all(found):
         raise ConfigError("log.dirs: at least one directory must be named")
-    if len(set(found)) < len(found):
-        raise ConfigError("log.dirs: a directory is named twice")
     return found
 
 
 def _host_limits(values: BrokerValues, key: str) -> dict[str, int]:
-    return _parse_host_limits(values.text(key) or "")
+    limits = filter(None, map(HOST_LIMIT.fullmatch, split_list(values.text(key) or "")))
+    return {limit["host"].strip("[]"): int(limit["count"]) for limit in limits}
 
 
-def _parse_host_limits(text: str) -> dict[str, int]:
-    found = {}
-    for entry in split_list(text):
-        host, colon, count = entry.rpartition(":")
-        if not colon or not host or not count.isdecimal():
-            raise ConfigError(f"max.connections.per.ip.overrides: {entry!r} is not HOST:COUNT")
-        found[host.strip("[] ")] = int(count)
-    return found
+def _address(values: BrokerValues, key: str) -> Address | None:
+    matched = ADDRESS.fullmatch(values.text(key) or "")
+    return matched and Address(matched["host"].strip("[]"), int(matched["port"]))
 
 
 _SPECIAL: Final[Mapping[str, Callable[[BrokerValues, str], Any]]] = {
-    "node_id": _node_id,
     "log_dirs": _log_dirs,
     "max_connections_per_ip_overrides": _host_limits,
+    "metrics_listen": _address,
 }
 
 
@@ -226,6 +231,12 @@ def _known(key: str) -> bool:
     return key in BROKER_CONFIGS or key.startswith(OPEN_PREFIXES)
 
 
+def _idle(key: str) -> bool:
+    if key in BROKER_CONFIGS:
+        return BROKER_CONFIGS[key].status is Status.WITHOUT_EFFECT
+    return key.startswith(OPEN_PREFIXES) and not key.startswith("config.providers.")
+
+
 def _unknown(setting: Setting) -> str:
     near = difflib.get_close_matches(setting.key, BROKER_CONFIGS, n=1, cutoff=LIKENESS)
     hint = f"; did you mean {near[0]}?" if near else ""
@@ -234,11 +245,7 @@ def _unknown(setting: Setting) -> str:
 
 def _notes(settings: Settings, values: BrokerValues, listeners: Listeners) -> Iterator[str]:
     """Say in a line each what was read and will not happen."""
-    idle = sorted(
-        key
-        for key in settings
-        if key in BROKER_CONFIGS and BROKER_CONFIGS[key].status is Status.WITHOUT_EFFECT
-    )
+    idle = sorted(filter(_idle, settings))
     if idle:
         yield f"accepted without effect: {', '.join(idle)}"
     if listeners.not_opened:

@@ -13,7 +13,10 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from moldau.base.errors import ConfigError
-from moldau.server.broker_configs.logs import SEGMENT_SIZE_MIN
+from moldau.server.broker_configs.cluster import NO_REPLICATION
+from moldau.server.broker_configs.logs import NO_CLEANER, NO_PREALLOCATION, SEGMENT_SIZE_MIN
+from moldau.server.broker_configs.own import NO_THROTTLE
+from moldau.server.broker_configs.tiering import NO_TIERS
 from moldau.server.config_definition import (
     ConfigDefinition,
     Value,
@@ -39,10 +42,6 @@ HOUR_MS: Final = 60 * MINUTE_MS
 
 THROTTLED: Final = re.compile(r"[0-9]+:[0-9]+")
 """One entry of the replicas to throttle: a partition and a broker."""
-
-NO_CLEANER: Final = "the cleaner of compacted topics is not part of this version"
-NO_THROTTLE: Final = "there is no reassignment to throttle yet"
-NO_TIERS: Final = "Tiered storage is not part of this version"
 
 
 def _throttled(value: Value) -> str | None:
@@ -137,7 +136,6 @@ _DEFINITIONS: tuple[ConfigDefinition, ...] = (
         "In-sync replicas a write with acks=all needs to be accepted.",
         at_least(1),
     ),
-    boolean("preallocate", False, "Give a new segment its full size on the disk at once."),
     long(
         "retention.bytes",
         -1,
@@ -168,10 +166,17 @@ _DEFINITIONS: tuple[ConfigDefinition, ...] = (
         at_least(0),
     ),
     long("segment.ms", 7 * DAY_MS, "How old a segment may become before a new one.", at_least(1)),
-    boolean(
-        "unclean.leader.election.enable",
-        False,
-        "Let a replica that may lack records lead when no in-sync one is left.",
+    *without_effect(
+        NO_PREALLOCATION,
+        boolean("preallocate", False, "Give a new segment its full size on the disk at once."),
+    ),
+    *without_effect(
+        NO_REPLICATION,
+        boolean(
+            "unclean.leader.election.enable",
+            False,
+            "Let a replica that may lack records lead when no in-sync one is left.",
+        ),
     ),
     *without_effect(
         NO_CLEANER,

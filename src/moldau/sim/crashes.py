@@ -7,6 +7,7 @@ crash is no Exception, so that no handler that was written for failures can surv
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
@@ -29,16 +30,32 @@ class CrashPlan:
         self, name: str | None = None, *, hit: int = 1, trace: Trace | None = None
     ) -> None:
         self._name = name
-        self._hit = hit
+        self._visits_left = hit
+        self._end: Callable[[], object] | None = None
         self._trace = trace or Trace()
         self.passed: Counter[str] = Counter()
         """How often each point was reached."""
 
+    def arm(self, name: str, hit: int, end: Callable[[], object]) -> None:
+        """Plan for the n-th visit from now: `end` ends the process, and nothing of it runs on."""
+        self._name, self._visits_left, self._end = name, hit, end
+
+    def disarm(self) -> None:
+        """Plan nothing; visits are still counted."""
+        self._name = self._end = None
+
     def _at(self, name: str) -> None:
         self.passed[name] += 1
         self._trace.note("crash point", name, self.passed[name])
-        if name == self._name and self.passed[name] == self._hit:
-            raise Crashed(f"{name}, hit {self._hit}")
+        if name != self._name:
+            return
+        self._visits_left -= 1
+        if self._visits_left == 0:
+            end = self._end
+            self.disarm()
+            if end is not None:
+                end()
+            raise Crashed(f"{name}, visit {self.passed[name]}")
 
     def __enter__(self) -> Self:
         install_crash_hook(self._at)

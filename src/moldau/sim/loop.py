@@ -26,7 +26,7 @@ import weakref
 from asyncio import AbstractEventLoop, Handle, TimerHandle
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator
-from contextvars import Context
+from contextvars import Context, ContextVar
 from typing import Any, TypeVar, TypeVarTuple
 
 from moldau.base.errors import MoldauError
@@ -51,6 +51,9 @@ FAREWELL_TURNS = 1_000
 
 EXECUTOR_MEAN_S = 0.001
 """How long a call handed to a thread takes on average."""
+
+PROCESS: ContextVar[str] = ContextVar("PROCESS", default="")
+"""The simulated process whose code runs now; a task belongs to the one that made it."""
 
 
 class SimulationError(MoldauError):
@@ -84,6 +87,9 @@ class SimLoop(asyncio.BaseEventLoop):
         self._timer_order = itertools.count()
         self._task_order = itertools.count(1)
         self._task_numbers: weakref.WeakKeyDictionary[asyncio.Task[Any], int] = (
+            weakref.WeakKeyDictionary()
+        )
+        self._task_processes: weakref.WeakKeyDictionary[asyncio.Task[Any], str] = (
             weakref.WeakKeyDictionary()
         )
         self._steps_this_instant = 0
@@ -214,11 +220,21 @@ class SimLoop(asyncio.BaseEventLoop):
         number = next(self._task_order)
         task = super().create_task(coro, name=name or f"task-{number}", **options)
         self._task_numbers[task] = number
+        context: Context | None = options.get("context")
+        owner = PROCESS.get() if context is None else context.get(PROCESS, "")
+        self._task_processes[task] = owner
         return task
 
-    def pending_tasks(self) -> list[asyncio.Task[Any]]:
-        """Tasks that are not done, in the order in which they began."""
-        return sorted(asyncio.all_tasks(self), key=lambda task: self._task_numbers.get(task, 0))
+    def pending_tasks(self, process: str | None = None) -> list[asyncio.Task[Any]]:
+        """Tasks that are not done, of one process or of all, in the order in which they began."""
+        return sorted(
+            (
+                task
+                for task in asyncio.all_tasks(self)
+                if process is None or self._task_processes.get(task) == process
+            ),
+            key=lambda task: self._task_numbers.get(task, 0),
+        )
 
     def _waiting_text(self) -> str:
         lines = [f"  {task.get_name()} waits at {_place(task)}" for task in self.pending_tasks()]

@@ -84,8 +84,24 @@ def newest(segments: Sequence[Segment], start_offset: int) -> TimestampOffset | 
 
     None when the log is empty, or no record has a timestamp.
     """
-    largest = max((segment.largest().timestamp for segment in segments), default=-1)
+    largest = max((_largest_since(segment, start_offset) for segment in segments), default=-1)
     return first_since(segments, largest, start_offset) if largest >= 0 else None
+
+
+def _largest_since(segment: Segment, start_offset: int) -> int:
+    """Say what the largest timestamp is from an offset on; only the first segment holds others."""
+    if start_offset <= segment.base_offset:
+        return segment.largest().timestamp
+    largest = -1
+    first = segment.batch_holding(start_offset)
+    for batch in () if first is None else segment.batches(first.position):
+        if batch.base_offset < start_offset and batch.max_timestamp > largest:
+            records = _records(segment, batch)
+            stamps = [record.timestamp for record in records if record.offset >= start_offset]
+            largest = max(largest, *stamps)
+        else:
+            largest = max(largest, batch.max_timestamp)
+    return largest
 
 
 def aborted_between(

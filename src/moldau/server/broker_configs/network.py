@@ -1,134 +1,204 @@
-"""The configs of network."""
+"""Configs of listeners, connections and requests."""
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from moldau.server.config_definition import (
     ConfigDefinition,
+    Value,
     at_least,
     boolean,
     cluster_wide,
     integer,
     internal,
-    java_class,
-    list_of,
     long,
     names,
     one_of,
-    per_broker,
+    split_list,
     string,
+    without_effect,
 )
-from moldau.storage.topic_config import LONG_MAX
 
 INT_MAX: Final = 2**31 - 1
+ONE_LOOP: Final = "one event loop does the work of these threads and queues"
+NO_RATE: Final = "connections are limited in number, not in rate"
+NO_OUTGOING: Final = "this broker opens no connections of its own"
+NO_UNSTABLE: Final = "nothing unstable is offered"
+
+HOST_LIMIT: Final = re.compile(r"(?P<host>\[[^\[\],]+\]|[^\[\],]+):(?P<count>[0-9]{1,9})")
+"""HOST:COUNT, with an IPv6 address in brackets."""
+
+
+def _host_limits(value: Value) -> str | None:
+    assert isinstance(value, str)
+    for entry in split_list(value):
+        if not HOST_LIMIT.fullmatch(entry):
+            return f"{entry!r} is not HOST:COUNT"
+    return None
+
 
 NETWORK: tuple[ConfigDefinition, ...] = (
-    integer("add.partitions.to.txn.retry.backoff.max.ms", 100, "", at_least(0)),
-    integer("add.partitions.to.txn.retry.backoff.ms", 20, "", at_least(1)),
-    names("advertised.listeners", None, ""),
-    java_class("alter.config.policy.class.name", None, ""),
-    integer("alter.log.dirs.replication.quota.window.num", 11, "", at_least(1)),
-    integer("alter.log.dirs.replication.quota.window.size.seconds", 1, "", at_least(1)),
-    string("authorizer.class.name", "", ""),
-    boolean("auto.create.topics.enable", True, ""),
-    boolean("auto.leader.rebalance.enable", True, ""),
-    integer("broker.heartbeat.interval.ms", 2_000, ""),
-    integer("broker.id", -1, ""),
-    string("broker.rack", None, ""),
-    integer("broker.session.timeout.ms", 9_000, ""),
-    java_class("client.quota.callback.class", None, ""),
-    integer("connection.failed.authentication.delay.ms", 100, "", at_least(0)),
-    long("connections.max.idle.ms", 600_000, ""),
-    long("connections.max.reauth.ms", 0, ""),
-    boolean("controlled.shutdown.enable", True, ""),
-    names("controller.listener.names", (), ""),
-    integer("controller.quota.window.num", 11, "", at_least(1)),
-    integer("controller.quota.window.size.seconds", 1, "", at_least(1)),
-    integer("controller.socket.timeout.ms", 30_000, ""),
-    java_class("create.topic.policy.class.name", None, ""),
-    integer("default.replication.factor", 1, ""),
-    integer("delete.records.purgatory.purge.interval.requests", 1, ""),
-    boolean("delete.topic.enable", True, ""),
-    names("early.start.listeners", None, ""),
-    integer("fetch.max.bytes", 57_671_680, "", at_least(1_024)),
-    integer("fetch.purgatory.purge.interval.requests", 1_000, ""),
-    integer("initial.broker.registration.timeout.ms", 60_000, ""),
-    string("inter.broker.listener.name", None, ""),
-    integer("kafka.metrics.polling.interval.secs", 10, "", at_least(1)),
-    names("kafka.metrics.reporters", (), ""),
-    long("leader.imbalance.check.interval.seconds", 300, "", at_least(1)),
-    integer("max.incremental.fetch.session.cache.slots", 1_000, "", at_least(0)),
-    integer("max.request.partition.size.limit", 2_000, "", at_least(1)),
-    integer("metrics.num.samples", 2, "", at_least(1)),
-    string("metrics.recording.level", "INFO", ""),
-    long("metrics.sample.window.ms", 30_000, "", at_least(1)),
-    integer("node.id", 1, "", at_least(0)),
-    integer("num.partitions", 1, "", at_least(1)),
-    integer("num.replica.alter.log.dirs.threads", None, ""),
-    names("process.roles", ("broker", "controller"), "", list_of("broker", "controller")),
-    integer("producer.purgatory.purge.interval.requests", 1_000, ""),
-    long("queued.max.request.bytes", -1, ""),
-    integer("queued.max.requests", 500, "", at_least(1)),
-    integer("quota.window.num", 11, "", at_least(1)),
-    integer("quota.window.size.seconds", 1, "", at_least(1)),
-    integer("request.timeout.ms", 30_000, ""),
+    names(
+        "listeners",
+        ("PLAINTEXT://:9092",),
+        "Addresses to listen on: NAME://HOST:PORT, with commas; no host means every interface.",
+    ),
+    names(
+        "advertised.listeners",
+        None,
+        "Addresses that clients are told, where they differ from listeners.",
+    ),
+    string(
+        "listener.security.protocol.map",
+        "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
+        "The security protocol of each listener name: NAME:PROTOCOL, with commas.",
+    ),
+    string("inter.broker.listener.name", None, "The listener brokers use among themselves."),
     string(
         "security.inter.broker.protocol",
         "PLAINTEXT",
-        "",
+        "The protocol brokers use among themselves where no listener is named for it.",
         one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
     ),
-    string("security.providers", None, ""),
-    long("socket.connection.setup.timeout.max.ms", 30_000, ""),
-    long("socket.connection.setup.timeout.ms", 10_000, ""),
-    integer("socket.listen.backlog.size", 50, "", at_least(1)),
-    integer("socket.receive.buffer.bytes", 102_400, ""),
-    integer("socket.request.max.bytes", 104_857_600, "", at_least(1)),
-    integer("socket.send.buffer.bytes", 102_400, ""),
-    integer("telemetry.max.bytes", 1_048_576, "", at_least(1)),
-    *cluster_wide(
-        integer("background.threads", 10, "", at_least(1)),
-        names("config.providers", (), ""),
-        boolean("follower.fetch.last.tiered.offset.enable", False, ""),
-        integer("max.connection.creation.rate", INT_MAX, "", at_least(0)),
-        integer("max.connections", INT_MAX, "", at_least(0)),
-        integer("max.connections.per.ip", INT_MAX, "", at_least(0)),
-        string("max.connections.per.ip.overrides", "", ""),
-        integer("message.max.bytes", 1_048_588, "", at_least(0)),
-        names("metric.reporters", ("org.apache.kafka.common.metrics.JmxReporter",), ""),
-        integer("min.insync.replicas", 1, "", at_least(1)),
-        integer("num.io.threads", 8, "", at_least(1)),
-        integer("num.network.threads", 3, "", at_least(1)),
-        integer("num.recovery.threads.per.data.dir", 2, "", at_least(1)),
-        integer("num.replica.fetchers", 1, "", at_least(1)),
-        integer("producer.id.expiration.ms", 86_400_000, "", at_least(1)),
-        boolean("unclean.leader.election.enable", False, ""),
+    integer(
+        "socket.listen.backlog.size",
+        50,
+        "Connections the system keeps waiting until they are accepted.",
+        at_least(1),
     ),
-    *internal(
-        long("controller.performance.always.log.threshold.ms", 2_000, "", at_least(0)),
-        long("controller.performance.sample.period.ms", 60_000, "", at_least(100)),
-        long("internal.metadata.delete.delay.millis", 60_000, ""),
-        integer("internal.metadata.log.segment.bytes", None, ""),
-        integer("internal.metadata.max.batch.size.in.bytes", 8_388_608, ""),
-        integer("producer.id.expiration.check.interval.ms", 600_000, "", at_least(1)),
-        long("server.max.startup.time.ms", LONG_MAX, "", at_least(0)),
-        long("unclean.leader.election.interval.ms", 300_000, "", at_least(1)),
-        boolean("unstable.api.versions.enable", False, ""),
-        boolean("unstable.feature.versions.enable", False, ""),
+    integer(
+        "socket.receive.buffer.bytes",
+        102_400,
+        "The receive buffer of a socket; -1 leaves it to the system.",
     ),
-    *per_broker(
-        names("cordoned.log.dirs", (), ""),
-        string(
-            "listener.security.protocol.map",
-            "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
-            "",
+    integer(
+        "socket.send.buffer.bytes",
+        102_400,
+        "The send buffer of a socket; -1 leaves it to the system.",
+    ),
+    integer(
+        "socket.request.max.bytes", 104_857_600, "The largest request that is read.", at_least(1)
+    ),
+    long(
+        "connections.max.idle.ms",
+        600_000,
+        "How long a connection may be silent before it is closed.",
+    ),
+    integer("max.connections", INT_MAX, "How many connections there may be at once.", at_least(0)),
+    integer(
+        "max.connections.per.ip",
+        INT_MAX,
+        "How many connections one address may have at once.",
+        at_least(0),
+    ),
+    string(
+        "max.connections.per.ip.overrides",
+        "",
+        "Other limits for single addresses: HOST:COUNT, with commas.",
+        _host_limits,
+    ),
+    integer("fetch.max.bytes", 57_671_680, "The most a fetch is answered with.", at_least(1_024)),
+    integer(
+        "max.incremental.fetch.session.cache.slots",
+        1_000,
+        "How many fetch sessions are kept.",
+        at_least(0),
+    ),
+    integer(
+        "max.request.partition.size.limit",
+        2_000,
+        "The most partitions one DescribeTopicPartitions answer holds.",
+        at_least(1),
+    ),
+    names(
+        "config.providers",
+        (),
+        "Names of the places that values may refer to, such as env, file and dir.",
+    ),
+    *without_effect(
+        ONE_LOOP,
+        *cluster_wide(
+            integer(
+                "num.network.threads",
+                3,
+                "Threads that read requests and write answers.",
+                at_least(1),
+            ),
+            integer("num.io.threads", 8, "Threads that handle requests.", at_least(1)),
+            integer("background.threads", 10, "Threads for chores.", at_least(1)),
         ),
-        names("listeners", ("PLAINTEXT://:9092",), ""),
-        java_class(
-            "principal.builder.class",
-            "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",
-            "",
+        integer(
+            "queued.max.requests",
+            500,
+            "Requests that may wait before the network threads stop reading.",
+            at_least(1),
+        ),
+        long(
+            "queued.max.request.bytes",
+            -1,
+            "Bytes of requests that may wait; -1 means without limit.",
+        ),
+        integer(
+            "fetch.purgatory.purge.interval.requests",
+            1_000,
+            "After how many requests finished fetches are swept out.",
+        ),
+        integer(
+            "producer.purgatory.purge.interval.requests",
+            1_000,
+            "After how many requests finished produces are swept out.",
+        ),
+        integer(
+            "delete.records.purgatory.purge.interval.requests",
+            1,
+            "After how many requests finished deletions of records are swept out.",
+        ),
+        integer(
+            "share.fetch.purgatory.purge.interval.requests",
+            1_000,
+            "After how many requests finished share fetches are swept out.",
+        ),
+    ),
+    *without_effect(
+        NO_RATE,
+        *cluster_wide(
+            integer(
+                "max.connection.creation.rate",
+                INT_MAX,
+                "How many connections are accepted per second.",
+                at_least(0),
+            ),
+        ),
+    ),
+    *without_effect(
+        NO_OUTGOING,
+        long(
+            "socket.connection.setup.timeout.ms",
+            10_000,
+            "How long opening a connection may take at first.",
+        ),
+        long(
+            "socket.connection.setup.timeout.max.ms",
+            30_000,
+            "How long opening a connection may take after repeated failures.",
+        ),
+        integer(
+            "request.timeout.ms",
+            30_000,
+            "How long this broker waits for the answer to a request of its own.",
+        ),
+        names("early.start.listeners", None, "Listeners to open before the authoriser is ready."),
+    ),
+    *without_effect(
+        NO_UNSTABLE,
+        *internal(
+            boolean(
+                "unstable.api.versions.enable",
+                False,
+                "Offer versions of requests that are still being developed.",
+            ),
         ),
     ),
 )

@@ -1,110 +1,130 @@
-"""The configs of security."""
+"""Configs of authorisation, delegation tokens and TLS."""
 
 from __future__ import annotations
+
+from typing import Final
 
 from moldau.server.config_definition import (
     ConfigDefinition,
     at_least,
-    between,
     boolean,
-    double,
     integer,
     java_class,
     long,
     names,
     one_of,
-    one_of_any_case,
     password,
     per_broker,
-    short,
+    refused,
     string,
+    without_effect,
 )
 
+NO_AUTHORIZER: Final = (
+    "Authorisation is not part of this version, and a broker that ignored it would be open to all"
+)
+PLAINTEXT: Final = "only PLAINTEXT listeners are served in this version"
+
 SECURITY: tuple[ConfigDefinition, ...] = (
-    long("delegation.token.expiry.check.interval.ms", 3_600_000, "", at_least(1)),
-    long("delegation.token.expiry.time.ms", 86_400_000, "", at_least(1)),
-    long("delegation.token.max.lifetime.ms", 604_800_000, "", at_least(1)),
-    password("delegation.token.secret.key", ""),
-    java_class("sasl.client.callback.handler.class", None, ""),
-    java_class("sasl.login.callback.handler.class", None, ""),
-    java_class("sasl.login.class", None, ""),
-    integer("sasl.login.connect.timeout.ms", None, ""),
-    integer("sasl.login.read.timeout.ms", None, ""),
-    long("sasl.login.retry.backoff.max.ms", 10_000, ""),
-    long("sasl.login.retry.backoff.ms", 100, ""),
-    string("sasl.mechanism.controller.protocol", "GSSAPI", ""),
-    string("sasl.oauthbearer.assertion.algorithm", "RS256", "", one_of_any_case("ES256", "RS256")),
-    string("sasl.oauthbearer.assertion.claim.aud", None, ""),
-    integer("sasl.oauthbearer.assertion.claim.exp.seconds", 300, "", between(0, 86_400)),
-    string("sasl.oauthbearer.assertion.claim.iss", None, ""),
-    boolean("sasl.oauthbearer.assertion.claim.jti.include", False, ""),
-    integer("sasl.oauthbearer.assertion.claim.nbf.seconds", 60, "", between(0, 3_600)),
-    string("sasl.oauthbearer.assertion.claim.sub", None, ""),
-    string("sasl.oauthbearer.assertion.file", None, ""),
-    string("sasl.oauthbearer.assertion.private.key.file", None, ""),
-    password("sasl.oauthbearer.assertion.private.key.passphrase", ""),
-    string("sasl.oauthbearer.assertion.template.file", None, ""),
-    string("sasl.oauthbearer.client.credentials.client.id", None, ""),
-    password("sasl.oauthbearer.client.credentials.client.secret", ""),
-    integer("sasl.oauthbearer.clock.skew.seconds", 30, ""),
-    names("sasl.oauthbearer.expected.audience", (), ""),
-    string("sasl.oauthbearer.expected.issuer", None, ""),
-    long("sasl.oauthbearer.jwks.endpoint.refresh.ms", 3_600_000, ""),
-    long("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", 10_000, ""),
-    long("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", 100, ""),
-    string("sasl.oauthbearer.jwks.endpoint.url", None, ""),
-    java_class(
-        "sasl.oauthbearer.jwt.retriever.class",
-        "org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever",
-        "",
+    *refused(
+        NO_AUTHORIZER,
+        string(
+            "authorizer.class.name",
+            "",
+            "The Java class that decides who may do what; empty lets everybody do everything.",
+        ),
     ),
-    java_class(
-        "sasl.oauthbearer.jwt.validator.class",
-        "org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator",
-        "",
-    ),
-    string("sasl.oauthbearer.scope", None, ""),
-    string("sasl.oauthbearer.scope.claim.name", "scope", ""),
-    string("sasl.oauthbearer.sub.claim.name", "sub", ""),
-    string("sasl.oauthbearer.token.endpoint.url", None, ""),
-    java_class("sasl.server.callback.handler.class", None, ""),
-    integer("sasl.server.max.receive.size", 524_288, ""),
-    boolean("ssl.allow.dn.changes", False, ""),
-    boolean("ssl.allow.san.changes", False, ""),
-    string("ssl.principal.mapping.rules", "DEFAULT", ""),
-    *per_broker(
-        names("sasl.enabled.mechanisms", ("GSSAPI",), ""),
-        password("sasl.jaas.config", ""),
-        string("sasl.kerberos.kinit.cmd", "/usr/bin/kinit", ""),
-        long("sasl.kerberos.min.time.before.relogin", 60_000, ""),
-        names("sasl.kerberos.principal.to.local.rules", ("DEFAULT",), ""),
-        string("sasl.kerberos.service.name", None, ""),
-        double("sasl.kerberos.ticket.renew.jitter", 0.05, ""),
-        double("sasl.kerberos.ticket.renew.window.factor", 0.8, ""),
-        short("sasl.login.refresh.buffer.seconds", 300, ""),
-        short("sasl.login.refresh.min.period.seconds", 60, ""),
-        double("sasl.login.refresh.window.factor", 0.8, ""),
-        double("sasl.login.refresh.window.jitter", 0.05, ""),
-        string("sasl.mechanism.inter.broker.protocol", "GSSAPI", ""),
-        names("ssl.cipher.suites", (), ""),
-        string("ssl.client.auth", "none", "", one_of("required", "requested", "none")),
-        names("ssl.enabled.protocols", ("TLSv1.2", "TLSv1.3"), ""),
-        string("ssl.endpoint.identification.algorithm", "https", ""),
-        java_class("ssl.engine.factory.class", None, ""),
-        password("ssl.key.password", ""),
-        string("ssl.keymanager.algorithm", "SunX509", ""),
-        password("ssl.keystore.certificate.chain", ""),
-        password("ssl.keystore.key", ""),
-        string("ssl.keystore.location", None, ""),
-        password("ssl.keystore.password", ""),
-        string("ssl.keystore.type", "JKS", ""),
-        string("ssl.protocol", "TLSv1.3", ""),
-        string("ssl.provider", None, ""),
-        string("ssl.secure.random.implementation", None, ""),
-        string("ssl.trustmanager.algorithm", "PKIX", ""),
-        password("ssl.truststore.certificates", ""),
-        string("ssl.truststore.location", None, ""),
-        password("ssl.truststore.password", ""),
-        string("ssl.truststore.type", "JKS", ""),
+    *without_effect(
+        PLAINTEXT,
+        *per_broker(
+            java_class(
+                "principal.builder.class",
+                "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",
+                "The Java class that makes a principal of a connection.",
+            ),
+            names(
+                "ssl.cipher.suites",
+                (),
+                "The cipher suites to offer; empty leaves the choice to TLS.",
+            ),
+            string(
+                "ssl.client.auth",
+                "none",
+                "Whether a client must show a certificate.",
+                one_of("required", "requested", "none"),
+            ),
+            names("ssl.enabled.protocols", ("TLSv1.2", "TLSv1.3"), "The versions of TLS to offer."),
+            string(
+                "ssl.endpoint.identification.algorithm",
+                "https",
+                "How a peer's host name is checked; empty does not check it.",
+            ),
+            java_class("ssl.engine.factory.class", None, "The Java class that makes TLS engines."),
+            password("ssl.key.password", "The password of the private key."),
+            string("ssl.keymanager.algorithm", "SunX509", "Java's algorithm for keys."),
+            password("ssl.keystore.certificate.chain", "The certificate chain, as PEM."),
+            password("ssl.keystore.key", "The private key, as PEM."),
+            string(
+                "ssl.keystore.location", None, "The file of the private key and its certificates."
+            ),
+            password("ssl.keystore.password", "The password of that file."),
+            string("ssl.keystore.type", "JKS", "The format of that file."),
+            string("ssl.protocol", "TLSv1.3", "The version of TLS to prefer."),
+            string("ssl.provider", None, "Java's security provider for TLS."),
+            string(
+                "ssl.secure.random.implementation", None, "Java's random number generator for TLS."
+            ),
+            string("ssl.trustmanager.algorithm", "PKIX", "Java's algorithm for trust."),
+            password("ssl.truststore.certificates", "The certificates that are trusted, as PEM."),
+            string(
+                "ssl.truststore.location", None, "The file of the certificates that are trusted."
+            ),
+            password("ssl.truststore.password", "The password of that file."),
+            string("ssl.truststore.type", "JKS", "The format of that file."),
+        ),
+        long(
+            "connections.max.reauth.ms",
+            0,
+            "How long a SASL session lasts before the client must authenticate again.",
+        ),
+        integer(
+            "connection.failed.authentication.delay.ms",
+            100,
+            "How long a failed authentication is kept waiting before it is closed.",
+            at_least(0),
+        ),
+        string("security.providers", None, "Java classes that make security providers."),
+        password("delegation.token.secret.key", "The key delegation tokens are signed with."),
+        long(
+            "delegation.token.expiry.time.ms",
+            86_400_000,
+            "How long a delegation token is valid unless renewed.",
+            at_least(1),
+        ),
+        long(
+            "delegation.token.max.lifetime.ms",
+            604_800_000,
+            "How long a delegation token can be renewed.",
+            at_least(1),
+        ),
+        long(
+            "delegation.token.expiry.check.interval.ms",
+            3_600_000,
+            "How often expired delegation tokens are removed.",
+            at_least(1),
+        ),
+        boolean(
+            "ssl.allow.dn.changes",
+            False,
+            "Accept a new certificate with another distinguished name.",
+        ),
+        boolean(
+            "ssl.allow.san.changes", False, "Accept a new certificate with other alternative names."
+        ),
+        string(
+            "ssl.principal.mapping.rules",
+            "DEFAULT",
+            "Rules that turn a distinguished name into a short one.",
+        ),
     ),
 )

@@ -60,23 +60,20 @@ class ConfigHandlers:
         self, request: DescribeConfigsRequest, context: RequestContext
     ) -> DescribeConfigsResponse:
         """Describe each resource."""
+        del context
         return DescribeConfigsResponse(
-            results=[
-                self._describe(resource, request, context.version) for resource in request.resources
-            ]
+            results=[self._describe(resource, request) for resource in request.resources]
         )
 
     def _describe(
-        self, wanted: DescribeConfigsResource, request: DescribeConfigsRequest, version: int
+        self, wanted: DescribeConfigsResource, request: DescribeConfigsRequest
     ) -> DescribeConfigsResult:
         resource = ConfigResource(wanted.resource_type, wanted.resource_name)
         try:
             found = self._configs.describe(resource, wanted.configuration_keys)
         except ApiError as error:
             return DescribeConfigsResult(error.code, error.message, *resource)
-        return DescribeConfigsResult(
-            0, None, *resource, [_result(one, request, version) for one in found]
-        )
+        return DescribeConfigsResult(0, None, *resource, [_result(one, request) for one in found])
 
     # AlterConfigs
 
@@ -93,7 +90,7 @@ class ConfigHandlers:
         _refuse_repeated([config.name for config in wanted.configs])
         resource = ConfigResource(wanted.resource_type, wanted.resource_name)
         configs = {config.name: config.value for config in wanted.configs}
-        return replace_configs(image, resource, self._configs.replaced(resource, configs))
+        return replace_configs(image, resource, self._configs.replaced(image, resource, configs))
 
     # IncrementalAlterConfigs
 
@@ -179,7 +176,7 @@ class ConfigHandlers:
 
 
 def _result(
-    described: DescribedConfig, request: DescribeConfigsRequest, version: int
+    described: DescribedConfig, request: DescribeConfigsRequest
 ) -> DescribeConfigsResourceResult:
     definition = described.definition
     synonyms = described.synonyms if request.include_synonyms else []
@@ -192,7 +189,7 @@ def _result(
         described.sensitive,
         [DescribeConfigsSynonym(one.name, one.text, one.source) for one in synonyms],
         definition.type,
-        definition.documentation if version >= 3 and request.include_documentation else None,
+        definition.documentation if request.include_documentation else None,
     )
 
 

@@ -10,10 +10,10 @@ Followers are not served yet: a replica id is refused until there are replicas.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
-from moldau.base.errors import CorruptRecords
+from moldau.base.errors import CorruptRecords, StorageError
 from moldau.base.executor import Executor
 from moldau.base.files import FileRegion
 from moldau.base.ids import BrokerId, LeaderEpoch, Offset
@@ -28,7 +28,9 @@ from moldau.protocol.messages.data import (
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
+    FetchSnapshotId,
     FetchTopic,
+    LeaderIdAndEpoch,
 )
 from moldau.records.conversion import down_convert
 from moldau.replication.partitions import Partitions
@@ -44,6 +46,11 @@ SOFT_LIMIT_FROM = 3
 MAGIC_1_FROM = 2
 READ_COMMITTED = 1
 
+# Nearly every partition has nothing to say in these; they are shared, and never changed.
+_NOT_DIVERGING = DivergingEpoch()
+_SAME_LEADER = LeaderIdAndEpoch()
+_NO_SNAPSHOT = FetchSnapshotId()
+
 
 class FetchHandler:
     """Answers Fetch."""
@@ -56,6 +63,7 @@ class FetchHandler:
         executor: Executor,
         traffic: Traffic,
         stats: RequestStats,
+        storage_failed: Callable[[StorageError], None],
         *,
         max_bytes: int,
     ) -> None:
@@ -65,6 +73,7 @@ class FetchHandler:
         self._executor = executor
         self._traffic = traffic
         self._stats = stats
+        self._storage_failed = storage_failed
         self._max_bytes = max_bytes
 
     def __call__(
@@ -86,6 +95,7 @@ class FetchHandler:
             committed_only=request.isolation_level == READ_COMMITTED,
             hard_limit=version < SOFT_LIMIT_FROM,
             whole=request.session_epoch <= 0,
+            storage_failed=self._storage_failed,
         )
         found, enough = fetch.look()
         if version < BATCHES_FROM:
@@ -188,17 +198,18 @@ def _key(topic: FetchTopic, *, by_id: bool) -> str | bytes:
 def _partition_response(fetched: Fetched) -> FetchablePartitionResponse:
     aborted = fetched.aborted
     records: tuple[Part, ...] = fetched.regions
-    response = FetchablePartitionResponse(
+    diverging = fetched.diverging
+    return FetchablePartitionResponse(
         fetched.reader.index,
         fetched.error,
         fetched.high_watermark,
         fetched.last_stable_offset,
         fetched.log_start_offset,
-        aborted_transactions=None
+        _NOT_DIVERGING if diverging is None else DivergingEpoch(*diverging),
+        _SAME_LEADER,
+        _NO_SNAPSHOT,
+        None
         if aborted is None
         else [AbortedTransaction(one.producer_id, one.first_offset) for one in aborted],
         records=records,
     )
-    if fetched.diverging is not None:
-        response.diverging_epoch = DivergingEpoch(*fetched.diverging)
-    return response

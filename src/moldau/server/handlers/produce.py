@@ -22,6 +22,7 @@ from moldau.observe.requests import RequestStats
 from moldau.observe.traffic import Traffic
 from moldau.protocol.errors import ApiError, ErrorCode
 from moldau.protocol.messages.data import (
+    LeaderIdAndEpoch,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
@@ -36,6 +37,9 @@ from moldau.storage.incoming import Incoming, Rework, examine, rework
 
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
 TOPIC_IDS_FROM = 13
+
+_SAME_LEADER = LeaderIdAndEpoch()
+"""Nothing to say of the leader; shared, and never changed."""
 
 
 class _Place(NamedTuple):
@@ -186,6 +190,7 @@ class ProduceHandler:
             appended.base_offset,
             header.max_timestamp if header.append_time else -1,
             log.log_start_offset,
+            current_leader=_SAME_LEADER,
         )
 
     def _refusal(

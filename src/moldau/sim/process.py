@@ -1,0 +1,234 @@
+"""A broker as a simulated process: started, stopped, killed, cut from its power, started again.
+
+The broker is the real one, given a simulated world. What makes it a process is that it can end at
+any moment and then has no effect any more: its tasks are cancelled, its connections reset, what
+its threads had not begun never happens, and code of it that still unwinds finds its disk gone.
+
+Tasks are told apart by the context they were made in: everything the broker is called with from
+outside (its connections) enters the context of its process. So several brokers can live on one
+loop, and a task that outlives an orderly stop is found.
+
+    broker = SimBroker(world, network, disk, {"log.dirs": "/data"})
+    await broker.start()
+    broker.kill()
+    await broker.start()
+    await broker.stop()
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
+
+from moldau.base.errors import InvariantViolated
+from moldau.base.network import Accept, Address, Listener, Network, Receiver, Stream
+from moldau.server.broker import Broker, Ports
+from moldau.server.settings import BrokerSettings
+from moldau.sim.crashes import Crashed, CrashPlan
+from moldau.sim.disk import SimDisk
+from moldau.sim.executor import SimExecutor
+from moldau.sim.loop import PROCESS
+from moldau.sim.network import SimNetwork
+from moldau.sim.world import World
+
+PORT = 9092
+
+Started = Callable[[Broker], None]
+"""Called when a broker begins to serve, before the first request can have been answered."""
+
+
+class _OwnedReceiver:
+    """Hands what a stream tells to its owner, inside the owner's process."""
+
+    def __init__(self, receiver: Receiver, context: contextvars.Context) -> None:
+        self._receiver = receiver
+        self._context = context
+
+    def received(self, data: memoryview) -> int:
+        return self._context.copy().run(self._receiver.received, data)
+
+    def drained(self) -> None:
+        self._context.copy().run(self._receiver.drained)
+
+    def closed(self, error: Exception | None) -> None:
+        self._context.copy().run(self._receiver.closed, error)
+
+
+class _OwnedNetwork:
+    """A host's network, whose streams belong to one process."""
+
+    def __init__(self, network: Network, context: contextvars.Context) -> None:
+        self._network = network
+        self._context = context
+
+    def _owned(self, accept: Accept) -> Accept:
+        def accept_as_owner(stream: Stream) -> Receiver:
+            # A copy, because a context cannot be entered twice and streams call back at once.
+            receiver = self._context.copy().run(accept, stream)
+            return _OwnedReceiver(receiver, self._context)
+
+        return accept_as_owner
+
+    async def listen(self, host: str, port: int, accept: Accept) -> Listener:
+        return await self._network.listen(host, port, self._owned(accept))
+
+    async def connect(self, host: str, port: int, receiver: Accept) -> Stream:
+        return await self._network.connect(host, port, self._owned(receiver))
+
+
+class SimBroker:
+    """One broker on one simulated machine, through all its lives."""
+
+    def __init__(
+        self,
+        world: World,
+        network: SimNetwork,
+        disk: SimDisk,
+        settings: Mapping[str, str],
+        *,
+        name: str = "broker",
+        started: Started = lambda _: None,
+    ) -> None:
+        self._world = world
+        self._network = network
+        self._started = started
+        self._settings = BrokerSettings.load(
+            None, {"listeners": f"PLAINTEXT://{name}:{PORT}", **settings}
+        )
+        self._context = contextvars.Context()
+        self._executor = SimExecutor(world)
+        self._stopping = asyncio.Event()
+        self._main: asyncio.Task[None] | None = None
+        self._plan: CrashPlan | None = None
+        self.disk = disk
+        self.name = name
+        self.life = 0
+        """How often it was started."""
+        self.boot = 0
+        """How often its machine lost its power."""
+        self.alive = False
+        """Whether there is a process."""
+        self.broker: Broker | None = None
+        """The broker of this life, or of the last one while there is none."""
+        network.host(name)
+
+    @property
+    def address(self) -> Address:
+        return Address(self.name, PORT)
+
+    @property
+    def process(self) -> str:
+        """This life's process, as tasks are told apart by."""
+        return f"{self.name}#{self.life}"
+
+    @property
+    def serving(self) -> bool:
+        """Whether it has started and not begun to stop."""
+        return self.alive and self._main is not None
+
+    # Living
+
+    async def start(self) -> None:
+        """Start a process that serves; Crashed if it was ended meanwhile."""
+        self.life += 1
+        self.alive = True
+        self._context = contextvars.copy_context()
+        self._context.run(PROCESS.set, self.process)
+        self._executor = SimExecutor(self._world)
+        self._stopping = asyncio.Event()
+        self._main = None
+        broker = Broker(
+            self._settings,
+            Ports(
+                clock=self._world.clock,
+                random=self._world.random(self.name),
+                files=self.disk,
+                network=_OwnedNetwork(self._network.host(self.name), self._context),
+                executor=self._executor,
+                boot_id=f"{self.name}-{self.boot}",
+            ),
+        )
+        await self._inside(self._start(broker))
+
+    async def _start(self, broker: Broker) -> None:
+        await broker.start()
+        # Nothing else runs between the start and this.
+        self.broker = broker
+        self._started(broker)
+        self._main = asyncio.ensure_future(broker.run_until(self._stopping))
+        self._main.add_done_callback(_raise_failure)
+
+    async def stop(self) -> None:
+        """Stop in an orderly way; Crashed if it was ended meanwhile."""
+        broker = self.broker
+        if not self.serving or broker is None:
+            raise InvariantViolated(f"{self.name} does not run")
+        self._stopping.set()
+        await self._inside(self._stop(broker))
+        self._end()
+        self.disk = self.disk.kill()
+
+    async def _stop(self, broker: Broker) -> None:
+        assert self._main is not None
+        await self._main
+        self._main = None
+        await broker.stop()
+        await self._executor.close()
+
+    async def abandon(self) -> None:
+        """End a process whose start has failed."""
+        self.kill()
+
+    async def _inside(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run something as this process and wait for it; Crashed if the process ends first."""
+        life = self.life
+        task = self._world.loop.create_task(work, context=self._context)
+        await asyncio.wait([task])
+        if not self.alive or self.life != life:
+            raise Crashed(f"{self.name} ended")
+        task.result()
+
+    def leaked_tasks(self) -> list[str]:
+        """Name the tasks that the last process left behind."""
+        return [task.get_name() for task in self._world.loop.pending_tasks(self.process)]
+
+    # Dying
+
+    def kill(self) -> None:
+        """End the process as `kill -9` does: what it wrote stays, all else is gone."""
+        self._network.crash(self.name)
+        self._die()
+        self.disk = self.disk.kill()
+
+    def power_cut(self, *, silent: bool = True) -> None:
+        """End the machine: what was not synced may be gone, and its peers may not be told."""
+        self._network.crash(self.name, silent=silent)
+        self.boot += 1
+        self._die()
+        self.disk = self.disk.power_cut()
+
+    def crash_at(self, plan: CrashPlan, point: str, hit: int, *, power: bool = False) -> None:
+        """Let the process end at the n-th visit of a crash point from now."""
+        self._plan = plan
+        plan.arm(point, hit, self.power_cut if power else self.kill)
+
+    def _die(self) -> None:
+        self._executor.kill()
+        for task in self._world.loop.pending_tasks(self.process):
+            task.cancel()
+        self._end()
+
+    def _end(self) -> None:
+        self.alive = False
+        self._main = None
+        if self._plan is not None:
+            self._plan.disarm()
+            self._plan = None
+
+
+def _raise_failure(task: asyncio.Task[None]) -> None:
+    """A broker whose task fails by itself is broken: the loop hears of it and ends the run."""
+    if not task.cancelled():
+        task.result()

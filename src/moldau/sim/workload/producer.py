@@ -1,0 +1,214 @@
+"""A producer: bursts of batches to one partition after the other, each value once.
+
+Values are `producer/topic/partition/number`, so that a value found anywhere tells where it belongs.
+An idempotent producer sends what was not acknowledged again under its old sequence, until it is;
+any other lets it go, and the value may be in the log once or not at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from moldau.client.connection import ConnectionLost
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.data import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    TopicProduceData,
+)
+from moldau.protocol.messages.transactions import InitProducerIdRequest
+from moldau.records.builder import BatchBuilder
+from moldau.records.compression import Codec
+from moldau.sim.history import Violation
+from moldau.sim.workload.client import Client, Link
+from moldau.sim.workload.targets import Targets, TopicTarget
+
+IN_FLIGHT_MAX = 5
+"""As many as the broker remembers of an idempotent producer."""
+RECORDS_MAX = 4
+PADDING_MAX = 160
+LAST_VERSION_WITH_NAMES = 12
+OUT_OF_ORDER = frozenset(
+    {
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+    }
+)
+
+
+class ProducerPlan(NamedTuple):
+    """What kind of producer it is."""
+
+    acks: int
+    idempotent: bool
+    in_flight: int
+    codec: Codec
+    pause_s: float
+
+
+class Batch(NamedTuple):
+    """One batch, as it is sent and sent again."""
+
+    values: list[bytes]
+    data: bytes
+
+
+@dataclass
+class Lane:
+    """One partition, as this producer writes to it."""
+
+    topic: TopicTarget
+    index: int
+    producer_id: int = -1
+    era: int = -1
+    """In which the producer id was given."""
+    next_sequence: int = 0
+    unanswered: deque[Batch] = field(default_factory=deque)
+    begun: bool = False
+    """A batch of this producer id has been acknowledged."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.topic.name}-{self.index}"
+
+
+class Producer(Client):
+    """Writes to every topic there is."""
+
+    def __init__(self, targets: Targets, name: str, plan: ProducerPlan) -> None:
+        super().__init__(targets, name)
+        self._plan = plan
+        self._lanes: dict[tuple[bytes, int], Lane] = {}
+        self._written = 0
+
+    @property
+    def finished(self) -> bool:
+        return self.targets.stopped and not any(
+            lane.unanswered for lane in self._lanes.values() if not lane.topic.deleting
+        )
+
+    async def work(self, link: Link) -> None:
+        while not self.finished:
+            lane = self._choose()
+            if lane is not None:
+                await self._burst(link, lane)
+            await asyncio.sleep(self.chance.expovariate(1 / self._plan.pause_s))
+
+    def connection_lost(self) -> None:
+        if not self._plan.idempotent:
+            for lane in self._lanes.values():
+                lane.unanswered.clear()
+
+    def _choose(self) -> Lane | None:
+        """Choose where to write; what was begun comes first when the run is to end."""
+        if self.targets.stopped:
+            lanes = self._lanes.values()
+            return next((one for one in lanes if one.unanswered and not one.topic.deleting), None)
+        topics = self.targets.live
+        if not topics:
+            return None
+        topic = self.chance.choice(topics)
+        index = self.chance.randrange(topic.partition_count)
+        return self._lanes.setdefault((topic.id, index), Lane(topic, index))
+
+    async def _burst(self, link: Link, lane: Lane) -> None:
+        """Send some batches one behind the other, then wait for the answers to all of them."""
+        if self._plan.idempotent and lane.era != self.targets.era:
+            await self._begin(link, lane)
+        self._fill(lane)
+        known = link.known(lane.topic.histories[lane.index])
+        sent = [(batch, self._send(link, lane, batch)) for batch in lane.unanswered]
+        refused = False
+        for batch, future in sent:
+            response = await link.answer(future)
+            if lane.topic.deleting:
+                continue
+            if response is None:
+                lane.unanswered.popleft()
+                continue
+            result = response.responses[0].partition_responses[0]
+            if result.error_code:
+                self._refused(lane, result, after_another=refused)
+                refused = True
+            elif not refused or not self._plan.idempotent:
+                history = lane.topic.histories[lane.index]
+                history.acknowledged(known, result.base_offset, batch.values)
+                lane.unanswered.popleft()
+                lane.begun = True
+                self.targets.seen["acknowledged"] += 1
+            else:
+                raise Violation(f"P4: {lane.name} took a batch behind one that it refused")
+        if refused and not self._plan.idempotent:
+            lane.unanswered.clear()
+
+    async def _begin(self, link: Link, lane: Lane) -> None:
+        """Get a producer id for a partition; after a power cut what was under way is given up."""
+        era = link.era
+        answer = await link.call(InitProducerIdRequest(None, 60_000))
+        if answer.error_code:
+            self.check_refusal(lane.topic, "a producer id", answer.error_code, None)
+            raise ConnectionLost("no producer id was given")
+        self.targets.take_producer_id(answer.producer_id)
+        lane.producer_id, lane.era = answer.producer_id, era
+        lane.next_sequence = 0
+        lane.begun = False
+        lane.unanswered.clear()
+
+    def _fill(self, lane: Lane) -> None:
+        """Make new batches behind those that have to be sent again."""
+        if self.targets.stopped:
+            return
+        # A log takes any sequence from a producer it does not know, so the first goes alone.
+        room = self._plan.in_flight if lane.begun or not self._plan.idempotent else 1
+        count = self.chance.randrange(1, room + 1)
+        while len(lane.unanswered) < count:
+            lane.unanswered.append(self._make(lane))
+
+    def _make(self, lane: Lane) -> Batch:
+        idempotent = self._plan.idempotent
+        builder = BatchBuilder(
+            self._plan.codec,
+            producer_id=lane.producer_id if idempotent else -1,
+            producer_epoch=0 if idempotent else -1,
+            base_sequence=lane.next_sequence if idempotent else -1,
+        )
+        values = []
+        for _ in range(self.chance.randrange(1, RECORDS_MAX + 1)):
+            padding = "." * self.chance.randrange(PADDING_MAX)
+            values.append(f"{self.name}/{lane.name}/{self._written:06d}/{padding}".encode())
+            builder.append(self.targets.world.clock.wall_ms(), None, values[-1])
+            self._written += 1
+        lane.next_sequence += len(values)
+        return Batch(values, builder.build())
+
+    def _send(self, link: Link, lane: Lane, batch: Batch) -> asyncio.Future[object]:
+        topic = lane.topic
+        data = [PartitionProduceData(lane.index, batch.data)]
+        request = ProduceRequest(
+            acks=self._plan.acks,
+            timeout_ms=1000,
+            topic_data=[TopicProduceData(topic.name, topic.id, data)],
+        )
+        version = None if topic.by_id else LAST_VERSION_WITH_NAMES
+        future: asyncio.Future[object] = link.send(
+            request, version, answered=self._plan.acks != 0
+        )
+        return future
+
+    def _refused(
+        self, lane: Lane, result: PartitionProduceResponse, *, after_another: bool
+    ) -> None:
+        error = ErrorCode.of(result.error_code)
+        if error in OUT_OF_ORDER:
+            if after_another:
+                return
+            if lane.era == self.targets.era:
+                raise Violation(f"P4: {lane.name}, {self.name}: {error.name} {result.error_message}")
+            return
+        self.check_refusal(lane.topic, "a batch", result.error_code, result.error_message)
+        self.targets.seen["refused"] += 1

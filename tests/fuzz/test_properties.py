@@ -1,0 +1,82 @@
+"""Any text is properties or a clear refusal; any value of any key is typed or a clear refusal."""
+
+import string
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from moldau.base.errors import ConfigError
+from moldau.base.properties import format_properties, parse_properties
+from moldau.server.broker_configs import BROKER_CONFIGS
+from moldau.server.config_definition import ConfigType, format_value
+from moldau.server.settings import BrokerSettings
+from moldau.server.topic_configs import TOPIC_CONFIGS
+
+TEXTS = st.text(st.sampled_from("ab=: \t\f\\#!\n\ru0041tné😀") | st.characters(), max_size=60)
+PLAIN = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+VALUES = st.one_of(
+    st.text(max_size=12),
+    st.text(string.digits + "+-.eE_,", max_size=22),
+    st.integers().map(str),
+    st.floats().map(str),
+    st.sampled_from(["true", "FALSE", " 7 ", "delete,compact", "PLAINTEXT://:9092", "", "-1", "0"]),
+)
+PYTHON_TYPES = {
+    ConfigType.BOOLEAN: bool,
+    ConfigType.STRING: str,
+    ConfigType.INT: int,
+    ConfigType.SHORT: int,
+    ConfigType.LONG: int,
+    ConfigType.DOUBLE: float,
+    ConfigType.LIST: tuple,
+    ConfigType.CLASS: str,
+    ConfigType.PASSWORD: str,
+}
+
+
+@given(TEXTS)
+@settings(max_examples=400, deadline=None)
+def test_any_text_is_properties_or_a_value_error(text):
+    try:
+        found = parse_properties(text)
+    except ValueError as error:
+        assert str(error).startswith("line ")
+    else:
+        assert all(isinstance(part, str) for pair in found.items() for part in pair)
+
+
+@given(st.dictionaries(PLAIN, PLAIN, max_size=5))
+@settings(max_examples=200, deadline=None)
+def test_any_properties_are_read_back_as_written(properties):
+    assert parse_properties(format_properties(properties)) == properties
+
+
+@pytest.mark.parametrize("table", [BROKER_CONFIGS, TOPIC_CONFIGS], ids=["broker", "topic"])
+@given(data=st.data())
+@settings(max_examples=400, deadline=None)
+def test_any_value_of_any_config_is_typed_or_a_config_error(table, data):
+    definition = data.draw(st.sampled_from(sorted(table.values(), key=lambda one: one.name)))
+    text = data.draw(VALUES)
+    try:
+        value = definition.parse(text)
+    except ConfigError as error:
+        assert definition.name in str(error)
+    else:
+        assert value is None or type(value) is PYTHON_TYPES[definition.type]
+        if value is not None:
+            again = definition.parse(format_value(value))
+            assert again == value
+
+
+@given(
+    st.dictionaries(st.sampled_from(sorted(BROKER_CONFIGS)) | st.text(max_size=8), VALUES, max_size=3)
+)
+@settings(max_examples=300, deadline=None)
+def test_any_settings_load_or_are_refused_in_one_line(overrides):
+    try:
+        found = BrokerSettings.load(None, overrides)
+    except ConfigError as error:
+        assert len(str(error).split("\n")) == 1
+    else:
+        assert found.endpoints
