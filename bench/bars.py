@@ -62,7 +62,7 @@ MEASURES: tuple[Measure, ...] = (
             Better.LESS),
     Measure("connections", "p99", "many connections: request p99", "ms", Better.LESS),
     Measure("connections", "memory", "many connections: peak memory", "MB", Better.LESS),
-    Measure("partitions", "create", "many partitions: create to last leader", "s", Better.LESS),
+    Measure("partitions", "create", "many partitions: create to last one served", "s", Better.LESS),
     Measure("partitions", "write", "many partitions: a few records to each", "s", Better.LESS),
     Measure("partitions", "memory", "many partitions: peak memory", "MB", Better.LESS),
     Measure("partitions", "clean_answer", "clean restart to first answer", "s", Better.LESS),

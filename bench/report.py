@@ -11,7 +11,7 @@ from pathlib import Path
 import confluent_kafka
 
 from bench.bars import MEASURES, Measure
-from bench.scale import Scale
+from bench.scale import QUICK, Scale
 
 Figures = dict[str, float]
 
@@ -38,6 +38,11 @@ def render(samples: Samples, scale: Scale, scale_name: str) -> str:
         "candidate / baseline within one round. A bar is met where every round clears it; where "
         "only some do, the table says how many."
     )
+    if scale is QUICK:
+        about += (
+            " **This scale only tries the harness: a JVM has hardly compiled its hot code when it "
+            "ends, so nothing here says how the two compare.**"
+        )
     lines = [
         "# Results",
         "",

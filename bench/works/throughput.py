@@ -5,17 +5,15 @@ from __future__ import annotations
 from tests.kafka_harness.broker import BrokerProcess
 
 from bench.scale import GB, MB, Scale
-from bench.stage import Stage, data_topic, fill, read_back, warm_up
+from bench.stage import RECORD_SIZES, Stage, data_topic, fill, read_back, warm_up
 from bench.usage import cpu_seconds
-
-SIZES = {"1kb": 1_000, "10kb": 10_000, "100b": 100}
 
 
 def run(stage: Stage) -> dict[str, float]:
     figures: dict[str, float] = {}
     with stage.broker() as broker:
         warm_up(broker, stage.scale)
-        for name, size in SIZES.items():
+        for name, size in RECORD_SIZES.items():
             figures |= _one_size(broker, stage.scale, name, size)
     return figures
 

@@ -10,7 +10,10 @@ from pathlib import Path
 import pytest
 
 from kafka_harness.distribution import CURRENT, KafkaUnavailableError, jars
-from kafka_harness.wire import ask_api_versions, free_port
+from kafka_harness.samples import fresh_topic
+from kafka_harness.topics import create_topic
+from kafka_harness.waiting import eventually
+from kafka_harness.wire import ask_api_versions, free_port, unserved_partitions
 
 NEEDS_JAVA = Path(__file__).with_name("test_java_tools.py")
 
@@ -61,3 +64,11 @@ def test_the_first_question_is_answered_with_ranges(broker):
     ranges = ask_api_versions(broker.host, broker.port)
     assert ranges[18][0] == 0
     assert all(lowest <= highest for lowest, highest in ranges.values())
+
+
+def test_partitions_that_do_not_exist_are_unserved(broker):
+    topic = create_topic(broker.address, fresh_topic("harness"), 2)
+    eventually(
+        lambda: unserved_partitions(broker.host, broker.port, {topic: 3}) == [(topic, 2)],
+        "two of three partitions are served",
+    )

@@ -1,7 +1,9 @@
-"""The first question a client asks, over a plain socket and without any client library.
+"""The two questions that tell what a broker is ready for, over a plain socket.
 
-ApiVersions is answered before anything else is known of a broker, so it tells readiness; being
-sent here by hand, it tells it without the retry timers of a client.
+ApiVersions is answered before anything else is known of a broker; ListOffsets is answered for a
+partition that is led and loaded. They are sent by hand, because a client library answers late for
+reasons of its own: librdkafka drops a request when it swaps its bootstrap connection for the real
+one, and asks again after a second or three.
 """
 
 from __future__ import annotations
@@ -12,8 +14,9 @@ import struct
 import time
 from collections.abc import Callable
 
-_API_VERSIONS = struct.pack(">hhih", 18, 0, 7, -1)
-"""Request header v1: key 18, version 0, correlation 7, no client id; the body is empty."""
+_CORRELATION = 7
+_LATEST = -1
+"""The timestamp that asks ListOffsets for the end of a log."""
 
 
 _PAUSE_S = 0.005
@@ -29,14 +32,11 @@ def free_port() -> int:
 
 def ask_api_versions(host: str, port: int, timeout_s: float = 1.0) -> dict[int, tuple[int, int]]:
     """Return key -> (lowest, highest) version, or raise OSError while there is no answer."""
-    with socket.create_connection((host, port), timeout=timeout_s) as connection:
-        connection.sendall(struct.pack(">i", len(_API_VERSIONS)) + _API_VERSIONS)
-        (size,) = struct.unpack(">i", _receive(connection, 4))
-        body = _receive(connection, size)
-    correlation, error, count = struct.unpack_from(">ihi", body)
-    if correlation != 7 or error != 0:
-        raise OSError(f"ApiVersions answered with correlation {correlation}, error {error}")
-    ranges = struct.iter_unpack(">hhh", body[10 : 10 + 6 * count])
+    body = _exchange(host, port, _header(18, 0), timeout_s)
+    error, count = struct.unpack_from(">hi", body)
+    if error != 0:
+        raise OSError(f"ApiVersions answered with error {error}")
+    ranges = struct.iter_unpack(">hhh", body[6 : 6 + 6 * count])
     return {key: (lowest, highest) for key, lowest, highest in ranges}
 
 
@@ -55,6 +55,51 @@ def wait_until_answered(host: str, port: int, alive: Callable[[], bool], timeout
             return True
         time.sleep(_PAUSE_S)
     return False
+
+
+def unserved_partitions(
+    host: str, port: int, topics: dict[str, int], timeout_s: float = 30
+) -> list[tuple[str, int]]:
+    """Return the partitions, of topics with so many each, that do not tell their end offset.
+
+    ListOffsets 1 is the oldest version all brokers here take, and the plainest.
+    """
+    request = bytearray(_header(2, 1) + struct.pack(">ii", -1, len(topics)))
+    for name, count in topics.items():
+        request += struct.pack(">h", len(name)) + name.encode() + struct.pack(">i", count)
+        for partition in range(count):
+            request += struct.pack(">iq", partition, _LATEST)
+    body = _exchange(host, port, bytes(request), timeout_s)
+    (topic_count,) = struct.unpack_from(">i", body)
+    position = 4
+    unserved = []
+    for _ in range(topic_count):
+        (length,) = struct.unpack_from(">h", body, position)
+        name = body[position + 2 : position + 2 + length].decode()
+        (count,) = struct.unpack_from(">i", body, position + 2 + length)
+        position += 6 + length
+        for partition, error, _, _ in struct.iter_unpack(">ihqq", body[position:][: 22 * count]):
+            if error != 0:
+                unserved.append((name, partition))
+        position += 22 * count
+    return unserved
+
+
+def _header(api_key: int, version: int) -> bytes:
+    """Return a request header v1 without a client id."""
+    return struct.pack(">hhih", api_key, version, _CORRELATION, -1)
+
+
+def _exchange(host: str, port: int, request: bytes, timeout_s: float) -> bytes:
+    """Send one request over a connection of its own and return the body of the answer."""
+    with socket.create_connection((host, port), timeout=timeout_s) as connection:
+        connection.sendall(struct.pack(">i", len(request)) + request)
+        (size,) = struct.unpack(">i", _receive(connection, 4))
+        answer = _receive(connection, size)
+    (correlation,) = struct.unpack_from(">i", answer)
+    if correlation != _CORRELATION:
+        raise OSError(f"answered with correlation {correlation}")
+    return answer[4:]
 
 
 def _receive(connection: socket.socket, size: int) -> bytes:

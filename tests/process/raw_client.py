@@ -48,12 +48,19 @@ EARLIEST, LATEST = -2, -1
 class RawClient:
     """One connection to a broker."""
 
-    def __init__(self, address: tuple[str, int], *, receive_buffer_size: int | None = None) -> None:
+    def __init__(
+        self,
+        address: tuple[str, int],
+        *,
+        receive_buffer_size: int | None = None,
+        source: str = "",
+    ) -> None:
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         self.socket.settimeout(TIMEOUT_S)
         if receive_buffer_size is not None:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_size)
         try:
+            self.socket.bind((source, 0))
             self.socket.connect(address)
         except OSError:
             self.socket.close()

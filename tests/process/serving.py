@@ -101,7 +101,7 @@ class Serving:
         return line.decode()
 
     def __enter__(self) -> Self:
-        return self.start()
+        return self.start() if self._process is None else self
 
     def __exit__(
         self,

@@ -52,14 +52,9 @@ class LogMachine(RuleBasedStateMachine):
         self.log = self.broker.log()
         self.entries: list[Entry] = []
         self.ever: set[Entry] = set()
-        self.start = 0
-        self.durable_end = 0
+        self.start = self.end = self.durable_end = 0
         self.count = 0
         self.epoch = 0
-
-    @property
-    def end(self) -> int:
-        return self.entries[-1].end_offset if self.entries else self.start
 
     def somewhere(self, where: float) -> int:
         return self.start + round(where * (self.end - self.start))
@@ -85,6 +80,7 @@ class LogMachine(RuleBasedStateMachine):
         assert (result.base_offset, result.last_offset + 1) == (entry.base_offset, entry.end_offset)
         self.entries.append(entry)
         self.ever.add(entry)
+        self.end = entry.end_offset
 
     @rule()
     def roll(self):
@@ -93,9 +89,13 @@ class LogMachine(RuleBasedStateMachine):
     @rule(where=ANYWHERE)
     def truncate(self, where):
         offset = self.somewhere(where)
+        cut = [entry for entry in self.entries if entry.end_offset > offset]
+        end = min(offset, cut[0].base_offset) if cut else offset
+        if end < self.start:
+            return  # the high watermark is never below the start, nor is a truncation
         assert self.log.truncate_to(offset) is (offset < self.end)
-        self.entries = [entry for entry in self.entries if entry.end_offset <= offset]
-        self.start = min(self.start, self.end)
+        self.entries = self.entries[: len(self.entries) - len(cut)]
+        self.end = end
         self.durable_end = min(self.durable_end, self.end)
         self.epoch += 1
 
@@ -170,7 +170,7 @@ class LogMachine(RuleBasedStateMachine):
         ]
         assert sum(len(e.values) for e in found) >= len(entries)
         self.entries = found
-        self.durable_end = min(self.durable_end, self.end)
+        self.end = self.log.log_end_offset
         self.epoch += 1
 
     # What looks at it
@@ -230,7 +230,7 @@ class LogMachine(RuleBasedStateMachine):
         assert self.log.recovery_point <= self.end
 
     def teardown(self):
-        if hasattr(self, "log"):
+        if hasattr(self, "log") and self.broker.sim().alive:
             assert [(r.offset, r.value, r.timestamp) for r in read_all(self.log)] == self.records()
 
 

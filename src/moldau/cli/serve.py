@@ -11,6 +11,7 @@ import resource
 import signal
 import socket
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -23,6 +24,9 @@ from moldau.server.executor import PoolExecutor
 from moldau.server.settings import BrokerSettings
 from moldau.server.sockets import SocketNetwork
 from moldau.storage.disk import Disk
+
+if TYPE_CHECKING:
+    from moldau.observe.prometheus import MetricsPage
 
 DEFAULTS = {"log.dirs": "moldau-data", "listeners": "PLAINTEXT://127.0.0.1:9092"}
 """Where a broker without a file keeps its logs and listens: beside the user, seen by nobody else.
@@ -90,13 +94,32 @@ async def _run(settings: BrokerSettings) -> None:
     broker = Broker(settings, ports)
     stop = asyncio.Event()
     _on_signals(stop)
+    page = None
     try:
         await broker.start()
+        page = _open_metrics(broker)
         click.echo(f"ready {broker.addresses[0]}")
         await broker.run_until(stop)
     finally:
+        if page is not None:
+            page.close()
         await broker.stop()
         await executor.close()
+
+
+def _open_metrics(broker: Broker) -> MetricsPage | None:
+    """Serve the metrics page if the settings name a place for it."""
+    address = broker.settings.metrics_listen
+    if address is None:
+        return None
+    # Imported here: a broker without the page needs neither its time nor its memory.
+    from moldau.observe.prometheus import serve_metrics  # noqa: PLC0415
+    from moldau.server.figures import figures_of  # noqa: PLC0415
+
+    try:
+        return serve_metrics(address.host, address.port, figures_of(broker))
+    except OSError as error:
+        raise UserError(f"cannot serve metrics on {address}: {error.strerror or error}") from error
 
 
 def _on_signals(stop: asyncio.Event) -> None:

@@ -21,7 +21,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from moldau.base.errors import MoldauError
+from moldau.base.errors import MoldauError, StorageError
 from moldau.base.ids import BrokerId
 from moldau.cluster.changes import Change
 from moldau.cluster.image import MetadataImage
@@ -40,7 +40,7 @@ class VersionConflict(MoldauError):  # noqa: N818 - it names the event
 
 
 class StoreFailed(MoldauError):  # noqa: N818 - it names the state
-    """The store takes no more commits: a write failed and its outcome is unknown."""
+    """A commit was not made: a write failed, now or earlier, and its outcome may be unknown."""
 
 
 class MetadataStore(Protocol):
@@ -82,6 +82,8 @@ class Decisions:
     async def commit(self, decide: Decide) -> MetadataImage:
         """Decide on the newest image and commit; what `decide` raises changes nothing.
 
+        StoreFailed if the store could not make it durable.
+
         Returns an image that has the changes in it. With nothing to change nothing is written.
         """
         async with self._turn:
@@ -94,4 +96,7 @@ class Decisions:
                     await self._store.commit(image.version, changes)
                 except VersionConflict:
                     continue
+                except StorageError as error:
+                    # Those who decide answer clients, and know of stores, not of disks.
+                    raise StoreFailed(str(error)) from error
                 return self._store.image

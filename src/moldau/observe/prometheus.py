@@ -73,6 +73,9 @@ LOG_GAUGES = (
     ("segments", "Segment files"),
 )
 
+PARTITION_SERIES_MAX = 2000
+"""Beyond this many partitions none is listed by itself: each would be four series."""
+
 LOG_GAUGE_NAMES = {
     "size": "kafka_log_log_size",
     "start_offset": "kafka_log_log_logstartoffset",
@@ -84,9 +87,8 @@ LOG_GAUGE_NAMES = {
 class BrokerCollector:
     """Turns a broker's figures into metric families."""
 
-    def __init__(self, figures: BrokerFigures, partition_series_max: int) -> None:
+    def __init__(self, figures: BrokerFigures) -> None:
         self._figures = figures
-        self._partition_series_max = partition_series_max
 
     def collect(self) -> Iterator[Metric]:
         """Yield every family; called by prometheus_client at each scrape."""
@@ -140,7 +142,7 @@ class BrokerCollector:
         yield GaugeMetricFamily(
             "kafka_server_replicamanager_partitioncount", "Partitions here", value=len(logs)
         )
-        if len(logs) > self._partition_series_max:
+        if len(logs) > PARTITION_SERIES_MAX:
             return
         for attribute, text in LOG_GAUGES:
             family = GaugeMetricFamily(
@@ -181,12 +183,10 @@ class MetricsPage:
         self._thread.join()
 
 
-def serve_metrics(
-    host: str, port: int, figures: BrokerFigures, *, partition_series_max: int
-) -> MetricsPage:
+def serve_metrics(host: str, port: int, figures: BrokerFigures) -> MetricsPage:
     """Serve the page at `/metrics` until closed; OSError if the port cannot be had."""
     registry = CollectorRegistry()
-    registry.register(BrokerCollector(figures, partition_series_max))
+    registry.register(BrokerCollector(figures))
     ProcessCollector(registry=registry)
     server, thread = start_http_server(port, addr=host, registry=registry)
     return MetricsPage(server, thread)

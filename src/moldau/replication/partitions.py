@@ -25,6 +25,10 @@ class Partitions:
     def __iter__(self) -> Iterator[Partition]:
         return iter(self._by_key.values())
 
+    def snapshot(self) -> tuple[Partition, ...]:
+        """Return all partitions at one moment, also for another thread."""
+        return tuple(self._by_key.values())
+
     def get(self, topic: str, index: int) -> Partition | None:
         """Look a partition up by its topic's name."""
         return self._by_key.get((topic, index))

@@ -13,7 +13,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from enum import Enum, IntEnum
+from math import isfinite
 
 from moldau.base.errors import ConfigError
 
@@ -100,7 +102,8 @@ class ConfigDefinition:
         return HIDDEN if self.sensitive and text is not None else text
 
     def _invalid(self, text: str, problem: str) -> str:
-        return f"Invalid value {self.shown(text)} for configuration {self.name}: {problem}"
+        shown = printable(self.shown(text) or "")
+        return f"Invalid value {shown} for configuration {self.name}: {printable(problem)}"
 
 
 def format_value(value: Value) -> str | None:
@@ -112,6 +115,13 @@ def format_value(value: Value) -> str | None:
     if isinstance(value, tuple):
         return ",".join(value)
     return str(value) if isinstance(value, int) else _java_double(value)
+
+
+def printable(text: str) -> str:
+    """Return a text fit for a line of output."""
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
 
 
 def split_list(text: str) -> tuple[str, ...]:
@@ -301,24 +311,18 @@ def _parse_integer(kind: ConfigType, bits: int) -> Callable[[str], int]:
 
 
 def _parse_double(text: str) -> float:
-    if not _DOUBLE.fullmatch(text):
-        raise ValueError(f"Not a number of type {ConfigType.DOUBLE.name}")
-    return float(text)
+    if _DOUBLE.fullmatch(text) and isfinite(number := float(text)):
+        return number
+    raise ValueError(f"Not a number of type {ConfigType.DOUBLE.name}")
 
 
 def _java_double(value: float) -> str:
     """Write a fraction as Java does: with a point, and an exponent when large or small."""
     if value == 0 or 1e-3 <= abs(value) < 1e7:
-        return repr(float(value))
-    mantissa, _, exponent = f"{value!r}".partition("e")
-    if not exponent:
-        mantissa, _, exponent = f"{value:e}".partition("e")
-        mantissa = mantissa.rstrip("0")
-    if "." not in mantissa:
-        mantissa += "."
-    if mantissa.endswith("."):
-        mantissa += "0"
-    return f"{mantissa}E{int(exponent)}"
+        return repr(value)
+    decimal = Decimal(repr(value)).normalize()
+    mantissa = str(decimal.scaleb(-decimal.adjusted()))
+    return f"{mantissa if '.' in mantissa else mantissa + '.0'}E{decimal.adjusted()}"
 
 
 _PARSE: dict[ConfigType, Callable[[str], Value]] = {

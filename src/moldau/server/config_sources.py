@@ -19,6 +19,7 @@ from typing import Final
 
 from moldau.base.errors import ConfigError
 from moldau.base.properties import parse_entries, parse_properties
+from moldau.server.config_definition import printable
 
 PREFIX: Final = "KAFKA_"
 
@@ -132,8 +133,8 @@ class _Providers:
                 kind = _PROVIDER_CLASSES.get(setting.value.strip().rpartition(".")[2])
                 if kind is None:
                     raise ConfigError(
-                        f"{key}={setting.value} ({setting.place}): only Kafka's own providers "
-                        f"are known: {', '.join(_PROVIDER_CLASSES)}"
+                        printable(f"{key}={setting.value}: only Kafka's own providers are known: ")
+                        + f"{', '.join(_PROVIDER_CLASSES)} (set by {setting.place})"
                     )
                 self._kinds[name] = kind
 
@@ -147,7 +148,8 @@ class _Providers:
             except (OSError, ValueError, KeyError) as error:
                 detail = f"{error.args[0]} is not there" if type(error) is KeyError else error
                 raise ConfigError(
-                    f"{setting.key} ({setting.place}): cannot resolve {reference.group()}: {detail}"
+                    printable(f"{setting.key}: cannot resolve {reference.group()}: {detail}")
+                    + f" (set by {setting.place})"
                 ) from error
 
         return replace(setting, value=_REFERENCE.sub(look_up, setting.value))

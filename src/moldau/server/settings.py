@@ -18,7 +18,7 @@ from moldau.base.network import Address
 from moldau.server.broker_configs import BROKER_CONFIGS, OPEN_PREFIXES
 from moldau.server.broker_configs.network import HOST_LIMIT
 from moldau.server.broker_configs.own import ADDRESS
-from moldau.server.config_definition import Status, split_list
+from moldau.server.config_definition import Status, printable, split_list
 from moldau.server.config_sources import ReadFile, Setting, Settings, gather
 from moldau.server.config_values import NOTHING, BrokerValues
 from moldau.server.listeners import Endpoint, ListenerConfigs, Listeners, resolve_listeners
@@ -185,8 +185,9 @@ def _check(setting: Setting) -> None:
 
 def _placed(error: ConfigError, settings: Settings) -> ConfigError:
     """Say where the key was set that an error about several of them begins with."""
-    key = re.split(r"[:= ]", str(error), maxsplit=1)[0]
-    return ConfigError(f"{error} (set by {settings[key].place})") if key in settings else error
+    text = printable(str(error))
+    key = re.split(r"[:= ]", text, maxsplit=1)[0]
+    return ConfigError(f"{text} (set by {settings[key].place})" if key in settings else text)
 
 
 def _log_dirs(values: BrokerValues, key: str) -> tuple[str, ...]:
@@ -240,7 +241,7 @@ def _idle(key: str) -> bool:
 def _unknown(setting: Setting) -> str:
     near = difflib.get_close_matches(setting.key, BROKER_CONFIGS, n=1, cutoff=LIKENESS)
     hint = f"; did you mean {near[0]}?" if near else ""
-    return f"unknown config {setting.key} (set by {setting.place}){hint}"
+    return printable(f"unknown config {setting.key} (set by {setting.place}){hint}")
 
 
 def _notes(settings: Settings, values: BrokerValues, listeners: Listeners) -> Iterator[str]:

@@ -37,6 +37,10 @@ SHARED_BUFFER_SIZE = 256 * 1024
 """More than the usual socket buffer gives at once."""
 
 SMALLEST_OWN_BUFFER = 32 * 1024
+GROWTH = 8
+"""A frame gets room for this many times what has arrived of it: one that is announced as large but
+never sent costs nothing (CVE-2022-34917), and one that is sent is moved two or three times."""
+
 POOLED_BUFFERS_SIZE = 64 * 1024 * 1024
 """What is kept for reuse: enough for sixty connections in the middle of a full produce request."""
 
@@ -201,7 +205,7 @@ class SocketStream:
         if not left:
             self._release_buffer()
             return
-        needed = max(self._expected, left + 1)
+        needed = max(left + 1, min(self._expected, max(SMALLEST_OWN_BUFFER, left * GROWTH)))
         own = self._buffer
         if own is not None and len(own) >= needed:
             if used:

@@ -70,6 +70,8 @@ class PartitionHistory:
         self._first_era = era
         self.start_limit = start_limit
         """How far the log's start may have moved by request; None where retention moves it."""
+        self.given_up: set[str] = set()
+        """Producers that gave up a batch of unknown outcome: their numbers may have gaps."""
         self._eras = [_Era(0)]
         self._starts: dict[int, int] = {}
         """By life of the broker, the highest start that was told."""
@@ -136,7 +138,10 @@ class PartitionHistory:
         self._starts[known.life] = max(self._starts.get(known.life, 0), place.start)
 
     def found_by_time(self, known: Known, asked_ms: int, offset: int, timestamp: int) -> None:
-        """Take the answer to which record is the first that is not older than a time."""
+        """Take the answer to which record is the first that is not older than a time.
+
+        Where the log starts must have been told after the answer was given.
+        """
         timestamps = self._eras[known.era].timestamps
         if offset >= 0 and timestamp < asked_ms:
             raise Violation(f"I5: {self.name} has {timestamp} at {offset}, asked for {asked_ms}")
@@ -165,9 +170,7 @@ class PartitionHistory:
                 break
             known = current.values.setdefault(offset, value)
             if known != value:
-                raise Violation(
-                    f"P2: {self.name} offset {offset} held {known!r} and now {value!r}"
-                )
+                raise Violation(f"P2: {self.name} offset {offset} held {known!r} and now {value!r}")
             place = current.offsets.setdefault(value, offset)
             if place != offset:
                 raise Violation(f"P4: {self.name} has {value!r} at {place} and at {offset}")

@@ -107,9 +107,7 @@ class Nemesis:
         """Let the process end at a point; stop or restart it for those only passed then."""
         point = self._chance.choice(REACHED_POINTS)
         self._targets.world.trace.note("crash planned", point)
-        self._broker.crash_at(
-            self._plan, point, self._chance.choice((1, 1, 2, 5)), power=power
-        )
+        self._broker.crash_at(self._plan, point, self._chance.choice((1, 1, 2, 5)), power=power)
         await asyncio.sleep(self._chance.expovariate(2.0))
         if self._broker.serving and point.startswith(("manager.", "log.close", "recovery.")):
             await self._restart(keep_plan=True)

@@ -154,6 +154,11 @@ class SimNetwork:
                 stream.refuse_peer()
         return host
 
+    @property
+    def hosts(self) -> list[str]:
+        """The names of all hosts there ever were, oldest first."""
+        return list(self._hosts)
+
     def is_up(self, host: str) -> bool:
         found = self._hosts.get(host)
         return found is not None and found.alive

@@ -102,7 +102,7 @@ def _draw_producer(chance: random.Random) -> ProducerPlan:
         idempotent=idempotent,
         in_flight=chance.choice((1, 5)),
         codec=chance.choice((Codec.NONE, Codec.NONE, Codec.GZIP, Codec.LZ4)),
-        pause_s=chance.choice((0.01, 0.05, 0.2)),
+        pause_s=chance.choice((0.02, 0.06, 0.3)),
     )
 
 

@@ -313,6 +313,8 @@ class Log:
         with disk_errors(self.folder):
             crash_point("log.roll.before_store")
             old.store_indexes()
+            self._durability.names_changed(*old.index_paths)
+            self._keep_durable(start)
             crash_point("log.roll.before_snapshot")
             snapshot = store_snapshot(self._resources.files, self.folder, start, self.producers)
             crash_point("log.roll.before_create")
@@ -323,9 +325,20 @@ class Log:
             else:
                 self._drop_newest()
         self._begin(segment)
-        self._durability.names_changed(*old.index_paths, snapshot)
+        self._durability.names_changed(snapshot)
         self._resources.rolled[self] = None
         return segment
+
+    def _keep_durable(self, end_offset: int) -> None:
+        """Sync the indexes of a segment now if everything else in it was synced before.
+
+        Recovery will not look at it again once another segment begins at the recovery point. Only
+        a log that is flushed as it goes is ever in this state, and waits for the disk anyway.
+        """
+        if self.recovery_point >= end_offset:
+            flush = self._flush()
+            flush.run()
+            self.flushed(flush)
 
     def _begin(self, segment: Segment) -> None:
         self._segments.append(segment)

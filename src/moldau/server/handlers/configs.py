@@ -43,7 +43,7 @@ from moldau.server.topic_admin import Follower
 
 AnyResource = TypeVar("AnyResource", AlterConfigsResource, IncrementalAlterConfigsResource)
 
-LISTED = frozenset(ResourceType)
+RESOURCE_TYPES = frozenset(ResourceType)
 
 
 class ConfigHandlers:
@@ -151,18 +151,14 @@ class ConfigHandlers:
         self, request: ListConfigResourcesRequest, context: RequestContext
     ) -> ListConfigResourcesResponse:
         """Name what has configs, or could have: every topic and broker, and what was configured."""
-        wanted = frozenset(request.resource_types) or LISTED
+        wanted = frozenset(request.resource_types) or RESOURCE_TYPES
         if context.version == 0:
             wanted = frozenset({ResourceType.CLIENT_METRICS})
-        if not wanted <= LISTED:
+        if not wanted <= RESOURCE_TYPES:
             return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
         image = self._configs.image
         found: set[tuple[int, str]] = {(ResourceType.TOPIC, name) for name in image.topics}
-        for broker in image.brokers:
-            found |= {
-                (ResourceType.BROKER, str(broker)),
-                (ResourceType.BROKER_LOGGER, str(broker)),
-            }
+        found |= {(ResourceType.BROKER, str(broker)) for broker in image.brokers}
         found |= {
             (resource.type, resource.name)
             for resource in image.configs

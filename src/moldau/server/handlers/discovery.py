@@ -113,7 +113,8 @@ class DiscoveryHandlers:
         wanted = request.topics
         if wanted is None or (context.version == 0 and not wanted):
             return self._metadata(image, list(image.topics.values()), request, context)
-        missing = [topic.name for topic in wanted if topic.name and topic.name not in image.topics]
+        named = [topic.name for topic in wanted if topic.name is not None]
+        missing = [name for name in named if name not in image.topics]
         if missing and self._auto_create and request.allow_auto_topic_creation:
             return self._create_and_tell(missing, wanted, request, context)
         topics = [_find(image, topic, context.version) for topic in wanted]

@@ -6,7 +6,7 @@ are attribute look-ups. Only a question by time reads the disk: an index, then o
 
 from __future__ import annotations
 
-from moldau.base.errors import StorageError
+from moldau.base.errors import CorruptRecords, StorageError
 from moldau.base.ids import NO_LEADER_EPOCH, BrokerId, LeaderEpoch, Offset
 from moldau.protocol.errors import ApiError, ErrorCode
 from moldau.protocol.messages.data import (
@@ -83,6 +83,9 @@ class OffsetHandlers:
                     result.error_code = error.code
                 except StorageError:
                     result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+                except CorruptRecords:
+                    # Its producer's records were taken at their word when they were appended.
+                    result.error_code = ErrorCode.CORRUPT_MESSAGE
             response.topics.append(ListOffsetsTopicResponse(topic.name, results))
         return response
 

@@ -1,1 +1,1 @@
-"""Clients of the simulated broker: they write, read, ask, create and delete, and tell what they saw."""
+"""Clients of the simulated broker: they write, read and administrate, and tell what they saw."""

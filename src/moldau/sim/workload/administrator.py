@@ -1,4 +1,4 @@
-"""An administrator: creates topics, deletes them, deletes records, and looks whether it took effect.
+"""An administrator: creates and deletes topics, deletes records, and looks whether it took.
 
 What was acknowledged in the metadata is durable, also through a power cut: a topic created is
 there, one deleted is gone, whatever happens to the broker.
@@ -27,7 +27,7 @@ from moldau.protocol.messages.topics import (
     DeleteTopicState,
 )
 from moldau.sim.history import Violation
-from moldau.sim.workload.client import RETRY_S, Client, Link
+from moldau.sim.workload.client import GONE_ERRORS, RETRY_S, Client, Link
 from moldau.sim.workload.targets import Targets, TopicTarget
 
 
@@ -88,12 +88,14 @@ class Administrator(Client):
         topic.deleting = True
 
         async def attempt(link: Link) -> bool:
-            wanted = DeleteTopicState(None, topic.id) if topic.by_id else DeleteTopicState(topic.name)
+            wanted = (
+                DeleteTopicState(None, topic.id) if topic.by_id else DeleteTopicState(topic.name)
+            )
             response = await link.call(DeleteTopicsRequest([wanted], timeout_ms=1000))
             result = response.responses[0]
             if result.error_code:
                 self.check_refusal(topic, "deletion", result.error_code, result.error_message)
-                return result.error_code != ErrorCode.KAFKA_STORAGE_ERROR
+                return ErrorCode.of(result.error_code) in GONE_ERRORS
             return True
 
         await self._surely(attempt)

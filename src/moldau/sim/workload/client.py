@@ -21,7 +21,11 @@ ANSWER_TIMEOUT_S = 5.0
 RETRY_S = 0.05
 
 PASSING_ERRORS = frozenset(
-    {ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID}
+    {
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+    }
 )
 """What a client is told while a disk is out of use."""
 GONE_ERRORS = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
@@ -43,7 +47,9 @@ class Link:
         """Send a request; the future returned is for `answer`."""
         if version is None:
             version = self._connection.agreed_version(request)
-        return self._connection.send(request, version, answered=answered)
+        future = self._connection.send(request, version, answered=answered)
+        future.add_done_callback(_seen)
+        return future
 
     async def answer(self, future: asyncio.Future[Any]) -> Any:
         """Wait for an answer; ConnectionLost if there will be none."""
@@ -62,6 +68,12 @@ class Link:
 
     def close(self) -> None:
         self._connection.close()
+
+
+def _seen(future: asyncio.Future[Any]) -> None:
+    """Of several requests under way only the first that is lost is waited for."""
+    if not future.cancelled():
+        future.exception()
 
 
 class Client:

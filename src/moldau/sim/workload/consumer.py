@@ -7,7 +7,6 @@ checks every answer on arrival: checksums, offsets without a gap, nothing above 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -32,7 +31,7 @@ from moldau.sim.history import Known, Place, Read, Violation
 from moldau.sim.workload.client import Client, Link
 from moldau.sim.workload.targets import Targets, TopicTarget
 
-FIRST_VERSION_WITH_SESSIONS = 7
+FIRST_VERSION_WITH_START = 5
 FIRST_VERSION_WITH_IDS = 13
 LATEST, EARLIEST = -1, -2
 NO_SESSION, FIRST_EPOCH = -1, 0
@@ -144,21 +143,26 @@ class Consumer(Client):
         elif timestamp == EARLIEST:
             end = max(known.end, result.offset)
             history.told(known, Place(result.offset, end, end))
-        elif timestamp >= 0:
-            history.found_by_time(known, timestamp, result.offset, result.timestamp)
         return result
 
     async def _ask_by_time(self, link: Link, seat: Seat) -> None:
         """Ask for a time at which something was written."""
-        timestamps = seat.topic.histories[seat.index].timestamps
-        if timestamps:
-            await self._ask(link, seat, timestamps[self.chance.choice(sorted(timestamps))])
+        history = seat.topic.histories[seat.index]
+        if not history.timestamps:
+            return
+        asked_ms = history.timestamps[self.chance.choice(sorted(history.timestamps))]
+        known = link.known(history)
+        found = await self._ask(link, seat, asked_ms)
+        # Retention may have removed something meanwhile: only what is still there can be missed.
+        start = await self._ask(link, seat, EARLIEST)
+        if found is not None and start is not None:
+            history.found_by_time(known, asked_ms, found.offset, found.timestamp)
 
     # Fetching
 
     async def _fetch(self, link: Link, forgotten: list[Seat]) -> None:
         seats = [seat for seat in self._seats.values() if seat.offset >= 0]
-        known = {
+        known: dict[tuple[bytes, int], tuple[int, Known]] = {
             (seat.topic.id, seat.index): (
                 seat.offset, link.known(seat.topic.histories[seat.index])
             )
@@ -223,7 +227,8 @@ class Consumer(Client):
     ) -> None:
         history = seat.topic.histories[seat.index]
         if result.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            if result.log_start_offset <= asked <= known.end:
+            tells_start = self._plan.version >= FIRST_VERSION_WITH_START
+            if tells_start and result.log_start_offset <= asked <= known.end:
                 raise Violation(f"P2: {history.name} does not know offset {asked}")
             seat.offset = -1
             return
@@ -231,9 +236,10 @@ class Consumer(Client):
             self.check_refusal(seat.topic, "a fetch", result.error_code, None)
             seat.asked = -1
             return
-        start = result.log_start_offset if self._plan.version >= 5 else known.start
+        tells_start = self._plan.version >= FIRST_VERSION_WITH_START
+        start = result.log_start_offset if tells_start else known.start
         place = Place(start, result.last_stable_offset, result.high_watermark)
-        records = list(_records(history.name, result.records, asked))
+        records = fetched_records(history.name, result.records, asked)
         history.read(known, asked, place, records)
         seat.offset = asked + len(records)
         self.targets.seen["read"] += len(records)
@@ -243,21 +249,23 @@ def _indexes(topic: TopicTarget) -> range:
     return range(topic.partition_count)
 
 
-def _records(name: str, content: object, asked: int) -> Iterator[Read]:
-    """Read whole batches, and of the first only what was asked for; a cut one at the end is left."""
-    assert isinstance(content, Buffer | None)
+def fetched_records(name: str, content: object, asked: int) -> list[Read]:
+    """Read whole batches from the offset asked for on; one that is cut at the end is left out."""
     if not content:
-        return
-    whole = False
+        return []
+    assert isinstance(content, Buffer)
+    found: list[Read] = []
     try:
         for span in iter_batches(content, allow_cut=True):
             if not crc_ok(content, span.position, span.size):
-                raise Violation(f"I5: {name} served offset {span.base_offset} with a wrong checksum")
-            for record in read_records(content, span.position):
-                if record.offset >= asked:
-                    whole = True
-                    yield Read(record.offset, record.timestamp, record.value or b"")
-            if not whole:
+                raise Violation(f"P8: {name} served {span.base_offset} with a wrong checksum")
+            found += (
+                Read(record.offset, record.timestamp, record.value or b"")
+                for record in read_records(content, span.position)
+                if record.offset >= asked
+            )
+            if not found:
                 raise Violation(f"I5: {name} served {span.base_offset} to a reader at {asked}")
     except CorruptRecords as error:
         raise Violation(f"P8: {name} served what cannot be read: {error}") from error
+    return found

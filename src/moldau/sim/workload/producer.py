@@ -68,9 +68,15 @@ class Lane:
     era: int = -1
     """In which the producer id was given."""
     next_sequence: int = 0
+    written: int = 0
+    """Records made so far; their numbers go on when the producer id changes."""
     unanswered: deque[Batch] = field(default_factory=deque)
     begun: bool = False
     """A batch of this producer id has been acknowledged."""
+    forgotten: bool = False
+    """The broker does not remember what it has of the batches sent again."""
+    life: int = 0
+    """Of the broker that what is unanswered was sent to first."""
 
     @property
     def name(self) -> str:
@@ -84,7 +90,6 @@ class Producer(Client):
         super().__init__(targets, name)
         self._plan = plan
         self._lanes: dict[tuple[bytes, int], Lane] = {}
-        self._written = 0
 
     @property
     def finished(self) -> bool:
@@ -120,7 +125,9 @@ class Producer(Client):
         """Send some batches one behind the other, then wait for the answers to all of them."""
         if self._plan.idempotent and lane.era != self.targets.era:
             await self._begin(link, lane)
-        self._fill(lane)
+        if not lane.unanswered:
+            lane.life = link.life
+            self._fill(lane)
         known = link.known(lane.topic.histories[lane.index])
         sent = [(batch, self._send(link, lane, batch)) for batch in lane.unanswered]
         refused = False
@@ -128,23 +135,21 @@ class Producer(Client):
             response = await link.answer(future)
             if lane.topic.deleting:
                 continue
-            if response is None:
-                lane.unanswered.popleft()
-                continue
-            result = response.responses[0].partition_responses[0]
-            if result.error_code:
-                self._refused(lane, result, after_another=refused)
-                refused = True
-            elif not refused or not self._plan.idempotent:
+            result = response and response.responses[0].partition_responses[0]
+            if result is not None and result.error_code:
+                self._refused(link, lane, result, after_another=refused)
+                refused = self._plan.idempotent
+            elif refused:
+                raise Violation(f"P4: {lane.name} took a batch behind one that it refused")
+            elif result is not None:
                 history = lane.topic.histories[lane.index]
                 history.acknowledged(known, result.base_offset, batch.values)
-                lane.unanswered.popleft()
                 lane.begun = True
                 self.targets.seen["acknowledged"] += 1
-            else:
-                raise Violation(f"P4: {lane.name} took a batch behind one that it refused")
-        if refused and not self._plan.idempotent:
-            lane.unanswered.clear()
+            if not refused:
+                lane.unanswered.popleft()
+        if lane.forgotten:
+            self._start_over(lane)
 
     async def _begin(self, link: Link, lane: Lane) -> None:
         """Get a producer id for a partition; after a power cut what was under way is given up."""
@@ -154,9 +159,16 @@ class Producer(Client):
             self.check_refusal(lane.topic, "a producer id", answer.error_code, None)
             raise ConnectionLost("no producer id was given")
         self.targets.take_producer_id(answer.producer_id)
-        lane.producer_id, lane.era = answer.producer_id, era
-        lane.next_sequence = 0
-        lane.begun = False
+        lane.producer_id = answer.producer_id
+        self._start_over(lane)
+        lane.era = era
+
+    def _start_over(self, lane: Lane) -> None:
+        """Give up what was under way: whether it is in the log is for readers to find out."""
+        if lane.unanswered:
+            lane.topic.histories[lane.index].given_up.add(self.name)
+        lane.era, lane.next_sequence = -1, 0
+        lane.begun = lane.forgotten = False
         lane.unanswered.clear()
 
     def _fill(self, lane: Lane) -> None:
@@ -180,9 +192,9 @@ class Producer(Client):
         values = []
         for _ in range(self.chance.randrange(1, RECORDS_MAX + 1)):
             padding = "." * self.chance.randrange(PADDING_MAX)
-            values.append(f"{self.name}/{lane.name}/{self._written:06d}/{padding}".encode())
+            values.append(f"{self.name}/{lane.name}/{lane.written:06d}/{padding}".encode())
             builder.append(self.targets.world.clock.wall_ms(), None, values[-1])
-            self._written += 1
+            lane.written += 1
         lane.next_sequence += len(values)
         return Batch(values, builder.build())
 
@@ -195,20 +207,24 @@ class Producer(Client):
             topic_data=[TopicProduceData(topic.name, topic.id, data)],
         )
         version = None if topic.by_id else LAST_VERSION_WITH_NAMES
-        future: asyncio.Future[object] = link.send(
-            request, version, answered=self._plan.acks != 0
-        )
+        future: asyncio.Future[object] = link.send(request, version, answered=self._plan.acks != 0)
         return future
 
     def _refused(
-        self, lane: Lane, result: PartitionProduceResponse, *, after_another: bool
+        self, link: Link, lane: Lane, result: PartitionProduceResponse, *, after_another: bool
     ) -> None:
         error = ErrorCode.of(result.error_code)
         if error in OUT_OF_ORDER:
             if after_another:
                 return
-            if lane.era == self.targets.era:
-                raise Violation(f"P4: {lane.name}, {self.name}: {error.name} {result.error_message}")
+            # A start shortens the memory for duplicates to one batch (`producer_snapshot`).
+            lane.forgotten = link.life != lane.life and len(lane.unanswered) > 1
+            if lane.forgotten:
+                self.targets.seen["duplicates forgotten"] += 1
+            elif lane.era == self.targets.era:
+                raise Violation(
+                    f"P4: {lane.name}, {self.name}: {error.name} {result.error_message}"
+                )
             return
         self.check_refusal(lane.topic, "a batch", result.error_code, result.error_message)
         self.targets.seen["refused"] += 1

@@ -18,6 +18,9 @@ from moldau.sim.process import SimBroker
 from moldau.sim.world import World
 from moldau.storage.log import Log
 
+UNKNOWN_ID = TopicId(b"")
+"""Of a topic whose creation is under way."""
+
 
 @dataclass
 class TopicTarget:
@@ -28,7 +31,7 @@ class TopicTarget:
     configs: dict[str, str]
     by_id: bool
     """Clients name it by id, because its name is used again."""
-    id: TopicId = TopicId(b"")
+    id: TopicId = UNKNOWN_ID
     histories: list[PartitionHistory] = field(default_factory=list)
     deleting: bool = False
     """Its deletion was asked for: it may be gone, or not."""
@@ -99,7 +102,7 @@ class Targets:
 
     def _durable_end(self, topic: TopicTarget, index: int) -> int:
         """How far the broker that served last held a log to be durable."""
-        partition = self._last and self._last.partitions.get(topic.name, index)
+        partition = None if self._last is None else self._last.partitions.get(topic.name, index)
         if partition is None or partition.topic_id != topic.id:
             return 0
         return partition.log.recovery_point

@@ -1,0 +1,152 @@
+"""The checks at the end of a run, when all is calm: everything is read, replayed and verified.
+
+Clients have compared what they were told as it came (`history`). What is left is to read all that
+there is, to look inside the broker, and, once it has stopped, at the files it leaves.
+"""
+
+from __future__ import annotations
+
+from moldau.base.ids import PartitionKey
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.data import FetchPartition, FetchRequest, FetchTopic
+from moldau.replication.partition import Partition
+from moldau.server.broker import Broker
+from moldau.sim.disk import SimDisk
+from moldau.sim.history import PartitionHistory, Place, Read, Violation
+from moldau.sim.workload.client import Client, Link
+from moldau.sim.workload.consumer import fetched_records
+from moldau.sim.workload.targets import Targets, TopicTarget
+from moldau.storage.directory import partition_of
+from moldau.storage.producer_history import replay_batch
+from moldau.storage.producers import Producer, ProducerStates
+from moldau.storage.verify import verify_partition
+
+FETCH_SIZE = 20_000
+
+
+class FinalReader(Client):
+    """Reads every partition from its start to its end, when nobody writes any more."""
+
+    def __init__(self, targets: Targets) -> None:
+        super().__init__(targets, "final-reader")
+        self._done = False
+
+    @property
+    def finished(self) -> bool:
+        return self._done
+
+    async def work(self, link: Link) -> None:
+        for topic in self.targets.live:
+            for index in range(topic.partition_count):
+                await self._read_all(link, topic, index)
+        self._done = True
+
+    async def _read_all(self, link: Link, topic: TopicTarget, index: int) -> None:
+        history = topic.histories[index]
+        start, records = -1, list[Read]()
+        offset, end = 0, -1
+        while offset != end:
+            known = link.known(history)
+            wanted = FetchPartition(index, fetch_offset=offset, partition_max_bytes=FETCH_SIZE)
+            response = await link.call(
+                FetchRequest(
+                    max_wait_ms=0,
+                    min_bytes=0,
+                    max_bytes=FETCH_SIZE,
+                    topics=[FetchTopic(topic.name, topic.id, [wanted])],
+                )
+            )
+            result = response.responses[0].partitions[0]
+            if result.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and start < 0:
+                offset = start = result.log_start_offset
+                continue
+            if result.error_code:
+                raise Violation(
+                    f"P7: {history.name} at {offset}, when all is well: "
+                    f"{ErrorCode.of(result.error_code).name}"
+                )
+            found = fetched_records(history.name, result.records, offset)
+            place = Place(result.log_start_offset, result.last_stable_offset, result.high_watermark)
+            history.read(known, offset, place, found)
+            if not found and offset < place.end:
+                raise Violation(f"P7: {history.name} gives nothing at {offset} of {place.end}")
+            records += found
+            start, end = max(start, 0), place.end
+            offset += len(found)
+        history.final(start, records)
+        whole = start == 0 and self.targets.era == 0
+        check_producers_order(history, records, whole=whole)
+
+
+def check_producers_order(history: PartitionHistory, records: list[Read], *, whole: bool) -> None:
+    """P4: what an idempotent producer wrote stands in the order in which it was sent.
+
+    In a `whole` log, of which nothing was removed or lost, none may be missing in between.
+    """
+    last: dict[str, int] = {}
+    for record in records:
+        producer, _, numbers = record.value.decode().partition("/")
+        if not producer.startswith("idempotent"):
+            continue
+        number = int(numbers.split("/")[1])
+        before = last.get(producer, -1)
+        gapless = whole and producer not in history.given_up
+        if number <= before or (gapless and number != before + 1):
+            raise Violation(f"P4: {history.name}: {producer} has {number} behind {before}")
+        last[producer] = number
+
+
+def check_insides(broker: Broker) -> None:
+    """Look at what a running broker keeps in memory of every partition."""
+    for partition in broker.partitions:
+        log = partition.log
+        if not log.log_start_offset <= partition.last_stable_offset <= partition.high_watermark:
+            raise Violation(f"I7: {partition.key} {partition.high_watermark} in {log}")
+        if partition.high_watermark > log.log_end_offset:
+            raise Violation(f"I1: {partition.key} high watermark beyond {log}")
+        _check_epochs(partition)
+        _check_producers(partition)
+
+
+def _check_epochs(partition: Partition) -> None:
+    """I6: epochs ascend with their start offsets, and are those of the batches."""
+    log = partition.log
+    stored: dict[int, int] = {}
+    for segment in log.segments:
+        for batch in segment.batches():
+            if batch.last_offset >= log.log_start_offset:
+                stored.setdefault(batch.leader_epoch, max(batch.base_offset, log.log_start_offset))
+    known = {epoch: start for epoch, start in log.epochs.entries if start < log.log_end_offset}
+    if known != stored:
+        raise Violation(f"I6: {partition.key} knows epochs {known}, its batches have {stored}")
+
+
+def _check_producers(partition: Partition) -> None:
+    """I8: producer state is what a replay of the log yields, and more only of what is removed."""
+    log = partition.log
+    replayed = ProducerStates()
+    for segment in log.segments:
+        for batch in segment.batches():
+            replay_batch(replayed, segment, batch)
+    for producer in replayed:
+        known = log.producers.get(producer.producer_id)
+        if known is None or _essence(known) != _essence(producer):
+            raise Violation(f"I8: {partition.key} knows {known}, its batches have {producer}")
+    whole = log.segments[0].base_offset == 0
+    if whole and len(log.producers) != len(replayed):
+        raise Violation(f"I8: {partition.key} knows {len(log.producers)} producers too many")
+
+
+def _essence(producer: Producer) -> tuple[int, int, int]:
+    """What decides which batch is taken next."""
+    return producer.epoch, producer.last_sequence, producer.transaction_first_offset
+
+
+def check_files(disk: SimDisk, folder: str) -> None:
+    """E9: what an orderly stop leaves in a log directory is sound."""
+    for name in disk.names(folder):
+        key: PartitionKey | None = partition_of(name)
+        if key is not None:
+            findings = verify_partition(disk, f"{folder}/{name}")
+            if findings:
+                raise Violation(f"E9: {findings[0]}")
