@@ -8,7 +8,7 @@ import sys
 import click
 
 from moldau import __version__
-from moldau.base.errors import UserError
+from moldau.base.errors import StorageError, UserError
 
 COMMANDS = {
     "serve": ("moldau.cli.serve", "Start a broker."),
@@ -58,6 +58,6 @@ def main() -> None:
         sys.exit(error.exit_code)
     except click.Abort:
         sys.exit(130)
-    except UserError as error:
+    except (UserError, StorageError) as error:
         click.echo(f"moldau: {error}", err=True)
         sys.exit(1)

@@ -1,6 +1,8 @@
 """The partitions this broker holds, found by topic name or by topic id.
 
 The composition root keeps the map in step with the cluster's metadata; handlers only look up.
+A partition whose log directory is out of use has no log to serve; it is remembered all the same,
+because its clients must be told of the disk and not that there is no such partition.
 """
 
 from __future__ import annotations
@@ -8,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from moldau.base.ids import PartitionKey, TopicId
+from moldau.protocol.errors import ErrorCode
 from moldau.replication.partition import Partition
 
 
@@ -16,8 +19,9 @@ class Partitions:
 
     def __init__(self) -> None:
         self._by_key: dict[tuple[str, int], Partition] = {}
+        self._offline: dict[tuple[str, int], TopicId] = {}
         self._topic_names: dict[TopicId, str] = {}
-        self._partition_counts: dict[TopicId, int] = {}
+        self._topic_keys: dict[TopicId, dict[PartitionKey, None]] = {}
 
     def __len__(self) -> int:
         return len(self._by_key)
@@ -33,26 +37,47 @@ class Partitions:
         """Look a partition up by its topic's name."""
         return self._by_key.get((topic, index))
 
+    def missing(self, topic: str, index: int) -> ErrorCode:
+        """Say why `get` finds nothing."""
+        if (topic, index) in self._offline:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    def keys_of(self, topic_id: TopicId) -> tuple[PartitionKey, ...]:
+        """List the partitions of a topic that are here, served or not."""
+        return tuple(self._topic_keys.get(topic_id, ()))
+
     def topic_name(self, topic_id: TopicId) -> str | None:
         """Name a topic of which a partition is here."""
         return self._topic_names.get(topic_id)
 
     def add(self, partition: Partition) -> None:
         """Begin to serve a partition."""
+        self.remove(partition.key)
         self._by_key[partition.key] = partition
-        self._topic_names[partition.topic_id] = partition.key.topic
-        held = self._partition_counts.get(partition.topic_id, 0)
-        self._partition_counts[partition.topic_id] = held + 1
+        self._note(partition.key, partition.topic_id)
+
+    def add_offline(self, key: PartitionKey, topic_id: TopicId) -> None:
+        """Remember a partition that is here but cannot be served."""
+        self.remove(key)
+        self._offline[key] = topic_id
+        self._note(key, topic_id)
+
+    def _note(self, key: PartitionKey, topic_id: TopicId) -> None:
+        self._topic_names[topic_id] = key.topic
+        self._topic_keys.setdefault(topic_id, {})[key] = None
 
     def remove(self, key: PartitionKey) -> Partition | None:
         """Stop serving a partition and tell those who wait for it."""
         partition = self._by_key.pop(key, None)
-        if partition is None:
+        topic_id = self._offline.pop(key, None) if partition is None else partition.topic_id
+        if topic_id is None:
             return None
-        left = self._partition_counts[partition.topic_id] - 1
-        self._partition_counts[partition.topic_id] = left
-        if not left:
-            del self._partition_counts[partition.topic_id]
-            del self._topic_names[partition.topic_id]
-        partition.notify()
+        keys = self._topic_keys[topic_id]
+        del keys[key]
+        if not keys:
+            del self._topic_keys[topic_id]
+            del self._topic_names[topic_id]
+        if partition is not None:
+            partition.notify()
         return partition

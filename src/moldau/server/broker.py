@@ -22,7 +22,7 @@ from moldau.base.network import Address, Listener, Network
 from moldau.cluster.brokers import Registration, register_broker, retire_broker
 from moldau.cluster.embedded import EmbeddedStore
 from moldau.cluster.model import Endpoint as AdvertisedEndpoint
-from moldau.cluster.store import Decisions
+from moldau.cluster.store import Decisions, StoreFailed
 from moldau.observe.requests import RequestMetrics
 from moldau.observe.traffic import Traffic
 from moldau.replication.partitions import Partitions
@@ -188,7 +188,10 @@ class Broker:
             ),
             self.settings.rack,
         )
-        await self.decisions.commit(lambda image: register_broker(image, registration))
+        try:
+            await self.decisions.commit(lambda image: register_broker(image, registration))
+        except StoreFailed as error:
+            raise UserError(f"cannot register broker {self.broker_id}: {error}") from error
         self._registered = True
 
     def _chores(self) -> list[Chore]:
@@ -233,7 +236,7 @@ class Broker:
             listener.close()
         await self._cancel_tasks()
         if self._registered:
-            await self.decisions.commit(lambda image: retire_broker(image, self.broker_id))
+            await self._sign_off()
         self.connections.close_all()
         await self.store.close()
         if self._registered:
@@ -241,6 +244,13 @@ class Broker:
             logger.info("broker %d has stopped", self.broker_id)
         else:
             self.logs.release()
+
+    async def _sign_off(self) -> None:
+        """Give the registration back; without a disk to write it on, the logs are closed anyway."""
+        try:
+            await self.decisions.commit(lambda image: retire_broker(image, self.broker_id))
+        except StoreFailed as error:
+            logger.warning("broker %d cannot sign off: %s", self.broker_id, error)
 
     def _broker_epoch(self) -> int:
         broker = self.store.image.brokers.get(self.broker_id)

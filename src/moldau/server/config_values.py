@@ -85,10 +85,6 @@ class BrokerValues:
         assert isinstance(value, int), name
         return value
 
-    def flag(self, name: str) -> bool:
-        """Return a boolean in force."""
-        return self.value(name) is True
-
     def text(self, name: str) -> str | None:
         """Return a text in force; None if there is none."""
         value = self.value(name)

@@ -192,7 +192,8 @@ class DynamicConfigs:
     ) -> None:
         """Check what was touched by itself, and all that is wanted together."""
         if resource.type == ResourceType.TOPIC:
-            self.check({**_usable(wanted, TOPIC_CONFIGS), **touched})
+            kept = {name: text for name, text in wanted.items() if name not in touched}
+            self.check({**_usable(kept, TOPIC_CONFIGS), **touched})
             return
         own = wanted if resource == self._broker else image.config(self._broker)
         every = wanted if resource == EVERY_BROKER else image.config(EVERY_BROKER)

@@ -176,7 +176,7 @@ class Fetch:
         partition = self._partitions.get(topic, reader.index)
         if partition is None:
             self.session.detach(reader)
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            return self._partitions.missing(topic, reader.index)
         if self.session.kept:
             self.session.attach(reader, partition)
         else:

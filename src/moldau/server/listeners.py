@@ -11,13 +11,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import IntEnum
 
 from moldau.base.errors import ConfigError
-from moldau.base.network import Address
 
-LOOPBACK_HOST = "127.0.0.1"
 EVERY_INTERFACE = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - recognised, not bound
 
 _LISTENER = re.compile(
@@ -51,15 +49,6 @@ class Endpoint:
     advertised_port: int
     """0 stands for the port that is bound."""
     security_protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
-
-    def bound(self, port: int) -> Endpoint:
-        """Return this endpoint once its port is known."""
-        return replace(self, port=port, advertised_port=self.advertised_port or port)
-
-    @property
-    def advertised(self) -> Address:
-        """The address clients are told."""
-        return Address(self.advertised_host, self.advertised_port)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from moldau.base.errors import StorageError
 from moldau.base.ids import BrokerId, PartitionKey
@@ -110,7 +110,8 @@ class Replicas:
                 )
                 topic = image.topic_by_id(change.topic_id)
                 if topic is not None:
-                    self._serve(topic, topic.partitions[index], image)
+                    new = isinstance(change, PartitionCreated)
+                    self._serve(topic, topic.partitions[index], image, new=new)
                 made += 1
                 if made % SLICE == 0:
                     await asyncio.sleep(0)
@@ -118,7 +119,9 @@ class Replicas:
                 self._remove(change)
         self._configure(changes, image)
 
-    def _serve(self, topic: Topic, state: PartitionState, image: MetadataImage) -> None:
+    def _serve(
+        self, topic: Topic, state: PartitionState, image: MetadataImage, *, new: bool = False
+    ) -> None:
         """Make or find the log of a partition and take its role over."""
         if self._broker_id not in state.replicas:
             return
@@ -132,9 +135,10 @@ class Replicas:
         key = PartitionKey(topic.name, state.index)
         try:
             config = self._config_of(image.topic_config(topic.name))
-            log = self._logs.open_or_create(key, topic.id, config)
+            log = self._logs.open_or_create(key, topic.id, config, new=new)
         except StorageError as error:
             logger.error("%s cannot be served: %s", key, error)  # noqa: TRY400 - no bug of ours
+            self._partitions.add_offline(key, topic.id)
             return
         partition = Partition(key, topic.id, log, role)
         partition.high_watermark = self._logs.high_watermark(key, log)
@@ -146,9 +150,9 @@ class Replicas:
         name = self._partitions.topic_name(change.topic_id)
         if name is None:
             return
-        for partition in self._of_topic(name):
-            self._partitions.remove(partition.key)
-            self._logs.delete(partition.key)
+        for key in self._partitions.keys_of(change.topic_id):
+            self._partitions.remove(key)
+            self._logs.delete(key)
         self._traffic.forget(name)
 
     def _configure(self, changes: Sequence[Change], image: MetadataImage) -> None:
@@ -165,9 +169,3 @@ class Replicas:
                 if name not in configs:
                     configs[name] = self._config_of(image.topic_config(name))
                 partition.log.update_config(configs[name])
-
-    def _of_topic(self, name: str) -> Iterator[Partition]:
-        index = 0
-        while (partition := self._partitions.get(name, index)) is not None:
-            yield partition
-            index += 1

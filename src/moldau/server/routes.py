@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 def make_routes(broker: Broker, ports: Ports) -> tuple[list[Route], Callable[[], Any]]:
     """Put the handlers together; also return what answers unknown versions of ApiVersions."""
-    settings, metrics, store = broker.settings, broker.metrics, broker.store
+    settings, metrics = broker.settings, broker.metrics
     topics = TopicAdmin(
         broker.decisions,
         broker.replicas,
@@ -37,48 +37,23 @@ def make_routes(broker: Broker, ports: Ports) -> tuple[list[Route], Callable[[],
         ports.random,
     )
     discovery = DiscoveryHandlers(
-        lambda: store.image,
+        lambda: broker.store.image,
         broker.broker_id,
         topics,
         auto_create=settings.auto_create_topics_enable,
         partition_limit=settings.max_request_partition_size_limit,
     )
     administration = TopicHandlers(
-        lambda: store.image,
+        lambda: broker.store.image,
         topics,
         broker.configs,
         deletion_enabled=settings.delete_topic_enable,
     )
     configs = ConfigHandlers(broker.configs, broker.decisions, broker.replicas)
     offsets = OffsetHandlers(broker.partitions, broker.broker_id)
-    produce = ProduceHandler(
-        broker.partitions,
-        broker.broker_id,
-        ports.clock,
-        ports.executor,
-        broker.flusher,
-        broker.traffic,
-        metrics.of("Produce"),
-        broker.storage_failed,
-    )
-    fetch = FetchHandler(
-        broker.partitions,
-        FetchSessions(
-            settings.max_incremental_fetch_session_cache_slots,
-            settings.min_incremental_fetch_session_eviction_ms / 1000,
-            ports.clock,
-            ports.random,
-        ),
-        broker.broker_id,
-        ports.executor,
-        broker.traffic,
-        metrics.of("Fetch"),
-        broker.storage_failed,
-        max_bytes=settings.fetch_max_bytes,
-    )
     table: tuple[tuple[int, str, Callable[..., Any]], ...] = (
-        (0, "0-13", produce),
-        (1, "0-18", fetch),
+        (0, "0-13", _produce(broker, ports)),
+        (1, "0-18", _fetch(broker, ports)),
         (2, "0-11", offsets.list_offsets),
         (3, "0-13", discovery.metadata),
         (18, "0-5", discovery.api_versions),
@@ -94,8 +69,42 @@ def make_routes(broker: Broker, ports: Ports) -> tuple[list[Route], Callable[[],
         (44, "0-1", configs.alter_incrementally),
         (60, "0-2", discovery.describe_cluster),
         (61, "0", offsets.describe_producers),
+        (74, "0-1", configs.list_resources),
         (75, "0", discovery.describe_topic_partitions),
     )
     routes = [Route(key, versions, handler, metrics) for key, versions, handler in table]
     discovery.serve(routes)
     return routes, discovery.unsupported_api_versions
+
+
+def _produce(broker: Broker, ports: Ports) -> ProduceHandler:
+    return ProduceHandler(
+        broker.partitions,
+        broker.broker_id,
+        ports.clock,
+        ports.executor,
+        broker.flusher,
+        broker.traffic,
+        broker.metrics.of("Produce"),
+        broker.storage_failed,
+    )
+
+
+def _fetch(broker: Broker, ports: Ports) -> FetchHandler:
+    settings = broker.settings
+    sessions = FetchSessions(
+        settings.max_incremental_fetch_session_cache_slots,
+        settings.min_incremental_fetch_session_eviction_ms / 1000,
+        ports.clock,
+        ports.random,
+    )
+    return FetchHandler(
+        broker.partitions,
+        sessions,
+        broker.broker_id,
+        ports.executor,
+        broker.traffic,
+        broker.metrics.of("Fetch"),
+        broker.storage_failed,
+        max_bytes=settings.fetch_max_bytes,
+    )

@@ -169,6 +169,8 @@ class PartitionHistory:
             if number > era and offset >= current.cut:
                 break
             known = current.values.setdefault(offset, value)
+            if f"/{self.name}/".encode() not in value:
+                raise Violation(f"P2: {self.name} offset {offset} holds {value!r}, not its own")
             if known != value:
                 raise Violation(f"P2: {self.name} offset {offset} held {known!r} and now {value!r}")
             place = current.offsets.setdefault(value, offset)

@@ -24,6 +24,10 @@ REACHED_POINTS = tuple(
 )
 """Those that a broker without followers and transactions can pass."""
 
+STARTING_POINTS = ("recovery.", "manager.open.", "journal.cut.", "segment.create.")
+STOPPING_POINTS = ("manager.close.", "manager.checkpoint.", "log.close.")
+"""Those that are passed, only or also, when a broker starts or stops."""
+
 DISK_OPERATIONS = (Operation.APPEND, Operation.SYNC, Operation.CREATE, Operation.RENAME)
 
 
@@ -104,12 +108,17 @@ class Nemesis:
         await self._crash_soon(power=True)
 
     async def _crash_soon(self, *, power: bool) -> None:
-        """Let the process end at a point; stop or restart it for those only passed then."""
+        """Let the process end at a point; kill it or stop it for those only passed around that."""
         point = self._chance.choice(REACHED_POINTS)
         self._targets.world.trace.note("crash planned", point)
+        starting = point.startswith(STARTING_POINTS)
+        if starting:
+            self._broker.power_cut() if power else self._broker.kill()
         self._broker.crash_at(self._plan, point, self._chance.choice((1, 1, 2, 5)), power=power)
+        if starting:
+            return
         await asyncio.sleep(self._chance.expovariate(2.0))
-        if self._broker.serving and point.startswith(("manager.", "log.close", "recovery.")):
+        if self._broker.serving and point.startswith(STOPPING_POINTS):
             await self._restart(keep_plan=True)
         if not self._broker.alive:
             self._targets.seen["crashed at a point"] += 1

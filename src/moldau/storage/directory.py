@@ -75,8 +75,9 @@ class LogDirectory:
 
     __slots__ = (
         "_checkpoint_lock",
+        "_checkpointed",
         "_lock",
-        "_lowered_count",
+        "_outdated_count",
         "_resources",
         "clean",
         "failure",
@@ -91,7 +92,10 @@ class LogDirectory:
     def __init__(self, resources: Resources, path: str) -> None:
         self._resources = resources
         self._checkpoint_lock = threading.Lock()
-        self._lowered_count = 0
+        self._outdated_count = 0
+        """How often checkpoints under way were made to be dropped."""
+        self._checkpointed: set[PartitionKey] = set()
+        """Logs of which a checkpoint may speak, those deleted meanwhile included."""
         self._lock: Lock | None = None
         self.path = path
         self.offline = True
@@ -160,6 +164,7 @@ class LogDirectory:
             recovery_points = read_offsets(files, f"{self.path}/{RECOVERY_POINTS}")
             log_starts = read_offsets(files, f"{self.path}/{LOG_STARTS}")
             self.high_watermarks = read_offsets(files, f"{self.path}/{HIGH_WATERMARKS}")
+            self._checkpointed = {*recovery_points, *log_starts, *self.high_watermarks}
             for name in files.names(self.path):
                 self._resume_removal(name)
                 key = partition_of(name)
@@ -208,6 +213,8 @@ class LogDirectory:
         files = self._resources.files
         folder = f"{self.path}/{key}"
         with disk_errors(self.path):
+            if key in self._checkpointed:
+                self._forget(key)
             crash_point("manager.create.before_folder")
             files.make_folder(folder)
             segment = Segment.create(self._resources, folder, 0, config)
@@ -257,35 +264,58 @@ class LogDirectory:
     def recovery_point_lowered(self) -> None:
         """Write the recovery points now: a log is about to lose what was durable."""
         with disk_errors(self.path), self._checkpoint_lock:
-            self._lowered_count += 1
-            points = {key: log.recovery_point for key, log in self.logs.items()}
-            write_offsets(self._resources.files, f"{self.path}/{RECOVERY_POINTS}", points)
+            self._outdated_count += 1
+            self._write(RECOVERY_POINTS, self._recovery_points())
+
+    def _forget(self, key: PartitionKey) -> None:
+        """Let no checkpoint speak of a deleted log any more, before its name is used again.
+
+        What it says would be taken for the new log's: its beginning would be cut off, and what a
+        power cut has torn would be trusted unread.
+        """
+        with self._checkpoint_lock:
+            self._outdated_count += 1
+            self._write(RECOVERY_POINTS, self._recovery_points())
+            self._write(LOG_STARTS, self._log_starts())
+            self.high_watermarks.pop(key, None)
+            known = {one: at for one, at in self.high_watermarks.items() if one in self.logs}
+            self._write(HIGH_WATERMARKS, known)
+            self._checkpointed = set(self.logs)
 
     def prepare_checkpoints(
         self, high_watermarks: Mapping[PartitionKey, int]
     ) -> Callable[[], None]:
         """Note what to write now and return the call that writes it, on any thread."""
-        logs = self.logs
-        recovery_points = {key: log.recovery_point for key, log in logs.items()}
-        log_starts = {
-            key: log.log_start_offset
-            for key, log in logs.items()
-            if log.log_start_offset > log.segments[0].base_offset
-        }
-        watermarks = {key: high_watermarks[key] for key in logs if key in high_watermarks}
-        lowered_count = self._lowered_count
+        recovery_points, log_starts = self._recovery_points(), self._log_starts()
+        watermarks = {key: high_watermarks[key] for key in self.logs if key in high_watermarks}
+        self.high_watermarks = dict(watermarks)
+        self._checkpointed.update(self.logs)
+        outdated_count = self._outdated_count
 
         def write() -> None:
-            files = self._resources.files
-            with disk_errors(self.path):
+            with disk_errors(self.path), self._checkpoint_lock:
+                if outdated_count != self._outdated_count:
+                    return
                 crash_point("manager.checkpoint.before_recovery_points")
-                with self._checkpoint_lock:
-                    if lowered_count == self._lowered_count:
-                        write_offsets(files, f"{self.path}/{RECOVERY_POINTS}", recovery_points)
+                self._write(RECOVERY_POINTS, recovery_points)
                 crash_point("manager.checkpoint.before_log_starts")
-                write_offsets(files, f"{self.path}/{LOG_STARTS}", log_starts)
+                self._write(LOG_STARTS, log_starts)
                 crash_point("manager.checkpoint.before_high_watermarks")
-                write_offsets(files, f"{self.path}/{HIGH_WATERMARKS}", watermarks)
+                self._write(HIGH_WATERMARKS, watermarks)
                 crash_point("manager.checkpoint.after_high_watermarks")
 
         return write
+
+    def _recovery_points(self) -> dict[PartitionKey, int]:
+        return {key: log.recovery_point for key, log in self.logs.items()}
+
+    def _log_starts(self) -> dict[PartitionKey, int]:
+        """Where logs start that do not start with their first segment."""
+        return {
+            key: log.log_start_offset
+            for key, log in self.logs.items()
+            if log.log_start_offset > log.segments[0].base_offset
+        }
+
+    def _write(self, name: str, offsets: Mapping[PartitionKey, int]) -> None:
+        write_offsets(self._resources.files, f"{self.path}/{name}", offsets)

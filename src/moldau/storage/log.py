@@ -15,8 +15,8 @@ the recovery point; `recovery` finds out. The leader epoch checkpoint is written
 recovery point moves: epochs above it are in the batches, from where recovery reads them again.
 
 Expected outcomes are raised as ApiError (out of range, refused by producer state, larger than a
-segment); a disk that fails is StorageError, and a log whose end can no longer be trusted is
-`offline`. Who leads, what is committed and who waits is none of this module's business.
+segment); a disk that fails is StorageError, bytes that rotted are CorruptRecords where a search
+runs into them, and a log whose end can no longer be trusted is `offline`. Who leads, what is committed and who waits is none of this module's business.
 """
 
 from __future__ import annotations

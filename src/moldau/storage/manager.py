@@ -172,29 +172,33 @@ class LogManager:
         directory = self._homes.get(key)
         return None if directory is None else directory.logs[key]
 
-    def open_or_create(self, key: PartitionKey, topic_id: TopicId, config: LogConfig) -> Log:
+    def open_or_create(
+        self, key: PartitionKey, topic_id: TopicId, config: LogConfig, *, new: bool = False
+    ) -> Log:
         """Return the log of a partition, made if need be.
 
         A log of an older topic of the same name is set aside. StorageError if the log may lie in
-        a directory that is offline: a second, empty one would be taken for the truth.
+        a directory that is offline: a second, empty one would be taken for the truth. That of a
+        partition known to be `new` lies nowhere yet.
         """
         log = self.get(key)
         if log is not None and log.topic_id not in {None, topic_id}:
             self.set_aside(key)
             log = None
         if log is None:
-            return self._create(key, topic_id, config)
+            return self._create(key, topic_id, config, new=new)
         if log.topic_id is None:
             log.keep_topic_id(topic_id)
         if log.config != config:
             log.update_config(config)
         return log
 
-    def _create(self, key: PartitionKey, topic_id: TopicId, config: LogConfig) -> Log:
+    def _create(self, key: PartitionKey, topic_id: TopicId, config: LogConfig, *, new: bool) -> Log:
+        online = list(self._online())
         offline = [directory for directory in self.directories if directory.offline]
-        if offline:
+        if offline and not (new and online):
             raise StorageError(offline[0].path, f"{key} may be in this directory, which is offline")
-        directory = min(self.directories, key=lambda directory: len(directory.logs))
+        directory = min(online, key=lambda directory: len(directory.logs))
         log = directory.create(key, topic_id, config)
         self._homes[key] = directory
         return log

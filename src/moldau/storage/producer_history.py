@@ -8,6 +8,7 @@ an older one used, at worst none and the whole log.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 
 from moldau.base.checks import crash_point
 from moldau.base.errors import CorruptRecords
@@ -70,13 +71,20 @@ def restore_producers(
     remove_snapshots(files, folder, (offset for offset in offsets if offset > end))
     start = load_newest_snapshot(files, folder, producers, [o for o in offsets if o <= end])
     for segment in _overlapping(segments, start, end):
-        batch = segment.batch_holding(start)
-        if batch is None:
-            continue
-        for each in segment.batches(batch.position):
-            if each.last_offset >= end:
-                break
-            replay_batch(producers, segment, each)
+        # What rots below the recovery point costs the state of its producers, not the log.
+        with suppress(CorruptRecords):
+            _replay(producers, segment, start, end)
+
+
+def _replay(producers: ProducerStates, segment: Segment, start: int, end: int) -> None:
+    """Let producer state see what a segment holds of [start, end)."""
+    first = segment.batch_holding(start)
+    if first is None:
+        return
+    for batch in segment.batches(first.position):
+        if batch.last_offset >= end:
+            return
+        replay_batch(producers, segment, batch)
 
 
 def load_newest_snapshot(

@@ -198,8 +198,9 @@ class Segment:
         """Make this the segment being written, with what its indexes and first batch say."""
         if self.tail is None:
             tail = self._stored_tail() or self._rebuilt_tail()
-            first = next(self.batches(), None)
-            self.first_timestamp = NO_TIMESTAMP if first is None else first.max_timestamp
+            with contextlib.suppress(CorruptRecords):
+                first = next(self.batches(), None)
+                self.first_timestamp = NO_TIMESTAMP if first is None else first.max_timestamp
             self.tail = tail
             self._resources.indexes.drop(self.stem)
         return self.tail

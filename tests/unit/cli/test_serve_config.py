@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from moldau.base.errors import UserError
-from moldau.base.network import Address
 from moldau.cli.serve import DEFAULTS, _overrides
 from moldau.server.settings import BrokerSettings
 
@@ -29,7 +28,7 @@ def test_without_a_file_the_broker_stays_beside_its_user():
     assert settings.log_dirs == ("moldau-data",)
     (endpoint,) = settings.endpoints
     assert endpoint.host == "127.0.0.1"
-    assert endpoint.advertised == Address("127.0.0.1", 9092)
+    assert (endpoint.advertised_host, endpoint.advertised_port) == ("127.0.0.1", 9092)
 
 
 def test_the_environment_wins_over_those_defaults():
@@ -43,7 +42,7 @@ def test_data_and_listen_win_over_a_file_and_its_advertised_listeners():
     settings = load(FILE, data=Path("/option"), listen="127.0.0.1:9099")
     assert settings.log_dirs == ("/option",)
     (endpoint,) = settings.endpoints
-    assert endpoint.advertised == Address("127.0.0.1", 9099)
+    assert (endpoint.advertised_host, endpoint.advertised_port) == ("127.0.0.1", 9099)
     assert settings.listeners.inter_broker == endpoint
 
 

@@ -3,7 +3,6 @@
 import pytest
 
 from moldau.base.errors import ConfigError
-from moldau.base.network import Address
 from moldau.server.listeners import (
     ListenerConfigs,
     SecurityProtocol,
@@ -35,7 +34,7 @@ def resolved(*listeners, advertised=(), protocol_map=MAP, inter_broker=None, con
 def test_a_listener_is_bound_and_advertised(listener, host, port, advertised_host):
     (endpoint,) = resolved(listener).endpoints
     assert (endpoint.name, endpoint.host, endpoint.port) == ("PLAINTEXT", host, port)
-    assert endpoint.advertised == Address(advertised_host, port)
+    assert (endpoint.advertised_host, endpoint.advertised_port) == (advertised_host, port)
     assert endpoint.security_protocol == SecurityProtocol.PLAINTEXT
 
 
@@ -44,14 +43,18 @@ def test_what_is_advertised_may_differ_from_what_is_bound():
         "PLAINTEXT://0.0.0.0:9092", advertised=["PLAINTEXT://public.example:19092"]
     ).endpoints
     assert endpoint.port == 9092
-    assert endpoint.advertised == Address("public.example", 19092)
+    assert (endpoint.advertised_host, endpoint.advertised_port) == ("public.example", 19092)
 
 
-def test_a_port_the_system_chooses_is_advertised_once_it_is_known():
+def test_a_port_the_system_chooses_is_left_to_be_advertised_once_it_is_known():
     (endpoint,) = resolved("PLAINTEXT://127.0.0.1:0").endpoints
-    bound = endpoint.bound(40123)
-    assert bound.port == 40123
-    assert bound.advertised == Address("127.0.0.1", 40123)
+    assert (endpoint.port, endpoint.advertised_port) == (0, 0)
+
+
+def test_brokers_need_a_listener_of_their_protocol():
+    configs = ListenerConfigs(["PLAINTEXT://:9092"], (), MAP, inter_broker_protocol="SSL")
+    with pytest.raises(ConfigError, match="no listener speaks SSL"):
+        resolve_listeners(configs, lambda: "here.example")
 
 
 def test_a_controllers_listeners_are_not_opened():

@@ -64,17 +64,21 @@ class TestKafkasFiles:
         settings = BrokerSettings.load(KAFKA_4)
         (endpoint,) = settings.endpoints
         assert (endpoint.name, endpoint.host, endpoint.port) == ("PLAINTEXT", "", 9092)
-        assert endpoint.advertised == Address("localhost", 9092)
+        assert (endpoint.advertised_host, endpoint.advertised_port) == ("localhost", 9092)
         assert settings.node_id == 1
         assert settings.log_dirs == ("/tmp/kraft-combined-logs",)
         assert settings.warnings == (
-            ("accepted without effect: num.io.threads, num.network.threads, "
-            "num.recovery.threads.per.data.dir, offsets.topic.replication.factor, "
-            "share.coordinator.state.topic.min.isr, "
-            "share.coordinator.state.topic.replication.factor, transaction.state.log.min.isr, "
-            "transaction.state.log.replication.factor"),
-            ("controller listeners are not opened, the controller is inside this process: "
-            "CONTROLLER"),
+            (
+                "accepted without effect: num.io.threads, num.network.threads, "
+                "num.recovery.threads.per.data.dir, offsets.topic.replication.factor, "
+                "share.coordinator.state.topic.min.isr, "
+                "share.coordinator.state.topic.replication.factor, transaction.state.log.min.isr, "
+                "transaction.state.log.replication.factor"
+            ),
+            (
+                "controller listeners are not opened, the controller is inside this process: "
+                "CONTROLLER"
+            ),
         )
 
     def test_a_file_of_the_zookeeper_age_starts_one_broker_with_one_line(self):
@@ -189,8 +193,10 @@ class TestRefusals:
 class TestUnknownKeys:
     def test_they_are_warned_of_with_the_nearest_known_name(self):
         assert BrokerSettings.load("log.retention.hour=1\nnothing.like.it=1").warnings == (
-            ("unknown config log.retention.hour (set by line 1 of the file); "
-            "did you mean log.retention.hours?"),
+            (
+                "unknown config log.retention.hour (set by line 1 of the file); "
+                "did you mean log.retention.hours?"
+            ),
             "unknown config nothing.like.it (set by line 2 of the file)",
         )
 

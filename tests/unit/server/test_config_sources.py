@@ -117,3 +117,7 @@ class TestReferences:
     def test_a_provider_that_is_not_kafkas_is_refused(self):
         with pytest.raises(ConfigError, match="only Kafka's own providers are known"):
             gathered("config.providers.v.class=com.example.Vault")
+
+    def test_files_are_out_of_reach_where_nobody_reads_them(self):
+        with pytest.raises(ConfigError, match="files cannot be read here"):
+            gather("a=${file:/secrets:k}", {}, {}, {}, None)

@@ -268,8 +268,11 @@ class TestChangingTopics:
             ),
         ],
     )
-    def test_an_illegal_config_is_refused_in_kafkas_words(self, cluster, operation, message):
+    def test_an_illegal_config_is_refused_in_kafkas_words(
+        self, cluster, operation, message, caplog
+    ):
         assert cluster.refusal(TOPIC, operation) == (ErrorCode.INVALID_CONFIG, message)
+        assert not caplog.records
 
     def test_configs_that_contradict_each_other_are_refused(self, cluster):
         cluster.store(TOPIC, max_compaction_lag_ms="5")

@@ -14,6 +14,7 @@ from log_kit import (
     read_all,
     sized_batch,
 )
+from moldau.base.errors import CorruptRecords
 from moldau.base.files import read_whole
 from moldau.records.legacy import message_set
 from moldau.records.record import Record
@@ -148,6 +149,20 @@ class TestTornTails:
         again = broker.kill()
         append_values(again.log(), b"new")
         assert read_all(again.kill().log())[-1].value == b"new"
+
+
+def test_rot_below_the_recovery_point_does_not_keep_the_log_from_opening(broker):
+    fill(broker, 6)
+    broker.flush(broker.log())
+    broker.checkpoint()
+    for base_offset in (2, 4):
+        broker.disk.remove(path(base_offset, ".snapshot"))
+    overwrite(broker, path(2, ".log"), bytes(800))
+    log = broker.kill().log()
+    assert (log.log_start_offset, log.log_end_offset) == (0, 6)
+    assert append_values(log, b"a").base_offset == 6
+    with pytest.raises(CorruptRecords):
+        log.read(3, 1 << 20, 7)
 
 
 class TestRecoveryPoint:

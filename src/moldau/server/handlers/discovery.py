@@ -15,6 +15,7 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from moldau.base.ids import ZERO_TOPIC_ID, BrokerId, TopicId
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.model import Broker, Partition, Topic
+from moldau.cluster.store import StoreFailed
 from moldau.cluster.topics import NewTopic
 from moldau.protocol.errors import ApiError, ErrorCode
 from moldau.protocol.messages.metadata import (
@@ -136,6 +137,8 @@ class DiscoveryHandlers:
             except ApiError as error:
                 if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
                     refused[name] = error.code
+            except StoreFailed:
+                refused[name] = ErrorCode.KAFKA_STORAGE_ERROR
         image = self._image()
         topics: list[Topic | MetadataResponseTopic] = []
         for topic in wanted:

@@ -51,7 +51,7 @@ class OffsetHandlers:
     def _led(self, topic: str, index: int, epoch: int = NO_LEADER_EPOCH) -> Partition:
         partition = self._partitions.get(topic, index)
         if partition is None:
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            raise ApiError(self._partitions.missing(topic, index))
         fence = partition.fence(LeaderEpoch(epoch), self._broker_id)
         if fence is not ErrorCode.NONE:
             raise ApiError(fence)

@@ -162,7 +162,7 @@ class ProduceHandler:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID)
         partition = self._partitions.get(name, index)
         if partition is None:
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            raise ApiError(self._partitions.missing(name, index))
         fence = partition.fence(NO_LEADER_EPOCH, self._broker_id)
         if fence is not ErrorCode.NONE:
             raise ApiError(fence)

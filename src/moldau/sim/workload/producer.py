@@ -80,7 +80,7 @@ class Lane:
 
     @property
     def name(self) -> str:
-        return f"{self.topic.name}-{self.index}"
+        return self.topic.histories[self.index].name
 
 
 class Producer(Client):

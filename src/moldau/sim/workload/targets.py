@@ -43,7 +43,9 @@ class TopicTarget:
         self.id = topic_id
         limit = None if any(name.startswith("retention") for name in self.configs) else 0
         self.histories = [
-            PartitionHistory(f"{self.name}-{index}", era=era, start_limit=limit)
+            PartitionHistory(
+                f"{self.name}-{index}({topic_id.hex()[:6]})", era=era, start_limit=limit
+            )
             for index in range(self.partition_count)
         ]
 
