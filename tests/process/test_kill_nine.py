@@ -114,6 +114,23 @@ def test_nothing_acknowledged_is_lost_over_kills_at_any_moment(tmp_path):
     check_after_restart(tmp_path, writers)
 
 
+def test_a_loss_of_one_batch_would_be_found(tmp_path):
+    """The check itself is checked: what a crash must not do is done by hand."""
+    writers = make_writers(PARTITIONS, SEED)
+    broker = start(tmp_path)
+    try:
+        create_topics(broker)
+        load = Load(writers, (broker.host, broker.port))
+        eventually(lambda: load.acknowledged_count() > 100, "something to lose")
+        load.finish()
+    finally:
+        broker.kill()
+    last = max((broker.data / "exact-1").glob("*.log"))
+    os.truncate(last, last.stat().st_size - 1)
+    with start(tmp_path) as again, pytest.raises(AssertionError, match="exact-1: lost"):
+        check_all(writers, (again.host, again.port))
+
+
 @pytest.mark.parametrize("crash_at", CRASHES)
 def test_nothing_acknowledged_is_lost_by_a_crash_at(tmp_path, crash_at):
     writers = make_writers(PARTITIONS, SEED)

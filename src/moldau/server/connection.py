@@ -15,26 +15,38 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from moldau.base.errors import ProtocolError
 from moldau.base.limits import UNSENT_BYTES_PER_CONNECTION
 from moldau.base.network import Part, Stream
 from moldau.protocol.framing import PREFIX_BYTES, frame_end
-
-if TYPE_CHECKING:
-    from moldau.server.dispatch import Later
-    from moldau.server.listeners import Endpoint
+from moldau.server.listeners import Endpoint
 
 logger = logging.getLogger(__name__)
-
-Dispatch = Callable[["Connection", memoryview], "list[Part] | Later | None"]
-"""What a frame leads to: the framed answer, one that will come, or none (acks=0)."""
-
 
 PARTS_PER_WRITE = 64
 """Answers to what came in one read leave together, up to this many buffers: thousands of small
 requests may ask for large answers, and what waits for the client is looked at in between."""
+
+
+class Pending(Protocol):
+    """An answer that will come."""
+
+    future: asyncio.Future[Any]
+    """Done when the answer is there."""
+
+    def framed(self) -> list[Part]:
+        """Return the answer as it goes out; raises what its handler raised."""
+        ...
+
+    def abandon(self) -> None:
+        """Learn that the client has left."""
+        ...
+
+
+Dispatch = Callable[["Connection", memoryview], list[Part] | Pending | None]
+"""What a frame leads to: the framed answer, one that will come, or none (acks=0)."""
 
 
 class Connection:
@@ -69,7 +81,7 @@ class Connection:
         self._dispatch = dispatch
         self._frame_limit = frame_limit
         self._on_close = on_close
-        self._pending: Later | None = None
+        self._pending: Pending | None = None
         self._stalled = False
         self._closing = False
         self.last_active = self._loop.time()
@@ -117,7 +129,7 @@ class Connection:
             self._stream.send(out)
         return position
 
-    def _take(self, answer: list[Part] | Later | None, out: list[Part]) -> None:
+    def _take(self, answer: list[Part] | Pending | None, out: list[Part]) -> None:
         if answer is None:
             return
         if isinstance(answer, list):

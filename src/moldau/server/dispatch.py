@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from moldau.base.clock import Clock
 from moldau.base.errors import ProtocolError
 from moldau.base.network import Part
+from moldau.observe.requests import RequestMetrics
 from moldau.protocol.fields import Versions
 from moldau.protocol.registry import (
     API_VERSIONS_KEY,
@@ -26,10 +27,7 @@ from moldau.protocol.registry import (
     encode_response,
     find_api,
 )
-
-if TYPE_CHECKING:
-    from moldau.observe.requests import RequestMetrics
-    from moldau.server.connection import Connection
+from moldau.server.connection import Connection
 
 
 class RequestContext(NamedTuple):

@@ -22,9 +22,11 @@ from moldau.base.ids import PartitionKey, TopicId
 from moldau.storage.checkpoints import (
     HIGH_WATERMARKS,
     LOG_STARTS,
+    PARTITION_METADATA,
     RECOVERY_POINTS,
     CleanMark,
     MetaProperties,
+    format_topic_id,
     read_clean_mark,
     read_meta_properties,
     read_offsets,
@@ -232,10 +234,25 @@ class LogDirectory:
             durable=False,
         )
         crash_point("manager.create.before_topic_id")
-        log.keep_topic_id(topic_id)
+        self.keep_topic_id(log, topic_id)
         crash_point("manager.create.after_topic_id")
         self.logs[key] = log
         return log
+
+    def keep_topic_id(self, log: Log, topic_id: TopicId) -> None:
+        """Write the topic's id beside a log that has none, without waiting for the disk.
+
+        Waiting would make a topic of many partitions take seconds.
+        """
+        path = f"{log.folder}/{PARTITION_METADATA}"
+        with disk_errors(self.path):
+            file = self._resources.files.open(path, create=True)
+            try:
+                file.truncate(0)
+                file.append([format_topic_id(topic_id)])
+            finally:
+                file.close()
+        log.topic_id_written(topic_id, path)
 
     # Failing and closing
 

@@ -16,7 +16,8 @@ recovery point moves: epochs above it are in the batches, from where recovery re
 
 Expected outcomes are raised as ApiError (out of range, refused by producer state, larger than a
 segment); a disk that fails is StorageError, bytes that rotted are CorruptRecords where a search
-runs into them, and a log whose end can no longer be trusted is `offline`. Who leads, what is committed and who waits is none of this module's business.
+runs into them, and a log whose end can no longer be trusted is `offline`. Who leads, what is
+committed and who waits is none of this module's business.
 """
 
 from __future__ import annotations
@@ -37,14 +38,12 @@ from moldau.records.batch import (
     rewritten_prefix,
 )
 from moldau.records.control import end_transaction_marker
-from moldau.storage.checkpoints import PARTITION_METADATA, format_topic_id
 from moldau.storage.disk_errors import disk_errors, storage_error
 from moldau.storage.durability import Durability
 from moldau.storage.epochs import LeaderEpochs
 from moldau.storage.flushing import Flush
 from moldau.storage.indexes import AbortedTransaction
-from moldau.storage.producer_history import restore_producers, store_snapshot
-from moldau.storage.producer_snapshot import snapshot_name
+from moldau.storage.producer_history import remove_snapshots, restore_producers, store_snapshot
 from moldau.storage.producers import Origin, ProducerStates
 from moldau.storage.reader import (
     ReadResult,
@@ -158,19 +157,8 @@ class Log:
         """Where the first undecided transaction begins; None if all are decided."""
         return self.producers.first_unstable_offset
 
-    def keep_topic_id(self, topic_id: TopicId) -> None:
-        """Write the topic's id beside a log that has none; the next flush makes it durable.
-
-        Waiting for the disk here would make a topic of many partitions take seconds.
-        """
-        with disk_errors(self.folder):
-            path = f"{self.folder}/{PARTITION_METADATA}"
-            file = self._resources.files.open(path, create=True)
-            try:
-                file.truncate(0)
-                file.append([format_topic_id(topic_id)])
-            finally:
-                file.close()
+    def topic_id_written(self, topic_id: TopicId, path: str) -> None:
+        """Belong to this topic; the file that says so is durable with the next flush."""
         self.topic_id = topic_id
         self._durability.names_changed(path)
         self._changed = True
@@ -368,7 +356,7 @@ class Log:
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"offset {offset} is not in [{self.log_start_offset}, {self.log_end_offset}]",
             )
-        number = max(0, bisect_right(self._base_offsets, offset) - 1)
+        number = self._number_of(offset)
         try:
             while offset < end_offset and number < len(self._segments):
                 segment = self._segments[number]
@@ -383,6 +371,10 @@ class Log:
         except OSError as error:
             raise storage_error(self.folder, error) from error
         return ReadResult((), 0, False, self.active.base_offset)
+
+    def _number_of(self, offset: int) -> int:
+        """Find the segment that holds an offset, or the first if all begin behind it."""
+        return max(0, bisect_right(self._base_offsets, offset) - 1)
 
     def _end_position(self, number: int, end_offset: int) -> int:
         """Find where the batch at `end_offset` starts, if it is in this segment."""
@@ -420,7 +412,7 @@ class Log:
 
     def aborted_transactions(self, offset: int, read: ReadResult) -> tuple[AbortedTransaction, ...]:
         """List the aborted transactions with records in what `read` found from an offset on."""
-        number = bisect_right(self._base_offsets, read.segment_base_offset) - 1
+        number = self._number_of(read.segment_base_offset)
         following = self._base_offsets[number + 1 : number + 2]
         with disk_errors(self.folder):
             end_offset = offset_behind(self._segments[number], read)
@@ -465,13 +457,8 @@ class Log:
         segment = self._segments.pop(0)
         del self._base_offsets[0]
         segment.doom()
-        self._doom_snapshot(segment)
+        remove_snapshots(self._resources.files, self.folder, [segment.base_offset])
         self._durability.names_changed()
-
-    def _doom_snapshot(self, segment: Segment) -> None:
-        """The snapshot at a removed segment's start serves nobody any more."""
-        path = f"{self.folder}/{snapshot_name(segment.base_offset)}"
-        self._resources.files.remove(path)
 
     # Cutting
 
@@ -486,7 +473,10 @@ class Log:
             self.truncate_fully_and_start_at(offset)
             return True
         with disk_errors(self.folder):
-            self._forget_durability_above(offset)
+            batch = self._segments[self._number_of(offset)].batch_holding(offset)
+            self._forget_durability_above(
+                offset if batch is None else min(offset, batch.base_offset)
+            )
             crash_point("log.truncate.before_removal")
             self._drop_above(offset)
             self.active = self._segments[-1]
@@ -536,7 +526,6 @@ class Log:
         """Let everything beside the batches end here too."""
         self.log_end_offset = Offset(end_offset)
         self.log_start_offset = min(self.log_start_offset, Offset(end_offset))
-        self._durability.cut_to(end_offset)
         self.epochs.truncate_from_end(Offset(end_offset))
         restore_producers(
             self._resources.files, self.folder, self.producers, self._segments, end_offset
@@ -567,7 +556,7 @@ class Log:
         return self._flush() if self.recovery_point < self.log_end_offset else None
 
     def _flush(self) -> Flush:
-        first = max(0, bisect_right(self._base_offsets, self.recovery_point) - 1)
+        first = self._number_of(self.recovery_point)
         with disk_errors(self.folder):
             logs = tuple(segment.handle() for segment in self._segments[first:])
         return self._durability.flush(self._resources.files, logs, self.log_end_offset, self.epochs)
@@ -594,15 +583,6 @@ class Log:
         self._durability.names_changed(*active.index_paths, snapshot)
         crash_point("log.close.before_flush")
         return self._flush()
-
-    def close(self) -> None:
-        """Stop in an orderly way: all is durable, every file Kafka expects is there."""
-        flush = self.prepare_close()
-        if flush is not None:
-            flush.run()
-            self.flushed(flush)
-            crash_point("log.close.after_flush")
-        self.let_go()
 
     def let_go(self) -> None:
         """Give up descriptors and appended work; the log is not used any more."""

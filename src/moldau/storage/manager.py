@@ -188,7 +188,7 @@ class LogManager:
         if log is None:
             return self._create(key, topic_id, config, new=new)
         if log.topic_id is None:
-            log.keep_topic_id(topic_id)
+            self._homes[key].keep_topic_id(log, topic_id)
         if log.config != config:
             log.update_config(config)
         return log

@@ -357,6 +357,16 @@ class TestTruncating:
         points = broker.disk.open("/data/recovery-point-offset-checkpoint").read(0, 100)
         assert points == b"0\n1\norders 0 1\n"
 
+    def test_the_recovery_point_is_lowered_to_the_start_of_a_batch_that_is_cut_whole(
+        self, broker, log
+    ):
+        append_values(log, b"a", b"b", b"c", b"d")
+        broker.flush(log)
+        log.truncate_to(3)
+        assert log.recovery_point == log.log_end_offset == 0
+        points = broker.disk.open("/data/recovery-point-offset-checkpoint").read(0, 100)
+        assert points == b"0\n1\norders 0 0\n"
+
     def test_producer_state_goes_back_with_the_log(self, log):
         for sequence in range(6):
             append(log, make_batch([b"x" * 400], producer=(9, 0, sequence)))

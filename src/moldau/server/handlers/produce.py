@@ -11,8 +11,9 @@ Transactional batches are refused until there is a transaction coordinator.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Coroutine
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from moldau.base.clock import Clock
 from moldau.base.errors import ProtocolError, StorageError
@@ -31,11 +32,27 @@ from moldau.protocol.messages.data import (
 )
 from moldau.replication.partition import Partition
 from moldau.replication.partitions import Partitions
+from moldau.server.connection import Connection
 from moldau.server.dispatch import RequestContext
 from moldau.storage.flushing import Flusher
 from moldau.storage.incoming import Incoming, Rework, examine, rework
 
+logger = logging.getLogger(__name__)
+
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
+
+MALFORMED: Final = frozenset(
+    {
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.INVALID_REQUIRED_ACKS,
+        ErrorCode.INVALID_TIMESTAMP,
+        ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+        ErrorCode.INVALID_RECORD,
+    }
+)
+"""What only a broken client sends, so that its operator wants a line about it."""
+
 TOPIC_IDS_FROM = 13
 
 _SAME_LEADER = LeaderIdAndEpoch()
@@ -89,6 +106,8 @@ class ProduceHandler:
         now_ms = self._clock.wall_ms()
         response = ProduceResponse()
         later = _Later([], [])
+        # One sent without acknowledgement ends its connection, with a line that says why.
+        asker = context.connection if request.acks else None
         for topic in request.topic_data:
             name = self._name(topic, context.version)
             results: list[PartitionProduceResponse] = []
@@ -107,13 +126,13 @@ class ProduceHandler:
                         if partition.log.unflushed_count >= partition.log.config.flush_messages:
                             later.flushes.append(_Place(results, len(results) - 1, partition))
                 except (ApiError, StorageError) as error:
-                    results.append(self._refusal(name, data.index, error))
+                    results.append(self._refusal(name, data.index, error, asker))
         if later.reworks or later.flushes:
-            return self._finish(response, later, request.acks)
+            return self._finish(response, later, request.acks, asker)
         return self._reply(response, request.acks)
 
     async def _finish(
-        self, response: ProduceResponse, later: _Later, acks: int
+        self, response: ProduceResponse, later: _Later, acks: int, asker: Connection | None
     ) -> ProduceResponse | None:
         """Do what takes time: work on records, one batch after the other, then wait for syncs."""
         for place, records, task in later.reworks:
@@ -125,13 +144,13 @@ class ProduceHandler:
                 if partition.log.unflushed_count >= partition.log.config.flush_messages:
                     later.flushes.append(place)
             except (ApiError, StorageError) as error:
-                place.fill(self._refusal(topic, index, error))
+                place.fill(self._refusal(topic, index, error, asker))
         for place in later.flushes:
             log = place.partition.log
             try:
                 await self._flusher.flush(log, log.log_end_offset)
             except StorageError as error:
-                place.fill(self._refusal(*place.partition.key, error))
+                place.fill(self._refusal(*place.partition.key, error, asker))
         return self._reply(response, acks)
 
     def _reply(self, response: ProduceResponse, acks: int) -> ProduceResponse | None:
@@ -194,10 +213,19 @@ class ProduceHandler:
         )
 
     def _refusal(
-        self, topic: str | None, index: int, error: ApiError | StorageError
+        self,
+        topic: str | None,
+        index: int,
+        error: ApiError | StorageError,
+        asker: Connection | None,
     ) -> PartitionProduceResponse:
         if isinstance(error, ApiError):
             code, message = error.code, error.message
+            if code in MALFORMED and asker is not None:
+                logger.info(
+                    "refusing records of %s for %s-%d: %s (%s)",
+                    asker.peer, topic, index, message, code.name,
+                )  # fmt: skip
         else:
             code, message = ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.KAFKA_STORAGE_ERROR.text
             self._storage_failed(error)

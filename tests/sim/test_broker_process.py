@@ -1,0 +1,273 @@
+"""The broker as a simulated process: it lives, dies at any point, and is the same in every run."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+
+import pytest
+
+from moldau.client.connection import ClientConnection, ConnectionLost
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.data import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from moldau.protocol.messages.topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    DeleteTopicState,
+)
+from moldau.protocol.messages.transactions import InitProducerIdRequest
+from moldau.records.batch import iter_batches
+from moldau.records.builder import BatchBuilder
+from moldau.records.record import read_records
+from moldau.sim.crashes import Crashed, CrashPlan
+from moldau.sim.disk import SimDisk
+from moldau.sim.log_lines import log_lines
+from moldau.sim.network import SimNetwork
+from moldau.sim.process import SimBroker
+from moldau.sim.world import World
+
+SETTINGS = {"node.id": "1", "log.dirs": "/data", "log.segment.bytes": "3000"}
+
+
+class Bench:
+    """One broker and one client that asks it."""
+
+    def __init__(self, world: World, **settings: str) -> None:
+        self.world = world
+        self.network = SimNetwork(world)
+        disk = SimDisk(world.random("disk"), trace=world.trace)
+        self.broker = SimBroker(world, self.network, disk, SETTINGS | settings)
+        self._connection: ClientConnection | None = None
+
+    async def ask(self, request, version=None):
+        """Ask over one connection, which is opened again after a crash."""
+        while True:
+            try:
+                if self._connection is None:
+                    host = self.network.host("client")
+                    self._connection = await ClientConnection.open(host, "broker", 9092, "me")
+                return await self._connection.call(request, version)
+            except (ConnectionLost, OSError):
+                self._connection = None
+                await asyncio.sleep(0.01)
+
+    async def create(self, topic: str = "t") -> None:
+        response = await self.ask(CreateTopicsRequest([CreatableTopic(topic, 1, 1, [], [])]))
+        assert response.topics[0].error_code == 0
+
+    async def produce(self, *values: bytes) -> int:
+        builder = BatchBuilder()
+        for value in values:
+            builder.append(self.world.clock.wall_ms(), None, value)
+        data = [PartitionProduceData(0, builder.build())]
+        request = ProduceRequest(None, -1, 1000, [TopicProduceData("t", bytes(16), data)])
+        response = await self.ask(request, 12)
+        result = response.responses[0].partition_responses[0]
+        assert result.error_code == 0
+        return result.base_offset
+
+    async def values(self) -> list[bytes]:
+        wanted = FetchPartition(0, fetch_offset=0, partition_max_bytes=1 << 20)
+        request = FetchRequest(topics=[FetchTopic("t", bytes(16), [wanted])])
+        result = (await self.ask(request, 12)).responses[0].partitions[0]
+        assert result.error_code == 0
+        return [
+            record.value
+            for span in iter_batches(result.records)
+            for record in read_records(result.records, span.position)
+        ]
+
+
+def simulate(work, seed=1, **settings):
+    """Run work on a bench and return what it returns."""
+    with World(seed) as world, log_lines(world.trace) as lines:
+        result = world.run(work(Bench(world, **settings)))
+        assert lines.bugs == []
+        return result
+
+
+def test_what_was_acknowledged_is_there_after_a_kill():
+    async def work(bench):
+        await bench.broker.start()
+        await bench.create()
+        for number in range(20):
+            await bench.produce(b"%d" % number)
+        bench.broker.kill()
+        await bench.broker.start()
+        return await bench.values()
+
+    assert simulate(work) == [b"%d" % number for number in range(20)]
+
+
+def test_what_was_stopped_in_order_is_there_after_a_power_cut():
+    async def work(bench):
+        await bench.broker.start()
+        await bench.create()
+        await bench.produce(b"a", b"b")
+        await bench.broker.stop()
+        bench.broker.power_cut()
+        await bench.broker.start()
+        return await bench.values()
+
+    for seed in range(5):
+        assert simulate(work, seed) == [b"a", b"b"]
+
+
+def test_a_power_cut_leaves_a_beginning_of_what_was_written():
+    async def work(bench):
+        await bench.broker.start()
+        await bench.create()
+        for number in range(20):
+            await bench.produce(b"%d" % number)
+        bench.broker.power_cut()
+        await bench.broker.start()
+        return await bench.values()
+
+    found = [simulate(work, seed) for seed in range(12)]
+    for values in found:
+        assert values == [b"%d" % number for number in range(len(values))]
+    assert len({len(values) for values in found}) > 1
+
+
+def test_an_orderly_stop_leaves_no_task():
+    async def work(bench):
+        await bench.broker.start()
+        await bench.create()
+        await bench.produce(b"a")
+        assert bench.broker.leaked_tasks()
+        await bench.broker.stop()
+        return bench.broker.leaked_tasks()
+
+    assert simulate(work) == []
+
+
+def test_a_killed_process_has_no_task_left_and_holds_no_lock():
+    async def work(bench):
+        await bench.broker.start()
+        await bench.create()
+        bench.broker.kill()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        left = bench.broker.leaked_tasks()
+        await bench.broker.start()
+        return left
+
+    assert simulate(work) == []
+
+
+@pytest.mark.parametrize(
+    "point", ["journal.append.after_write", "manager.open.before_clean_mark_removal"]
+)
+def test_a_crash_while_starting_needs_only_another_start(point):
+    async def work(bench):
+        await bench.broker.start()
+        await bench.create()
+        await bench.produce(b"a")
+        bench.broker.kill()
+        with CrashPlan(trace=bench.world.trace) as plan:
+            bench.broker.crash_at(plan, point, 1)
+            with pytest.raises(Crashed):
+                await bench.broker.start()
+            assert not bench.broker.alive
+            await bench.broker.start()
+        return await bench.values()
+
+    assert simulate(work) == [b"a"]
+
+
+def test_a_crash_at_a_point_ends_the_process_there():
+    async def work(bench):
+        await bench.broker.start()
+        await bench.create()
+        with CrashPlan(trace=bench.world.trace) as plan:
+            bench.broker.crash_at(plan, "segment.append.after_write", 3)
+            await bench.produce(b"1")
+            await bench.produce(b"2")
+            third = asyncio.ensure_future(bench.produce(b"3"))
+            await asyncio.sleep(1.0)
+            assert not bench.broker.alive
+            third.cancel()
+        await bench.broker.start()
+        return await bench.values()
+
+    assert simulate(work) == [b"1", b"2", b"3"]
+
+
+def test_a_full_disk_under_the_metadata_is_told_and_no_bug():
+    async def work(bench):
+        await bench.broker.start()
+        bench.broker.disk.faults.fill_up(10)
+        answer = await bench.ask(InitProducerIdRequest(None, 1000))
+        created = await bench.ask(CreateTopicsRequest([CreatableTopic("t", 1, 1, [], [])]))
+        return answer.error_code, created.topics[0].error_code
+
+    assert simulate(work) == (ErrorCode.KAFKA_STORAGE_ERROR,) * 2
+
+
+def test_a_topic_of_a_used_name_does_not_inherit_what_was_checkpointed_of_the_old_one():
+    """Its start was taken for the new log's after a kill, and all of the new log was dropped."""
+
+    async def work(bench):
+        await bench.broker.start()
+        await bench.create()
+        await bench.produce(*(b"old %d" % number for number in range(9)))
+        before = [DeleteRecordsPartition(0, 9)]
+        await bench.ask(DeleteRecordsRequest([DeleteRecordsTopic("t", before)], 1000))
+        await asyncio.sleep(1.0)
+        await bench.ask(DeleteTopicsRequest([DeleteTopicState("t")], timeout_ms=1000))
+        await bench.create()
+        await bench.produce(b"new")
+        bench.broker.kill()
+        await bench.broker.start()
+        return await bench.values()
+
+    interval = {"log.flush.offset.checkpoint.interval.ms": "100"}
+    assert simulate(work, **interval) == [b"new"]
+
+
+async def whole_life(bench):
+    """Something of everything, for the digest."""
+    await bench.broker.start()
+    await bench.create()
+    for number in range(5):
+        await bench.produce(b"%d" % number)
+        bench.broker.kill()
+        await bench.broker.start()
+    bench.broker.power_cut()
+    await bench.broker.start()
+    await bench.values()
+    await bench.broker.stop()
+    return bench.world.trace.digest()
+
+
+def test_the_same_seed_gives_the_same_life_and_another_seed_another():
+    assert simulate(whole_life, 5) == simulate(whole_life, 5)
+    assert simulate(whole_life, 5) != simulate(whole_life, 6)
+
+
+def test_a_life_does_not_depend_on_the_interpreters_hash_seed():
+    digests = set()
+    for hash_seed in ("0", "1", "4711"):
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+        done = subprocess.run(
+            [sys.executable, __file__], env=environment, check=True, capture_output=True, text=True
+        )
+        digests.add(done.stdout)
+    assert digests == {simulate(whole_life, 5) + "\n"}
+
+
+if __name__ == "__main__":
+    print(simulate(whole_life, 5))
