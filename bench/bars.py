@@ -1,8 +1,7 @@
 """What is measured, which way is better, and the bar each ratio has to clear.
 
 A ratio is the candidate's figure divided by the baseline's, as measured in the same round: above
-one is better where more is better, below one where less is. The bar is the ratio to reach; the
-design's aim is to be ahead of Kafka on its own ground, so a bar is never on the wrong side of one.
+one is better where more is better, below one where less is. The bar is the ratio to reach.
 """
 
 from __future__ import annotations
@@ -34,42 +33,53 @@ class Measure:
         return ratio >= self.bar if self.better is Better.MORE else ratio <= self.bar
 
 
+_THROUGHPUT_BARS = {
+    # work, record size: (throughput at least, broker CPU at most)
+    ("produce", "1 KB"): (1.5, 0.5),
+    ("produce", "10 KB"): (1.6, 1.0),
+    ("produce", "100 B"): (1.2, 0.35),
+    # The client is the limit when it reads from the page cache.
+    ("fetch", "1 KB"): (0.95, 0.6),
+    ("fetch", "10 KB"): (0.95, 0.6),
+    ("fetch", "100 B"): (0.95, 0.6),
+}
+
+
 def _throughput() -> list[Measure]:
     rows = []
-    for size, unit in (("1 KB", "MB/s"), ("10 KB", "MB/s"), ("100 B", "k records/s")):
-        key = size.replace(" ", "").lower()
-        for verb in ("produce", "fetch"):
-            about = f"{verb} {size}, 6 partitions"
-            rows += [
-                Measure("throughput", f"{verb}_{key}", about, unit, Better.MORE),
-                Measure("throughput", f"{verb}_{key}_cpu", f"{about}: broker CPU", "s/GB",
-                        Better.LESS),
-            ]  # fmt: skip
+    for (verb, size), (speed, cpu) in _THROUGHPUT_BARS.items():
+        unit = "k records/s" if size == "100 B" else "MB/s"
+        key = f"{verb}_{size.replace(' ', '').lower()}"
+        about = f"{verb} {size}, 6 partitions"
+        rows += [
+            Measure("throughput", key, about, unit, Better.MORE, speed),
+            Measure("throughput", f"{key}_cpu", f"{about}: broker CPU", "s/GB", Better.LESS, cpu),
+        ]
     return rows
+
+
+def _less(work: str, name: str, title: str, unit: str, bar: float = 1.0) -> Measure:
+    return Measure(work, name, title, unit, Better.LESS, bar)
 
 
 MEASURES: tuple[Measure, ...] = (
     *_throughput(),
-    Measure("latency", "p50", "one record at a time, acks=all, p50", "us", Better.LESS),
-    Measure("latency", "p99", "one record at a time, acks=all, p99", "us", Better.LESS),
-    Measure("cold_read", "p50", "produce p50 beside a cold reader", "us", Better.LESS),
-    Measure("cold_read", "p99", "produce p99 beside a cold reader", "us", Better.LESS),
+    _less("latency", "p50", "one record at a time, acks=all, p50", "us", 0.9),
+    _less("latency", "p99", "one record at a time, acks=all, p99", "us", 0.7),
+    _less("cold_read", "p50", "produce p50 beside a cold reader", "us"),
+    _less("cold_read", "p99", "produce p99 beside a cold reader", "us"),
     Measure("cold_read", "read", "the cold reader itself", "MB/s", Better.MORE),
-    Measure("memory", "idle", "peak memory, idle", "MB", Better.LESS),
-    Measure("memory", "loaded", "peak memory after load", "MB", Better.LESS),
-    Measure("start_up", "empty", "start to first answer, empty folder", "s", Better.LESS),
-    Measure("connections", "cpu", "many connections, 1 request/s each: broker CPU", "ms/request",
-            Better.LESS),
-    Measure("connections", "p99", "many connections: request p99", "ms", Better.LESS),
-    Measure("connections", "memory", "many connections: peak memory", "MB", Better.LESS),
-    Measure("partitions", "create", "many partitions: create to last one served", "s", Better.LESS),
-    Measure("partitions", "write", "many partitions: a few records to each", "s", Better.LESS),
-    Measure("partitions", "memory", "many partitions: peak memory", "MB", Better.LESS),
-    Measure("partitions", "clean_answer", "clean restart to first answer", "s", Better.LESS),
-    Measure("partitions", "clean_served", "clean restart to all partitions served", "s",
-            Better.LESS),
-    Measure("partitions", "killed_answer", "restart after kill -9 to first answer", "s",
-            Better.LESS),
-    Measure("partitions", "killed_served", "restart after kill -9 to all partitions served", "s",
-            Better.LESS),
-)  # fmt: skip
+    _less("memory", "idle", "peak memory, idle", "MB", 0.15),
+    _less("memory", "loaded", "peak memory after load", "MB", 0.1),
+    _less("start_up", "empty", "start to first answer, empty folder", "s", 0.2),
+    _less("connections", "cpu", "many connections, one request/s: broker CPU", "ms/request", 0.5),
+    _less("connections", "p99", "many connections: request p99", "ms"),
+    _less("connections", "memory", "many connections: peak memory", "MB", 0.2),
+    _less("partitions", "create", "many partitions: create to last one served", "s"),
+    _less("partitions", "write", "many partitions: a few records to each", "s", 0.7),
+    _less("partitions", "memory", "many partitions: peak memory", "MB", 0.2),
+    _less("partitions", "clean_answer", "clean restart to first answer", "s", 0.3),
+    _less("partitions", "clean_served", "clean restart to all partitions served", "s", 0.3),
+    _less("partitions", "killed_answer", "restart after kill -9 to first answer", "s", 0.3),
+    _less("partitions", "killed_served", "restart after kill -9 to all served", "s", 0.3),
+)

@@ -176,9 +176,8 @@ class RawClient:
             result = self.fetch(topic, offset, partition)
             assert result.error_code == 0, ErrorCode(result.error_code).name
             assert result.records, f"{topic}-{partition} has nothing at {offset}"
-            for record in records_of(bytes(result.records)):
-                if record.offset >= offset:
-                    found.append(record)
+            fetched = records_of(bytes(result.records))
+            found += [record for record in fetched if record.offset >= offset]
             offset = found[-1].offset + 1
         return found
 

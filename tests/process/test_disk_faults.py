@@ -6,6 +6,7 @@ goes on. When there is space again, a restart brings everything back that was ac
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -118,9 +119,9 @@ def test_a_full_log_directory_goes_offline_alone_and_comes_back_after_a_restart(
 def fill(place: Path) -> Path:
     """Take all the space there is; returns the file to remove for its return."""
     filler = place / "filler"
-    with filler.open("wb", buffering=0) as file, pytest.raises(OSError, match="No space left"):
-        while True:
-            file.write(bytes(4096))
+    with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while file.write(bytes(4096)):
+            pass
     return filler
 
 
@@ -179,19 +180,22 @@ def test_a_read_only_log_directory_stays_offline_while_the_other_serves(tmp_path
     assert kept
 
     before = snapshot(second)
-    with read_only(second):
-        with two_directories(tmp_path, second) as broker, connected(broker) as client:
-            (line,) = [line for line in broker.errors.splitlines() if "log directory" in line]
-            assert str(second / "data") in line
-            for index in kept:
-                assert ledger.write(client, index) is ErrorCode.NONE
-            for index in lost:
-                assert ledger.write(client, index) is ErrorCode.KAFKA_STORAGE_ERROR
-                assert client.fetch(TOPIC, 0, index).error_code == ErrorCode.KAFKA_STORAGE_ERROR
-                with pytest.raises(AssertionError, match="KAFKA_STORAGE_ERROR"):
-                    client.offset(TOPIC, index, EARLIEST)
-            assert client.create_topic("made-meanwhile", 2) == 0
-            assert client.produce("made-meanwhile", batch_of([b"v"]), 1).error_code == 0
+    with (
+        read_only(second),
+        two_directories(tmp_path, second) as broker,
+        connected(broker) as client,
+    ):
+        (line,) = [line for line in broker.errors.splitlines() if "log directory" in line]
+        assert str(second / "data") in line
+        for index in kept:
+            assert ledger.write(client, index) is ErrorCode.NONE
+        for index in lost:
+            assert ledger.write(client, index) is ErrorCode.KAFKA_STORAGE_ERROR
+            assert client.fetch(TOPIC, 0, index).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+            with pytest.raises(AssertionError, match="KAFKA_STORAGE_ERROR"):
+                client.offset(TOPIC, index, EARLIEST)
+        assert client.create_topic("made-meanwhile", 2) == 0
+        assert client.produce("made-meanwhile", batch_of([b"v"]), 1).error_code == 0
     assert snapshot(second) == before
 
     with two_directories(tmp_path, second) as broker, connected(broker) as client:

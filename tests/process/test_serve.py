@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from kafka_harness.wire import ask_api_versions
-from process.raw_client import RawClient, batch_of
+from process.raw_client import FETCH_VERSION, RawClient, batch_of, fetch_request
 from process.serving import Serving, refused, snapshot
 
 CLEAN_MARK = ".kafka_cleanshutdown"
@@ -119,6 +119,20 @@ def test_a_second_signal_ends_it_at_once(tmp_path):
     assert "Traceback" not in broker.errors
 
 
+def test_clients_that_wait_or_do_not_read_hold_up_no_stop(tmp_path):
+    with Serving(tmp_path) as broker:
+        address = (broker.host, broker.port)
+        with RawClient(address) as waiting, RawClient(address, receive_buffer_size=4096) as slow:
+            assert waiting.create_topic("orders") == 0
+            for _ in range(10):
+                assert waiting.produce("orders", batch_of([bytes(900_000)])).error_code == 0
+            waiting.send(fetch_request({("orders", 0): 10}, max_wait_ms=600_000), FETCH_VERSION)
+            slow.send(fetch_request({("orders", 0): 0}), FETCH_VERSION)
+            assert slow.socket.recv(1), "the answer is on its way"
+            assert broker.stop() == 0
+            assert waiting.was_closed()
+
+
 # Refusals
 
 
@@ -166,10 +180,8 @@ def test_a_taken_port_is_refused_with_its_address_and_the_data_is_as_it_was(tmp_
     ("key", "value"),
     [
         ("num.partitions", "many"),
-        ("num.partitions", "0"),
         ("log.segment.bytes", "-5"),
         ("auto.create.topics.enable", "perhaps"),
-        ("listeners", "nonsense"),
         ("listeners", "PLAINTEXT://127.0.0.1:99999"),
         ("log.dirs", ""),
         ("node.id", "-3"),

@@ -91,7 +91,9 @@ class Writer:
             records = client.read_all(self.topic, self.partition)
         assert [record.offset for record in records] == list(range(len(records)))
         stored = {record.offset: record.value for record in records}
-        lost = [offset for offset, value in self.acknowledged.items() if stored.get(offset) != value]
+        lost = [
+            offset for offset, value in self.acknowledged.items() if stored.get(offset) != value
+        ]
         assert not lost, f"{self}: lost or changed at {lost[:10]} of {len(records)}"
         uncertain = self.doubtful | set(self._unanswered.values if self._unanswered else ())
         surplus = [value for offset, value in stored.items() if offset not in self.acknowledged]

@@ -136,13 +136,10 @@ class Fetch:
                 self.session.attach(reader, reader.partition)
 
     def _read(self, reader: Reader, left: int, *, first: bool) -> Fetched:
-        partition = self._find(reader)
+        partition = self._led(reader)
         if isinstance(partition, ErrorCode):
             return Fetched(reader, partition)
         log = partition.log
-        error = partition.fence(reader.leader_epoch, self._broker_id)
-        if error is not ErrorCode.NONE:
-            return Fetched(reader, error)
         diverging = _diverging(reader, log)
         high_watermark = partition.high_watermark
         stable = partition.last_stable_offset
@@ -164,6 +161,14 @@ class Fetch:
             self._storage_failed(failure)
             return Fetched(reader, ErrorCode.KAFKA_STORAGE_ERROR)
         return Fetched(reader, ErrorCode.NONE, *figures, read.regions, read.size, aborted)
+
+    def _led(self, reader: Reader) -> Partition | ErrorCode:
+        """Find the partition a reader means, unless this broker may not serve it to that reader."""
+        partition = self._find(reader)
+        if isinstance(partition, ErrorCode):
+            return partition
+        error = partition.fence(reader.leader_epoch, self._broker_id)
+        return partition if error is ErrorCode.NONE else error
 
     def _find(self, reader: Reader) -> Partition | ErrorCode:
         topic = reader.topic

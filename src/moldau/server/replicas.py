@@ -75,11 +75,26 @@ class Replicas:
 
     async def begin(self, image: MetadataImage) -> None:
         """Serve everything that the metadata gives this broker at its start."""
+        self._set_strays_aside(image)
         for number, (topic, state) in enumerate(image.replicas_on(self._broker_id), 1):
             self._serve(topic, state, image)
             if number % SLICE == 0:
                 await asyncio.sleep(0)
         self._reached(image.version)
+
+    def _set_strays_aside(self, image: MetadataImage) -> None:
+        """Take logs out of use that the metadata does not know.
+
+        A deletion is durable in the metadata first, so a crash can leave the log of a topic that
+        is gone: its removal did not happen, or a power cut undid it.
+        """
+        known = {(topic.name, state.index) for topic, state in image.replicas_on(self._broker_id)}
+        for key in [key for key, _ in self._logs if key not in known]:
+            logger.warning("%s belongs to no topic that is known, it is set aside", key)
+            try:
+                self._logs.set_aside(key)
+            except StorageError as error:
+                logger.error("%s stays: %s", key, error)  # noqa: TRY400 - no bug of ours
 
     async def run(self) -> None:
         """Carry out changes until cancelled."""

@@ -1,7 +1,9 @@
 """Which APIs this broker answers, in which versions, and who answers them.
 
 The ranges go from Kafka 1.x, and older, up to the newest release. Group and transaction APIs are
-declared in the protocol but not served yet, so they are not advertised.
+declared in the protocol but not served yet, so they are not advertised. FindCoordinator is the
+exception: librdkafka takes a broker without it for one that does not know lz4, and silently sends
+uncompressed batches. It is answered with COORDINATOR_NOT_AVAILABLE.
 """
 
 from __future__ import annotations
@@ -56,6 +58,7 @@ def make_routes(broker: Broker, ports: Ports) -> tuple[list[Route], Callable[[],
         (1, "0-18", _fetch(broker, ports)),
         (2, "0-11", offsets.list_offsets),
         (3, "0-13", discovery.metadata),
+        (10, "0-6", discovery.find_coordinator),
         (18, "0-5", discovery.api_versions),
         (19, "0-7", administration.create_topics),
         (20, "0-6", administration.delete_topics),

@@ -57,8 +57,12 @@ class FinalReader(Client):
                 )
             )
             result = response.responses[0].partitions[0]
-            if result.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and start < 0:
+            if result.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+                if offset >= result.log_start_offset:
+                    raise Violation(f"P2: {history.name} does not know offset {offset}")
+                # It does not start at 0, or retention was faster than we are.
                 offset = start = result.log_start_offset
+                records.clear()
                 continue
             if result.error_code:
                 raise Violation(

@@ -181,10 +181,7 @@ class LogManager:
         a directory that is offline: a second, empty one would be taken for the truth. That of a
         partition known to be `new` lies nowhere yet.
         """
-        log = self.get(key)
-        if log is not None and log.topic_id not in {None, topic_id}:
-            self.set_aside(key)
-            log = None
+        log = self._own_log(key, topic_id)
         if log is None:
             return self._create(key, topic_id, config, new=new)
         if log.topic_id is None:
@@ -192,6 +189,27 @@ class LogManager:
         if log.config != config:
             log.update_config(config)
         return log
+
+    def _own_log(self, key: PartitionKey, topic_id: TopicId) -> Log | None:
+        """Find this topic's log among those of the partition's name, and set the others aside.
+
+        A power cut can undo the removal of an older topic's, also in another directory than the
+        new one's. A log whose topic's id it has taken may be such a one; it was never flushed, so
+        nothing in it was promised.
+        """
+        homes = [directory for directory in self.directories if key in directory.logs]
+        own = next((home for home in homes if home.logs[key].topic_id == topic_id), None)
+        if own is None:
+            unnamed = (home for home in homes if home.logs[key].topic_id is None)
+            own = next((home for home in unnamed if not home.power_lost), None)
+        for home in homes:
+            if home is not own:
+                self._remove_from(home, key, STRAY_SUFFIX)
+        if own is None:
+            self._homes.pop(key, None)
+            return None
+        self._homes[key] = own
+        return own.logs[key]
 
     def _create(self, key: PartitionKey, topic_id: TopicId, config: LogConfig, *, new: bool) -> Log:
         online = list(self._online())
@@ -218,9 +236,12 @@ class LogManager:
         self._remove(key, STRAY_SUFFIX)
 
     def _remove(self, key: PartitionKey, suffix: str) -> None:
-        directory = self._homes.pop(key, None)
-        if directory is None:
-            return
+        self._homes.pop(key, None)
+        for directory in self.directories:
+            if key in directory.logs:
+                self._remove_from(directory, key, suffix)
+
+    def _remove_from(self, directory: LogDirectory, key: PartitionKey, suffix: str) -> None:
         log = directory.logs.pop(key)
         log.let_go()
         directory.high_watermarks.pop(key, None)

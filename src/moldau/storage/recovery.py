@@ -46,6 +46,7 @@ from moldau.storage.topic_config import LogConfig
 CLEANED_SUFFIX = ".cleaned"
 SWAP_SUFFIX = ".swap"
 TEMPORARY_SUFFIX = ".tmp"
+_LEFT_BEHIND = (DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX, TEMPORARY_SUFFIX)
 
 
 class Report(NamedTuple):
@@ -127,8 +128,7 @@ class _Opening:
         self._resources = resources
         self._folder = folder
         self._config = config
-        finish_interrupted(files, folder)
-        names = files.names(folder)
+        names = finish_interrupted(files, folder)
         self._snapshots = snapshot_offsets(names)
         self.epochs: LeaderEpochs = load_epochs(files, folder)
         self.producers = ProducerStates()
@@ -242,20 +242,33 @@ class _Opening:
             restore_producers(self._files, self._folder, self.producers, self.segments, end_offset)
 
 
-def finish_interrupted(files: Files, folder: str) -> None:
-    """Finish or undo what a compaction or a removal left half done."""
+def finish_interrupted(files: Files, folder: str) -> list[str]:
+    """Finish or undo what a compaction or a removal left half done; return the names then there.
+
+    Mostly there is nothing of the kind, and one look at the folder is all this costs.
+    """
     names = files.names(folder)
+    if any(name.endswith(_LEFT_BEHIND) for name in names):
+        _remove_unfinished(files, folder, names)
+        _complete_swaps(files, folder)
+        names = files.names(folder)
+    logs = {name.removesuffix(LOG_SUFFIX) for name in names if name.endswith(LOG_SUFFIX)}
+    orphans = [
+        name
+        for name in names
+        if name.endswith(SEGMENT_SUFFIXES[1:]) and name.partition(".")[0] not in logs
+    ]
+    for name in orphans:
+        files.remove(f"{folder}/{name}")
+    return [name for name in names if name not in orphans]
+
+
+def _remove_unfinished(files: Files, folder: str, names: list[str]) -> None:
     first_cleaned = min(_bases(names, CLEANED_SUFFIX), default=None)
     for name in names:
         swap = segment_base(name, SWAP_SUFFIX)
         unfinished = swap is not None and first_cleaned is not None and swap >= first_cleaned
         if unfinished or name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX)):
-            files.remove(f"{folder}/{name}")
-    _complete_swaps(files, folder)
-    names = files.names(folder)
-    logs = {name.removesuffix(LOG_SUFFIX) for name in names if name.endswith(LOG_SUFFIX)}
-    for name in names:
-        if segment_base(name) is not None and name.partition(".")[0] not in logs:
             files.remove(f"{folder}/{name}")
 
 

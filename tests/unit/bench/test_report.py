@@ -35,7 +35,7 @@ def test_a_ratio_is_taken_within_a_round_and_shown_with_its_spread():
     samples.add("latency", {"p50": 300.0, "p99": 200.0}, {"p50": 75.0, "p99": 100.0})
     page = render(samples, QUICK, "quick")
     p50, p99 = [line for line in page.splitlines() if line.startswith("| one record")]
-    assert "| 200 (100-300) | 62.5 (50-75) | 0.375 (0.25-0.5)x | <= 1x | yes |" in p50
+    assert "| 200 (100-300) | 62.5 (50-75) | 0.375 (0.25-0.5)x | <= 0.9x | yes |" in p50
     assert p99.endswith("| in 1 of 2 |")
 
 

@@ -2,10 +2,14 @@
 
 import asyncio
 import struct
+from types import SimpleNamespace
 
 import pytest
 
+from moldau.base.errors import ProtocolError
+from moldau.base.limits import UNSENT_BYTES_PER_CONNECTION
 from moldau.base.network import Address
+from moldau.server.connection import PARTS_PER_WRITE
 from moldau.server.connections import Connections
 
 FAR = 2**31 - 1
@@ -48,7 +52,9 @@ class Stream:
                 self.receiver.closed(None)
 
 
-def connections(count_max=FAR, per_host_max=FAR, dispatch=lambda _connection, _frame: None, **hosts):
+def connections(
+    count_max=FAR, per_host_max=FAR, dispatch=lambda _connection, _frame: None, **hosts
+):
     return Connections(
         dispatch,
         frame_limit=1000,
@@ -185,5 +191,56 @@ def test_all_can_be_closed_at_once(count):
         every.close_all()
         assert all(stream.ended for stream in streams)
         assert len(every) == 0
+
+    in_a_loop(scenario)
+
+
+def test_a_refusal_that_comes_late_closes_with_one_line_and_no_traceback(caplog):
+    async def main():
+        future = asyncio.get_running_loop().create_future()
+
+        def framed():
+            raise ProtocolError("it was refused")
+
+        later = SimpleNamespace(future=future, framed=framed, abandon=lambda: None)
+        every = connections(dispatch=lambda _connection, _frame: later)
+        every.begin()
+        client = Stream()
+        arrive(every, client)
+        with caplog.at_level("INFO"):
+            client.receiver.received(memoryview(FRAME))
+            future.set_result(None)
+            await asyncio.sleep(0)
+        assert client.ended
+        (record,) = caplog.records
+        assert "it was refused" in record.getMessage()
+        assert record.exc_info is None
+
+    asyncio.run(main())
+
+
+def test_requests_wait_when_the_answers_to_those_before_them_are_not_read():
+    def scenario(_loop):
+        answered = []
+
+        def dispatch(_connection, _frame):
+            answered.append(1)
+            return [b"large"]
+
+        every = connections(dispatch=dispatch)
+        every.begin()
+        client = Stream()
+        client.send = lambda parts: setattr(
+            client, "unsent", client.unsent + len(parts) * UNSENT_BYTES_PER_CONNECTION
+        )
+        arrive(every, client)
+        data = FRAME * (10 * PARTS_PER_WRITE)
+        used = client.receiver.received(memoryview(data))
+        assert len(answered) == PARTS_PER_WRITE
+        assert used == len(FRAME) * PARTS_PER_WRITE
+        assert client.paused
+        client.unsent = 0
+        client.receiver.drained()
+        assert not client.paused
 
     in_a_loop(scenario)

@@ -68,7 +68,7 @@ def test_a_handler_gets_the_decoded_request_and_who_asks(broker):
     request = ListOffsetsRequest(replica_id=-1)
     answer = decoded(request, 5, broker.send(request, 5))
     assert answer == broker.answer
-    (seen, context), = broker.seen
+    ((seen, context),) = broker.seen
     assert seen == request
     assert (context.connection, context.version, context.client_id) == (CONNECTION, 5, "tester")
 
@@ -89,9 +89,7 @@ def test_a_version_that_is_not_served_ends_the_talk_and_names_the_api(broker, ve
 
 @pytest.mark.parametrize("version", [4, 127, 32767])
 def test_an_unknown_version_of_api_versions_is_answered_in_version_0(broker, version):
-    parts = broker.dispatch(
-        CONNECTION, memoryview(bytes(header(API_VERSIONS, version)) + bytes(8))
-    )
+    parts = broker.dispatch(CONNECTION, memoryview(bytes(header(API_VERSIONS, version)) + bytes(8)))
     answer = decoded(ApiVersionsRequest(), 0, parts)
     assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
     assert not broker.seen

@@ -147,7 +147,7 @@ def test_the_limit_of_the_answer_holds_over_all_partitions():
     kit = Kit("a", "b", "c")
     for name in ("a", "b", "c"):
         kit.append(name, sized_batch(1000), sized_batch(1000))
-    fetch = kit.fetch(once(), {name: (0, FAR) for name in "abc"}, max_bytes=3000)
+    fetch = kit.fetch(once(), dict.fromkeys("abc", (0, FAR)), max_bytes=3000)
     found, _ = fetch.look()
     assert sizes(found) == {"a": 2000, "b": 1000}
     assert [fetched.reader.topic for fetched in fetch.finish(found)] == ["a", "b", "c"]
@@ -159,7 +159,7 @@ def test_a_busy_partition_cannot_starve_the_others_of_a_session():
         kit.append(name, *(sized_batch(1000) for _ in range(4)))
     session = kit.session()
     served = []
-    wanted = {name: (0, FAR) for name in "abc"}
+    wanted = dict.fromkeys("abc", (0, FAR))
     for _ in range(3):
         fetch = kit.fetch(session, wanted, max_bytes=1000)
         found, _ = fetch.look()
@@ -245,9 +245,7 @@ def test_a_disk_that_fails_under_a_reader_is_its_partitions_error_alone(monkeypa
         ),
     )
     failed = []
-    fetch = kit.fetch(
-        once(), {"bad": (0, FAR), "good": (0, FAR)}, storage_failed=failed.append
-    )
+    fetch = kit.fetch(once(), {"bad": (0, FAR), "good": (0, FAR)}, storage_failed=failed.append)
     found, enough = fetch.look()
     assert enough
     assert errors(found) == {"bad": ErrorCode.KAFKA_STORAGE_ERROR}
@@ -318,7 +316,7 @@ def test_quiet_partitions_of_a_session_are_not_looked_at():
     names = [f"t{number}" for number in range(50)]
     kit = Kit(*names)
     session = kit.session()
-    first = kit.fetch(session, {name: (0, FAR) for name in names}, whole=True)
+    first = kit.fetch(session, dict.fromkeys(names, (0, FAR)), whole=True)
     first.finish(first.look()[0])
     assert not session.ready
     kit.append("t7", sized_batch(200))

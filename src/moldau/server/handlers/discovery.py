@@ -1,4 +1,6 @@
-"""ApiVersions 0-5, Metadata 0-13, DescribeCluster 0-2, DescribeTopicPartitions 0.
+"""What a client asks before it knows where to go.
+
+ApiVersions 0-5, Metadata 0-13, FindCoordinator 0-6, DescribeCluster 0-2, DescribeTopicPartitions 0.
 
 Every address in an answer is that of the listener the question came in on. There is no authoriser
 yet, so whoever asks for authorised operations is told all of them, as by Kafka without one.
@@ -22,6 +24,7 @@ from moldau.protocol.messages.metadata import (
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
+    Coordinator,
     DescribeClusterBroker,
     DescribeClusterRequest,
     DescribeClusterResponse,
@@ -30,6 +33,8 @@ from moldau.protocol.messages.metadata import (
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
     FinalizedFeatureKey,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
@@ -174,6 +179,24 @@ class DiscoveryHandlers:
             cluster_authorized_operations=bit_field(CLUSTER_OPERATIONS)
             if request.include_cluster_authorized_operations
             else NOT_ASKED,
+        )
+
+    # FindCoordinator
+
+    def find_coordinator(
+        self, request: FindCoordinatorRequest, context: RequestContext
+    ) -> FindCoordinatorResponse:
+        """Say that there is no coordinator yet, for one key or for many."""
+        del context
+        code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return FindCoordinatorResponse(
+            error_code=code,
+            error_message=code.text,
+            node_id=-1,
+            port=-1,
+            coordinators=[
+                Coordinator(key, -1, "", -1, code, code.text) for key in request.coordinator_keys
+            ],
         )
 
     # DescribeCluster

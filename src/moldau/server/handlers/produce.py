@@ -140,6 +140,9 @@ class ProduceHandler:
             try:
                 incoming = await self._executor.compute(rework, records, task)
                 partition = self._find(topic, index, acks)
+                if partition.topic_id != place.partition.topic_id:
+                    # Made again under its name meanwhile: the batch was not meant for this one.
+                    raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
                 place.fill(self._append(partition, incoming))
                 if partition.log.unflushed_count >= partition.log.config.flush_messages:
                     later.flushes.append(place)
