@@ -155,14 +155,31 @@ class Serving:
         self.process.send_signal(number)
 
     def wait(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
-        """Return its status once it has ended of itself; what it leaves behind is swept up."""
-        try:
-            status = self.process.wait(timeout_s)
-        except subprocess.TimeoutExpired:
+        """Return its status once it has ended of itself."""
+        if not self._ended(timeout_s):
             self.kill()
-            raise AssertionError(f"it did not end; it said:\n{self.errors}") from None
-        self._sweep()
-        return status
+            raise AssertionError(f"it did not end; it said:\n{self.errors}")
+        return self._bury()
+
+    def _ended(self, timeout_s: float) -> bool:
+        if self.process.returncode is not None:
+            return True
+        descriptor = os.pidfd_open(self.process.pid)
+        try:
+            return bool(select.select([descriptor], [], [], timeout_s)[0])
+        finally:
+            os.close(descriptor)
+
+    def _bury(self) -> int:
+        """Take its status, after ending what is left of its group while the number is still its."""
+        process = self.process
+        if process.returncode is None:
+            # Only worker processes are left, and they end with it of themselves.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            if process.stdout is not None:
+                process.stdout.close()
+        return process.wait(STOP_TIMEOUT_S)
 
     def stop(self) -> int:
         """Ask it to stop, unless it has ended already, and return its status."""
@@ -173,16 +190,7 @@ class Serving:
         """End it without a word (-9), as a crash would."""
         if self._process is not None:
             self._process.kill()
-            self._process.wait(STOP_TIMEOUT_S)
-            self._sweep()
-
-    def _sweep(self) -> None:
-        process = self.process
-        if process.stdout is not None:
-            process.stdout.close()
-        # Only worker processes are left in its group, and they end with it of themselves.
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+            self._bury()
 
 
 def refused(directory: Path, *options: str, **more: object) -> str:

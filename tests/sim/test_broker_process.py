@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 import subprocess
 import sys
 
 import pytest
 
+from log_kit import HandClock, append, make_batch, read_all
+from moldau.base.ids import PartitionKey, TopicId
 from moldau.client.connection import ClientConnection, ConnectionLost
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.data import (
@@ -24,6 +27,7 @@ from moldau.protocol.messages.data import (
 )
 from moldau.protocol.messages.topics import (
     CreatableTopic,
+    CreatableTopicConfig,
     CreateTopicsRequest,
     DeleteTopicsRequest,
     DeleteTopicState,
@@ -38,6 +42,9 @@ from moldau.sim.log_lines import log_lines
 from moldau.sim.network import SimNetwork
 from moldau.sim.process import SimBroker
 from moldau.sim.world import World
+from moldau.storage.manager import LogManager
+from moldau.storage.resources import Resources
+from moldau.storage.topic_config import LogConfig
 
 SETTINGS = {"node.id": "1", "log.dirs": "/data", "log.segment.bytes": "3000"}
 
@@ -64,17 +71,20 @@ class Bench:
                 self._connection = None
                 await asyncio.sleep(0.01)
 
-    async def create(self, topic: str = "t") -> None:
-        response = await self.ask(CreateTopicsRequest([CreatableTopic(topic, 1, 1, [], [])]))
+    async def create(self, configs: dict[str, str] | None = None) -> None:
+        own = [CreatableTopicConfig(name, value) for name, value in (configs or {}).items()]
+        response = await self.ask(CreateTopicsRequest([CreatableTopic("t", 1, 1, [], own)]))
         assert response.topics[0].error_code == 0
 
-    async def produce(self, *values: bytes) -> int:
+    def batch(self, *values: bytes) -> ProduceRequest:
         builder = BatchBuilder()
         for value in values:
             builder.append(self.world.clock.wall_ms(), None, value)
         data = [PartitionProduceData(0, builder.build())]
-        request = ProduceRequest(None, -1, 1000, [TopicProduceData("t", bytes(16), data)])
-        response = await self.ask(request, 12)
+        return ProduceRequest(None, -1, 1000, [TopicProduceData("t", bytes(16), data)])
+
+    async def produce(self, *values: bytes) -> int:
+        response = await self.ask(self.batch(*values), 12)
         result = response.responses[0].partition_responses[0]
         assert result.error_code == 0
         return result.base_offset
@@ -86,7 +96,7 @@ class Bench:
         assert result.error_code == 0
         return [
             record.value
-            for span in iter_batches(result.records)
+            for span in iter_batches(result.records or b"")
             for record in read_records(result.records, span.position)
         ]
 
@@ -236,6 +246,66 @@ def test_a_topic_of_a_used_name_does_not_inherit_what_was_checkpointed_of_the_ol
 
     interval = {"log.flush.offset.checkpoint.interval.ms": "100"}
     assert simulate(work, **interval) == [b"new"]
+
+
+def test_a_batch_that_was_worked_on_does_not_land_in_another_topic_of_the_name():
+    """It was appended by name after the wait for another process, whoever had the name by then."""
+
+    async def work(bench):
+        await bench.broker.start()
+        await bench.create(configs={"compression.type": "gzip"})
+        other = await ClientConnection.open(bench.network.host("other"), "broker", 9092, "other")
+        sending = other.send(bench.batch(b"old"), 12)
+        # Each waits for the disk a few times, the batch for a worker process: races of all kinds.
+        await bench.ask(DeleteTopicsRequest([DeleteTopicState("t")], timeout_ms=1000))
+        await bench.create(configs={"compression.type": "gzip"})
+        answer = (await sending).responses[0].partition_responses[0]
+        bench.network.crash("other")
+        return answer.error_code, await bench.values()
+
+    outcomes = [simulate(work, seed) for seed in range(40)]
+    # By name, a batch that came after the second creation belongs to that topic.
+    assert all(values == [] for code, values in outcomes if code)
+    assert {bool(code) for code, _ in outcomes} == {True, False}
+
+
+def test_a_deleted_topic_that_a_power_cut_brings_back_is_set_aside():
+    async def work(bench):
+        await bench.broker.start()
+        await bench.create(configs={"flush.ms": "100"})
+        await bench.produce(b"a")
+        await asyncio.sleep(2.0)
+        await bench.ask(DeleteTopicsRequest([DeleteTopicState("t")], timeout_ms=1000))
+        bench.broker.power_cut()
+        back = "t-0" in bench.broker.disk.names("/data")
+        await bench.broker.start()
+        return back, "t-0" in bench.broker.disk.names("/data")
+
+    outcomes = [simulate(work, seed) for seed in range(10)]
+    assert any(back for back, _ in outcomes)
+    assert not any(kept for _, kept in outcomes)
+
+
+def test_of_two_logs_of_one_name_the_one_of_the_topic_is_served():
+    """A power cut can undo the removal of an old log, in another directory than the new one's."""
+    old, new = TopicId(bytes(15) + b"\1"), TopicId(bytes(15) + b"\2")
+    disk, key = SimDisk(random.Random(1)), PartitionKey("t", 0)
+
+    def manager(*folders: str) -> LogManager:
+        opened = LogManager(Resources(disk, HandClock(), random.Random(1)), folders)
+        opened.open("cluster", 1, "boot")
+        opened.load(lambda _: LogConfig())
+        return opened
+
+    for folder, topic_id in (("/a", old), ("/b", new)):
+        only = manager(folder)
+        append(only.open_or_create(key, topic_id, LogConfig()), make_batch([folder.encode()]))
+        only.close({})
+    both = manager("/a", "/b")
+    log = both.open_or_create(key, new, LogConfig())
+    assert [record.value for record in read_all(log)] == [b"/b"]
+    assert [name for name in disk.names("/a") if name.endswith("-stray")]
+    assert both.get(key) is log
 
 
 async def whole_life(bench):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from moldau.base.errors import MoldauError
@@ -51,10 +52,16 @@ class Outcome:
     """What happened in it, and how often."""
 
 
-def run_seed(seed: int, *, fifo: bool = False) -> Outcome:
-    """Run one seed to its end; Failed if a promise was broken."""
+Adjust = Callable[[Swarm], Swarm]
+
+
+def run_seed(seed: int, *, fifo: bool = False, adjust: Adjust = lambda swarm: swarm) -> Outcome:
+    """Run one seed to its end; Failed if a promise was broken.
+
+    `adjust` may change the settings that were drawn, to look for something in particular.
+    """
     with World(seed, fifo=fifo) as world, log_lines(world.trace) as lines:
-        swarm = draw_swarm(world.random("swarm"))
+        swarm = adjust(draw_swarm(world.random("swarm")))
         with CrashPlan(trace=world.trace) as plan:
             scenario = _Scenario(world, swarm, plan, lines)
             try:

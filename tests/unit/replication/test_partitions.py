@@ -64,7 +64,14 @@ def test_those_who_wait_for_a_partition_hear_of_its_removal():
     every = Partitions()
     gone = partition(0)
     every.add(gone)
-    heard = []
-    gone.watch(SimpleNamespace(moved=heard.append))
+
+    class Watcher:
+        heard = None
+
+        def moved(self, partition):
+            self.heard = partition
+
+    watcher = Watcher()
+    gone.watch(watcher)
     every.remove(gone.key)
-    assert heard == [gone]
+    assert watcher.heard is gone

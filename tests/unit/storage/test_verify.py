@@ -44,6 +44,11 @@ def test_a_sound_folder_has_no_findings(folder):
     assert found(folder) == []
 
 
+def test_a_segment_that_begins_before_the_log_has_no_epochs_there(folder):
+    (folder / "leader-epoch-checkpoint").write_text("0\n2\n0 2\n1 4\n")
+    assert found(folder) == []
+
+
 def test_a_compacted_folder_may_have_holes(tmp_path):
     assert found(tmp_path / SOUND, compacted=True) == []
     messages = [message for _, _, message in found(tmp_path / SOUND)]
