@@ -177,8 +177,8 @@ class Serving:
             # Only worker processes are left, and they end with it of themselves.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-            if process.stdout is not None:
-                process.stdout.close()
+        if process.stdout is not None:
+            process.stdout.close()
         return process.wait(STOP_TIMEOUT_S)
 
     def stop(self) -> int:

@@ -91,10 +91,7 @@ class Replicas:
         known = {(topic.name, state.index) for topic, state in image.replicas_on(self._broker_id)}
         for key in [key for key, _ in self._logs if key not in known]:
             logger.warning("%s belongs to no topic that is known, it is set aside", key)
-            try:
-                self._logs.set_aside(key)
-            except StorageError as error:
-                logger.error("%s stays: %s", key, error)  # noqa: TRY400 - no bug of ours
+            self._take_away(key, self._logs.set_aside)
 
     async def run(self) -> None:
         """Carry out changes until cancelled."""
@@ -167,8 +164,16 @@ class Replicas:
             return
         for key in self._partitions.keys_of(change.topic_id):
             self._partitions.remove(key)
-            self._logs.delete(key)
+            self._take_away(key, self._logs.delete)
         self._traffic.forget(name)
+
+    def _take_away(self, key: PartitionKey, remove: Callable[[PartitionKey], None]) -> None:
+        """Take a log out of use; a disk that refuses that is out of use itself."""
+        try:
+            remove(key)
+        except StorageError as error:
+            logger.error("%s stays on the disk: %s", key, error)  # noqa: TRY400 - no bug of ours
+            self._logs.directory_failed(error)
 
     def _configure(self, changes: Sequence[Change], image: MetadataImage) -> None:
         """Give logs their new configs; a broker's defaults concern every log."""

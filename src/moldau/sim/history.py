@@ -65,11 +65,21 @@ class _Era:
 class PartitionHistory:
     """All claims about one partition."""
 
-    def __init__(self, name: str, *, era: int = 0, start_limit: int | None = 0) -> None:
+    def __init__(
+        self,
+        name: str,
+        *,
+        era: int = 0,
+        start_limit: int | None = 0,
+        synced_acknowledgements: bool = False,
+    ) -> None:
         self.name = name
         self._first_era = era
         self.start_limit = start_limit
         """How far the log's start may have moved by request; None where retention moves it."""
+        self._synced_acknowledgements = synced_acknowledgements
+        """What is acknowledged was synced before, so that a power cut does not take it."""
+        self._synced_end = 0
         self.given_up: set[str] = set()
         """Producers that gave up a batch of unknown outcome: their numbers may have gaps."""
         self._eras = [_Era(0)]
@@ -102,7 +112,13 @@ class PartitionHistory:
         """Take an acknowledgement of a batch at an offset."""
         for number, value in enumerate(values):
             self._learn(known.era, offset + number, value)
-        self._reaches(known.era, offset + len(values))
+        end = offset + len(values)
+        self._reaches(known.era, end)
+        if self._synced_acknowledgements:
+            self._synced_end = max(self._synced_end, end)
+            cuts = [era.cut for era in self._eras[known.era + 1 :]]
+            if cuts and min(cuts) < end:
+                raise Violation(f"P1: {self.name} {offset} was synced and lost in a power cut")
 
     def read(self, known: Known, asked: int, place: Place, records: Sequence[Read]) -> None:
         """Take what a fetch from an offset gave: records from there on, in order, none left out."""
@@ -190,6 +206,7 @@ class PartitionHistory:
 
     def survived_power_cut(self, durable_end: int, end: int) -> None:
         """Take how the log was found after a power cut; what was durable must be there."""
+        durable_end = max(durable_end, self._synced_end)
         if end < durable_end:
             raise Violation(
                 f"P1: {self.name} was durable up to {durable_end}, after a power cut it ends at "

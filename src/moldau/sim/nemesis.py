@@ -7,9 +7,12 @@ must come up by itself. Crashes while it starts or stops are crashes like any ot
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 
+from moldau.base.errors import StorageError
 from moldau.cluster.journal import CRASH_POINTS as JOURNAL_POINTS
+from moldau.cluster.store import StoreFailed
 from moldau.sim.crashes import Crashed, CrashPlan
 from moldau.sim.disk_faults import Operation
 from moldau.sim.history import Violation
@@ -178,7 +181,10 @@ class Nemesis:
     async def _suffer(self) -> None:
         """Leave the broker with its broken disk for a while, then repair it and start anew."""
         await asyncio.sleep(self._chance.expovariate(2.0))
-        if self._broker.serving:
+        if self._broker.serving and self._chance.random() < 0.3:
+            with contextlib.suppress(Crashed, StorageError, StoreFailed):
+                await self._broker.stop()
+        if self._broker.alive:
             self._broker.kill()
 
     async def _cold_pages(self) -> None:

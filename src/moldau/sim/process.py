@@ -177,10 +177,6 @@ class SimBroker:
         await broker.stop()
         await self._executor.close()
 
-    async def abandon(self) -> None:
-        """End a process whose start has failed."""
-        self.kill()
-
     async def _inside(self, work: Coroutine[Any, Any, None]) -> None:
         """Run something as this process and wait for it; Crashed if the process ends first."""
         life = self.life

@@ -86,6 +86,8 @@ def _draw_topic(chance: random.Random) -> dict[str, str]:
         configs["retention.ms"] = "2000"
     if chance.random() < 0.3:
         configs["flush.ms"] = str(chance.choice((100, 1_500)))
+    if chance.random() < 0.2:
+        configs["flush.messages"] = chance.choice(("1", "1", "20"))
     if chance.random() < 0.15:
         configs["message.timestamp.type"] = "LogAppendTime"
     if chance.random() < 0.15:

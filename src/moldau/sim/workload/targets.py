@@ -44,7 +44,10 @@ class TopicTarget:
         limit = None if any(name.startswith("retention") for name in self.configs) else 0
         self.histories = [
             PartitionHistory(
-                f"{self.name}-{index}({topic_id.hex()[:6]})", era=era, start_limit=limit
+                f"{self.name}-{index}({topic_id.hex()[:6]})",
+                era=era,
+                start_limit=limit,
+                synced_acknowledgements=self.configs.get("flush.messages") == "1",
             )
             for index in range(self.partition_count)
         ]

@@ -1,0 +1,77 @@
+"""Telling two records of answers apart, field by field."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+PROSE = {"error_message", "documentation", "batch_index_error_message"}
+"""Fields for people to read: they are told apart for the reader of a run, not by the test."""
+
+
+class Difference(NamedTuple):
+    """One field that the brokers do not agree on."""
+
+    label: str
+    path: str
+    kafka: Any
+    moldau: Any
+
+    @property
+    def prose(self) -> bool:
+        return self.path.rpartition(".")[2] in PROSE
+
+    def __str__(self) -> str:
+        return f"{self.label} | {self.path} | kafka: {self.kafka!r} | moldau: {self.moldau!r}"
+
+
+class Accepted(NamedTuple):
+    """Differences we know and want, and why. The patterns match from the start of what they name.
+
+    A difference that no longer shows up is as much of a finding as a new one.
+    """
+
+    scenario: str
+    label: str
+    path: str
+    reason: str
+
+    def covers(self, scenario: str, difference: Difference) -> bool:
+        return (
+            self.scenario == scenario
+            and re.match(self.label, difference.label) is not None
+            and re.match(self.path, difference.path) is not None
+        )
+
+
+def differences(kafka: dict[str, Any], moldau: dict[str, Any]) -> list[Difference]:
+    """Compare two records, question by question."""
+    assert list(kafka) == list(moldau), "the scenario asked different questions"
+    return [
+        Difference(label, path, one, other)
+        for label in kafka
+        for path, one, other in _walk("", kafka[label], moldau[label])
+    ]
+
+
+def unexpected(
+    scenario: str, found: Iterable[Difference], accepted: Iterable[Accepted]
+) -> list[Difference]:
+    return [
+        difference
+        for difference in found
+        if not difference.prose and not any(one.covers(scenario, difference) for one in accepted)
+    ]
+
+
+def _walk(path: str, kafka: Any, moldau: Any) -> Iterator[tuple[str, Any, Any]]:
+    if isinstance(kafka, dict) and isinstance(moldau, dict):
+        for key in kafka.keys() | moldau.keys():
+            at = f"{path}.{key}" if path else str(key)
+            yield from _walk(at, kafka.get(key, "<absent>"), moldau.get(key, "<absent>"))
+    elif isinstance(kafka, list) and isinstance(moldau, list) and len(kafka) == len(moldau):
+        for number, (one, other) in enumerate(zip(kafka, moldau, strict=True)):
+            yield from _walk(f"{path}[{number}]", one, other)
+    elif kafka != moldau:
+        yield path, kafka, moldau

@@ -1,0 +1,17 @@
+"""What the two brokers are asked, one module a family of APIs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from differential.peer import Peer
+
+from . import configs, discovery, fetch, offsets, produce, topics
+
+Scenario = Callable[[Peer], None]
+
+SCENARIOS: dict[str, Scenario] = {
+    f"{module.__name__.rpartition('.')[2]}-{scenario.__name__}": scenario
+    for module in (produce, fetch, offsets, topics, configs, discovery)
+    for scenario in module.SCENARIOS
+}
