@@ -163,7 +163,7 @@ def _kio_value(value: Any, hint: Any, kafka_type: str | None, version: int) -> A
     if isinstance(value, list):
         element = typing.get_args(without_none(hint))[0]
         return tuple(_kio_value(one, element, kafka_type, version) for one in value)
-    if dataclasses.is_dataclass(value):
+    if hasattr(value, "FIELDS"):
         return kio_form(value, version, without_none(hint))
     match kafka_type:
         case "uuid":
@@ -196,4 +196,4 @@ def old_form(message: Any, version: int) -> tuple[Any, ...]:
 def _old_value(value: Any, version: int) -> Any:
     if isinstance(value, list):
         return [_old_value(one, version) for one in value]
-    return old_form(value, version) if dataclasses.is_dataclass(value) else value
+    return old_form(value, version) if hasattr(value, "FIELDS") else value

@@ -125,6 +125,10 @@ class Peer:
         assert label not in self.record, f"{label} was noted before"
         self.record[label] = value
 
+    def note_answer(self, label: str, answer: Any) -> None:
+        """Write down an answer that was put in order first."""
+        self.note(label, plain(answer, self.names))
+
     # Topics
 
     def name(self, about: str) -> str:

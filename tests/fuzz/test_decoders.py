@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import random
 import tracemalloc
-from dataclasses import fields, is_dataclass
 
 import pytest
 from hypothesis import example, given, settings
@@ -63,8 +62,8 @@ def tried(cls, version, data):
 def longest_list(value) -> int:
     if isinstance(value, list):
         return max([len(value), *map(longest_list, value)])
-    if is_dataclass(value):
-        return max([0, *(longest_list(getattr(value, field.name)) for field in fields(value))])
+    if hasattr(value, "FIELDS"):
+        return max([0, *(longest_list(getattr(value, one.name)) for one in value.FIELDS)])
     return 0
 
 

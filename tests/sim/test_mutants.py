@@ -22,7 +22,7 @@ from moldau.sim.scenarios import Failed, run_seed
 from moldau.sim.workload.producer import ProducerPlan
 from moldau.storage import producers, recovery, scan
 from moldau.storage.epochs import LeaderEpochs
-from moldau.storage.flushing import Flush
+from moldau.storage.flushing import Flush, Flusher
 from moldau.storage.indexes import OffsetIndex
 
 SEEDS = range(20)
@@ -83,6 +83,13 @@ def holds_durable_what_it_has_not_synced(patch):
     patch.setattr(Flush, "run", lambda self: None)
 
 
+def answers_before_the_disk_has_it(patch):
+    async def flush(self, log, offset):
+        await asyncio.sleep(0)
+
+    patch.setattr(Flusher, "flush", flush)
+
+
 def commits_metadata_without_a_sync(patch):
     patch.setattr(Journal, "sync", lambda self: None)
 
@@ -95,6 +102,7 @@ CRASHES = {"faults": ("kill", "orderly restart"), "fault_mean_s": 0.3}
 POWER = {"faults": ("power cut",), "fault_mean_s": 0.3}
 RESETS = {"faults": ("reset",), "fault_mean_s": 0.1, "reset_chance": 0.01}
 RETRIES = (ProducerPlan(-1, True, 5, Codec.NONE, 0.02),) * 3
+SYNCED = ({"flush.messages": "1"},) * 2
 FLUSHED = ({"flush.ms": "100"},) * 2
 
 MUTANTS = [
@@ -107,6 +115,7 @@ MUTANTS = [
     (looks_up_offsets_one_batch_late, "P2|P7|I5", {}),
     (keeps_no_leader_epochs, "I6", {}),
     (holds_durable_what_it_has_not_synced, "P1|P2|P8|E9", POWER | {"topics": FLUSHED}),
+    (answers_before_the_disk_has_it, "P1", POWER | {"topics": SYNCED}),
     (commits_metadata_without_a_sync, "P4|P8", POWER | {"topics_change": True}),
 ]
 

@@ -9,7 +9,7 @@
         timeout_ms: int = int32()
         topics: list[TopicProduceData] = array(TopicProduceData)
 
-A decorated class becomes a slotted dataclass without a version inside; every field has a default,
+A decorated class becomes a slotted class without a version inside; every field has a default,
 so a message is built by naming what matters. Field order is wire order. `versions` says in which
 versions a field is on the wire; outside of them encoding leaves it out and decoding yields the
 default. A tagged field names its `tag` and the versions in which it is tagged.
@@ -22,9 +22,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator
 from enum import Enum
-from typing import Any, TypeVar, dataclass_transform
+from functools import cache
+from typing import Any, NamedTuple, TypeVar, dataclass_transform
 
 from moldau.base.ids import ZERO_TOPIC_ID
+from moldau.protocol.structs import make_struct
 
 C = TypeVar("C")
 
@@ -39,15 +41,16 @@ class Versions:
     first: int
     last: int
 
-    @classmethod
-    def parse(cls, text: str) -> Versions:
+    @staticmethod
+    @cache
+    def parse(text: str) -> Versions:
         """Read `3`, `3-7`, `3+` or `none`."""
         if text == "none":
             return NEVER
         if text.endswith("+"):
-            return cls(int(text[:-1]), FOREVER)
+            return Versions(int(text[:-1]), FOREVER)
         first, _, last = text.partition("-")
-        return cls(int(first), int(last or first))
+        return Versions(int(first), int(last or first))
 
     def __contains__(self, version: int) -> bool:
         return self.first <= version <= self.last
@@ -79,8 +82,7 @@ class Kind(Enum):
     ARRAY = "array"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Field:
+class Field(NamedTuple):
     """One field of a message, in all its versions."""
 
     kind: Kind
@@ -95,6 +97,10 @@ class Field:
     """For structs: the class declared with `@struct`."""
     name: str = ""
 
+    def named(self, name: str) -> Field:
+        """Return the field under its name in the class that declares it."""
+        return self._replace(name=name)
+
 
 def _field(
     kind: Kind,
@@ -108,7 +114,7 @@ def _field(
     struct: type[Any] | None = None,
 ) -> Any:
     where = Versions.parse(versions)
-    declared = Field(
+    return Field(
         kind,
         where,
         Versions.parse(nullable),
@@ -118,10 +124,6 @@ def _field(
         element,
         struct,
     )
-    metadata = {"field": declared}
-    if callable(default):
-        return dataclasses.field(default_factory=default, metadata=metadata)
-    return dataclasses.field(default=default, metadata=metadata)
 
 
 def _scalar(kind: Kind, zero: Any) -> Callable[..., Any]:
@@ -178,20 +180,16 @@ def array(
     default: Any = list,
 ) -> Any:
     """Declare an array of structs (a class) or of scalars (`int32`, `string`, ...)."""
-    if isinstance(element, type):
-        inner = Field(Kind.STRUCT, struct=element)
-    else:
-        inner = element().metadata["field"]
+    inner = Field(Kind.STRUCT, struct=element) if isinstance(element, type) else element()
     return _field(Kind.ARRAY, versions, nullable, tag, tagged, default, element=inner)
 
 
 def _declare(cls: type[C]) -> type[C]:
-    made = dataclasses.dataclass(slots=True)(cls)
-    fields = tuple(
-        dataclasses.replace(field.metadata["field"], name=field.name)
-        for field in dataclasses.fields(made)  # type: ignore[arg-type]
-    )
-    made.FIELDS = fields  # type: ignore[attr-defined]
+    fields = [
+        declared.named(name) for name, declared in vars(cls).items() if isinstance(declared, Field)
+    ]
+    made = make_struct(cls, {field.name: field.default for field in fields})
+    made.FIELDS = tuple(fields)  # type: ignore[attr-defined]
     return made
 
 

@@ -1,0 +1,240 @@
+"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs, ListConfigResources."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from differential.peer import Peer
+from moldau.protocol.messages.configs import (
+    AlterableConfig,
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    IncrementalAlterableConfig,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+    ListConfigResourcesRequest,
+)
+
+UNKNOWN, TOPIC, BROKER, LOGGER, METRICS, GROUP = 0, 2, 4, 8, 16, 32
+SET, DELETE, APPEND, SUBTRACT = range(4)
+BROKER_ID = "1"
+
+
+def described_topic(peer: Peer) -> None:
+    topic = peer.topic("t", retention_ms="5000", cleanup_policy="compact")
+    for version in peer.versions(DescribeConfigsRequest):
+        _describe(peer, "all", version, TOPIC, topic)
+        _describe(peer, "without synonyms", version, TOPIC, topic, synonyms=False)
+        names = ["retention.ms", "no.such.config", "segment.bytes", "retention.ms"]
+        _describe(peer, "some", version, TOPIC, topic, names)
+        _describe(peer, "none", version, TOPIC, topic, [])
+        _describe(peer, "unknown topic", version, TOPIC, "nowhere")
+        _describe(peer, "invalid topic", version, TOPIC, "a/b")
+        _describe(peer, "empty topic", version, TOPIC, "")
+
+
+def described_broker(peer: Peer) -> None:
+    for version in peer.versions(DescribeConfigsRequest):
+        _describe(peer, "own", version, BROKER, BROKER_ID)
+        names = ["log.retention.ms", "no.such.config", "node.id", "num.io.threads"]
+        _describe(peer, "some", version, BROKER, BROKER_ID, names)
+        _describe(peer, "default", version, BROKER, "")
+        _describe(peer, "another", version, BROKER, "9")
+        _describe(peer, "not a number", version, BROKER, "x")
+        _describe(peer, "unknown type", version, UNKNOWN, "x")
+        _describe(peer, "type 77", version, 77, "x")
+
+
+def altered_broker(peer: Peer) -> None:
+    """Values at every level: the broker's own, every broker's, the file's, the default."""
+    for resource, value in ((BROKER_ID, "70000000"), ("", "80000000")):
+        _ask_incremental(peer, f"set {resource!r}", BROKER, resource, ("log.retention.ms", SET, value))
+        peer.settle()
+        for version in peer.versions(DescribeConfigsRequest):
+            for asked in (BROKER_ID, ""):
+                what = f"after {resource!r} of {asked!r}"
+                _describe(peer, what, version, BROKER, asked, ["log.retention.ms"])
+    topic = peer.topic("t")
+    for version in peer.versions(DescribeConfigsRequest):
+        _describe(peer, "a topic's", version, TOPIC, topic, ["retention.ms", "segment.bytes"])
+    for what, resource, change in _broker_refusals():
+        _ask_incremental(peer, what, BROKER, resource, change)
+    for resource in (BROKER_ID, ""):
+        change = ("log.retention.ms", DELETE, None)
+        _ask_incremental(peer, f"delete {resource!r}", BROKER, resource, change)
+    peer.settle()
+
+
+def _broker_refusals() -> list[tuple[str, str, Any]]:
+    return [
+        ("read-only", BROKER_ID, ("node.id", SET, "5")),
+        ("read-only log.dirs", BROKER_ID, ("log.dirs", SET, "/x")),
+        ("unknown", BROKER_ID, ("no.such.config", SET, "5")),
+        ("not a number", BROKER_ID, ("log.retention.ms", SET, "x")),
+        ("out of range", BROKER_ID, ("num.io.threads", SET, "0")),
+        ("far more threads", BROKER_ID, ("num.io.threads", SET, "1000")),
+        ("append to a number", BROKER_ID, ("log.retention.ms", APPEND, "1")),
+        ("another broker", "9", ("log.retention.ms", SET, "5")),
+        ("not a broker", "x", ("log.retention.ms", SET, "5")),
+        ("of one broker for all", "", ("listeners", SET, "PLAINTEXT://:1")),
+        ("delete what is not set", BROKER_ID, ("log.flush.interval.ms", DELETE, None)),
+        ("delete what is read-only", BROKER_ID, ("node.id", DELETE, None)),
+        ("null", BROKER_ID, ("log.retention.ms", SET, None)),
+        ("empty number", BROKER_ID, ("log.retention.ms", SET, "")),
+    ]
+
+
+def altered_incrementally(peer: Peer) -> None:
+    topic = peer.topic("t")
+    changes: dict[str, list[Any]] = {
+        "set": [("retention.ms", SET, "5000")],
+        "set two": [("retention.ms", SET, "6000"), ("segment.ms", SET, "7000")],
+        "append": [("cleanup.policy", APPEND, "compact")],
+        "append what is there": [("cleanup.policy", APPEND, "compact")],
+        "append two": [("leader.replication.throttled.replicas", APPEND, "0:1,1:1")],
+        "append with blanks": [("leader.replication.throttled.replicas", APPEND, " 2:1 , 3:1")],
+        "subtract": [("cleanup.policy", SUBTRACT, "delete")],
+        "subtract what is not there": [("leader.replication.throttled.replicas", SUBTRACT, "9:9")],
+        "subtract one": [("leader.replication.throttled.replicas", SUBTRACT, "0:1")],
+        "delete": [("segment.ms", DELETE, None)],
+        "delete with a value": [("retention.ms", DELETE, "5")],
+        "delete what is not set": [("flush.ms", DELETE, None)],
+        "delete the unknown": [("no.such.config", DELETE, None)],
+        "the last policy taken": [("cleanup.policy", SUBTRACT, "compact")],
+        "unknown": [("no.such.config", SET, "1")],
+        "wrong value": [("retention.ms", SET, "soon")],
+        "out of range": [("retention.ms", SET, "-2")],
+        "one right, one wrong": [("segment.ms", SET, "5"), ("retention.ms", SET, "x")],
+        "null": [("retention.ms", SET, None)],
+        "append null": [("cleanup.policy", APPEND, None)],
+        "append to a number": [("retention.ms", APPEND, "1")],
+        "subtract from a number": [("retention.ms", SUBTRACT, "1")],
+        "append to the unknown": [("no.such.config", APPEND, "1")],
+        "append a wrong value": [("cleanup.policy", APPEND, "x")],
+        "twice": [("retention.ms", SET, "1"), ("retention.ms", SET, "2")],
+        "set and deleted": [("retention.ms", SET, "1"), ("retention.ms", DELETE, None)],
+        "unknown operation": [("retention.ms", 7, "1")],
+        "no change": [],
+        "policy by blanks": [("cleanup.policy", SET, "compact, delete")],
+        "empty policy": [("cleanup.policy", SET, "")],
+    }
+    for what, change in changes.items():
+        _ask_incremental(peer, f"validate {what}", TOPIC, topic, *change, validate_only=True)
+        _ask_incremental(peer, what, TOPIC, topic, *change)
+    peer.settle()
+    _describe(peer, "in the end", peer.newest(DescribeConfigsRequest), TOPIC, topic)
+    change = ("retention.ms", SET, "1")
+    for kind, name in _strange_resources():
+        _ask_incremental(peer, f"type {kind} {name!r}", kind, name, change)
+    for version in peer.versions(IncrementalAlterConfigsRequest):
+        config = [IncrementalAlterableConfig(*change)]
+        resource = IncrementalAlterConfigsResource(TOPIC, topic, config)
+        request = IncrementalAlterConfigsRequest([resource, resource])
+        peer.ask("one resource twice", request, version)
+        peer.ask("nothing", IncrementalAlterConfigsRequest(), version)
+
+
+def altered(peer: Peer) -> None:
+    topic = peer.topic("t")
+    changes: dict[str, list[tuple[str, str | None]]] = {
+        "set": [("retention.ms", "5000"), ("segment.ms", "6000")],
+        "replaced": [("flush.ms", "7000")],
+        "unknown": [("no.such.config", "1")],
+        "wrong value": [("retention.ms", "soon")],
+        "null": [("retention.ms", None)],
+        "twice": [("retention.ms", "1"), ("retention.ms", "2")],
+        "nothing": [],
+        "at last": [("cleanup.policy", "compact")],
+    }
+    for version in peer.versions(AlterConfigsRequest):
+        for what, change in changes.items():
+            for validate_only in (True, False):
+                label = f"validate {what}" if validate_only else what
+                _ask_alter(peer, label, version, TOPIC, topic, change, validate_only)
+            peer.settle()
+            newest = peer.newest(DescribeConfigsRequest)
+            _describe(peer, f"after {what} {version}", newest, TOPIC, topic)
+        for kind, name in _strange_resources():
+            _ask_alter(peer, f"type {kind} {name!r}", version, kind, name, [("retention.ms", "1")])
+        resource = AlterConfigsResource(TOPIC, topic, [])
+        peer.ask("one resource twice", AlterConfigsRequest([resource, resource]), version)
+
+
+def listed(peer: Peer) -> None:
+    for version in peer.versions(ListConfigResourcesRequest):
+        for types in ([], [BROKER], [METRICS], [GROUP], [TOPIC], [TOPIC, BROKER], [77], [UNKNOWN]):
+            answer = peer.call(ListConfigResourcesRequest(types), version)
+            answer.config_resources = sorted(
+                (one for one in answer.config_resources if one.resource_type != TOPIC),
+                key=lambda one: (one.resource_type, one.resource_name),
+            )
+            peer.note_answer(f"{types} v{version}", answer)
+
+
+def _strange_resources() -> list[tuple[int, str]]:
+    return [
+        (TOPIC, "nowhere"), (TOPIC, "a/b"), (TOPIC, ""), (BROKER, "x"), (BROKER, "9"),
+        (UNKNOWN, "x"), (77, "x"), (-1, "x"),
+    ]  # fmt: skip
+
+
+def _describe(
+    peer: Peer,
+    what: str,
+    version: int,
+    kind: int,
+    name: str,
+    keys: list[str] | None = None,
+    *,
+    synonyms: bool = True,
+) -> None:
+    resource = DescribeConfigsResource(kind, name, keys)
+    answer = peer.call(DescribeConfigsRequest([resource], synonyms), version)
+    found: dict[str, Any] = {}
+    for result in answer.results:
+        for config in result.configs:
+            found.setdefault(config.name, []).append(config)
+        result.configs = []
+    peer.note_answer(f"{what} v{version}", answer)
+    for config_name in sorted(found):
+        peer.note_answer(f"{what}: {config_name} v{version}", found[config_name])
+    peer.note(f"{what}: names v{version}", ",".join(sorted(found)))
+
+
+def _ask_incremental(
+    peer: Peer,
+    label: str,
+    kind: int,
+    name: str,
+    *changes: tuple[str, int, str | None],
+    validate_only: bool = False,
+) -> None:
+    configs = [IncrementalAlterableConfig(*change) for change in changes]
+    resource = IncrementalAlterConfigsResource(kind, name, configs)
+    peer.ask_all(label, IncrementalAlterConfigsRequest([resource], validate_only))
+
+
+def _ask_alter(
+    peer: Peer,
+    label: str,
+    version: int,
+    kind: int,
+    name: str,
+    changes: list[tuple[str, str | None]],
+    validate_only: bool = False,
+) -> None:
+    configs = [AlterableConfig(*change) for change in changes]
+    resource = AlterConfigsResource(kind, name, configs)
+    peer.ask(label, AlterConfigsRequest([resource], validate_only), version)
+
+
+SCENARIOS = (
+    described_topic,
+    described_broker,
+    altered_broker,
+    altered_incrementally,
+    altered,
+    listed,
+)

@@ -1,0 +1,239 @@
+"""CreateTopics, DeleteTopics, CreatePartitions, DescribeLogDirs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from differential.batches import batch, produce
+from differential.peer import STRANGE_TOPIC_ID, Peer
+from moldau.protocol.messages.log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from moldau.protocol.messages.topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    DeleteTopicState,
+)
+
+NAMES = (
+    "", ".", "..", "a b", "a/b", "ä", "a" * 249, "a" * 250, "-", "_", "a.b", "a_b", "__internal",
+    "__cluster_metadata", "a:b", "a\0b",
+)  # fmt: skip
+
+
+def created(peer: Peer) -> None:
+    for version in peer.versions(CreateTopicsRequest):
+        name = peer.name(f"t{version}")
+        request = CreateTopicsRequest([CreatableTopic(name, 2, 1)], 5000)
+        _create(peer, "plain", request, version)
+        peer.ask("again", request, version)
+        other = CreatableTopic(peer.name(f"other{version}"), 1, 1)
+        both = CreateTopicsRequest([CreatableTopic(name, 1, 1), other], 5000)
+        _create(peer, "one of two exists", both, version)
+        configs = [
+            CreatableTopicConfig("retention.ms", "5000"),
+            CreatableTopicConfig("cleanup.policy", "compact"),
+            CreatableTopicConfig("min.insync.replicas", "1"),
+        ]
+        with_configs = CreatableTopic(peer.name(f"c{version}"), 1, 1, configs=configs)
+        _create(peer, "with configs", CreateTopicsRequest([with_configs], 5000), version)
+        chosen = CreatableTopic(peer.name(f"d{version}"), -1, -1)
+        _create(peer, "defaults", CreateTopicsRequest([chosen], 5000), version)
+
+
+def refused(peer: Peer) -> None:
+    for version in peer.versions(CreateTopicsRequest):
+        for validate_only in (False, True) if version else (False,):
+            _refusals(peer, version, validate_only)
+
+
+def _refusals(peer: Peer, version: int, validate_only: bool) -> None:
+    how = "validate: " if validate_only else ""
+
+    def ask(what: str, *topics: CreatableTopic) -> None:
+        request = CreateTopicsRequest(list(topics), 5000, validate_only)
+        _create(peer, how + what, request, version)
+
+    if validate_only:
+        for name in NAMES:
+            ask(f"name {name!r}", CreatableTopic(name, 1, 1))
+    else:
+        for name in ("", ".", "..", "a b", "a/b", "ä", "a" * 250, "__cluster_metadata"):
+            ask(f"name {name!r}", CreatableTopic(name, 1, 1))
+    name = peer.name(f"no{version}{validate_only}")
+    for count in (0, -1, -2, 100_000):
+        if validate_only or count != -1:
+            ask(f"{count} partitions", CreatableTopic(name, count, 1))
+    for factor in (0, -1, -2, 2, 32767):
+        if validate_only or factor != -1:
+            ask(f"factor {factor}", CreatableTopic(name, 1, factor))
+    ask("twice", CreatableTopic(name, 1, 1), CreatableTopic(name, 1, 1))
+    ask("nothing")
+    for what, assignments in _assignments().items():
+        if validate_only or what.startswith("no "):
+            ask(what, CreatableTopic(name, -1, -1, assignments))
+    right = [CreatableReplicaAssignment(0, [1])]
+    ask("assigned, with a count", CreatableTopic(name, 1, -1, right))
+    ask("assigned, with a factor", CreatableTopic(name, -1, 1, right))
+    for key, value in _configs():
+        config = CreatableTopicConfig(key, value)
+        ask(f"{key}={value}", CreatableTopic(name, 1, 1, configs=[config]))
+    repeated = [CreatableTopicConfig("retention.ms", "1"), CreatableTopicConfig("retention.ms", "2")]
+    if validate_only:
+        ask("one config twice", CreatableTopic(name, 1, 1, configs=repeated))
+
+
+def _assignments() -> dict[str, list[CreatableReplicaAssignment]]:
+    def of(*assigned: tuple[int, list[int]]) -> list[CreatableReplicaAssignment]:
+        return [CreatableReplicaAssignment(index, brokers) for index, brokers in assigned]
+
+    return {
+        "assigned": of((0, [1])),
+        "assigned, two partitions": of((1, [1]), (0, [1])),
+        "no partition 0": of((1, [1])),
+        "no partition 1": of((0, [1]), (2, [1])),
+        "no such broker": of((0, [9])),
+        "no broker": of((0, [])),
+        "no single broker": of((0, [1, 1])),
+        "no single partition": of((0, [1]), (0, [1])),
+        "no even factor": of((0, [1]), (1, [1, 9])),
+        "no partition below 0": of((-1, [1])),
+    }
+
+
+def _configs() -> list[tuple[str, str | None]]:
+    return [
+        ("no.such.config", "1"),
+        ("retention.ms", "soon"),
+        ("retention.ms", None),
+        ("retention.ms", "-2"),
+        ("retention.ms", ""),
+        ("retention.ms", " 5 x"),
+        ("cleanup.policy", "archive"),
+        ("cleanup.policy", "delete,archive"),
+        ("compression.type", "rar"),
+        ("min.insync.replicas", "0"),
+        ("segment.ms", "0"),
+        ("max.message.bytes", "-1"),
+        ("min.cleanable.dirty.ratio", "2"),
+        ("message.timestamp.type", "Now"),
+        ("unclean.leader.election.enable", "maybe"),
+        ("local.retention.ms", "999999999999999"),
+        ("min.compaction.lag.ms", "-1"),
+        ("index.interval.bytes", "-1"),
+        ("flush.messages", "0"),
+        ("preallocate", "1"),
+        ("segment.bytes", "999999999999"),
+        ("remote.storage.enable", "true"),
+        ("leader.replication.throttled.replicas", "x"),
+        ("message.format.version", "2.0"),
+    ]
+
+
+def deleted(peer: Peer) -> None:
+    for version in peer.versions(DeleteTopicsRequest):
+        names = [peer.topic(f"{version}-{number}") for number in range(4)]
+
+        def ask(what: str, *states: tuple[str | None, bytes]) -> None:
+            topics = [DeleteTopicState(name, topic_id) for name, topic_id in states]
+            by_name = [name or "" for name, _ in states]
+            request = DeleteTopicsRequest(topics, by_name, 5000)
+            answer = peer.call(request, version)  # noqa: B023 - called at once
+            answer.responses.sort(key=lambda each: (each.name or "", each.topic_id))
+            peer.note_answer(f"{what} v{version}", answer)  # noqa: B023
+
+        zero = b"\0" * 16
+        ask("by name", (names[0], zero))
+        peer.gone(names[0])
+        ask("again", (names[0], zero))
+        ask("one of two", (names[1], zero), ("nowhere", zero))
+        ask("one twice", (names[2], zero), (names[2], zero))
+        ask("invalid name", ("a/b", zero))
+        ask("empty name", ("", zero))
+        ask("nothing")
+        if version >= 6:
+            ask("by id", (None, peer.topic_id(names[3])))
+            ask("unknown id", (None, STRANGE_TOPIC_ID))
+            ask("neither", (None, zero))
+            ask("both", (names[2], peer.topic_id(names[2])))
+            ask("both, not matching", (names[2], STRANGE_TOPIC_ID))
+            ask("once by name, once by id", (names[2], zero), (None, peer.topic_id(names[2])))
+
+
+def grown(peer: Peer) -> None:
+    for version in peer.versions(CreatePartitionsRequest):
+        name = peer.topic(f"t{version}", 2)
+
+        def ask(what: str, *topics: tuple[str, int, list[list[int]] | None], validate: bool = True):
+            wanted = [
+                CreatePartitionsTopic(
+                    topic,
+                    count,
+                    None
+                    if assigned is None
+                    else [CreatePartitionsAssignment(brokers) for brokers in assigned],
+                )
+                for topic, count, assigned in topics
+            ]
+            request = CreatePartitionsRequest(wanted, 5000, validate)
+            answer = peer.call(request, version)  # noqa: B023 - called at once
+            answer.results.sort(key=lambda each: each.name)
+            peer.note_answer(f"{what} v{version}", answer)  # noqa: B023
+
+        for count in (-1, 0, 1, 2, 3, 100_000):
+            ask(f"to {count}", (name, count, None))
+        ask("unknown topic", ("nowhere", 3, None))
+        ask("invalid topic", ("a/b", 3, None))
+        ask("twice", (name, 3, None), (name, 4, None))
+        ask("nothing")
+        ask("assigned", (name, 3, [[1]]))
+        ask("assigned too few", (name, 4, [[1]]))
+        ask("assigned too many", (name, 3, [[1], [1]]))
+        ask("assigned nobody", (name, 3, [[]]))
+        ask("assigned none", (name, 3, []))
+        ask("assigned twice", (name, 3, [[1, 1]]))
+        ask("assigned unknown", (name, 3, [[7]]))
+        ask("assigned another factor", (name, 3, [[1, 7]]))
+        ask("done", (name, 3, None), validate=False)
+        ask("done by hand", (name, 4, [[1]]), validate=False)
+
+
+def log_dirs(peer: Peer) -> None:
+    topic = peer.topic("t", 2)
+    peer.call(produce(peer, topic, batch(b"v" * 100)))
+
+    def ask(what: str, topics: list[DescribableLogDirTopic] | None, *, own: bool = False) -> None:
+        for version in peer.versions(DescribeLogDirsRequest):
+            answer = peer.call(DescribeLogDirsRequest(topics), version)
+            for each in answer.results:
+                if own:
+                    each.topics = [one for one in each.topics if one.name == topic]
+                each.topics.sort(key=lambda one: one.name)
+                for one in each.topics:
+                    one.partitions.sort(key=lambda partition: partition.partition_index)
+            peer.note_answer(f"{what} v{version}", answer)
+
+    ask("all", None, own=True)
+    ask("one partition", [DescribableLogDirTopic(topic, [0])])
+    ask("two", [DescribableLogDirTopic(topic, [0, 1])])
+    ask("unknown", [DescribableLogDirTopic("nowhere", [0]), DescribableLogDirTopic(topic, [7])])
+    ask("none", [])
+
+
+def _create(peer: Peer, label: str, request: CreateTopicsRequest, version: int) -> None:
+    """Ask, learn the ids of what was created, and write down in the order of the names."""
+    answer: Any = peer.call(request, version)
+    for topic in answer.topics:
+        if topic.error_code == 0 and not request.validate_only:
+            peer.known(topic.name)
+        if topic.configs:
+            topic.configs.sort(key=lambda config: config.name)
+    answer.topics.sort(key=lambda topic: topic.name)
+    peer.note_answer(f"{label} v{version}", answer)
+
+
+SCENARIOS = (created, refused, deleted, grown, log_dirs)
