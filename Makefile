@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test lint types imports check bench lock clean help
+.PHONY: setup demo test lint types imports check sim sim-many soak golden bench lock clean help
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 14
@@ -35,6 +35,21 @@ imports: setup ## the import contracts of the house
 	$(BIN)/lint-imports
 
 check: lint types imports ## everything that is not a test
+
+SEED ?= 1
+N ?= 1000
+
+sim: setup ## one simulated run: make sim SEED=42
+	$(BIN)/python -m moldau.sim.run --seed $(SEED)
+
+sim-many: setup ## many simulated runs: make sim-many N=1000
+	$(BIN)/python -m moldau.sim.run --seed $(SEED) --count $(N)
+
+soak: setup ## kill a real broker again and again: make soak N=200
+	MOLDAU_KILL_ROUNDS=$(N) $(BIN)/python -m pytest -q --timeout=0 tests/process/test_kill_nine.py
+
+golden: setup ## make the reference bytes again with the Java clients
+	$(BIN)/python -m tests.golden.generate
 
 bench: setup ## Moldau against Apache Kafka on this machine; writes bench/RESULTS.md
 	$(BIN)/python -m bench.run

@@ -8,7 +8,7 @@ unknown id, another port) is kept, so that it shows as a difference.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from moldau.base.ids import ZERO_TOPIC_ID
@@ -42,8 +42,8 @@ class Names:
 
 def plain(value: Any, names: Names, key: str = "") -> Any:
     """Turn a message into dicts, lists and scalars without what must differ."""
-    if is_dataclass(value):
-        return {one.name: plain(getattr(value, one.name), names, one.name) for one in fields(value)}
+    if hasattr(value, "FIELDS"):
+        return {one.name: plain(getattr(value, one.name), names, one.name) for one in value.FIELDS}
     if isinstance(value, list):
         return [plain(one, names, key) for one in value]
     if isinstance(value, memoryview):

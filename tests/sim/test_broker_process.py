@@ -282,6 +282,21 @@ def test_a_disk_that_refuses_a_deletion_does_not_end_the_broker():
     assert simulate(work) == (0, True)
 
 
+def test_a_topic_deleted_while_it_is_synced_does_not_take_its_disk_out_of_use():
+    async def work(bench):
+        await bench.broker.start()
+        await bench.create({"flush.ms": "100"})
+        await bench.produce(b"a")
+        bench.broker.slow_disk(0.5)
+        await asyncio.sleep(1.0)
+        await bench.ask(DeleteTopicsRequest([DeleteTopicState("t")], timeout_ms=1000))
+        await asyncio.sleep(5.0)
+        await bench.create()
+        return await bench.produce(b"b")
+
+    assert [simulate(work, seed) for seed in range(8)] == [0] * 8
+
+
 def test_a_deleted_topic_that_a_power_cut_brings_back_is_set_aside():
     async def work(bench):
         await bench.broker.start()

@@ -13,9 +13,9 @@ from collections.abc import Awaitable, Callable
 from moldau.base.errors import StorageError
 from moldau.cluster.journal import CRASH_POINTS as JOURNAL_POINTS
 from moldau.cluster.store import StoreFailed
+from moldau.sim.checks import check_no_task_left
 from moldau.sim.crashes import Crashed, CrashPlan
 from moldau.sim.disk_faults import Operation
-from moldau.sim.history import Violation
 from moldau.sim.swarm import Swarm
 from moldau.sim.workload.targets import Targets
 from moldau.storage.crash_points import CRASH_POINTS
@@ -134,9 +134,8 @@ class Nemesis:
         except Crashed:
             self._targets.seen["crash while stopping"] += 1
             return
-        if leaked := self._broker.leaked_tasks():
-            raise Violation(f"E10: tasks outlive an orderly stop: {leaked}")
         await self._stay_down()
+        await check_no_task_left(self._broker)
 
     # Network
 

@@ -186,6 +186,10 @@ class SimBroker:
             raise Crashed(f"{self.name} ended")
         task.result()
 
+    def slow_disk(self, mean_s: float) -> None:
+        """Let what waits for the disk take this long on average, in this life."""
+        self._executor.run_mean_s = mean_s
+
     def leaked_tasks(self) -> list[str]:
         """Name the tasks that the last process left behind."""
         return [task.get_name() for task in self._world.loop.pending_tasks(self.process)]

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from moldau.base.errors import MoldauError
-from moldau.sim.checks import FinalReader, check_files, check_insides
+from moldau.sim.checks import FinalReader, check_files, check_insides, check_no_task_left
 from moldau.sim.crashes import CrashPlan
 from moldau.sim.disk import SimDisk
 from moldau.sim.history import Violation
@@ -134,8 +134,7 @@ class _Scenario:
         assert self._broker.broker is not None
         check_insides(self._broker.broker)
         await self._broker.stop()
-        if leaked := self._broker.leaked_tasks():
-            raise Violation(f"E10: tasks outlive an orderly stop: {leaked}")
+        await check_no_task_left(self._broker)
         for folder in self._swarm.log_dirs:
             check_files(self._broker.disk, folder)
         if self._lines.bugs:

@@ -16,7 +16,13 @@ from typing import NamedTuple
 from moldau.base.checks import crash_point
 from moldau.base.errors import StorageError, UserError
 from moldau.base.ids import Offset, PartitionKey, TopicId
-from moldau.storage.directory import DELETE_SUFFIX, STRAY_SUFFIX, LogDirectory, set_aside_name
+from moldau.storage.directory import (
+    DELETE_SUFFIX,
+    STRAY_SUFFIX,
+    LogDirectory,
+    partition_of,
+    set_aside_name,
+)
 from moldau.storage.disk_errors import disk_errors
 from moldau.storage.flushing import Flush, Flushable
 from moldau.storage.log import Log
@@ -260,9 +266,15 @@ class LogManager:
     # Failure
 
     def directory_failed(self, error: StorageError) -> LogDirectory | None:
-        """Take the directory offline in which this happened; None if it was none of ours."""
+        """Take the directory offline in which this happened; None if it was none of ours.
+
+        A sync or a read may still be under way in a log that was deleted meanwhile: that its files
+        are not where they were says nothing of the disk.
+        """
         for directory in self.directories:
             if f"{error.path}/".startswith(f"{directory.path}/"):
+                if _was_removed(directory, error.path):
+                    return None
                 directory.fail(error)
                 return directory
         return None
@@ -321,3 +333,10 @@ class LogManager:
     ) -> list[Callable[[], None]]:
         """Note the offsets of every directory; the calls returned write them, on any thread."""
         return [directory.prepare_checkpoints(high_watermarks) for directory in self._online()]
+
+
+def _was_removed(directory: LogDirectory, path: str) -> bool:
+    """Tell whether a path lies in the folder of a log that is not in use any more."""
+    name = path.removeprefix(directory.path).lstrip("/").partition("/")[0]
+    key = partition_of(name)
+    return key is not None and key not in directory.logs

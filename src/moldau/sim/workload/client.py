@@ -6,6 +6,7 @@ protocol is no loss: it is a finding.
 
 from __future__ import annotations
 
+import abc
 import asyncio
 from typing import Any
 
@@ -77,40 +78,13 @@ def _seen(future: asyncio.Future[Any]) -> None:
 
 
 class Client:
-    """What every client does: keep a connection while there is work."""
+    """Somebody on a host of its own who can reach the broker."""
 
     def __init__(self, targets: Targets, name: str) -> None:
         self.targets = targets
         self.name = name
         self.chance = targets.random(name)
         self._network = targets.network.host(name)
-
-    async def run(self) -> None:
-        """Work until the run stops, over as many connections as that takes."""
-        while not self.finished:
-            link = await self.connect()
-            if link is None:
-                return
-            try:
-                await self.work(link)
-            except (ConnectionLost, OSError):
-                self.targets.seen["connection lost"] += 1
-                self.connection_lost()
-                await asyncio.sleep(RETRY_S)
-            finally:
-                link.close()
-
-    @property
-    def finished(self) -> bool:
-        """Whether nothing is left to do."""
-        return self.targets.stopped
-
-    async def work(self, link: Link) -> None:
-        """Do something with a connection, until there is no more of it or the run stops."""
-        raise NotImplementedError
-
-    def connection_lost(self) -> None:
-        """Learn that what has not been answered will not be."""
 
     async def connect(self) -> Link | None:
         """Connect, however long that takes; None if the run stops before."""
@@ -136,3 +110,35 @@ class Client:
         if error in PASSING_ERRORS and self.targets.disk_failed:
             return
         raise Violation(f"errors: {what} of {topic.name} was refused: {error.name} {message or ''}")
+
+
+class Worker(Client, abc.ABC):
+    """A client that works by itself and keeps a connection while it does."""
+
+    async def run(self) -> None:
+        """Work until the run stops, over as many connections as that takes."""
+        while not self.finished:
+            link = await self.connect()
+            if link is None:
+                return
+            try:
+                await self.work(link)
+            except (ConnectionLost, OSError):
+                self.connection_lost()
+                await asyncio.sleep(RETRY_S)
+            finally:
+                link.close()
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing is left to do."""
+        return self.targets.stopped
+
+    @abc.abstractmethod
+    async def work(self, link: Link) -> None:
+        """Do something with a connection, until there is no more of it or the run stops."""
+        ...
+
+    def connection_lost(self) -> None:
+        """Learn that what has not been answered will not be."""
+        self.targets.seen["connection lost"] += 1

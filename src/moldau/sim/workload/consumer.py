@@ -28,7 +28,7 @@ from moldau.protocol.messages.data import (
 from moldau.records.batch import crc_ok, iter_batches
 from moldau.records.record import read_records
 from moldau.sim.history import Known, Place, Read, Violation
-from moldau.sim.workload.client import Client, Link
+from moldau.sim.workload.client import Link, Worker
 from moldau.sim.workload.targets import Targets, TopicTarget
 
 FIRST_VERSION_WITH_START = 5
@@ -65,7 +65,7 @@ class Seat:
     """What the session was told last."""
 
 
-class Consumer(Client):
+class Consumer(Worker):
     """Reads every topic that its version can name."""
 
     def __init__(self, targets: Targets, name: str, plan: ConsumerPlan) -> None:

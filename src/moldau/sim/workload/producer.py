@@ -24,7 +24,7 @@ from moldau.protocol.messages.transactions import InitProducerIdRequest
 from moldau.records.builder import BatchBuilder
 from moldau.records.compression import Codec
 from moldau.sim.history import Violation
-from moldau.sim.workload.client import Client, Link
+from moldau.sim.workload.client import Link, Worker
 from moldau.sim.workload.targets import Targets, TopicTarget
 
 IN_FLIGHT_MAX = 5
@@ -83,7 +83,7 @@ class Lane:
         return self.topic.histories[self.index].name
 
 
-class Producer(Client):
+class Producer(Worker):
     """Writes to every topic there is."""
 
     def __init__(self, targets: Targets, name: str, plan: ProducerPlan) -> None:
@@ -105,6 +105,7 @@ class Producer(Client):
             await asyncio.sleep(self.chance.expovariate(1 / self._plan.pause_s))
 
     def connection_lost(self) -> None:
+        super().connection_lost()
         if not self._plan.idempotent:
             for lane in self._lanes.values():
                 lane.unanswered.clear()
