@@ -6,7 +6,8 @@
     |-- ProtocolError       bytes from a peer that are not the protocol
     |   `-- CorruptRecords  record bytes that are not what their header claims
     |-- StorageError        the disk refused; carries the log directory, which goes offline
-    `-- InvariantViolated   a bug of ours: stop the partition loudly rather than go on wrong
+    |-- InvariantViolated   a bug of ours: stop the partition loudly rather than go on wrong
+    `-- WorkerLost          the process that computed is gone (stands in `executor`)
 
 Outcomes a Kafka client must be told about are not here: they are `protocol.errors.ApiError`.
 """

@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import logging
 import multiprocessing
 import multiprocessing.connection
 import os
@@ -25,6 +26,10 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from typing import ParamSpec, TypeVar
+
+from moldau.base.executor import WorkerLost
+
+logger = logging.getLogger(__name__)
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -55,21 +60,32 @@ class PoolExecutor:
         if self._closed:
             raise RuntimeError("the executor is closed")
         call = functools.partial(work, *args, **kwargs)
+        worker = self._worker or self._start()
         try:
-            return self._submit(call)
+            outcome = _submit(worker, call)
         except BrokenProcessPool:
-            # The worker was killed while it was idle, or for the memory its last work took.
-            self._drop_worker()
-            return self._submit(call)
+            # It was killed while it was idle: nothing is lost, another can take this work.
+            self._drop(worker)
+            worker = self._start()
+            outcome = _submit(worker, call)
+        return asyncio.ensure_future(self._awaited(worker, outcome))
 
-    def _submit(self, call: Callable[[], T]) -> asyncio.Future[T]:
-        if self._worker is None:
-            self._worker = _start_worker()
-        return asyncio.get_running_loop().run_in_executor(self._worker, call)
+    async def _awaited(self, worker: ProcessPoolExecutor, outcome: asyncio.Future[T]) -> T:
+        try:
+            return await outcome
+        except BrokenProcessPool as error:
+            self._drop(worker)
+            raise WorkerLost("the worker process ended in the middle of its work") from error
 
-    def _drop_worker(self) -> None:
-        if self._worker is not None:
-            self._worker.shutdown(wait=False)
+    def _start(self) -> ProcessPoolExecutor:
+        self._worker = _start_worker()
+        return self._worker
+
+    def _drop(self, worker: ProcessPoolExecutor) -> None:
+        """Let go of a worker that has ended, and say so once, however much work it had."""
+        if self._worker is worker:
+            logger.warning("the worker process was killed; another begins when it is needed")
+            worker.shutdown(wait=False)
             self._worker = None
 
     async def close(self) -> None:
@@ -78,6 +94,10 @@ class PoolExecutor:
         await asyncio.to_thread(self._threads.shutdown)
         if worker is not None:
             await asyncio.to_thread(worker.shutdown)
+
+
+def _submit(worker: ProcessPoolExecutor, call: Callable[[], T]) -> asyncio.Future[T]:
+    return asyncio.get_running_loop().run_in_executor(worker, call)
 
 
 def _start_worker() -> ProcessPoolExecutor:

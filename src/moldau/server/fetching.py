@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from moldau.base.errors import StorageError
+from moldau.base.errors import CorruptRecords, StorageError
 from moldau.base.files import FileRegion
 from moldau.base.ids import BrokerId, TopicId
 from moldau.protocol.errors import ErrorCode
@@ -157,10 +157,16 @@ class Fetch:
             read = log.read(reader.offset, limit, end, at_least_one=whole_batch)
             committed = self._committed_only
             aborted = log.aborted_transactions(reader.offset, read) if committed else None
-        except StorageError as failure:
-            self._storage_failed(failure)
-            return Fetched(reader, ErrorCode.KAFKA_STORAGE_ERROR)
+        except (StorageError, CorruptRecords) as failure:
+            return Fetched(reader, self._failed(failure))
         return Fetched(reader, ErrorCode.NONE, *figures, read.regions, read.size, aborted)
+
+    def _failed(self, failure: StorageError | CorruptRecords) -> ErrorCode:
+        """Say what a reader is told of a disk that fails, or of bytes on it that have rotted."""
+        if isinstance(failure, CorruptRecords):
+            return ErrorCode.CORRUPT_MESSAGE
+        self._storage_failed(failure)
+        return ErrorCode.KAFKA_STORAGE_ERROR
 
     def _led(self, reader: Reader) -> Partition | ErrorCode:
         """Find the partition a reader means, unless this broker may not serve it to that reader."""

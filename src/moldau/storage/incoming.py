@@ -31,6 +31,7 @@ from moldau.records.batch import (
     BatchHeader,
     crc_ok,
     parse_header,
+    peek,
     with_append_time,
 )
 from moldau.records.compression import Codec
@@ -74,7 +75,7 @@ def examine(
     """
     if not records:
         raise ApiError(ErrorCode.INVALID_RECORD, "there is no record batch")
-    if len(records) >= PEEK_SIZE and records[_MAGIC_POSITION] != MAGIC:
+    if len(records) < PEEK_SIZE or records[_MAGIC_POSITION] != MAGIC:
         _check_old(records, config, produce_version)
         return Rework(config, now_ms)
     header = _checked_header(records, config)
@@ -99,7 +100,10 @@ def rework(records: bytes, task: Rework) -> Incoming:
                 ErrorCode.INVALID_RECORD, "a compacted topic takes no record without a key"
             )
     except CorruptRecords as error:
-        raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+        # A version 2 batch has passed its checksum: what is wrong inside was sent that way.
+        new = records[_MAGIC_POSITION] == MAGIC
+        code = ErrorCode.INVALID_RECORD if new else ErrorCode.CORRUPT_MESSAGE
+        raise ApiError(code, str(error)) from error
     _check_timestamps(header, config, task.now_ms)
     _check_size(header.size, config)
     return _stamped(Incoming(header, batch), config, task.now_ms)
@@ -118,8 +122,13 @@ def _in_wanted_form(records: bytes, config: LogConfig) -> bytes:
 
 def _check_old(records: Buffer, config: LogConfig, produce_version: int) -> None:
     """Let messages of magic 0 and 1 pass that a producer of their time sent."""
-    magic = records[_MAGIC_POSITION]
-    if magic > MAGIC or produce_version >= FIRST_VERSION_OF_BATCHES:
+    if len(records) < PEEK_SIZE:
+        raise _not_one_batch(f"{len(records)} bytes are too few for one")
+    try:
+        _, _, magic = peek(records)
+    except CorruptRecords as error:
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+    if produce_version >= FIRST_VERSION_OF_BATCHES:
         raise ApiError(
             ErrorCode.INVALID_RECORD,
             f"Produce {produce_version} does not take records of magic {magic}",
@@ -130,12 +139,12 @@ def _check_old(records: Buffer, config: LogConfig, produce_version: int) -> None
 def _checked_header(records: Buffer, config: LogConfig) -> BatchHeader:
     """Read the header of the one batch there is, and make sure of its bytes."""
     try:
+        _, size, _ = peek(records)
+        if size != len(records):
+            raise _wrong_size(size, len(records))
         header = parse_header(records)
     except CorruptRecords as error:
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
-    size = header.size
-    if size != len(records):
-        raise _wrong_size(size, len(records))
     _check_size(size, config)
     if not crc_ok(records, 0, size):
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"the CRC of the batch is not {header.crc}")
@@ -148,6 +157,11 @@ def _check_claims(header: BatchHeader) -> None:
         raise ApiError(
             ErrorCode.INVALID_RECORD,
             f"a batch of {header.count} records cannot end at delta {header.last_offset_delta}",
+        )
+    if header.base_offset:
+        raise ApiError(
+            ErrorCode.INVALID_RECORD,
+            f"a producer counts its batch from offset 0, not from {header.base_offset}",
         )
     attributes = header.attributes
     if attributes & CONTROL_BIT:
@@ -203,10 +217,12 @@ def _check_size(size: int, config: LogConfig) -> None:
 
 def _wrong_size(size: int, available: int) -> ApiError:
     if size > available:
-        message = f"a batch of {size} bytes has only {available} of them"
-        return ApiError(ErrorCode.CORRUPT_MESSAGE, message)
-    message = f"one batch per partition; {available - size} bytes follow the first"
-    return ApiError(ErrorCode.INVALID_RECORD, message)
+        return _not_one_batch(f"of its {size} bytes there are only {available}")
+    return _not_one_batch(f"{available - size} bytes follow the first")
+
+
+def _not_one_batch(what: str) -> ApiError:
+    return ApiError(ErrorCode.INVALID_RECORD, f"one batch per partition; {what}")
 
 
 def _level(codec: Codec, config: LogConfig) -> int | None:

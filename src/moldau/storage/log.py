@@ -47,10 +47,7 @@ from moldau.storage.producer_history import remove_snapshots, restore_producers,
 from moldau.storage.producers import Origin, ProducerStates
 from moldau.storage.reader import (
     ReadResult,
-    TimestampOffset,
     aborted_between,
-    first_since,
-    newest,
     offset_behind,
     read_segment,
 )
@@ -58,6 +55,7 @@ from moldau.storage.resources import Resources
 from moldau.storage.retention import expired_count
 from moldau.storage.scan import checked_headers
 from moldau.storage.segment import HalfWritten, Segment
+from moldau.storage.time_search import Search, TimestampOffset, finish, search
 from moldau.storage.topic_config import LogConfig
 
 
@@ -388,15 +386,18 @@ class Log:
         position = segment.position_of(end_offset)
         return segment.size if position is None else position
 
+    def search(self, timestamp: int | None) -> Search:
+        """Begin what the two below do at once, in steps (`time_search`); None is the largest."""
+        with disk_errors(self.folder):
+            return (yield from search(self, timestamp))
+
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
         """Find the first record that is not older than this timestamp."""
-        with disk_errors(self.folder):
-            return first_since(self._segments, timestamp, self.log_start_offset)
+        return finish(self.search(timestamp))
 
     def max_timestamp_entry(self) -> TimestampOffset | None:
         """Find the record with the largest timestamp; None without records."""
-        with disk_errors(self.folder):
-            return newest(self._segments, self.log_start_offset)
+        return finish(self.search(None))
 
     def segment_starts(self, timestamp: int) -> list[int]:
         """List where the segments begin that are not newer than this timestamp, oldest first.

@@ -141,7 +141,10 @@ class LogManager:
         for directory in self._online():
             try:
                 directory.prepare_checkpoints(high_watermarks)()
-                directory.finish(broker_epoch)
+                # A request under way may have appended behind the last sync; then the indexes, the
+                # epochs and the snapshot of that log end before it does, and recovery has to look.
+                if all(log.unflushed_count == 0 for log in directory.logs.values()):
+                    directory.finish(broker_epoch)
             except StorageError as error:
                 directory.fail(error)
             for log in directory.logs.values():

@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
 from moldau.base.errors import CorruptRecords, StorageError
-from moldau.base.executor import Executor
+from moldau.base.executor import Executor, WorkerLost
 from moldau.base.files import FileRegion
 from moldau.base.ids import BrokerId, LeaderEpoch, Offset
 from moldau.base.network import Part
@@ -173,6 +173,10 @@ class FetchHandler:
         except ApiError as error:
             partition.records = None
             partition.error_code = error.code
+        except WorkerLost:
+            # Of all errors, one that consumers of this age take for a reason to ask again.
+            partition.records = None
+            partition.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def _update(session: FetchSession, request: FetchRequest, *, by_id: bool) -> None:

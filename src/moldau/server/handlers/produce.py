@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 from moldau.base.clock import Clock
 from moldau.base.errors import ProtocolError, StorageError
-from moldau.base.executor import Executor
+from moldau.base.executor import Executor, WorkerLost
 from moldau.base.ids import NO_LEADER_EPOCH, BrokerId, TopicId
 from moldau.observe.requests import RequestStats
 from moldau.observe.traffic import Traffic
@@ -138,7 +138,7 @@ class ProduceHandler:
         for place, records, task in later.reworks:
             topic, index = place.partition.key
             try:
-                incoming = await self._executor.compute(rework, records, task)
+                incoming = await self._reworked(records, task)
                 partition = self._find(topic, index, acks)
                 if partition.topic_id != place.partition.topic_id:
                     # Made again under its name meanwhile: the batch was not meant for this one.
@@ -155,6 +155,13 @@ class ProduceHandler:
             except StorageError as error:
                 place.fill(self._refusal(*place.partition.key, error, asker))
         return self._reply(response, acks)
+
+    async def _reworked(self, records: bytes, task: Rework) -> Incoming:
+        try:
+            return await self._executor.compute(rework, records, task)
+        except WorkerLost as error:
+            # Nothing was appended, so that a producer may send its batch again, and does.
+            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, str(error)) from error
 
     def _reply(self, response: ProduceResponse, acks: int) -> ProduceResponse | None:
         if acks != ACKS_NONE:

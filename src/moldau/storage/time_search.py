@@ -1,0 +1,204 @@
+"""Searching a log by time, in steps that none of them takes long.
+
+A search narrows down without reading records: segments by their largest timestamp, batches by
+index and headers. Then the records of one batch decide, and those may be many, and inflate to a
+thousand times what a client sent. So a search is a generator: a few uncompressed records it looks
+at itself, for all others it yields a `Look`, which another process answers (`look_into`). Most
+searches never yield. Who has nobody waiting behind lets `finish` do everything on the spot.
+
+A header is taken at its word when a batch is appended. A batch that claims to hold what is looked
+for and does not is passed over, and the search goes on behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from operator import attrgetter
+from typing import Final, NamedTuple, Protocol
+
+from moldau.base.errors import CorruptRecords
+from moldau.base.ids import Offset
+from moldau.records.batch import CODEC_BITS, MAGIC, iter_batches, parse_header
+from moldau.records.legacy import read_message, unwrapped
+from moldau.records.record import iter_spans, payload_of
+from moldau.storage.scan import StoredBatch
+from moldau.storage.segment import Segment
+
+IN_PLACE_COUNT: Final = 1000
+"""Records that a search reads itself before it hands work away: one or two milliseconds."""
+
+_OLD_ATTRIBUTES_POSITION: Final = 17
+"""In a message of magic 0 or 1: behind offset, size, checksum and magic."""
+
+
+class TimestampOffset(NamedTuple):
+    """A record found by its time."""
+
+    timestamp: int
+    offset: int
+    leader_epoch: int
+
+
+class Seen(NamedTuple):
+    """What a search asks about a record."""
+
+    timestamp: int
+    offset: int
+
+
+class Look(NamedTuple):
+    """A question about the records of one batch; it pickles."""
+
+    content: bytes
+    timestamp: int | None
+    """Wanted is the first record that is not older; with None the newest, the first of several."""
+    start_offset: int
+    """Records before it do not count."""
+
+
+Search = Generator[Look, Seen | None, TimestampOffset | None]
+"""Yields what must be looked at, is sent what `look_into` found, returns the record or None."""
+
+
+class Searched(Protocol):
+    """What a search has to know of a log."""
+
+    log_start_offset: Offset
+
+    @property
+    def segments(self) -> Sequence[Segment]:
+        """Oldest first."""
+        ...
+
+
+def search(log: Searched, timestamp: int | None) -> Search:
+    """Find the first record that is not older than this, or with None the newest of all.
+
+    Between two steps the log may grow and lose its oldest segments: the search then begins again.
+    It must not be cut at its end, nor given up; a leader's is neither while its epoch lasts.
+    """
+    while True:
+        attempt = _Attempt(log)
+        try:
+            since = (yield from attempt.largest()) if timestamp is None else timestamp
+            # Without any timestamp nothing is the newest.
+            unknown = timestamp is None and since < 0
+            return None if unknown else (yield from attempt.first_since(since))
+        except _Outdated:
+            pass
+
+
+def finish(steps: Search) -> TimestampOffset | None:
+    """Go through all steps of a search here and now."""
+    seen = None
+    while True:
+        try:
+            look = steps.send(seen)
+        except StopIteration as end:
+            found: TimestampOffset | None = end.value
+            return found
+        seen = look_into(look)
+
+
+def look_into(look: Look) -> Seen | None:
+    """Find the record that a search asks for, if it is there. Made for `Executor.compute`."""
+    inside = (seen for seen in _times(look.content) if seen.offset >= look.start_offset)
+    timestamp = look.timestamp
+    if timestamp is None:
+        return max(inside, key=attrgetter("timestamp"), default=None)
+    return next((seen for seen in inside if seen.timestamp >= timestamp), None)
+
+
+def _times(content: bytes) -> Iterator[Seen]:
+    """Read when the records of one batch were made, one after the other."""
+    for span in iter_batches(content):
+        if span.magic == MAGIC:
+            header = parse_header(content, span.position)
+            for one in iter_spans(header, payload_of(header, content, span.position)):
+                yield Seen(one.timestamp, one.offset)
+        else:
+            for record in unwrapped(read_message(content, span)):
+                yield Seen(record.timestamp, record.offset)
+
+
+class _Outdated(Exception):  # noqa: N818 - it names the state of the attempt
+    """What was being searched is no longer the log."""
+
+
+class _Attempt:
+    """A search of the log as it is at one moment."""
+
+    __slots__ = ("_in_place_left", "_log", "_segments", "_start_offset")
+
+    def __init__(self, log: Searched) -> None:
+        self._log = log
+        self._segments = tuple(log.segments)
+        self._start_offset = log.log_start_offset
+        self._in_place_left = IN_PLACE_COUNT
+
+    def first_since(self, timestamp: int) -> Search:
+        """Find the first record that is not older than this timestamp."""
+        for segment in self._segments:
+            if segment.largest().timestamp < timestamp:
+                continue
+            indexes = segment.indexes()
+            known_older = indexes.times.floor(timestamp - 1).offset
+            start = indexes.offsets.floor(max(known_older, self._start_offset)).position
+            for batch in segment.batches(start):
+                if batch.max_timestamp < timestamp or batch.last_offset < self._start_offset:
+                    continue
+                seen = yield from self._look(segment, batch, timestamp)
+                if seen is not None:
+                    return TimestampOffset(*seen, batch.leader_epoch)
+        return None
+
+    def largest(self) -> Generator[Look, Seen | None, int]:
+        """Say what the largest timestamp is; -1 without any."""
+        largest = -1
+        for segment in self._segments:
+            if self._start_offset <= segment.base_offset:
+                largest = max(largest, segment.largest().timestamp)
+            else:
+                largest = max(largest, (yield from self._largest_since_start(segment)))
+        return largest
+
+    def _largest_since_start(self, segment: Segment) -> Generator[Look, Seen | None, int]:
+        """Say it of the one segment that also holds records before the log's start."""
+        first = segment.batch_holding(self._start_offset)
+        if first is None:
+            return -1
+        behind = segment.batches(first.end_position)
+        largest = max((batch.max_timestamp for batch in behind), default=-1)
+        if first.max_timestamp <= largest:
+            return largest
+        if first.header is not None and first.base_offset >= self._start_offset:
+            return first.max_timestamp
+        seen = yield from self._look(segment, first, None)
+        return largest if seen is None else max(largest, seen.timestamp)
+
+    def _look(
+        self, segment: Segment, batch: StoredBatch, timestamp: int | None
+    ) -> Generator[Look, Seen | None, Seen | None]:
+        """Look at the records of a batch, in place if that is soon done."""
+        content = segment.handle().read(batch.position, batch.size)
+        if len(content) < batch.size:
+            raise CorruptRecords(f"only {len(content)} of {batch.size} bytes are there")
+        look = Look(content, timestamp, self._start_offset)
+        count = _uncompressed_count(batch, content)
+        if count is not None and count <= self._in_place_left:
+            self._in_place_left -= count
+            return look_into(look)
+        seen = yield look
+        log, segments = self._log, self._segments
+        moved = log.log_start_offset != self._start_offset
+        if moved or tuple(log.segments[: len(segments)]) != segments:
+            raise _Outdated
+        self._in_place_left = IN_PLACE_COUNT
+        return seen
+
+
+def _uncompressed_count(batch: StoredBatch, content: bytes) -> int | None:
+    """Say how many records there are, as far as the header tells; None if they are compressed."""
+    if batch.header is not None:
+        return None if batch.header.codec else batch.header.count
+    return None if content[_OLD_ATTRIBUTES_POSITION] & CODEC_BITS else 1
