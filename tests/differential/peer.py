@@ -11,6 +11,7 @@ from kafka_harness.broker import BrokerProcess
 from kafka_harness.wire import ask_api_versions
 from moldau.base.ids import ZERO_TOPIC_ID
 from moldau.protocol.messages.data import (
+    FetchResponse,
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
@@ -102,7 +103,7 @@ class Peer:
             self.close()
             self.record[label] = CLOSED
             return None
-        self.record[label] = plain(answer, self.names)
+        self.note_answer(label, answer)
         return answer
 
     def ask_all(
@@ -126,7 +127,9 @@ class Peer:
         self.record[label] = value
 
     def note_answer(self, label: str, answer: Any) -> None:
-        """Write down an answer that was put in order first."""
+        """Write down an answer, also one that was put in order first."""
+        if isinstance(answer, FetchResponse):
+            _put_in_order(answer)
         self.note(label, plain(answer, self.names))
 
     # Topics
@@ -190,6 +193,13 @@ class Peer:
             assert time.monotonic() < deadline, f"not in time: {what}"
             time.sleep(PAUSE_S)
         return found
+
+
+def _put_in_order(answer: FetchResponse) -> None:
+    """Sort what was fetched: brokers rotate partitions as they like, so that none starves."""
+    for topic in answer.responses:
+        topic.partitions.sort(key=lambda partition: partition.partition_index)
+    answer.responses.sort(key=lambda topic: (topic.topic, topic.topic_id, len(topic.partitions)))
 
 
 NO_TOPIC_ID = ZERO_TOPIC_ID

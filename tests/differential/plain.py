@@ -44,6 +44,8 @@ def plain(value: Any, names: Names, key: str = "") -> Any:
     """Turn a message into dicts, lists and scalars without what must differ."""
     if hasattr(value, "FIELDS"):
         return {one.name: plain(getattr(value, one.name), names, one.name) for one in value.FIELDS}
+    if isinstance(value, dict):
+        return {name: plain(one, names) for name, one in value.items()}
     if isinstance(value, list):
         return [plain(one, names, key) for one in value]
     if isinstance(value, memoryview):
@@ -51,7 +53,7 @@ def plain(value: Any, names: Names, key: str = "") -> Any:
     return _named(value, names, key)
 
 
-def _named(value: Any, names: Names, key: str) -> Any:  # noqa: PLR0911 - one line a kind of value
+def _named(value: Any, names: Names, key: str) -> Any:
     if key == "topic_id":
         return names.topics.get(bytes(value), value)
     if key == "session_id":

@@ -19,8 +19,9 @@ from moldau.base.checks import install_crash_hook
 from moldau.base.clock import SystemClock, system_random
 from moldau.base.errors import ConfigError, UserError
 from moldau.observe.logs import FORMATS, LEVELS, configure_logging
-from moldau.server.broker import Broker, Ports
+from moldau.server.broker import Broker
 from moldau.server.executor import PoolExecutor
+from moldau.server.parts import Ports
 from moldau.server.settings import BrokerSettings
 from moldau.server.sockets import SocketNetwork
 from moldau.storage.disk import Disk
@@ -109,7 +110,7 @@ async def _run(settings: BrokerSettings) -> None:
 
 def _open_metrics(broker: Broker) -> MetricsPage | None:
     """Serve the metrics page if the settings name a place for it."""
-    address = broker.settings.metrics_listen
+    address = broker.parts.settings.metrics_listen
     if address is None:
         return None
     # Imported here: a broker without the page needs neither its time nor its memory.

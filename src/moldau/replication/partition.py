@@ -20,6 +20,7 @@ from moldau.base.ids import (
     TopicId,
 )
 from moldau.protocol.errors import ErrorCode
+from moldau.storage.epochs import EpochEnd
 
 if TYPE_CHECKING:
     from moldau.storage.log import Log
@@ -82,6 +83,13 @@ class Partition:
         if believed_epoch < role.leader_epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
         return ErrorCode.UNKNOWN_LEADER_EPOCH
+
+    def epoch_end(self, epoch: LeaderEpoch) -> EpochEnd:
+        """Say where an epoch ends; the leader's own goes on, also before its first record."""
+        end = self.log.log_end_offset
+        if epoch == self.role.leader_epoch:
+            return EpochEnd(epoch, end)
+        return self.log.epochs.end_offset_for(epoch, end)
 
     def advance(self) -> None:
         """Move the high watermark to what every in-sync replica has, and tell those who wait."""

@@ -36,6 +36,11 @@ class Pending(Protocol):
     future: asyncio.Future[Any]
     """Done when the answer is there."""
 
+    @property
+    def under_way(self) -> bool:
+        """Whether this is work that must be finished, and not a request that is parked."""
+        ...
+
     def framed(self) -> list[Part]:
         """Return the answer as it goes out; raises what its handler raised."""
         ...
@@ -55,6 +60,7 @@ class Connection:
     __slots__ = (
         "_closing",
         "_dispatch",
+        "_finishing",
         "_frame_limit",
         "_loop",
         "_on_close",
@@ -84,6 +90,7 @@ class Connection:
         self._pending: Pending | None = None
         self._stalled = False
         self._closing = False
+        self._finishing = False
         self.last_active = self._loop.time()
         self.software: tuple[str, str] = ("", "")
         """Name and version of the client's library, if it told."""
@@ -161,6 +168,8 @@ class Connection:
         self._stream.pause()
 
     def _go_on(self) -> None:
+        if self._finishing:
+            return
         if self._stalled and self._stream.unsent <= UNSENT_BYTES_PER_CONNECTION:
             self._stalled = False
             self._stream.resume()
@@ -177,6 +186,13 @@ class Connection:
         if self._pending is not None:
             self._pending.abandon()
         self._on_close(self)
+
+    def finish(self) -> asyncio.Future[Any] | None:
+        """Handle no further request; return the work under way, if any. A parked one is none."""
+        self._finishing = True
+        self._stall()
+        pending = self._pending
+        return pending.future if pending is not None and pending.under_way else None
 
     def idle_since(self, before: float) -> bool:
         """Tell whether the client has neither asked nor waited for anything since then."""

@@ -7,14 +7,25 @@ time, so that a quiet connection costs no timer.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from moldau.base.network import Accept, Receiver, Stream
 from moldau.server.connection import Connection, Dispatch
 from moldau.server.listeners import Endpoint
 
 logger = logging.getLogger(__name__)
+
+
+class ConnectionLimits(NamedTuple):
+    """How many connections there may be."""
+
+    count_max: int
+    per_host_max: int
+    host_overrides: Mapping[str, int]
 
 
 class _Refused:
@@ -38,15 +49,11 @@ class Connections:
         dispatch: Dispatch,
         *,
         frame_limit: int,
-        count_max: int,
-        per_host_max: int,
-        host_overrides: dict[str, int],
+        limits: Callable[[], ConnectionLimits],
     ) -> None:
         self._dispatch = dispatch
         self._frame_limit = frame_limit
-        self._count_max = count_max
-        self._per_host_max = per_host_max
-        self._host_overrides = host_overrides
+        self._limits = limits
         self._open: dict[Connection, None] = {}
         self._held: list[Stream] | None = []
         """Streams accepted before the broker was ready; None once it is."""
@@ -87,10 +94,11 @@ class Connections:
             stream.resume()
 
     def _refusal(self, stream: Stream) -> str | None:
-        if len(self._open) >= self._count_max:
+        limits = self._limits()
+        if len(self._open) >= limits.count_max:
             return f"there are {len(self._open)} connections, max.connections"
         host = stream.peer.host
-        limit = self._host_overrides.get(host, self._per_host_max)
+        limit = limits.host_overrides.get(host, limits.per_host_max)
         if self._per_host[host] >= limit:
             return f"{host} has {limit} connections, max.connections.per.ip"
         return None
@@ -112,6 +120,12 @@ class Connections:
         for connection in idle:
             connection.close()
         return len(idle)
+
+    async def finish(self, patience_s: float) -> None:
+        """Take no new requests, and wait for those that are being carried out."""
+        under_way = [work for connection in self._open if (work := connection.finish()) is not None]
+        if under_way:
+            await asyncio.wait(under_way, timeout=patience_s)
 
     def close_all(self) -> None:
         """Close every connection."""

@@ -87,9 +87,14 @@ class Later:
             return []
         return encode_response(self._route.api, self._version, self._correlation_id, response)
 
+    @property
+    def under_way(self) -> bool:
+        """Whether this is work that must be finished, and not a request that is parked."""
+        return isinstance(self.future, asyncio.Task)
+
     def abandon(self) -> None:
         """Give up a parked request whose client has left."""
-        if not isinstance(self.future, asyncio.Task):
+        if not self.under_way:
             self.future.cancel()
 
 

@@ -169,7 +169,10 @@ class DynamicConfigs:
 
     def _check_resource(self, resource: ConfigResource) -> None:
         """Refuse resources that have no configs here."""
-        if resource.type == ResourceType.TOPIC or resource in (self._broker, EVERY_BROKER):
+        if resource.type == ResourceType.TOPIC:
+            _check_topic(resource.name)
+            return
+        if resource in (self._broker, EVERY_BROKER):
             return
         if resource.type == ResourceType.BROKER:
             problem = (
@@ -206,6 +209,13 @@ class DynamicConfigs:
             )
         except ConfigError as error:
             raise ApiError(ErrorCode.INVALID_REQUEST, str(error)) from error
+
+
+def _check_topic(name: str) -> None:
+    """Refuse what cannot be a topic; no name would mean every topic, which has no configs."""
+    if not name:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
+    check_topic_name(name)
 
 
 def _usable(configs: Mapping[str, str], table: Mapping[str, ConfigDefinition]) -> Mapping[str, str]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from moldau.base.errors import CorruptRecords, StorageError
 from moldau.base.files import FileRegion
@@ -23,7 +23,9 @@ from moldau.replication.partitions import Partitions
 from moldau.server.fetch_sessions import FetchSession, Reader
 from moldau.storage.epochs import EpochEnd
 from moldau.storage.indexes import AbortedTransaction
-from moldau.storage.log import Log
+
+UNKNOWN: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+"""Errors about what is not there; Kafka's answer then lists no aborted transactions, not null."""
 
 
 class Fetched(NamedTuple):
@@ -58,6 +60,7 @@ class Fetch:
     __slots__ = (
         "_broker_id",
         "_committed_only",
+        "_follower",
         "_hard_limit",
         "_max_bytes",
         "_min_bytes",
@@ -76,6 +79,7 @@ class Fetch:
         min_bytes: int,
         max_bytes: int,
         committed_only: bool,
+        follower: bool,
         hard_limit: bool,
         whole: bool,
         storage_failed: Callable[[StorageError], None],
@@ -88,6 +92,7 @@ class Fetch:
         self._min_bytes = min_bytes
         self._max_bytes = max_bytes
         self._committed_only = committed_only
+        self._follower = follower
         self._hard_limit = hard_limit
         self._storage_failed = storage_failed
 
@@ -138,21 +143,25 @@ class Fetch:
     def _read(self, reader: Reader, left: int, *, first: bool) -> Fetched:
         partition = self._led(reader)
         if isinstance(partition, ErrorCode):
-            return Fetched(reader, partition)
+            return Fetched(reader, partition, aborted=() if partition in UNKNOWN else None)
         log = partition.log
-        diverging = _diverging(reader, log)
+        diverging = _diverging(reader, partition)
         high_watermark = partition.high_watermark
         stable = partition.last_stable_offset
         figures = (high_watermark, stable, log.log_start_offset)
         if diverging is not None:
+            if diverging.epoch < 0:
+                return Fetched(reader, ErrorCode.OFFSET_OUT_OF_RANGE)
             return Fetched(reader, ErrorCode.NONE, *figures, diverging=diverging)
         if not log.log_start_offset <= reader.offset <= log.log_end_offset:
-            return Fetched(reader, ErrorCode.OFFSET_OUT_OF_RANGE, *figures)
+            return Fetched(reader, ErrorCode.OFFSET_OUT_OF_RANGE)
         end = stable if self._committed_only else high_watermark
         limit = max(0, min(left, reader.max_bytes))
         whole_batch = first and not self._hard_limit
         if reader.offset >= end or not (limit or whole_batch):
-            return Fetched(reader, ErrorCode.NONE, *figures)
+            return Fetched(
+                reader, ErrorCode.NONE, *figures, aborted=() if self._committed_only else None
+            )
         try:
             read = log.read(reader.offset, limit, end, at_least_one=whole_batch)
             committed = self._committed_only
@@ -173,6 +182,8 @@ class Fetch:
         partition = self._find(reader)
         if isinstance(partition, ErrorCode):
             return partition
+        if self._follower:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
         error = partition.fence(reader.leader_epoch, self._broker_id)
         return partition if error is ErrorCode.NONE else error
 
@@ -195,11 +206,14 @@ class Fetch:
         return partition
 
 
-def _diverging(reader: Reader, log: Log) -> EpochEnd | None:
-    """Say where the reader's history parts from ours, if it does (KIP-595)."""
+def _diverging(reader: Reader, partition: Partition) -> EpochEnd | None:
+    """Say where the reader's history parts from ours, if it does (KIP-595).
+
+    An epoch of -1 in the answer says that the reader's last epoch was never ours.
+    """
     if reader.last_fetched_epoch < 0:
         return None
-    ours = log.epochs.end_offset_for(reader.last_fetched_epoch, log.log_end_offset)
+    ours = partition.epoch_end(reader.last_fetched_epoch)
     if ours.epoch < reader.last_fetched_epoch or ours.end_offset < reader.offset:
         return ours
     return None

@@ -15,16 +15,16 @@ from moldau.server.broker import Broker
 def figures_of(broker: Broker) -> BrokerFigures:
     """Return what a scrape asks of this broker."""
     return BrokerFigures(
-        requests=broker.metrics,
+        requests=broker.parts.metrics,
         connections=lambda: len(broker.connections),
         logs=lambda: _logs(broker),
-        topics=broker.traffic.items,
-        offline_directories=lambda: sum(one.offline for one in broker.logs.directories),
+        topics=broker.parts.traffic.items,
+        offline_directories=lambda: sum(one.offline for one in broker.parts.logs.directories),
     )
 
 
 def _logs(broker: Broker) -> Iterator[LogFigures]:
-    for partition in broker.partitions.snapshot():
+    for partition in broker.parts.partitions.snapshot():
         log = partition.log
         yield LogFigures(
             *partition.key,

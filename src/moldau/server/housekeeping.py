@@ -50,8 +50,7 @@ class Housekeeping:
         flusher: Flusher,
         clock: Clock,
         executor: Executor,
-        *,
-        producer_expiration_ms: int,
+        producer_expiration_ms: Callable[[], int],
     ) -> None:
         self._logs = logs
         self._partitions = partitions
@@ -103,10 +102,10 @@ class Housekeeping:
 
     async def expire_producers(self) -> None:
         """Forget producers that have been silent for long."""
-        now_ms = self._clock.wall_ms()
+        now_ms, expiration_ms = self._clock.wall_ms(), self._producer_expiration_ms()
         for number, partition in enumerate(tuple(self._partitions), 1):
             if len(partition.log.producers):
-                partition.log.producers.remove_expired(now_ms, self._producer_expiration_ms)
+                partition.log.producers.remove_expired(now_ms, expiration_ms)
             if number % LOGS_PER_SLICE == 0:
                 await asyncio.sleep(0)
 

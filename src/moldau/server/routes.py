@@ -9,7 +9,7 @@ uncompressed batches. It is answered with COORDINATOR_NOT_AVAILABLE.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from moldau.cluster.topics import TopicDefaults
 from moldau.server.dispatch import Route
@@ -22,40 +22,38 @@ from moldau.server.handlers.offsets import OffsetHandlers
 from moldau.server.handlers.produce import ProduceHandler
 from moldau.server.handlers.producer_ids import ProducerIdHandler
 from moldau.server.handlers.topics import TopicHandlers
+from moldau.server.parts import Parts
 from moldau.server.producer_ids import ProducerIds
 from moldau.server.topic_admin import TopicAdmin
 
-if TYPE_CHECKING:
-    from moldau.server.broker import Broker, Ports
 
-
-def make_routes(broker: Broker, ports: Ports) -> tuple[list[Route], Callable[[], Any]]:
+def make_routes(parts: Parts) -> tuple[list[Route], Callable[[], Any]]:
     """Put the handlers together; also return what answers unknown versions of ApiVersions."""
-    settings, metrics = broker.settings, broker.metrics
+    settings, metrics = parts.settings, parts.metrics
     topics = TopicAdmin(
-        broker.decisions,
-        broker.replicas,
+        parts.decisions,
+        parts.replicas,
         TopicDefaults(settings.num_partitions, settings.default_replication_factor),
-        ports.random,
+        parts.ports.random,
     )
     discovery = DiscoveryHandlers(
-        lambda: broker.store.image,
-        broker.broker_id,
+        parts.image,
+        parts.broker_id,
         topics,
         auto_create=settings.auto_create_topics_enable,
         partition_limit=settings.max_request_partition_size_limit,
     )
     administration = TopicHandlers(
-        lambda: broker.store.image,
+        parts.image,
         topics,
-        broker.configs,
+        parts.configs,
         deletion_enabled=settings.delete_topic_enable,
     )
-    configs = ConfigHandlers(broker.configs, broker.decisions, broker.replicas)
-    offsets = OffsetHandlers(broker.partitions, broker.broker_id)
+    configs = ConfigHandlers(parts.configs, parts.decisions, parts.replicas)
+    offsets = OffsetHandlers(parts.partitions, parts.broker_id, parts.ports.executor)
     table: tuple[tuple[int, str, Callable[..., Any]], ...] = (
-        (0, "0-13", _produce(broker, ports)),
-        (1, "0-18", _fetch(broker, ports)),
+        (0, "0-13", _produce(parts)),
+        (1, "0-18", _fetch(parts)),
         (2, "0-11", offsets.list_offsets),
         (3, "0-13", discovery.metadata),
         (10, "0-6", discovery.find_coordinator),
@@ -63,11 +61,11 @@ def make_routes(broker: Broker, ports: Ports) -> tuple[list[Route], Callable[[],
         (19, "0-7", administration.create_topics),
         (20, "0-6", administration.delete_topics),
         (21, "0-2", offsets.delete_records),
-        (22, "0-5", ProducerIdHandler(ProducerIds(broker.decisions, broker.broker_id))),
+        (22, "0-5", ProducerIdHandler(ProducerIds(parts.decisions, parts.broker_id))),
         (23, "0-4", offsets.offset_for_leader_epoch),
         (32, "0-4", configs.describe),
         (33, "0-2", configs.alter),
-        (35, "0-5", LogDirHandler(broker.logs, ports.files)),
+        (35, "0-5", LogDirHandler(parts.logs, parts.ports.files)),
         (37, "0-3", administration.create_partitions),
         (44, "0-1", configs.alter_incrementally),
         (60, "0-2", discovery.describe_cluster),
@@ -80,34 +78,34 @@ def make_routes(broker: Broker, ports: Ports) -> tuple[list[Route], Callable[[],
     return routes, discovery.unsupported_api_versions
 
 
-def _produce(broker: Broker, ports: Ports) -> ProduceHandler:
+def _produce(parts: Parts) -> ProduceHandler:
     return ProduceHandler(
-        broker.partitions,
-        broker.broker_id,
-        ports.clock,
-        ports.executor,
-        broker.flusher,
-        broker.traffic,
-        broker.metrics.of("Produce"),
-        broker.storage_failed,
+        parts.partitions,
+        parts.broker_id,
+        parts.ports.clock,
+        parts.ports.executor,
+        parts.flusher,
+        parts.traffic,
+        parts.metrics.of("Produce"),
+        parts.housekeeping.storage_failed,
     )
 
 
-def _fetch(broker: Broker, ports: Ports) -> FetchHandler:
-    settings = broker.settings
+def _fetch(parts: Parts) -> FetchHandler:
+    settings = parts.settings
     sessions = FetchSessions(
         settings.max_incremental_fetch_session_cache_slots,
         settings.min_incremental_fetch_session_eviction_ms / 1000,
-        ports.clock,
-        ports.random,
+        parts.ports.clock,
+        parts.ports.random,
     )
     return FetchHandler(
-        broker.partitions,
+        parts.partitions,
         sessions,
-        broker.broker_id,
-        ports.executor,
-        broker.traffic,
-        broker.metrics.of("Fetch"),
-        broker.storage_failed,
+        parts.broker_id,
+        parts.ports.executor,
+        parts.traffic,
+        parts.metrics.of("Fetch"),
+        parts.housekeeping.storage_failed,
         max_bytes=settings.fetch_max_bytes,
     )

@@ -57,11 +57,6 @@ class BrokerSettings:
 
     connections_max_idle_ms: int = _of("connections.max.idle.ms")
     fetch_max_bytes: int = _of("fetch.max.bytes")
-    max_connections: int = _of("max.connections")
-    max_connections_per_ip: int = _of("max.connections.per.ip")
-    max_connections_per_ip_overrides: dict[str, int] = field(
-        metadata={"key": "max.connections.per.ip.overrides"}
-    )
     max_incremental_fetch_session_cache_slots: int = _of(
         "max.incremental.fetch.session.cache.slots"
     )
@@ -80,7 +75,6 @@ class BrokerSettings:
     log_retention_check_interval_ms: int = _of("log.retention.check.interval.ms")
     num_partitions: int = _of("num.partitions")
     producer_id_expiration_check_interval_ms: int = _of("producer.id.expiration.check.interval.ms")
-    producer_id_expiration_ms: int = _of("producer.id.expiration.ms")
 
     @property
     def endpoints(self) -> tuple[Endpoint, ...]:
@@ -197,8 +191,10 @@ def _log_dirs(values: BrokerValues, key: str) -> tuple[str, ...]:
     return found
 
 
-def _host_limits(values: BrokerValues, key: str) -> dict[str, int]:
-    limits = filter(None, map(HOST_LIMIT.fullmatch, split_list(values.text(key) or "")))
+def host_limits(values: BrokerValues) -> dict[str, int]:
+    """Return the limits of connections for single addresses."""
+    text = values.text("max.connections.per.ip.overrides") or ""
+    limits = filter(None, map(HOST_LIMIT.fullmatch, split_list(text)))
     return {limit["host"].strip("[]"): int(limit["count"]) for limit in limits}
 
 
@@ -209,7 +205,6 @@ def _address(values: BrokerValues, key: str) -> Address | None:
 
 _SPECIAL: Final[Mapping[str, Callable[[BrokerValues, str], Any]]] = {
     "log_dirs": _log_dirs,
-    "max_connections_per_ip_overrides": _host_limits,
     "metrics_listen": _address,
 }
 

@@ -108,7 +108,7 @@ def check_producers_order(history: PartitionHistory, records: list[Read], *, who
 
 def check_insides(broker: Broker) -> None:
     """Look at what a running broker keeps in memory of every partition."""
-    for partition in broker.partitions:
+    for partition in broker.parts.partitions:
         log = partition.log
         if not log.log_start_offset <= partition.last_stable_offset <= partition.high_watermark:
             raise Violation(f"I7: {partition.key} {partition.high_watermark} in {log}")

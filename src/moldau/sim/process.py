@@ -24,7 +24,8 @@ from typing import Any
 
 from moldau.base.errors import InvariantViolated
 from moldau.base.network import Accept, Address, Listener, Network, Receiver, Stream
-from moldau.server.broker import Broker, Ports
+from moldau.server.broker import Broker
+from moldau.server.parts import Ports
 from moldau.server.settings import BrokerSettings
 from moldau.sim.crashes import Crashed, CrashPlan
 from moldau.sim.disk import SimDisk

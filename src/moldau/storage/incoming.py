@@ -139,12 +139,12 @@ def _check_old(records: Buffer, config: LogConfig, produce_version: int) -> None
 def _checked_header(records: Buffer, config: LogConfig) -> BatchHeader:
     """Read the header of the one batch there is, and make sure of its bytes."""
     try:
-        _, size, _ = peek(records)
-        if size != len(records):
-            raise _wrong_size(size, len(records))
         header = parse_header(records)
-    except CorruptRecords as error:
-        raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+    except CorruptRecords:
+        raise _without_header(records) from None
+    size = header.size
+    if size != len(records):
+        raise _wrong_size(size, len(records))
     _check_size(size, config)
     if not crc_ok(records, 0, size):
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"the CRC of the batch is not {header.crc}")
@@ -213,6 +213,15 @@ def _check_size(size: int, config: LogConfig) -> None:
             ErrorCode.MESSAGE_TOO_LARGE,
             f"{size} bytes are more than max.message.bytes, {config.max_message_bytes}",
         )
+
+
+def _without_header(records: Buffer) -> ApiError:
+    """Tell a batch whose length cannot be from one that ends too soon."""
+    try:
+        _, size, _ = peek(records)
+    except CorruptRecords as error:
+        return ApiError(ErrorCode.CORRUPT_MESSAGE, str(error))
+    return _wrong_size(size, len(records))
 
 
 def _wrong_size(size: int, available: int) -> ApiError:

@@ -50,7 +50,8 @@ def described_broker(peer: Peer) -> None:
 def altered_broker(peer: Peer) -> None:
     """Values at every level: the broker's own, every broker's, the file's, the default."""
     for resource, value in ((BROKER_ID, "70000000"), ("", "80000000")):
-        _ask_incremental(peer, f"set {resource!r}", BROKER, resource, ("log.retention.ms", SET, value))
+        change = ("log.retention.ms", SET, value)
+        _ask_incremental(peer, f"set {resource!r}", BROKER, resource, change)
         peer.settle()
         for version in peer.versions(DescribeConfigsRequest):
             for asked in (BROKER_ID, ""):
@@ -197,9 +198,7 @@ def _describe(
             found.setdefault(config.name, []).append(config)
         result.configs = []
     peer.note_answer(f"{what} v{version}", answer)
-    for config_name in sorted(found):
-        peer.note_answer(f"{what}: {config_name} v{version}", found[config_name])
-    peer.note(f"{what}: names v{version}", ",".join(sorted(found)))
+    peer.note_answer(f"{what}: configs v{version}", found)
 
 
 def _ask_incremental(

@@ -59,13 +59,13 @@ def metadata_by_id(peer: Peer) -> None:
     topic = peer.topic("t")
     known = peer.topic_id(topic)
     for version in peer.versions(MetadataRequest, 10):
-        peer.ask("by id", _about(MetadataRequestTopic(known)), version)
-        peer.ask("by unknown id", _about(MetadataRequestTopic(STRANGE_TOPIC_ID)), version)
-        peer.ask("by zero id", _about(MetadataRequestTopic()), version)
+        peer.ask("by id", _about(MetadataRequestTopic(known, None)), version)
+        peer.ask("by unknown id", _about(MetadataRequestTopic(STRANGE_TOPIC_ID, None)), version)
+        peer.ask("by zero id", _about(MetadataRequestTopic(name=None)), version)
         peer.ask("by both", _about(MetadataRequestTopic(known, topic)), version)
         strange = MetadataRequestTopic(STRANGE_TOPIC_ID, topic)
         peer.ask("by both, not matching", _about(strange), version)
-        mixed = _about(MetadataRequestTopic(known), MetadataRequestTopic(name=topic))
+        mixed = _about(MetadataRequestTopic(known, None), MetadataRequestTopic(name=topic))
         peer.ask("once by each", mixed, version)
 
 

@@ -59,7 +59,6 @@ def unknown_places(peer: Peer) -> None:
 
 def malformed(peer: Peer) -> None:
     """Null records are left out: Kafka never answers them."""
-    topic = peer.topic("t")
     good = batch(b"one", b"two")
     wrong = {
         "empty records": b"",
@@ -100,16 +99,12 @@ def malformed(peer: Peer) -> None:
         "base timestamp negative": batch(times=(-5,)),
         "no timestamp": batch(times=(-1,)),
     }
-    for what, records in wrong.items():
-        for version in _some(peer, ProduceRequest, first=3):
-            peer.ask(what, produce(peer, topic, records), version)
-        peer.note(f"end after {what}", peer.end_offset(topic))
-    _read(peer, topic)
+    topic = peer.topic("t", len(wrong))
+    _send_each(peer, topic, wrong)
 
 
 def wrong_on_compacted(peer: Peer) -> None:
     """Records of compacted topics are looked at one by one, so more is found."""
-    topic = peer.topic("t", cleanup_policy="compact")
     good = batch(b"one", b"two")
     wrong = {
         "good": good,
@@ -124,10 +119,8 @@ def wrong_on_compacted(peer: Peer) -> None:
         "changed record": changed(good[:-6] + b"\x7f" * 6),
         "max timestamp wrong": changed(good, max_timestamp=TIME + 5),
     }
-    for what, records in wrong.items():
-        for version in _some(peer, ProduceRequest, first=3):
-            peer.ask(what, produce(peer, topic, records), version)
-    _read(peer, topic)
+    topic = peer.topic("t", len(wrong), cleanup_policy="compact")
+    _send_each(peer, topic, wrong)
 
 
 def codecs(peer: Peer) -> None:
@@ -229,10 +222,12 @@ def without_a_transaction(peer: Peer) -> None:
 
 
 def producer_ids(peer: Peer) -> None:
+    new = InitProducerIdRequest(None, 60_000)
+    peer.until(lambda: peer.call(new).error_code == 0, "producer ids are given")
     for version in peer.versions(InitProducerIdRequest):
         given = []
         for _ in range(2):
-            answer = peer.call(InitProducerIdRequest(None, 60_000), version)
+            answer = peer.call(new, version)
             given.append(answer.producer_id)
             answer.producer_id = 0
             peer.note(f"new {len(given)} v{version}", str(answer))
@@ -255,10 +250,14 @@ def _some(peer: Peer, request: type, first: int) -> list[int]:
     return sorted({versions[0], versions[-1]}) if versions else []
 
 
-def _read(peer: Peer, topic: str) -> None:
-    """Compare all that was stored, byte for byte."""
-    for version in _some(peer, FetchRequest, first=4):
-        peer.ask("stored", fetch(peer, topic), version)
+def _send_each(peer: Peer, topic: str, batches: dict[str, bytes]) -> None:
+    """Send each to a partition of its own, and compare what was stored, byte for byte."""
+    for partition, (what, records) in enumerate(batches.items()):
+        for version in _some(peer, ProduceRequest, first=3):
+            peer.ask(what, produce(peer, topic, records, partition=partition), version)
+        version = peer.newest(FetchRequest)
+        answer = peer.call(fetch(peer, topic, partition=partition), version)
+        peer.note_answer(f"{what}, stored v{version}", answer)
 
 
 def _attributes(stored: bytes) -> list[int]:

@@ -4,7 +4,7 @@ import pytest
 
 from moldau.base.errors import ConfigError
 from moldau.base.network import Address
-from moldau.server.settings import BrokerSettings
+from moldau.server.settings import BrokerSettings, host_limits
 from moldau.server.topic_configs import log_config, log_defaults
 from moldau.storage.topic_config import LogConfig
 
@@ -98,7 +98,7 @@ class TestKafkasFiles:
         assert settings.fetch_max_bytes == 57671680
         assert settings.auto_create_topics_enable is True
         assert settings.metadata_log_dir is None
-        assert settings.max_connections_per_ip_overrides == {}
+        assert host_limits(settings.values) == {}
         assert settings.metrics_listen is None
         assert settings.warnings == ()
 
@@ -116,7 +116,7 @@ class TestValues:
         )
         assert settings.num_partitions == 3
         assert settings.metrics_listen == Address("::1", 9404)
-        assert settings.max_connections_per_ip_overrides == {"10.0.0.1": 5, "::1": 7}
+        assert host_limits(settings.values) == {"10.0.0.1": 5, "::1": 7}
         assert settings.rack == "r1"
         assert settings.log_dirs == ("a", "b")
 

@@ -24,10 +24,6 @@ FIXED_HERE = {
     "config.providers",
     "listener.security.protocol.map",
     "listeners",
-    "max.connections",
-    "max.connections.per.ip",
-    "max.connections.per.ip.overrides",
-    "producer.id.expiration.ms",
 }
 """What Kafka can change while it runs, and Moldau cannot."""
 

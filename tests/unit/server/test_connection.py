@@ -63,9 +63,7 @@ def frame(content: bytes) -> bytes:
 def connect(dispatch, *, frame_limit=1000):
     stream = FakeStream()
     closed = []
-    connection = Connection(
-        stream, None, dispatch, frame_limit=frame_limit, on_close=closed.append
-    )
+    connection = Connection(stream, None, dispatch, frame_limit=frame_limit, on_close=closed.append)
     return connection, stream, closed
 
 

@@ -10,7 +10,7 @@ from moldau.base.errors import ProtocolError
 from moldau.base.limits import UNSENT_BYTES_PER_CONNECTION
 from moldau.base.network import Address
 from moldau.server.connection import PARTS_PER_WRITE
-from moldau.server.connections import Connections
+from moldau.server.connections import ConnectionLimits, Connections
 
 FAR = 2**31 - 1
 FRAME = struct.pack(">i", 2) + b"hi"
@@ -58,9 +58,11 @@ def connections(
     return Connections(
         dispatch,
         frame_limit=1000,
-        count_max=count_max,
-        per_host_max=per_host_max,
-        host_overrides={name.replace("_", "."): limit for name, limit in hosts.items()},
+        limits=lambda: ConnectionLimits(
+            count_max,
+            per_host_max,
+            {name.replace("_", "."): limit for name, limit in hosts.items()},
+        ),
     )
 
 
@@ -120,9 +122,7 @@ def test_an_address_may_have_a_limit_of_its_own():
         every = Connections(
             lambda _connection, _frame: None,
             frame_limit=1000,
-            count_max=FAR,
-            per_host_max=0,
-            host_overrides={"10.0.0.1": 1},
+            limits=lambda: ConnectionLimits(FAR, 0, {"10.0.0.1": 1}),
         )
         assert not arrive(every, Stream("10.0.0.2"))
         assert arrive(every, Stream("10.0.0.1"))
@@ -244,3 +244,46 @@ def test_requests_wait_when_the_answers_to_those_before_them_are_not_read():
         assert not client.paused
 
     in_a_loop(scenario)
+
+
+def test_limits_that_change_hold_for_the_next_connection():
+    def scenario(_loop):
+        limits = ConnectionLimits(1, FAR, {})
+        every = Connections(
+            lambda _connection, _frame: None, frame_limit=1000, limits=lambda: limits
+        )
+        assert arrive(every, Stream("10.0.0.1"))
+        assert not arrive(every, Stream("10.0.0.2"))
+        limits = ConnectionLimits(2, FAR, {})
+        assert arrive(every, Stream("10.0.0.2"))
+
+    in_a_loop(scenario)
+
+
+def test_a_stop_waits_for_what_is_being_carried_out_and_takes_nothing_new():
+    async def scenario():
+        done = []
+
+        class Work:
+            under_way = True
+
+            def __init__(self):
+                self.future = asyncio.ensure_future(self.carry_out())
+
+            async def carry_out(self):
+                await asyncio.sleep(0.01)
+                done.append("carried out")
+
+            def framed(self):
+                return [b"answer"]
+
+        every = connections(dispatch=lambda _connection, _frame: Work())
+        every.begin()
+        stream = Stream()
+        assert arrive(every, stream)
+        stream.receiver.received(memoryview(FRAME))
+        await every.finish(patience_s=10.0)
+        assert done == ["carried out"]
+        assert stream.paused
+
+    asyncio.run(scenario())

@@ -104,13 +104,13 @@ LOGS: tuple[ConfigDefinition, ...] = (
         "How often it is written down how far logs are on the disk.",
         at_least(0),
     ),
-    integer(
-        "producer.id.expiration.ms",
-        86_400_000,
-        "How long a silent producer's sequence numbers are remembered.",
-        at_least(1),
-    ),
     *cluster_wide(
+        integer(
+            "producer.id.expiration.ms",
+            86_400_000,
+            "How long a silent producer's sequence numbers are remembered.",
+            at_least(1),
+        ),
         integer(
             "message.max.bytes",
             1_048_588,

@@ -86,18 +86,22 @@ NETWORK: tuple[ConfigDefinition, ...] = (
         600_000,
         "How long a connection may be silent before it is closed.",
     ),
-    integer("max.connections", INT_MAX, "How many connections there may be at once.", at_least(0)),
-    integer(
-        "max.connections.per.ip",
-        INT_MAX,
-        "How many connections one address may have at once.",
-        at_least(0),
-    ),
-    string(
-        "max.connections.per.ip.overrides",
-        "",
-        "Other limits for single addresses: HOST:COUNT, with commas.",
-        _host_limits,
+    *cluster_wide(
+        integer(
+            "max.connections", INT_MAX, "How many connections there may be at once.", at_least(0)
+        ),
+        integer(
+            "max.connections.per.ip",
+            INT_MAX,
+            "How many connections one address may have at once.",
+            at_least(0),
+        ),
+        string(
+            "max.connections.per.ip.overrides",
+            "",
+            "Other limits for single addresses: HOST:COUNT, with commas.",
+            _host_limits,
+        ),
     ),
     integer("fetch.max.bytes", 57_671_680, "The most a fetch is answered with.", at_least(1_024)),
     integer(

@@ -18,7 +18,7 @@ from moldau.base.ids import ZERO_TOPIC_ID, BrokerId, TopicId
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.model import Broker, Partition, Topic
 from moldau.cluster.store import StoreFailed
-from moldau.cluster.topics import NewTopic
+from moldau.cluster.topics import NewTopic, check_topic_name
 from moldau.protocol.errors import ApiError, ErrorCode
 from moldau.protocol.messages.metadata import (
     ApiVersion,
@@ -52,7 +52,7 @@ INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__sha
 SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 LOOKUP_BY_ID_FROM = 12
 NOT_ASKED = -(2**31)
-BROKERS = 1
+BROKERS, CONTROLLERS = 1, 2
 
 
 class DiscoveryHandlers:
@@ -119,6 +119,8 @@ class DiscoveryHandlers:
         wanted = request.topics
         if wanted is None or (context.version == 0 and not wanted):
             return self._metadata(image, list(image.topics.values()), request, context)
+        if len(wanted) > 1:
+            wanted = _once(wanted)
         named = [topic.name for topic in wanted if topic.name is not None]
         missing = [name for name in named if name not in image.topics]
         if missing and self._auto_create and request.allow_auto_topic_creation:
@@ -173,7 +175,9 @@ class DiscoveryHandlers:
             cluster_id=image.cluster_id,
             controller_id=self._broker_id,
             topics=[
-                _described(image, topic, operations) if isinstance(topic, Topic) else topic
+                _described(image, topic, operations)
+                if isinstance(topic, Topic)
+                else _refused(topic, operations)
                 for topic in topics
             ],
             cluster_authorized_operations=bit_field(CLUSTER_OPERATIONS)
@@ -206,8 +210,11 @@ class DiscoveryHandlers:
     ) -> DescribeClusterResponse:
         """Tell who is in the cluster."""
         if request.endpoint_type != BROKERS:
+            controllers = request.endpoint_type == CONTROLLERS
             return DescribeClusterResponse(
-                error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,
+                error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE
+                if controllers
+                else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
                 error_message="This is a broker; it names brokers only.",
                 endpoint_type=BROKERS,
             )
@@ -235,6 +242,13 @@ class DiscoveryHandlers:
         del context
         image = self._image()
         cursor = request.cursor
+        if cursor is not None and not _reaches(cursor, request):
+            return DescribeTopicPartitionsResponse(
+                topics=[
+                    DescribeTopicPartitionsResponseTopic(ErrorCode.INVALID_REQUEST, topic.name)
+                    for topic in request.topics
+                ]
+            )
         asked = {topic.name for topic in request.topics} or set(image.topics)
         start = cursor.topic_name if cursor is not None else ""
         names = sorted(name for name in asked if name >= start)
@@ -245,11 +259,11 @@ class DiscoveryHandlers:
             if not left:
                 response.next_cursor = TopicPartitionsCursor(name, 0)
                 break
-            described = _page(image, name, max(first, 0), left)
+            described = _page(image, name, first, left)
             response.topics.append(described)
             left -= len(described.partitions)
             topic = image.topic(name)
-            end = max(first, 0) + len(described.partitions)
+            end = first + len(described.partitions)
             if topic is not None and end < len(topic.partitions):
                 response.next_cursor = TopicPartitionsCursor(name, end)
                 break
@@ -275,11 +289,38 @@ def _find(
 ) -> Topic | MetadataResponseTopic:
     if wanted.name is not None and wanted.topic_id == ZERO_TOPIC_ID:
         topic = image.topic(wanted.name)
-        return topic or MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, wanted.name)
+        return topic or MetadataResponseTopic(_absence(wanted.name), wanted.name)
     if version < LOOKUP_BY_ID_FROM or wanted.name is not None:
         return MetadataResponseTopic(ErrorCode.INVALID_REQUEST, wanted.name or "")
     topic = image.topic_by_id(TopicId(wanted.topic_id))
     return topic or MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_ID, None, wanted.topic_id)
+
+
+def _refused(topic: MetadataResponseTopic, operations: int) -> MetadataResponseTopic:
+    """Say of a topic that is not there what a name tells by itself."""
+    topic.is_internal = topic.name in INTERNAL_TOPICS
+    topic.topic_authorized_operations = operations
+    return topic
+
+
+def _once(wanted: Sequence[MetadataRequestTopic]) -> list[MetadataRequestTopic]:
+    """Leave out what is asked for again."""
+    return list({(topic.name, topic.topic_id): topic for topic in wanted}.values())
+
+
+def _absence(name: str) -> ErrorCode:
+    """Say why there is no topic of this name: there could be, or there never can be."""
+    try:
+        check_topic_name(name)
+    except ApiError as error:
+        return error.code
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _reaches(cursor: TopicPartitionsCursor, request: DescribeTopicPartitionsRequest) -> bool:
+    """Tell whether a page can begin at a cursor: in a topic that is asked for."""
+    asked = not request.topics or any(one.name == cursor.topic_name for one in request.topics)
+    return asked and cursor.partition_index >= 0
 
 
 def _described(image: MetadataImage, topic: Topic, operations: int) -> MetadataResponseTopic:
@@ -304,7 +345,12 @@ def _page(
 ) -> DescribeTopicPartitionsResponseTopic:
     topic = image.topic(name)
     if topic is None:
-        return DescribeTopicPartitionsResponseTopic(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name)
+        return DescribeTopicPartitionsResponseTopic(
+            _absence(name),
+            name,
+            is_internal=name in INTERNAL_TOPICS,
+            topic_authorized_operations=bit_field(TOPIC_OPERATIONS),
+        )
     partitions = [
         DescribeTopicPartitionsResponsePartition(
             _error(partition),

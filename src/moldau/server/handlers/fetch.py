@@ -85,7 +85,12 @@ class FetchHandler:
         except ApiError as error:
             self._stats.error(error.code)
             return FetchResponse(error_code=error.code)
-        _update(session, request, by_id=version >= TOPIC_IDS_FROM)
+        by_id = version >= TOPIC_IDS_FROM
+        if _speaks_otherwise(session, by_id=by_id):
+            self._stats.error(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+            return FetchResponse(error_code=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        _update(session, request, by_id=by_id)
+        replica = request.replica_state.replica_id if version >= 15 else request.replica_id
         fetch = Fetch(
             session,
             self._partitions,
@@ -93,6 +98,7 @@ class FetchHandler:
             min_bytes=request.min_bytes,
             max_bytes=min(request.max_bytes, self._max_bytes),
             committed_only=request.isolation_level == READ_COMMITTED,
+            follower=replica >= 0,
             hard_limit=version < SOFT_LIMIT_FROM,
             whole=request.session_epoch <= 0,
             storage_failed=self._storage_failed,
@@ -177,6 +183,12 @@ class FetchHandler:
             # Of all errors, one that consumers of this age take for a reason to ask again.
             partition.records = None
             partition.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def _speaks_otherwise(session: FetchSession, *, by_id: bool) -> bool:
+    """Tell whether a session began with names and goes on with ids, or the other way round."""
+    known = next(iter(session.readers), None)
+    return known is not None and isinstance(known[0], bytes) != by_id
 
 
 def _update(session: FetchSession, request: FetchRequest, *, by_id: bool) -> None:

@@ -1,13 +1,20 @@
 """ListOffsets 0-11, OffsetForLeaderEpoch 0-4, DeleteRecords 0-2, DescribeProducers 0.
 
 ListOffsets is asked after every poll by some consumers (Spark's asks twice), so the ends of a log
-are attribute look-ups. Only a question by time reads the disk: an index, then one batch.
+are attribute look-ups. Only a question by time reads the disk: an index, then one batch. If that
+one is compressed, another process inflates it and the answer comes later, for this partition and
+those behind it in the request: one at a time, so that a request never holds more than one batch.
 """
 
 from __future__ import annotations
 
+from collections.abc import Coroutine, Iterator
+from typing import Final, NamedTuple
+
 from moldau.base.errors import CorruptRecords, StorageError
+from moldau.base.executor import Executor, WorkerLost
 from moldau.base.ids import NO_LEADER_EPOCH, BrokerId, LeaderEpoch, Offset
+from moldau.cluster.topics import check_topic_name
 from moldau.protocol.errors import ApiError, ErrorCode
 from moldau.protocol.messages.data import (
     DeleteRecordsPartitionResult,
@@ -33,6 +40,7 @@ from moldau.protocol.messages.data import (
 from moldau.replication.partition import Partition
 from moldau.replication.partitions import Partitions
 from moldau.server.dispatch import RequestContext
+from moldau.storage.time_search import Look, Search, TimestampOffset, look_into
 
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
 EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING = -4, -5, -6
@@ -40,13 +48,38 @@ FIRST_VERSION_OF = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLI
 READ_COMMITTED = 1
 TO_HIGH_WATERMARK = -1
 
+_Failure = ApiError | StorageError | CorruptRecords | WorkerLost
+_FAILURES: Final = (ApiError, StorageError, CorruptRecords, WorkerLost)
+"""What may become of one partition's question without harm to the others of a request."""
+
+
+class _Question(NamedTuple):
+    """What a request asks of one partition, and where the answer stands."""
+
+    topic: str
+    asked: ListOffsetsPartition
+    result: ListOffsetsPartitionResponse
+    version: int
+    committed_only: bool
+
+
+class _Searching(NamedTuple):
+    """A question that is not answered before somebody has looked into a batch."""
+
+    question: _Question
+    partition: Partition
+    leader_epoch: LeaderEpoch
+    search: Search
+    look: Look
+
 
 class OffsetHandlers:
     """Answers the questions about places in a log."""
 
-    def __init__(self, partitions: Partitions, broker_id: BrokerId) -> None:
+    def __init__(self, partitions: Partitions, broker_id: BrokerId, executor: Executor) -> None:
         self._partitions = partitions
         self._broker_id = broker_id
+        self._executor = executor
 
     def _led(self, topic: str, index: int, epoch: int = NO_LEADER_EPOCH) -> Partition:
         partition = self._partitions.get(topic, index)
@@ -61,33 +94,63 @@ class OffsetHandlers:
 
     def list_offsets(
         self, request: ListOffsetsRequest, context: RequestContext
-    ) -> ListOffsetsResponse:
+    ) -> ListOffsetsResponse | Coroutine[None, None, ListOffsetsResponse]:
         """Find offsets by time, or the ends of a log."""
-        committed_only = request.isolation_level == READ_COMMITTED
         response = ListOffsetsResponse()
-        for topic in request.topics:
-            results = []
-            for asked in topic.partitions:
-                result = ListOffsetsPartitionResponse(asked.partition_index)
-                results.append(result)
-                try:
-                    partition = self._led(
-                        topic.name, asked.partition_index, asked.current_leader_epoch
-                    )
-                    if context.version == 0:
-                        result.old_style_offsets = _segment_starts(partition, asked)
-                    else:
-                        _check_version(asked.timestamp, context.version)
-                        _answer(result, partition, asked.timestamp, committed_only)
-                except ApiError as error:
-                    result.error_code = error.code
-                except StorageError:
-                    result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
-                except CorruptRecords:
-                    # Its producer's records were taken at their word when they were appended.
-                    result.error_code = ErrorCode.CORRUPT_MESSAGE
-            response.topics.append(ListOffsetsTopicResponse(topic.name, results))
+        questions = _questions(request, response, context.version)
+        for question in questions:
+            searching = self._answer(question)
+            if searching is not None:
+                return self._answer_later(response, searching, questions)
         return response
+
+    async def _answer_later(
+        self, response: ListOffsetsResponse, first: _Searching, others: Iterator[_Question]
+    ) -> ListOffsetsResponse:
+        await self._finish(first)
+        for question in others:
+            searching = self._answer(question)
+            if searching is not None:
+                await self._finish(searching)
+        return response
+
+    def _answer(self, question: _Question) -> _Searching | None:
+        """Answer one question, unless records have to be looked at elsewhere for it."""
+        asked, result = question.asked, question.result
+        try:
+            partition = self._led(question.topic, asked.partition_index, asked.current_leader_epoch)
+            if question.version == 0:
+                result.old_style_offsets = _segment_starts(partition, asked)
+                return None
+            _check_version(asked.timestamp, question.version)
+            if asked.timestamp >= 0 or asked.timestamp == MAX_TIMESTAMP:
+                return _search(question, partition)
+            _answer_end(question, partition)
+        except _FAILURES as failure:
+            result.error_code = _code_of(failure)
+        return None
+
+    async def _finish(self, searching: _Searching) -> None:
+        """Have batches looked into until the search has its answer."""
+        question, partition, leader_epoch, search, look = searching
+        try:
+            while True:
+                seen = await self._executor.compute(look_into, look)
+                self._check_unchanged(partition, leader_epoch)
+                try:
+                    look = search.send(seen)
+                except StopIteration as end:
+                    _answer_found(question, partition, end.value)
+                    return
+        except _FAILURES as failure:
+            question.result.error_code = _code_of(failure)
+
+    def _check_unchanged(self, partition: Partition, leader_epoch: LeaderEpoch) -> None:
+        """Give a search up whose log may have been cut, or closed, while it waited."""
+        current = self._led(*partition.key)
+        if current is not partition or current.role.leader_epoch != leader_epoch:
+            # Its client refreshes what it knows and asks again.
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     # OffsetForLeaderEpoch
 
@@ -112,8 +175,7 @@ class OffsetHandlers:
             partition = self._led(topic, asked.partition, asked.current_leader_epoch)
         except ApiError as error:
             return OffsetForLeaderPartitionResult(error.code, asked.partition)
-        log = partition.log
-        end = log.epochs.end_offset_for(LeaderEpoch(asked.leader_epoch), log.log_end_offset)
+        end = partition.epoch_end(LeaderEpoch(asked.leader_epoch))
         return OffsetForLeaderPartitionResult(0, asked.partition, end.epoch, end.end_offset)
 
     # DeleteRecords
@@ -173,6 +235,7 @@ class OffsetHandlers:
 
     def _producers(self, topic: str, index: int) -> DescribeProducersPartitionResponse:
         try:
+            check_topic_name(topic)
             partition = self._led(topic, index)
         except ApiError as error:
             return DescribeProducersPartitionResponse(index, error.code, error.message)
@@ -192,32 +255,72 @@ class OffsetHandlers:
         )
 
 
+def _questions(
+    request: ListOffsetsRequest, response: ListOffsetsResponse, version: int
+) -> Iterator[_Question]:
+    """Take a request apart, making the place for each answer when it is its turn."""
+    committed_only = request.isolation_level == READ_COMMITTED
+    for topic in request.topics:
+        results: list[ListOffsetsPartitionResponse] = []
+        response.topics.append(ListOffsetsTopicResponse(topic.name, results))
+        for asked in topic.partitions:
+            result = ListOffsetsPartitionResponse(asked.partition_index)
+            results.append(result)
+            yield _Question(topic.name, asked, result, version, committed_only)
+
+
+def _code_of(failure: _Failure) -> ErrorCode:
+    if isinstance(failure, ApiError):
+        return failure.code
+    if isinstance(failure, StorageError):
+        return ErrorCode.KAFKA_STORAGE_ERROR
+    if isinstance(failure, WorkerLost):
+        return ErrorCode.REQUEST_TIMED_OUT
+    # Its producer's records were taken at their word when they were appended.
+    return ErrorCode.CORRUPT_MESSAGE
+
+
 def _check_version(timestamp: int, version: int) -> None:
     """Refuse a special time that this version does not have, as Kafka does."""
     if timestamp < EARLIEST_PENDING or version < FIRST_VERSION_OF.get(timestamp, 0):
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
 
 
-def _answer(
-    result: ListOffsetsPartitionResponse,
-    partition: Partition,
-    timestamp: int,
-    committed_only: bool,
-) -> None:
-    """Answer one question; nothing is tiered here, so all of the log is local."""
+def _answer_end(question: _Question, partition: Partition) -> None:
+    """Answer with an end of the log; nothing is tiered here, so all of it is local."""
     log = partition.log
-    end = partition.last_stable_offset if committed_only else partition.high_watermark
+    result, timestamp = question.result, question.asked.timestamp
     if timestamp == LATEST:
-        result.offset = end
+        result.offset = _end(question, partition)
         result.leader_epoch = partition.role.leader_epoch
-    elif timestamp in (EARLIEST, EARLIEST_LOCAL, EARLIEST_PENDING):
-        result.offset = log.log_start_offset
-        result.leader_epoch = log.epochs.epoch_for(log.log_start_offset)
-    elif timestamp != LATEST_TIERED:
-        by_time = timestamp != MAX_TIMESTAMP
-        found = log.offset_for_timestamp(timestamp) if by_time else log.max_timestamp_entry()
-        if found is not None and found.offset < end:
-            result.timestamp, result.offset, result.leader_epoch = found
+    elif timestamp in (EARLIEST, EARLIEST_LOCAL):
+        start = log.log_start_offset
+        result.offset = start
+        empty = start == log.log_end_offset
+        result.leader_epoch = partition.role.leader_epoch if empty else log.epochs.epoch_for(start)
+
+
+def _end(question: _Question, partition: Partition) -> Offset:
+    return partition.last_stable_offset if question.committed_only else partition.high_watermark
+
+
+def _search(question: _Question, partition: Partition) -> _Searching | None:
+    """Answer by time; most searches find their record without anybody's help."""
+    timestamp = question.asked.timestamp
+    search = partition.log.search(None if timestamp == MAX_TIMESTAMP else timestamp)
+    try:
+        look = next(search)
+    except StopIteration as end:
+        _answer_found(question, partition, end.value)
+        return None
+    return _Searching(question, partition, partition.role.leader_epoch, search, look)
+
+
+def _answer_found(question: _Question, partition: Partition, found: TimestampOffset | None) -> None:
+    """Answer with a record, if there is one that its asker may read."""
+    if found is not None and found.offset < _end(question, partition):
+        result = question.result
+        result.timestamp, result.offset, result.leader_epoch = found
 
 
 def _segment_starts(partition: Partition, asked: ListOffsetsPartition) -> list[int]:

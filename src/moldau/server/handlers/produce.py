@@ -53,6 +53,20 @@ MALFORMED: Final = frozenset(
 )
 """What only a broken client sends, so that its operator wants a line about it."""
 
+REFUSED_UNSEEN: Final = frozenset(
+    {
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.INVALID_REQUIRED_ACKS,
+        ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
+"""Refusals that do not tell where the log starts. The others do: a producer that is told of an
+unknown id or sequence learns from it whether its records were deleted (KIP-360)."""
+
 TOPIC_IDS_FROM = 13
 
 _SAME_LEADER = LeaderIdAndEpoch()
@@ -217,7 +231,7 @@ class ProduceHandler:
             partition.key.partition,
             0,
             appended.base_offset,
-            header.max_timestamp if header.append_time else -1,
+            appended.timestamp if header.append_time or appended.duplicate else -1,
             log.log_start_offset,
             current_leader=_SAME_LEADER,
         )
@@ -239,7 +253,13 @@ class ProduceHandler:
         else:
             code, message = ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.KAFKA_STORAGE_ERROR.text
             self._storage_failed(error)
-        if topic is not None and self._partitions.get(topic, index) is not None:
-            self._traffic.of(topic).failed_produce += 1
+        log_start = -1
+        partition = None if topic is None else self._partitions.get(topic, index)
+        if partition is not None:
+            self._traffic.of(partition.key.topic).failed_produce += 1
+            if code not in REFUSED_UNSEEN:
+                log_start = partition.log.log_start_offset
         self._stats.error(code)
-        return PartitionProduceResponse(index, code, -1, error_message=message)
+        return PartitionProduceResponse(
+            index, code, -1, log_start_offset=log_start, error_message=message
+        )

@@ -7,14 +7,14 @@ Kafka: which of the two was meant cannot be known.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
-from typing import Protocol
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol, TypeVar
 
 from moldau.base.ids import ZERO_TOPIC_ID, BrokerId, TopicId
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.model import Topic
 from moldau.cluster.store import StoreFailed
-from moldau.cluster.topics import NewTopic, add_partitions
+from moldau.cluster.topics import Assignments, NewTopic, add_partitions
 from moldau.protocol.errors import ApiError, ErrorCode
 from moldau.protocol.messages.topics import (
     CreatableTopic,
@@ -33,6 +33,8 @@ from moldau.protocol.messages.topics import (
 )
 from moldau.server.dispatch import RequestContext
 from moldau.server.topic_admin import TopicAdmin, assignments_of
+
+AnyTopic = TypeVar("AnyTopic", CreatableTopic, DeleteTopicState, CreatePartitionsTopic)
 
 
 class TopicConfigs(Protocol):
@@ -74,7 +76,7 @@ class TopicHandlers:
         return CreateTopicsResponse(
             topics=[
                 await self._create(topic, request.validate_only, topic.name in twice)
-                for topic in request.topics
+                for topic in _once(request.topics)
             ]
         )
 
@@ -89,9 +91,7 @@ class TopicHandlers:
                 wanted.name,
                 wanted.num_partitions,
                 wanted.replication_factor,
-                assignments_of(
-                    [(one.partition_index, one.broker_ids) for one in wanted.assignments]
-                ),
+                _assigned(wanted),
                 _set_values(configs),
             )
             self._configs.check(dict(new_topic.configs))
@@ -126,9 +126,25 @@ class TopicHandlers:
         if context.version < 6:
             wanted = [DeleteTopicState(name) for name in request.topic_names]
         twice = _repeated(one.name for one in wanted if one.name is not None)
-        return DeleteTopicsResponse(
-            responses=[await self._delete(one, one.name in twice) for one in wanted]
-        )
+        by_both = self._named_by_both(wanted)
+        responses = [
+            DeletableTopicResult(
+                topic.name, topic.id, ErrorCode.INVALID_REQUEST, "A topic is named twice."
+            )
+            for topic in by_both
+        ]
+        spared = {topic.name for topic in by_both} | {topic.id for topic in by_both}
+        for one in _once(wanted):
+            if one.name not in spared and one.topic_id not in spared:
+                responses.append(await self._delete(one, one.name in twice))
+        return DeleteTopicsResponse(responses=responses)
+
+    def _named_by_both(self, wanted: Sequence[DeleteTopicState]) -> list[Topic]:
+        """Find topics that one request names once by name and once by id."""
+        image = self._image()
+        by_name = [image.topic(one.name) for one in wanted if one.name is not None]
+        ids = {one.topic_id for one in wanted if one.name is None}
+        return [topic for topic in by_name if topic is not None and topic.id in ids]
 
     async def _delete(self, wanted: DeleteTopicState, named_twice: bool) -> DeletableTopicResult:
         name, topic_id = wanted.name, TopicId(wanted.topic_id)
@@ -162,7 +178,7 @@ class TopicHandlers:
         return CreatePartitionsResponse(
             results=[
                 await self._grow(topic, request.validate_only, topic.name in twice)
-                for topic in request.topics
+                for topic in _once(request.topics)
             ]
         )
 
@@ -188,6 +204,29 @@ class TopicHandlers:
 
 def _repeated(names: Iterable[str]) -> set[str]:
     return {name for name, count in Counter(names).items() if count > 1}
+
+
+def _once(topics: Sequence[AnyTopic]) -> list[AnyTopic]:
+    """Leave out what repeats a name: a topic named twice is refused, and answered, once."""
+    named: set[str] = set()
+    found = []
+    for topic in topics:
+        if topic.name is None:
+            found.append(topic)
+        elif topic.name not in named:
+            named.add(topic.name)
+            found.append(topic)
+    return found
+
+
+def _assigned(wanted: CreatableTopic) -> Assignments:
+    """Return the replicas a user has chosen, each partition once."""
+    assigned = assignments_of([(one.partition_index, one.broker_ids) for one in wanted.assignments])
+    if len(assigned) < len(wanted.assignments):
+        raise ApiError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT, "A partition is assigned replicas twice."
+        )
+    return assigned
 
 
 def _set_values(configs: dict[str, str | None]) -> dict[str, str]:

@@ -107,14 +107,16 @@ class Targets:
 
     def _durable_end(self, topic: TopicTarget, index: int) -> int:
         """How far the broker that served last held a log to be durable."""
-        partition = None if self._last is None else self._last.partitions.get(topic.name, index)
+        partition = (
+            None if self._last is None else self._last.parts.partitions.get(topic.name, index)
+        )
         if partition is None or partition.topic_id != topic.id:
             return 0
         return partition.log.recovery_point
 
 
 def _served(broker: Broker, topic: TopicTarget, index: int) -> Log:
-    partition = broker.partitions.get(topic.name, index)
+    partition = broker.parts.partitions.get(topic.name, index)
     if partition is None or partition.topic_id != topic.id:
         raise Violation(f"P8: {topic.name}-{index} was created and is not served after a start")
     return partition.log

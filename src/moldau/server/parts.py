@@ -1,0 +1,86 @@
+"""What a broker is made of, below its connections: every part made once and handed its ports.
+
+Nothing runs yet and nothing is touched: `broker` starts the parts in order, `routes` puts the
+handlers on top of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from moldau.base.clock import Clock, Random
+from moldau.base.executor import Executor
+from moldau.base.files import Files
+from moldau.base.ids import BrokerId
+from moldau.base.network import Network
+from moldau.cluster.embedded import EmbeddedStore
+from moldau.cluster.image import MetadataImage
+from moldau.cluster.store import Decisions
+from moldau.observe.requests import RequestMetrics
+from moldau.observe.traffic import Traffic
+from moldau.replication.partitions import Partitions
+from moldau.server.dynamic_config import DynamicConfigs
+from moldau.server.housekeeping import Housekeeping
+from moldau.server.replicas import Replicas
+from moldau.server.settings import BrokerSettings
+from moldau.storage.flushing import Flusher
+from moldau.storage.manager import LogManager
+from moldau.storage.resources import Resources
+from moldau.storage.topic_config import LogConfig
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """The outside world, as a broker is given it."""
+
+    clock: Clock
+    random: Random
+    files: Files
+    network: Network
+    executor: Executor
+    boot_id: str = ""
+
+
+class Parts:
+    """One broker's parts."""
+
+    def __init__(self, settings: BrokerSettings, ports: Ports) -> None:
+        self.settings = settings
+        self.ports = ports
+        self.broker_id = BrokerId(settings.node_id)
+        self.metrics = RequestMetrics()
+        self.traffic = Traffic()
+        self.partitions = Partitions()
+        self.logs = LogManager(Resources(ports.files, ports.clock, ports.random), settings.log_dirs)
+        self.store = EmbeddedStore(
+            ports.files,
+            settings.log_dirs,
+            self.broker_id,
+            ports.clock,
+            ports.random,
+            metadata_directory=settings.metadata_log_dir,
+            executor=ports.executor,
+        )
+        self.flusher = Flusher(ports.executor)
+        self.decisions = Decisions(self.store)
+        self.configs = DynamicConfigs(settings, self.image, self.broker_id)
+        self.replicas = Replicas(
+            self.broker_id, self.partitions, self.logs, self.traffic, self.config_of
+        )
+        self.housekeeping = Housekeeping(
+            self.logs,
+            self.partitions,
+            self.flusher,
+            ports.clock,
+            ports.executor,
+            lambda: self.configs.broker_values.integer("producer.id.expiration.ms"),
+        )
+
+    def image(self) -> MetadataImage:
+        """Return the cluster's metadata as it is now."""
+        return self.store.image
+
+    def config_of(self, own: Mapping[str, str]) -> LogConfig:
+        """Return what a topic's own configs come to here and now."""
+        return self.configs.topic_log_config(own)
