@@ -15,6 +15,7 @@ from moldau.protocol.messages.data import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
+    ProduceResponse,
 )
 from moldau.protocol.messages.metadata import (
     DescribeClusterRequest,
@@ -106,9 +107,7 @@ class Peer:
         self.note_answer(label, answer)
         return answer
 
-    def ask_all(
-        self, label: str, request: Any, first: int = 0, last: int = 99
-    ) -> dict[int, Any]:
+    def ask_all(self, label: str, request: Any, first: int = 0, last: int = 99) -> dict[int, Any]:
         """Ask in every version under comparison that has what the request says."""
         return {
             version: self.ask(label, request, version)
@@ -128,9 +127,23 @@ class Peer:
 
     def note_answer(self, label: str, answer: Any) -> None:
         """Write down an answer, also one that was put in order first."""
-        if isinstance(answer, FetchResponse):
-            _put_in_order(answer)
+        if isinstance(answer, FetchResponse | ProduceResponse):
+            self._put_in_order(answer)
         self.note(label, plain(answer, self.names))
+
+    def _put_in_order(self, answer: FetchResponse | ProduceResponse) -> None:
+        """Sort by topic and partition: brokers answer in the order that suits them."""
+        fetched = isinstance(answer, FetchResponse)
+        topics: dict[str, Any] = {}
+        for topic in answer.responses:
+            name = topic.topic if fetched else topic.name
+            name += self.names.topics.get(bytes(topic.topic_id), "")
+            known = topics.setdefault(name, topic)
+            partitions = known.partitions if fetched else known.partition_responses
+            if known is not topic:
+                partitions += topic.partitions if fetched else topic.partition_responses
+            partitions.sort(key=lambda one: one.partition_index if fetched else one.index)
+        answer.responses = [topics[name] for name in sorted(topics)]
 
     # Topics
 
@@ -193,13 +206,6 @@ class Peer:
             assert time.monotonic() < deadline, f"not in time: {what}"
             time.sleep(PAUSE_S)
         return found
-
-
-def _put_in_order(answer: FetchResponse) -> None:
-    """Sort what was fetched: brokers rotate partitions as they like, so that none starves."""
-    for topic in answer.responses:
-        topic.partitions.sort(key=lambda partition: partition.partition_index)
-    answer.responses.sort(key=lambda topic: (topic.topic, topic.topic_id, len(topic.partitions)))
 
 
 NO_TOPIC_ID = ZERO_TOPIC_ID

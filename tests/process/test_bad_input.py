@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
@@ -412,6 +413,27 @@ def test_a_bomb_is_refused_and_costs_no_more_than_its_limit(broker, client, topi
     assert len(bomb) < BIG_MESSAGE
     before = broker.resident_size()
     assert ErrorCode(client.produce(topic, bomb).error_code) is ErrorCode.CORRUPT_MESSAGE
+    assert broker.resident_size() - before < 2 * INFLATED_BATCH_BYTES + 64 * MIB
+
+
+@pytest.mark.parametrize("timestamp", [0, -3])
+@pytest.mark.parametrize("size", [INFLATED_BATCH_BYTES - MIB, BOMB_SIZE], ids=["cap", "beyond"])
+def test_a_bomb_that_was_taken_is_not_inflated_by_the_broker_itself(
+    broker, client, size, timestamp
+):
+    topic = f"bomb-{size}-{-timestamp}"
+    assert client.create_topic(topic) == 0
+    bomb = forged(attributes=Codec.ZSTD, payload=compress(Codec.ZSTD, bytes(size)))
+    assert len(bomb) < MIB
+    assert client.produce(topic, bomb).error_code == 0
+    before = broker.resident_size()
+    # From here on the peak counts anew (proc(5)).
+    Path(f"/proc/{broker.process.pid}/clear_refs").write_text("5")
+    own = broker.resident_peak()
+    asked = ListOffsetsTopic(topic, [ListOffsetsPartition(0, timestamp=timestamp)] * 3)
+    (answer,) = client.call(ListOffsetsRequest(-1, topics=[asked]), 7).topics
+    assert [one.error_code for one in answer.partitions] == [ErrorCode.CORRUPT_MESSAGE] * 3
+    assert broker.resident_peak() - own < 32 * MIB
     assert broker.resident_size() - before < 2 * INFLATED_BATCH_BYTES + 64 * MIB
 
 

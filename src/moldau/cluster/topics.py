@@ -67,7 +67,7 @@ def create_topic(
     image: MetadataImage, wanted: NewTopic, defaults: TopicDefaults, random: Random
 ) -> list[Change]:
     """Decide on a new topic; its configs must have been checked already."""
-    _check_name(image, wanted.name)
+    check_new_name(image, wanted.name)
     if wanted.assignments:
         assignments = _manual_assignments(image, wanted)
     else:
@@ -152,7 +152,8 @@ def check_topic_name(name: str) -> None:
     raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name '{name[:260]}' {problem}.")
 
 
-def _check_name(image: MetadataImage, name: str) -> None:
+def check_new_name(image: MetadataImage, name: str) -> None:
+    """Refuse a name that no further topic can have."""
     if name in image.topics:
         raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
     check_topic_name(name)

@@ -25,7 +25,7 @@ import random
 import weakref
 from asyncio import AbstractEventLoop, Handle, TimerHandle
 from collections import deque
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable
 from contextvars import Context, ContextVar
 from typing import Any, TypeVar, TypeVarTuple
 
@@ -211,11 +211,11 @@ class SimLoop(asyncio.BaseEventLoop):
 
     def create_task(
         self,
-        coro: Generator[Any, None, T] | Coroutine[Any, Any, T],
+        coro: Any,  # asyncio took generators, too, until 3.12: no one type suits all versions
         *,
         name: object = None,
         **options: Any,
-    ) -> asyncio.Task[T]:
+    ) -> asyncio.Task[Any]:
         """Name tasks by their number in this run; asyncio's numbers count the whole process."""
         number = next(self._task_order)
         task = super().create_task(coro, name=name or f"task-{number}", **options)

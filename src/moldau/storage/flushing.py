@@ -21,6 +21,7 @@ from moldau.base.checks import crash_point
 from moldau.base.executor import Executor
 from moldau.base.files import File, Files, write_atomically
 from moldau.storage.disk_errors import disk_errors
+from moldau.storage.topic_config import LogConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,16 @@ class Flush:
 
 class Flushable(Hashable, Protocol):
     """A log, as far as flushing is concerned."""
+
+    @property
+    def config(self) -> LogConfig:
+        """Says by `flush.ms` how long a sync may wait."""
+        ...
+
+    @property
+    def flushed_ms(self) -> int:
+        """When the last sync was."""
+        ...
 
     @property
     def recovery_point(self) -> int:

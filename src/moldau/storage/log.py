@@ -56,7 +56,7 @@ from moldau.storage.retention import expired_count
 from moldau.storage.scan import checked_headers
 from moldau.storage.segment import HalfWritten, Segment
 from moldau.storage.time_search import Search, TimestampOffset, finish, search
-from moldau.storage.topic_config import LogConfig
+from moldau.storage.topic_config import LONG_MAX, LogConfig
 
 
 class AppendResult(NamedTuple):
@@ -227,11 +227,16 @@ class Log:
             self.offline = True
             raise
         segment.account(size, base_offset, last_offset, max_timestamp)
-        self.log_end_offset = Offset(last_offset + 1)
-        self._changed = True
+        self._grow_to(last_offset + 1)
         if leader_epoch > self.epochs.latest:
             self.epochs.assign(LeaderEpoch(leader_epoch), base_offset)
         return base_offset
+
+    def _grow_to(self, end_offset: int) -> None:
+        self.log_end_offset = Offset(end_offset)
+        self._changed = True
+        if self.config.flush_ms < LONG_MAX:
+            self._resources.timed[self] = None
 
     def append_as_follower(self, batches: Buffer) -> int:
         """Append what a leader sent, as it is; return how many bytes.
@@ -274,8 +279,7 @@ class Log:
     def _take_replicated(self, segment: Segment, batch: memoryview, header: BatchHeader) -> None:
         """Account for a batch that a leader wrote and that is in our file now."""
         segment.account(header.size, header.base_offset, header.last_offset, header.max_timestamp)
-        self.log_end_offset = Offset(header.next_offset)
-        self._changed = True
+        self._grow_to(header.next_offset)
         if header.leader_epoch > self.epochs.latest:
             self.epochs.assign(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
         completed = self.producers.replay(header, batch)
@@ -589,6 +593,7 @@ class Log:
         """Give up descriptors and appended work; the log is not used any more."""
         self.offline = True
         self._resources.rolled.pop(self, None)
+        self._resources.timed.pop(self, None)
         for segment in self._segments:
             segment.let_go()
             self._resources.indexes.drop(segment.stem)

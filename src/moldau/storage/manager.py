@@ -28,7 +28,7 @@ from moldau.storage.flushing import Flush, Flushable
 from moldau.storage.log import Log
 from moldau.storage.recovery import Report
 from moldau.storage.resources import Doomed, Resources
-from moldau.storage.topic_config import LONG_MAX, LogConfig
+from moldau.storage.topic_config import LogConfig
 
 LogConfigOf = Callable[[str], LogConfig]
 """What a topic's configs come to, by its name."""
@@ -321,12 +321,10 @@ class LogManager:
 
         Each goes to the broker's one `Flusher`, which also serves those who wait for a sync.
         """
-        rolled = self._resources.rolled
-        late = (
-            log
-            for _, log in self
-            if log.config.flush_ms < LONG_MAX and now_ms - log.flushed_ms >= log.config.flush_ms
-        )
+        rolled, timed = self._resources.rolled, self._resources.timed
+        late = [log for log in timed if now_ms - log.flushed_ms >= log.config.flush_ms]
+        for log in late:
+            del timed[log]
         due = dict[Flushable, None].fromkeys((*rolled, *late))
         rolled.clear()
         return [log for log in due if not log.offline]

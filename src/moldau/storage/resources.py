@@ -30,7 +30,7 @@ class Doomed(NamedTuple):
 class Resources:
     """The shared part of every log."""
 
-    __slots__ = ("clock", "doomed", "files", "indexes", "open_files", "random", "rolled")
+    __slots__ = ("clock", "doomed", "files", "indexes", "open_files", "random", "rolled", "timed")
 
     def __init__(
         self,
@@ -47,5 +47,7 @@ class Resources:
         self.open_files = OpenFiles(open_files)
         self.indexes = IndexCache(index_bytes)
         self.doomed: deque[Doomed] = deque()
+        self.timed: dict[Flushable, None] = {}
+        """Logs with `flush.ms` that were appended to since it was last looked at."""
         self.rolled: dict[Flushable, None] = {}
         """Logs with a closed segment that was not synced yet; ordered, so that runs repeat."""

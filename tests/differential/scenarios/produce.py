@@ -233,9 +233,7 @@ def producer_ids(peer: Peer) -> None:
             peer.note(f"new {len(given)} v{version}", str(answer))
         peer.note(f"next id v{version}", given[1] - given[0])
     peer.ask_all("empty transactional id", InitProducerIdRequest("", 60_000))
-    peer.ask_all(
-        "epoch without id", InitProducerIdRequest(None, 60_000, producer_epoch=3), first=3
-    )
+    peer.ask_all("epoch without id", InitProducerIdRequest(None, 60_000, producer_epoch=3), first=3)
 
 
 def _several(peer: Peer, topic: str, *partitions: int) -> ProduceRequest:

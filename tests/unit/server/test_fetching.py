@@ -8,7 +8,7 @@ import pytest
 
 import log_kit
 from log_kit import HandClock, append_values, region_bytes, sized_batch
-from moldau.base.errors import StorageError
+from moldau.base.errors import CorruptRecords, StorageError
 from moldau.base.ids import PartitionKey, TopicId
 from moldau.protocol.errors import ErrorCode
 from moldau.records.batch import iter_batches
@@ -251,6 +251,25 @@ def test_a_disk_that_fails_under_a_reader_is_its_partitions_error_alone(monkeypa
     assert errors(found) == {"bad": ErrorCode.KAFKA_STORAGE_ERROR}
     assert sizes(found) == {"good": 200}
     assert [error.path for error in failed] == [kit["bad"].log.folder]
+
+
+def test_bytes_that_rotted_under_a_reader_are_its_partitions_error_alone(monkeypatch):
+    kit = Kit("good", "bad")
+    for name in ("good", "bad"):
+        kit.append(name, sized_batch(200))
+    kind = type(kit["bad"].log)
+    read = kind.read
+
+    def rotten(self, *args, **more):
+        if "bad" in self.folder:
+            raise CorruptRecords("a batch of -1 bytes")
+        return read(self, *args, **more)
+
+    monkeypatch.setattr(kind, "read", rotten)
+    found, enough = kit.fetch(once(), {"bad": (0, FAR), "good": (0, FAR)}).look()
+    assert enough
+    assert errors(found) == {"bad": ErrorCode.CORRUPT_MESSAGE}
+    assert sizes(found) == {"good": 200}
 
 
 # Nothing above what may be seen

@@ -50,6 +50,7 @@ from moldau.server.topic_admin import TopicAdmin
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
+TOPIC_IDS_FROM = 10
 LOOKUP_BY_ID_FROM = 12
 NOT_ASKED = -(2**31)
 BROKERS, CONTROLLERS = 1, 2
@@ -119,13 +120,17 @@ class DiscoveryHandlers:
         wanted = request.topics
         if wanted is None or (context.version == 0 and not wanted):
             return self._metadata(image, list(image.topics.values()), request, context)
+        if context.version >= TOPIC_IDS_FROM:
+            asked, wanted = wanted, _by_id_or_name(wanted)
+            if context.version < LOOKUP_BY_ID_FROM and any(one.name is None for one in wanted):
+                return _lookup_refused(asked)
         if len(wanted) > 1:
             wanted = _once(wanted)
         named = [topic.name for topic in wanted if topic.name is not None]
         missing = [name for name in named if name not in image.topics]
         if missing and self._auto_create and request.allow_auto_topic_creation:
             return self._create_and_tell(missing, wanted, request, context)
-        topics = [_find(image, topic, context.version) for topic in wanted]
+        topics = [_find(image, topic) for topic in wanted]
         return self._metadata(image, topics, request, context)
 
     async def _create_and_tell(
@@ -152,7 +157,7 @@ class DiscoveryHandlers:
             if topic.name in refused:
                 topics.append(MetadataResponseTopic(refused[topic.name], topic.name))
             else:
-                topics.append(_find(image, topic, context.version))
+                topics.append(_find(image, topic))
         return self._metadata(image, topics, request, context)
 
     def _metadata(
@@ -284,14 +289,30 @@ def _reachable(
     ]
 
 
-def _find(
-    image: MetadataImage, wanted: MetadataRequestTopic, version: int
-) -> Topic | MetadataResponseTopic:
-    if wanted.name is not None and wanted.topic_id == ZERO_TOPIC_ID:
+def _by_id_or_name(wanted: list[MetadataRequestTopic]) -> list[MetadataRequestTopic]:
+    """Let ids, if there are any, be what is asked for: as in Kafka, names do not count then."""
+    by_id = [
+        MetadataRequestTopic(topic.topic_id, None)
+        for topic in wanted
+        if topic.topic_id != ZERO_TOPIC_ID
+    ]
+    return by_id or wanted
+
+
+def _lookup_refused(wanted: Sequence[MetadataRequestTopic]) -> MetadataResponse:
+    """Refuse to look up by id in a version that only tells ids."""
+    return MetadataResponse(
+        topics=[
+            MetadataResponseTopic(ErrorCode.INVALID_REQUEST, topic.name or "", topic.topic_id)
+            for topic in wanted
+        ]
+    )
+
+
+def _find(image: MetadataImage, wanted: MetadataRequestTopic) -> Topic | MetadataResponseTopic:
+    if wanted.name is not None:
         topic = image.topic(wanted.name)
         return topic or MetadataResponseTopic(_absence(wanted.name), wanted.name)
-    if version < LOOKUP_BY_ID_FROM or wanted.name is not None:
-        return MetadataResponseTopic(ErrorCode.INVALID_REQUEST, wanted.name or "")
     topic = image.topic_by_id(TopicId(wanted.topic_id))
     return topic or MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_ID, None, wanted.topic_id)
 

@@ -14,7 +14,7 @@ from moldau.base.ids import ZERO_TOPIC_ID, BrokerId, TopicId
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.model import Topic
 from moldau.cluster.store import StoreFailed
-from moldau.cluster.topics import Assignments, NewTopic, add_partitions
+from moldau.cluster.topics import Assignments, NewTopic, add_partitions, check_new_name
 from moldau.protocol.errors import ApiError, ErrorCode
 from moldau.protocol.messages.topics import (
     CreatableTopic,
@@ -87,6 +87,8 @@ class TopicHandlers:
         try:
             if named_twice:
                 raise ApiError(ErrorCode.INVALID_REQUEST, "The topic is named twice.")
+            # Kafka looks at the name before the configs, and at the rest after them.
+            check_new_name(self._image(), wanted.name)
             new_topic = NewTopic(
                 wanted.name,
                 wanted.num_partitions,
@@ -134,9 +136,11 @@ class TopicHandlers:
             for topic in by_both
         ]
         spared = {topic.name for topic in by_both} | {topic.id for topic in by_both}
-        for one in _once(wanted):
-            if one.name not in spared and one.topic_id not in spared:
-                responses.append(await self._delete(one, one.name in twice))
+        responses += [
+            await self._delete(one, one.name in twice)
+            for one in _once(wanted)
+            if one.name not in spared and one.topic_id not in spared
+        ]
         return DeleteTopicsResponse(responses=responses)
 
     def _named_by_both(self, wanted: Sequence[DeleteTopicState]) -> list[Topic]:

@@ -1,0 +1,124 @@
+"""The broker's worker process, held up and killed while it works for a client.
+
+What it works on is lost with it and asked for again by the client; nobody else notices anything,
+and the log holds one line and no traceback.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.data import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from moldau.records.builder import BatchBuilder
+from moldau.records.compression import Codec
+from process.raw_client import PRODUCE_VERSION, RawClient, batch_of, fetch_request, produce_request
+from process.serving import Serving
+
+OLD_FETCH_VERSION = 3
+LIST_OFFSETS_VERSION = 7
+
+
+def packed(*stamps: int) -> bytes:
+    builder = BatchBuilder(Codec.ZSTD)
+    for stamp in stamps:
+        builder.append(stamp, b"key", b"value")
+    return builder.build()
+
+
+PRODUCE = produce_request("compacted", packed(100))
+CONVERT = fetch_request({("packed", 0): 0}, max_wait_ms=0)
+SEARCH = ListOffsetsRequest(
+    -1, topics=[ListOffsetsTopic("packed", [ListOffsetsPartition(0, timestamp=200)])]
+)
+WORK = {
+    "produce": (PRODUCE, PRODUCE_VERSION, ErrorCode.REQUEST_TIMED_OUT),
+    "fetch": (CONVERT, OLD_FETCH_VERSION, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+    "list offsets": (SEARCH, LIST_OFFSETS_VERSION, ErrorCode.REQUEST_TIMED_OUT),
+}
+"""What makes the worker work, and what a client is told that shall ask again."""
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
+    with Serving(tmp_path_factory.mktemp("worker")) as running:
+        with connect(running) as client:
+            assert client.create_topic("plain") == 0
+            assert client.create_topic("packed") == 0
+            assert client.create_topic("compacted", config={"cleanup.policy": "compact"}) == 0
+            assert client.produce("packed", packed(100, 300)).error_code == 0
+        yield running
+
+
+def connect(broker: Serving) -> RawClient:
+    return RawClient((broker.host, broker.port))
+
+
+def error_of(answer: object) -> ErrorCode:
+    """Find the error of the one partition that was asked for."""
+    (topic,) = getattr(answer, "responses", None) or answer.topics  # type: ignore[attr-defined]
+    (partition,) = getattr(topic, "partition_responses", None) or topic.partitions
+    return ErrorCode(partition.error_code)
+
+
+def worker_of(broker: Serving) -> int:
+    """Return the worker's process id, after it was made to begin."""
+    with connect(broker) as client:
+        assert error_of(client.call(SEARCH, LIST_OFFSETS_VERSION)) is ErrorCode.NONE
+    pid = broker.process.pid
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    (worker,) = [
+        int(child)
+        for child in children
+        if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()
+    ]
+    return worker
+
+
+def everybody_else_is_served(broker: Serving) -> None:
+    """Go once through the loop after all that was sent before."""
+    with connect(broker) as other:
+        offset = other.produce("plain", batch_of([b"value"])).base_offset
+        assert b"value" in bytes(other.fetch("plain", offset).records)
+        assert other.offset("plain", timestamp=0) == 0
+
+
+@pytest.mark.parametrize("work", WORK)
+def test_nobody_else_waits_for_the_worker(broker, work):
+    request, version, _ = WORK[work]
+    worker = worker_of(broker)
+    os.kill(worker, signal.SIGSTOP)
+    try:
+        with connect(broker) as client:
+            client.send(request, version)
+            everybody_else_is_served(broker)
+            os.kill(worker, signal.SIGCONT)
+            assert error_of(client.receive(request, version)) is ErrorCode.NONE
+    finally:
+        os.kill(worker, signal.SIGCONT)
+
+
+@pytest.mark.parametrize("work", WORK)
+def test_work_that_is_lost_is_asked_for_again(broker, work):
+    request, version, error = WORK[work]
+    worker = worker_of(broker)
+    logged = len(broker.errors)
+    os.kill(worker, signal.SIGSTOP)
+    with connect(broker) as client:
+        client.send(request, version)
+        everybody_else_is_served(broker)
+        os.kill(worker, signal.SIGKILL)
+        assert error_of(client.receive(request, version)) is error
+        (line,) = broker.errors[logged:].splitlines()
+        assert "the worker process was killed" in line
+        assert error_of(client.call(request, version)) is ErrorCode.NONE
+    assert "Traceback" not in broker.errors
