@@ -4,4 +4,198 @@ from __future__ import annotations
 
 from .compare import Accepted
 
-ACCEPTED: tuple[Accepted, ...] = ()
+_TAKEN_AT_ITS_WORD = (
+    "a batch with a right header and checksum is stored as it came; Kafka reads every record, and "
+    "refuses or corrects what the header says of them"
+)
+_NO_RECORD_ERRORS = "Moldau refuses a batch as a whole and names no single record (KIP-467)"
+_KAFKA_FAILS = "Kafka answers UNKNOWN_SERVER_ERROR to what it did not expect"
+_NO_CLIENT = "no client asks this; refusing costs nobody, or Kafka's answer means nothing"
+_OF_THE_HARNESS = "the two are configured differently: Kafka's controller has a listener and voters"
+_NOT_AT_RUN_TIME = "Kafka can change it while it runs, Moldau cannot and says so"
+
+ACCEPTED: tuple[Accepted, ...] = (
+    Accepted(
+        "produce-ordinary",
+        "one partition twice|end",
+        "",
+        "Kafka keeps the last batch of a partition named twice and drops the others silently; "
+        "Moldau appends and answers all",
+    ),
+    Accepted(
+        "produce-malformed",
+        "empty|a few|two|cut|magic 1|length one|no record",
+        r".*log_start_offset",
+        "where the log starts is of no use to a producer whose request has no batch to append",
+    ),
+    Accepted(
+        "produce-malformed",
+        "trailing bytes|length one less",
+        "",
+        "Kafka drops fewer than 12 bytes behind a batch silently; Moldau refuses them",
+    ),
+    Accepted(
+        "produce-malformed",
+        "count 3 and|said to be|max timestamp|base timestamp",
+        "",
+        _TAKEN_AT_ITS_WORD,
+    ),
+    Accepted(
+        "produce-malformed",
+        "codec [57]",
+        "",
+        f"{_KAFKA_FAILS}; Moldau says UNSUPPORTED_COMPRESSION_TYPE",
+    ),
+    Accepted(
+        "produce-malformed",
+        "append time bit",
+        "",
+        "Kafka clears the bit where the topic keeps the producer's times; Moldau refuses it as "
+        "Kafka does in other topics",
+    ),
+    Accepted("produce-wrong_on_compacted", ".*null key", r".*record_errors", _NO_RECORD_ERRORS),
+    Accepted(
+        "produce-wrong_on_compacted",
+        "said to be gzip",
+        r".*error_code",
+        f"{_KAFKA_FAILS}; Moldau says INVALID_RECORD",
+    ),
+    Accepted("produce-wrong_on_compacted", "max timestamp", r".*records", _TAKEN_AT_ITS_WORD),
+    Accepted("produce-codecs", "damaged gzip", "", _TAKEN_AT_ITS_WORD),
+    Accepted("produce-times", "", r".*record_errors", _NO_RECORD_ERRORS),
+    Accepted(
+        "produce-sequences",
+        "negative epoch|end",
+        "",
+        "Kafka takes a producer id with epoch -1; Moldau refuses the contradiction",
+    ),
+    Accepted(
+        "produce-without_a_transaction",
+        "",
+        "",
+        "transactions are not served yet; Kafka finds no transactional id to authorise",
+    ),
+    Accepted("fetch-offsets", "isolation 2", "", f"{_KAFKA_FAILS}; to Moldau it is uncommitted"),
+    Accepted("fetch-limits", r"(partition )?max -1", "", f"{_KAFKA_FAILS}; to Moldau it is 0"),
+    Accepted("fetch-epochs", "leader epoch -2", "", _NO_CLIENT),
+    Accepted(
+        "fetch-replicas",
+        "replica [17]",
+        r".*current_leader",
+        "followers are not served yet, so none is told of its leader",
+    ),
+    Accepted(
+        "fetch-deleted_in_session",
+        "after deletion",
+        r".*error_code",
+        "a topic id that has gone is UNKNOWN_TOPIC_ID to Moldau; Kafka still knows its name from "
+        "the session and says UNKNOWN_TOPIC_OR_PARTITION",
+    ),
+    Accepted(
+        "offsets-after_deletion",
+        "from 9 at -3",
+        "",
+        "Kafka finds the largest time in a record that was deleted; Moldau among those left",
+    ),
+    Accepted(
+        "offsets-in_segments",
+        "after deletion at 1",
+        "",
+        "Kafka looks into a segment that is deleted but not yet gone, and finds nothing",
+    ),
+    Accepted(
+        "offsets-refused",
+        "one partition twice",
+        "",
+        "Kafka refuses a partition named twice; Moldau answers each question",
+    ),
+    Accepted("offsets-leader_epochs", ".*epoch -2", "", _NO_CLIENT),
+    Accepted(
+        "topics-refused",
+        "validate",
+        r".*topic_id",
+        "Kafka tells the id of a topic that was not created, and never will be under that id",
+    ),
+    Accepted("topics-grown", "to 100000", r".*error_code", f"{_KAFKA_FAILS}; Moldau refuses it"),
+    Accepted(
+        "configs-described_broker",
+        "own",
+        "(listeners|process.roles|controller.(quorum.voters|listener.names))",
+        _OF_THE_HARNESS,
+    ),
+    Accepted(
+        "configs-described_broker",
+        "own",
+        "(config.providers|listeners|listener.security.protocol.map).*read_only",
+        _NOT_AT_RUN_TIME,
+    ),
+    Accepted(
+        "configs-described_broker",
+        "own|some",
+        "node.id.*synonyms",
+        "Moldau has a default for node.id, so that a broker starts without a settings file",
+    ),
+    Accepted(
+        "configs-described_broker",
+        "own",
+        "inter.broker.listener.name",
+        "`--listen` names the only listener, and so sets this aside explicitly",
+    ),
+    Accepted("configs-described_broker", "own", "moldau", "configs of Moldau's own"),
+    Accepted(
+        "configs-altered_broker",
+        "unknown",
+        r".*error_code",
+        "Kafka stores any name, for plug-ins; Moldau has none, and a name it does not know is a "
+        "mistake",
+    ),
+    Accepted(
+        "configs-altered_broker",
+        "far more threads",
+        r".*error_code",
+        "Kafka at most doubles a pool of threads; Moldau has no such pool, the config no effect",
+    ),
+    Accepted(
+        "configs-altered_incrementally",
+        ".*unknown operation",
+        r".*error_code",
+        f"{_KAFKA_FAILS}; Moldau says INVALID_REQUEST",
+    ),
+    Accepted(
+        "configs-listed",
+        r"\[\]",
+        "",
+        "Moldau has no loggers whose levels could be configured",
+    ),
+    Accepted(
+        "discovery-metadata_by_id",
+        "by zero id",
+        "",
+        f"{_KAFKA_FAILS}; Moldau says UNKNOWN_TOPIC_ID",
+    ),
+    Accepted(
+        "discovery-topic_partitions",
+        "empty",
+        "",
+        f"{_KAFKA_FAILS}; Moldau says INVALID_TOPIC_EXCEPTION",
+    ),
+)
+"""Kafka 4.3.1 against Moldau, in the order of the scenarios."""
+
+ACCEPTED_OF_OLD: tuple[Accepted, ...] = (
+    Accepted(
+        "offsets-(by_time|after_deletion|append_time|in_segments)",
+        ".*at [1-9]",
+        r".*old_style_offsets",
+        "ListOffsets 0 by time: Kafka goes by when files were modified, Moldau by the records",
+    ),
+    Accepted("offsets-refused", "-1 offsets", r".*error_code", f"{_KAFKA_FAILS}; Moldau: none"),
+    Accepted("offsets-leader_epochs", ".*epoch -2", "", _NO_CLIENT),
+    Accepted(
+        "topics-refused",
+        ".*message.format.version",
+        "",
+        "a config of Kafka 3 that had no effect any more and is gone in 4",
+    ),
+)
+"""Kafka 3.9 against Moldau, in versions that Kafka 4 no longer serves."""

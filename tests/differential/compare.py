@@ -27,7 +27,7 @@ class Difference(NamedTuple):
 
 
 class Accepted(NamedTuple):
-    """Differences we know and want, and why. The patterns match from the start of what they name.
+    """Differences we know and want, and why. Patterns of labels and paths match at the start.
 
     A difference that no longer shows up is as much of a finding as a new one.
     """
@@ -50,6 +50,11 @@ def differences(kafka: dict[str, Any], moldau: dict[str, Any]) -> list[Differenc
         for label in kafka
         for path, one, other in _walk("", kafka[label], moldau[label])
     ]
+
+
+def accepted_of(scenario: str, accepted: Iterable[Accepted]) -> list[Accepted]:
+    """Return the entries of the list that are about a scenario."""
+    return [one for one in accepted if re.fullmatch(one.scenario, scenario)]
 
 
 def unexpected(found: Iterable[Difference], accepted: Iterable[Accepted]) -> list[Difference]:

@@ -28,7 +28,7 @@ the way, because the brokers create them differently (see the accepted differenc
 NODE_ID = "1"
 """The harness's Kafka is broker 1."""
 
-CURRENT_FIRST_VERSIONS = {1: 4, 2: 1, 19: 2, 20: 1, 23: 2, 32: 1, 35: 1}
+CURRENT_FIRST_VERSIONS = {0: 3, 1: 4, 2: 1, 19: 2, 20: 1, 23: 2, 32: 1, 35: 1}
 """API key -> the oldest version Kafka 4 still serves, where that is not 0 (KIP-896)."""
 
 
@@ -36,8 +36,12 @@ class Pair:
     """Apache Kafka and Moldau, side by side."""
 
     def __init__(self, kafka: BrokerProcess, moldau: BrokerProcess, *, older_only: bool) -> None:
-        versions = _in_common(kafka, moldau, older_only=older_only)
-        self._kafka, self._moldau = Peer(kafka, versions), Peer(moldau, versions)
+        versions = _in_common(kafka, moldau)
+        newest = {key: each[-1] for key, each in versions.items()}
+        if older_only:
+            versions = {key: _dropped(key, each) for key, each in versions.items()}
+        self._kafka = Peer(kafka, versions, newest)
+        self._moldau = Peer(moldau, versions, newest)
         self._asked = 0
 
     def differences(self, scenario: Callable[[Peer], None]) -> list[Difference]:
@@ -61,13 +65,13 @@ def started_pair(kind: str, directory: Path, *, older_only: bool = False) -> Ite
         yield Pair(kafka, moldau, older_only=older_only)
 
 
-def _in_common(kafka: BrokerProcess, moldau: BrokerProcess, *, older_only: bool) -> Versions:
+def _in_common(kafka: BrokerProcess, moldau: BrokerProcess) -> Versions:
     theirs, ours = (ask_api_versions(each.host, each.port) for each in (kafka, moldau))
-    found = {}
-    for key in theirs.keys() & ours.keys():
-        first = max(theirs[key][0], ours[key][0])
-        end = min(theirs[key][1], ours[key][1]) + 1
-        if older_only:
-            end = min(end, CURRENT_FIRST_VERSIONS.get(key, 0))
-        found[key] = range(first, end)
-    return found
+    return {
+        key: range(max(theirs[key][0], ours[key][0]), min(theirs[key][1], ours[key][1]) + 1)
+        for key in theirs.keys() & ours.keys()
+    }
+
+
+def _dropped(key: int, versions: range) -> range:
+    return range(versions.start, min(versions.stop, CURRENT_FIRST_VERSIONS.get(key, 0)))

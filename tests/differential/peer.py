@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from kafka_harness.broker import BrokerProcess
-from kafka_harness.wire import ask_api_versions
 from moldau.base.ids import ZERO_TOPIC_ID
 from moldau.protocol.messages.data import (
     FetchResponse,
@@ -43,15 +42,14 @@ Versions = Mapping[int, range]
 class Peer:
     """A broker, the record of its answers, and the names of its own choices."""
 
-    def __init__(self, broker: BrokerProcess, versions: Versions) -> None:
+    def __init__(
+        self, broker: BrokerProcess, versions: Versions, newest: Mapping[int, int]
+    ) -> None:
         self.broker = broker
         self.record: dict[str, Any] = {}
         self.names = Names(broker.host, broker.port, str(broker.data))
         self._versions = versions
-        self._served = {
-            key: range(first, last + 1)
-            for key, (first, last) in ask_api_versions(broker.host, broker.port).items()
-        }
+        self._newest = newest
         self._topics: dict[str, bytes] = {}
         self._client: RawClient | None = None
         self._prefix = ""
@@ -87,10 +85,9 @@ class Peer:
         asked = self._versions.get(api_of(request).key, range(0))
         return [version for version in asked if first <= version <= last]
 
-    def newest(self, request: type[Any], at_most: int = 99) -> int:
-        """The newest version this broker serves and we speak."""
-        api = api_of(request)
-        return min(self._served[api.key][-1], api.versions.last, at_most)
+    def newest(self, request: type[Any]) -> int:
+        """The newest version that both brokers serve, whether it is under comparison or not."""
+        return self._newest[api_of(request).key]
 
     # Asking
 

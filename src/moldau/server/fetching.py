@@ -149,11 +149,9 @@ class Fetch:
         high_watermark = partition.high_watermark
         stable = partition.last_stable_offset
         figures = (high_watermark, stable, log.log_start_offset)
-        if diverging is not None:
-            if diverging.epoch < 0:
-                return Fetched(reader, ErrorCode.OFFSET_OUT_OF_RANGE)
+        if diverging is not None and diverging.epoch >= 0:
             return Fetched(reader, ErrorCode.NONE, *figures, diverging=diverging)
-        if not log.log_start_offset <= reader.offset <= log.log_end_offset:
+        if diverging or not log.log_start_offset <= reader.offset <= log.log_end_offset:
             return Fetched(reader, ErrorCode.OFFSET_OUT_OF_RANGE)
         end = stable if self._committed_only else high_watermark
         limit = max(0, min(left, reader.max_bytes))

@@ -255,7 +255,7 @@ def _send_each(peer: Peer, topic: str, batches: dict[str, bytes]) -> None:
             peer.ask(what, produce(peer, topic, records, partition=partition), version)
         version = peer.newest(FetchRequest)
         answer = peer.call(fetch(peer, topic, partition=partition), version)
-        peer.note_answer(f"{what}, stored v{version}", answer)
+        peer.note_answer(f"{what}, stored", answer)
 
 
 def _attributes(stored: bytes) -> list[int]:

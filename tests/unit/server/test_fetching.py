@@ -56,6 +56,7 @@ class Kit:
             "min_bytes": 1,
             "max_bytes": FAR,
             "committed_only": False,
+            "follower": False,
             "hard_limit": False,
             "whole": not session.kept,
             "storage_failed": unexpected,

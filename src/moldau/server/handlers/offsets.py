@@ -119,10 +119,10 @@ class OffsetHandlers:
         asked, result = question.asked, question.result
         try:
             partition = self._led(question.topic, asked.partition_index, asked.current_leader_epoch)
+            _check_version(asked.timestamp, question.version)
             if question.version == 0:
                 result.old_style_offsets = _segment_starts(partition, asked)
                 return None
-            _check_version(asked.timestamp, question.version)
             if asked.timestamp >= 0 or asked.timestamp == MAX_TIMESTAMP:
                 return _search(question, partition)
             _answer_end(question, partition)
