@@ -45,6 +45,20 @@ class Receiver(Protocol):
         ...
 
 
+class Nobody:
+    """Receives for a stream that has no owner: not yet, or refused on arrival."""
+
+    def received(self, data: memoryview) -> int:
+        """Drop what arrives."""
+        return len(data)
+
+    def drained(self) -> None:
+        """Nobody waits."""
+
+    def closed(self, error: Exception | None) -> None:
+        """Nobody minds."""
+
+
 class Stream(Protocol):
     """One connection."""
 

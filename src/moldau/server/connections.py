@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from moldau.base.network import Accept, Receiver, Stream
+from moldau.base.network import Accept, Nobody, Receiver, Stream
 from moldau.server.connection import Connection, Dispatch
 from moldau.server.listeners import Endpoint
 
@@ -26,19 +26,6 @@ class ConnectionLimits(NamedTuple):
     count_max: int
     per_host_max: int
     host_overrides: Mapping[str, int]
-
-
-class _Refused:
-    """Hears nothing more of a stream that was closed on arrival."""
-
-    def received(self, data: memoryview) -> int:
-        return len(data)
-
-    def drained(self) -> None:
-        pass
-
-    def closed(self, error: Exception | None) -> None:
-        pass
 
 
 class Connections:
@@ -70,7 +57,7 @@ class Connections:
             if refusal is not None:
                 logger.warning("refusing %s: %s", stream.peer, refusal)
                 stream.abort()
-                return _Refused()
+                return Nobody()
             connection = Connection(
                 stream,
                 endpoint,

@@ -29,7 +29,7 @@ from typing import Protocol, cast
 from moldau.base.errors import MoldauError
 from moldau.base.executor import Executor
 from moldau.base.files import Buffer, File, FileRegion
-from moldau.base.network import Accept, Address, Listener, Part, Receiver, Stream
+from moldau.base.network import Accept, Address, Listener, Nobody, Part, Receiver, Stream
 
 logger = logging.getLogger(__name__)
 
@@ -60,22 +60,6 @@ class _Descriptor(Protocol):
     """A file that lives on a real disk, as `storage.disk` opens them."""
 
     def fileno(self) -> int: ...
-
-
-class _Nobody:
-    """Stands in until a stream's owner is known: a stream may be closed while it is accepted."""
-
-    def received(self, data: memoryview) -> int:
-        return len(data)
-
-    def drained(self) -> None:
-        pass
-
-    def closed(self, error: Exception | None) -> None:
-        pass
-
-
-_NOBODY = _Nobody()
 
 
 class BufferPool:
@@ -153,7 +137,7 @@ class SocketStream:
         self._closing = False
         self.peer = _address(sock.getpeername())
         self.local = _address(sock.getsockname())
-        self._receiver: Receiver = _NOBODY
+        self._receiver: Receiver = Nobody()
 
     def start(self, accept: Accept) -> None:
         """Hand the stream to its owner and begin to read."""
