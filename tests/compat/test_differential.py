@@ -7,7 +7,8 @@ with a reason. An entry that no longer applies fails the test too, so the list s
 Not compared at all: groups and transactions, which Moldau does not serve yet, and FindCoordinator,
 which it answers with COORDINATOR_NOT_AVAILABLE; automatic creation of topics, where Kafka answers
 LEADER_NOT_AVAILABLE and Moldau waits for the topic; the APIs and features advertised; requests
-Kafka leaves unanswered (null records, a resource named twice in AlterConfigs).
+Kafka leaves unanswered (null records, a resource named twice in AlterConfigs) or whose error makes
+its controller resign (an operation on configs that does not exist).
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ from differential.compare import accepted_of, unexpected
 from differential.pair import Pair, started_pair
 from differential.scenarios import SCENARIOS
 from kafka_harness.distribution import CURRENT, ZOOKEEPER_ERA
-
 
 DROPPED_IN = [name for name in SCENARIOS if not name.startswith("configs-")]
 """DescribeConfigs 0 is the only old one among the configs, and Kafka 3.9 has others than 4.3."""

@@ -9,6 +9,8 @@ _TAKEN_AT_ITS_WORD = (
     "refuses or corrects what the header says of them"
 )
 _NO_RECORD_ERRORS = "Moldau refuses a batch as a whole and names no single record (KIP-467)"
+_FIGURES = r".*(high_watermark|last_stable_offset|log_start_offset)"
+_TELLS_THE_RANGE = "with OFFSET_OUT_OF_RANGE Moldau tells the range, Kafka says -1 for everything"
 _KAFKA_FAILS = "Kafka answers UNKNOWN_SERVER_ERROR to what it did not expect"
 _NO_CLIENT = "no client asks this; refusing costs nobody, or Kafka's answer means nothing"
 _OF_THE_HARNESS = "the two are configured differently: Kafka's controller has a listener and voters"
@@ -75,6 +77,9 @@ ACCEPTED: tuple[Accepted, ...] = (
         "",
         "transactions are not served yet; Kafka finds no transactional id to authorise",
     ),
+    Accepted("fetch-offsets", r"(after deletion )?at", _FIGURES, _TELLS_THE_RANGE),
+    Accepted("fetch-epochs", r"last epoch", _FIGURES, _TELLS_THE_RANGE),
+    Accepted("fetch-sessions", "(out of range|the right one)", _FIGURES, _TELLS_THE_RANGE),
     Accepted("fetch-offsets", "isolation 2", "", f"{_KAFKA_FAILS}; to Moldau it is uncommitted"),
     Accepted("fetch-limits", r"(partition )?max -1", "", f"{_KAFKA_FAILS}; to Moldau it is 0"),
     Accepted("fetch-epochs", "leader epoch -2", "", _NO_CLIENT),
@@ -156,16 +161,16 @@ ACCEPTED: tuple[Accepted, ...] = (
         "Kafka at most doubles a pool of threads; Moldau has no such pool, the config no effect",
     ),
     Accepted(
-        "configs-altered_incrementally",
-        ".*unknown operation",
-        r".*error_code",
-        f"{_KAFKA_FAILS}; Moldau says INVALID_REQUEST",
-    ),
-    Accepted(
         "configs-listed",
         r"\[\]",
         "",
         "Moldau has no loggers whose levels could be configured",
+    ),
+    Accepted(
+        "discovery-frames",
+        "negative count|client id not UTF-8",
+        "",
+        "Moldau takes only -1 for null and only UTF-8 for text; Kafka takes what it can",
     ),
     Accepted(
         "discovery-metadata_by_id",
@@ -191,6 +196,31 @@ ACCEPTED_OF_OLD: tuple[Accepted, ...] = (
     ),
     Accepted("offsets-refused", "-1 offsets", r".*error_code", f"{_KAFKA_FAILS}; Moldau: none"),
     Accepted("offsets-leader_epochs", ".*epoch -2", "", _NO_CLIENT),
+    Accepted("old_formats-fetched", "at", _FIGURES, _TELLS_THE_RANGE),
+    Accepted(
+        "old_formats-produced",
+        ".*: (cut|cut in the first|empty)(,| v)",
+        "",
+        "Kafka acknowledges a set of messages and drops what is cut; Moldau refuses all of it",
+    ),
+    Accepted(
+        "old_formats-produced",
+        ".*: two wrappers",
+        "",
+        "Kafka takes many messages but only one compressed set; Moldau makes one batch of both",
+    ),
+    Accepted(
+        "old_formats-produced",
+        "too large",
+        "",
+        "Kafka measures each message and the batch they become; Moldau also what was sent",
+    ),
+    Accepted(
+        "discovery-frames",
+        "negative count|client id not UTF-8",
+        "",
+        "as with Kafka 4",
+    ),
     Accepted(
         "topics-refused",
         ".*message.format.version",

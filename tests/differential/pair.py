@@ -29,7 +29,10 @@ NODE_ID = "1"
 """The harness's Kafka is broker 1."""
 
 CURRENT_FIRST_VERSIONS = {0: 3, 1: 4, 2: 1, 19: 2, 20: 1, 23: 2, 32: 1, 35: 1}
-"""API key -> the oldest version Kafka 4 still serves, where that is not 0 (KIP-896)."""
+"""API key -> the oldest version Kafka 4 still serves, where that is not 0 (KIP-896).
+
+For Produce it says 0, because librdkafka takes anything else for a broker without gzip.
+"""
 
 
 class Pair:
@@ -38,8 +41,8 @@ class Pair:
     def __init__(self, kafka: BrokerProcess, moldau: BrokerProcess, *, older_only: bool) -> None:
         versions = _in_common(kafka, moldau)
         newest = {key: each[-1] for key, each in versions.items()}
-        if older_only:
-            versions = {key: _dropped(key, each) for key, each in versions.items()}
+        cut = _dropped if older_only else _current
+        versions = {key: cut(key, each) for key, each in versions.items()}
         self._kafka = Peer(kafka, versions, newest)
         self._moldau = Peer(moldau, versions, newest)
         self._asked = 0
@@ -71,6 +74,10 @@ def _in_common(kafka: BrokerProcess, moldau: BrokerProcess) -> Versions:
         key: range(max(theirs[key][0], ours[key][0]), min(theirs[key][1], ours[key][1]) + 1)
         for key in theirs.keys() & ours.keys()
     }
+
+
+def _current(key: int, versions: range) -> range:
+    return range(max(versions.start, CURRENT_FIRST_VERSIONS.get(key, 0)), versions.stop)
 
 
 def _dropped(key: int, versions: range) -> range:

@@ -117,6 +117,18 @@ class Peer:
             version = self.newest(type(request))
         return self.client.call(request, version)
 
+    def send_frame(self, label: str, frame: bytes) -> bytes | None:
+        """Send any bytes as a request; write down whether there was an answer, and return it."""
+        try:
+            self.client.send_frame(frame)
+            answer = self.client.read_frame()
+        except ConnectionError:
+            self.close()
+            self.note(label, CLOSED)
+            return None
+        self.note(label, "an answer")
+        return answer
+
     def note(self, label: str, value: Any) -> None:
         """Write down something that was worked out from answers."""
         assert label not in self.record, f"{label} was noted before"

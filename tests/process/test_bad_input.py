@@ -319,13 +319,13 @@ BATCH = batch_of([b"value"])
 BAD_RECORDS = {
     "nothing": (b"", ErrorCode.INVALID_RECORD),
     "null": (None, ErrorCode.INVALID_RECORD),
-    "three bytes": (b"abc", ErrorCode.CORRUPT_MESSAGE),
+    "three bytes": (b"abc", ErrorCode.INVALID_RECORD),
     "noise": (b"\xff" * 16 + b"\2" + b"\xff" * 100, ErrorCode.CORRUPT_MESSAGE),
     "wrong CRC": (with_byte(BATCH, len(BATCH) - 1, 7), ErrorCode.CORRUPT_MESSAGE),
-    "cut": (BATCH[:-1], ErrorCode.CORRUPT_MESSAGE),
+    "cut": (BATCH[:-1], ErrorCode.INVALID_RECORD),
     "negative length": (with_byte(BATCH, 8, 0xFF), ErrorCode.CORRUPT_MESSAGE),
     "magic 1": (with_byte(BATCH, 16, 1), ErrorCode.INVALID_RECORD),
-    "magic 3": (with_byte(BATCH, 16, 3), ErrorCode.INVALID_RECORD),
+    "magic 3": (with_byte(BATCH, 16, 3), ErrorCode.CORRUPT_MESSAGE),
     "two batches": (BATCH + BATCH, ErrorCode.INVALID_RECORD),
     "count 0": (forged(count=0, last_offset_delta=-1), ErrorCode.INVALID_RECORD),
     "count -1": (forged(count=-1, last_offset_delta=-2), ErrorCode.INVALID_RECORD),
@@ -390,16 +390,16 @@ def test_a_batch_refused_only_when_its_records_are_looked_at_closes_the_connecti
 
 @pytest.mark.parametrize("codec", [codec for codec in Codec if codec], ids=lambda one: one.label)
 @pytest.mark.parametrize("topic", [COMPACTED, UNPACKED])
-def test_a_payload_that_no_codec_made_is_corrupt(client, topic, codec):
+def test_a_payload_that_no_codec_made_is_refused(client, topic, codec):
     batch = forged(attributes=codec, payload=b"\xff\0garbage" * 10)
-    assert ErrorCode(client.produce(topic, batch).error_code) is ErrorCode.CORRUPT_MESSAGE
+    assert ErrorCode(client.produce(topic, batch).error_code) is ErrorCode.INVALID_RECORD
 
 
 @pytest.mark.parametrize("topic", [COMPACTED, UNPACKED])
-def test_a_payload_of_other_records_than_announced_is_corrupt(client, topic):
+def test_a_payload_of_other_records_than_announced_is_refused(client, topic):
     packed = compress(Codec.LZ4, BATCH[HEADER_SIZE:])
     batch = forged(attributes=Codec.LZ4, count=1000, last_offset_delta=999, payload=packed)
-    assert client.produce(topic, batch).error_code == ErrorCode.CORRUPT_MESSAGE
+    assert client.produce(topic, batch).error_code == ErrorCode.INVALID_RECORD
 
 
 BOMB_SIZE = 160 * MIB
@@ -412,7 +412,7 @@ def test_a_bomb_is_refused_and_costs_no_more_than_its_limit(broker, client, topi
     bomb = forged(attributes=codec, payload=compress(codec, bytes(BOMB_SIZE)))
     assert len(bomb) < BIG_MESSAGE
     before = broker.resident_size()
-    assert ErrorCode(client.produce(topic, bomb).error_code) is ErrorCode.CORRUPT_MESSAGE
+    assert ErrorCode(client.produce(topic, bomb).error_code) is ErrorCode.INVALID_RECORD
     assert broker.resident_size() - before < 2 * INFLATED_BATCH_BYTES + 64 * MIB
 
 
@@ -460,10 +460,10 @@ def lying_payloads() -> dict[str, tuple[Codec, bytes]]:
 
 
 @pytest.mark.parametrize(("codec", "payload"), lying_payloads().values(), ids=lying_payloads())
-def test_a_payload_that_announces_gigabytes_is_corrupt(broker, client, codec, payload):
+def test_a_payload_that_announces_gigabytes_is_refused(broker, client, codec, payload):
     before = broker.resident_size()
     batch = forged(attributes=codec, payload=payload)
-    assert ErrorCode(client.produce(UNPACKED, batch).error_code) is ErrorCode.CORRUPT_MESSAGE
+    assert ErrorCode(client.produce(UNPACKED, batch).error_code) is ErrorCode.INVALID_RECORD
     assert broker.resident_size() - before < 64 * MIB
 
 

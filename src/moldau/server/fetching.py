@@ -152,7 +152,7 @@ class Fetch:
         if diverging is not None and diverging.epoch >= 0:
             return Fetched(reader, ErrorCode.NONE, *figures, diverging=diverging)
         if diverging or not log.log_start_offset <= reader.offset <= log.log_end_offset:
-            return Fetched(reader, ErrorCode.OFFSET_OUT_OF_RANGE)
+            return Fetched(reader, ErrorCode.OFFSET_OUT_OF_RANGE, *figures)
         end = stable if self._committed_only else high_watermark
         limit = max(0, min(left, reader.max_bytes))
         whole_batch = first and not self._hard_limit

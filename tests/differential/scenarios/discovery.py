@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 from differential.peer import STRANGE_TOPIC_ID, Peer
 from moldau.protocol.messages.metadata import (
     ApiVersionsRequest,
@@ -28,6 +30,42 @@ def api_versions(peer: Peer) -> None:
         for version in peer.versions(ApiVersionsRequest, 5):
             answer = peer.call(request, version)
             peer.note(f"{request} v{version}", (answer.error_code, bool(answer.api_keys)))
+
+
+def frames(peer: Peer) -> None:
+    """Requests that are none, or none that a broker knows."""
+    topics = b"\0\0\0\0"
+    wrong = {
+        "empty": b"",
+        "one byte": b"\0",
+        "cut in the header": struct.pack(">hhi", 3, 1, 7),
+        "unknown API": _header(999, 0),
+        "negative API": _header(-1, 0),
+        "unknown version": _header(3, 99) + topics,
+        "negative version": _header(3, -1) + topics,
+        "cut in the body": _header(3, 1) + topics[:2],
+        "count beyond the bytes": _header(3, 1) + struct.pack(">i", 2**31 - 1),
+        "negative count": _header(3, 1) + struct.pack(">i", -2),
+        "bytes behind the body": _header(3, 1) + topics + b"rest",
+        "client id beyond the bytes": struct.pack(">hhih", 3, 1, 7, 99),
+        "client id not UTF-8": struct.pack(">hhih", 3, 1, 7, 2) + b"\xff\xfe" + topics,
+        "negative length of a name": _header(3, 1) + struct.pack(">ih", 1, -5),
+        "old header in a flexible version": _header(3, 9) + b"\1\0\0\0\0",
+        "unknown tag in the header": _header(3, 9) + b"\1\5\1x" + b"\1\0\0\0\0",
+        "API of brokers": _header(4, 0),
+    }
+    for what, frame in wrong.items():
+        peer.send_frame(what, frame)
+    for version in (99, -1, 32767):
+        answer = peer.send_frame(f"API versions {version}", _header(18, version) + b"\1")
+        if answer is not None:
+            correlation, error, count = struct.unpack_from(">ihi", answer)
+            told = (correlation, error, "some" if count else "none")
+            peer.note(f"API versions {version}, as version 0 has it", told)
+
+
+def _header(key: int, version: int) -> bytes:
+    return struct.pack(">hhih", key, version, 7, -1)
 
 
 def metadata(peer: Peer) -> None:
@@ -109,4 +147,4 @@ def _about(*topics: MetadataRequestTopic) -> MetadataRequest:
     return MetadataRequest(list(topics), allow_auto_topic_creation=False)
 
 
-SCENARIOS = (api_versions, metadata, metadata_by_id, cluster, topic_partitions)
+SCENARIOS = (api_versions, frames, metadata, metadata_by_id, cluster, topic_partitions)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from differential.batches import batch, produce
@@ -18,11 +19,6 @@ from moldau.protocol.messages.topics import (
     DeleteTopicsRequest,
     DeleteTopicState,
 )
-
-NAMES = (
-    "", ".", "..", "a b", "a/b", "ä", "a" * 249, "a" * 250, "-", "_", "a.b", "a_b", "__internal",
-    "__cluster_metadata", "a:b", "a\0b",
-)  # fmt: skip
 
 
 def created(peer: Peer) -> None:
@@ -46,67 +42,67 @@ def created(peer: Peer) -> None:
 
 
 def refused(peer: Peer) -> None:
+    """Ask for what cannot be; asked only to validate, also for what could."""
     for version in peer.versions(CreateTopicsRequest):
-        for validate_only in (False, True) if version else (False,):
-            _refusals(peer, version, validate_only)
+        for what, topics in _refusals(peer.name(f"no{version}")):
+            _create(peer, what, CreateTopicsRequest(topics, 5000), version)
+        if version >= 1:
+            name = peer.name(f"perhaps{version}")
+            for what, topics in (*_refusals(name), *_possible(name)):
+                request = CreateTopicsRequest(topics, 5000, validate_only=True)
+                _create(peer, f"validate: {what}", request, version)
 
 
-def _refusals(peer: Peer, version: int, validate_only: bool) -> None:
-    how = "validate: " if validate_only else ""
-
-    def ask(what: str, *topics: CreatableTopic) -> None:
-        request = CreateTopicsRequest(list(topics), 5000, validate_only)
-        _create(peer, how + what, request, version)
-
-    if validate_only:
-        for name in NAMES:
-            ask(f"name {name!r}", CreatableTopic(name, 1, 1))
-    else:
-        for name in ("", ".", "..", "a b", "a/b", "ä", "a" * 250, "__cluster_metadata"):
-            ask(f"name {name!r}", CreatableTopic(name, 1, 1))
-    name = peer.name(f"no{version}{validate_only}")
-    for count in (0, -1, -2, 100_000):
-        if validate_only or count != -1:
-            ask(f"{count} partitions", CreatableTopic(name, count, 1))
-    for factor in (0, -1, -2, 2, 32767):
-        if validate_only or factor != -1:
-            ask(f"factor {factor}", CreatableTopic(name, 1, factor))
-    ask("twice", CreatableTopic(name, 1, 1), CreatableTopic(name, 1, 1))
-    ask("nothing")
-    for what, assignments in _assignments().items():
-        if validate_only or what.startswith("no "):
-            ask(what, CreatableTopic(name, -1, -1, assignments))
+def _refusals(name: str) -> Iterator[tuple[str, list[CreatableTopic]]]:
+    for wrong in ("", ".", "..", "a b", "a/b", "ä", "a:b", "a\0b", "a" * 250, "__cluster_metadata"):
+        yield f"name {wrong!r}", [CreatableTopic(wrong, 1, 1)]
+    for count in (0, -2, 100_000):
+        yield f"{count} partitions", [CreatableTopic(name, count, 1)]
+    for factor in (0, -2, 2, 32767):
+        yield f"factor {factor}", [CreatableTopic(name, 1, factor)]
+    yield "twice", [CreatableTopic(name, 1, 1), CreatableTopic(name, 1, 1)]
+    yield "nothing", []
+    for what, assignments in _wrong_assignments().items():
+        yield what, [CreatableTopic(name, -1, -1, assignments)]
     right = [CreatableReplicaAssignment(0, [1])]
-    ask("assigned, with a count", CreatableTopic(name, 1, -1, right))
-    ask("assigned, with a factor", CreatableTopic(name, -1, 1, right))
-    for key, value in _configs():
-        if validate_only or key != "local.retention.ms":
-            config = CreatableTopicConfig(key, value)
-            ask(f"{key}={value}", CreatableTopic(name, 1, 1, configs=[config]))
-    if validate_only:
-        repeated = [CreatableTopicConfig("retention.ms", value) for value in ("1", "2")]
-        ask("one config twice", CreatableTopic(name, 1, 1, configs=repeated))
+    yield "assigned, with a count", [CreatableTopic(name, 1, -1, right)]
+    yield "assigned, with a factor", [CreatableTopic(name, -1, 1, right)]
+    for key, value in _wrong_configs():
+        config = CreatableTopicConfig(key, value)
+        yield f"{key}={value}", [CreatableTopic(name, 1, 1, configs=[config])]
 
 
-def _assignments() -> dict[str, list[CreatableReplicaAssignment]]:
-    def of(*assigned: tuple[int, list[int]]) -> list[CreatableReplicaAssignment]:
-        return [CreatableReplicaAssignment(index, brokers) for index, brokers in assigned]
+def _possible(name: str) -> Iterator[tuple[str, list[CreatableTopic]]]:
+    for legal in ("a" * 249, "-", "_", "a.b", "a_b", "__internal"):
+        yield f"name {legal!r}", [CreatableTopic(legal, 1, 1)]
+    yield "default count", [CreatableTopic(name, -1, 1)]
+    yield "default factor", [CreatableTopic(name, 1, -1)]
+    yield "assigned", [CreatableTopic(name, -1, -1, _assigned((0, [1])))]
+    yield "assigned in disorder", [CreatableTopic(name, -1, -1, _assigned((1, [1]), (0, [1])))]
+    repeated = [CreatableTopicConfig("retention.ms", value) for value in ("1", "2")]
+    yield "one config twice", [CreatableTopic(name, 1, 1, configs=repeated)]
+    tiered = [CreatableTopicConfig("local.retention.ms", "999999999999999")]
+    yield "tiering that is off", [CreatableTopic(name, 1, 1, configs=tiered)]
 
+
+def _assigned(*assigned: tuple[int, list[int]]) -> list[CreatableReplicaAssignment]:
+    return [CreatableReplicaAssignment(index, brokers) for index, brokers in assigned]
+
+
+def _wrong_assignments() -> dict[str, list[CreatableReplicaAssignment]]:
     return {
-        "assigned": of((0, [1])),
-        "assigned, two partitions": of((1, [1]), (0, [1])),
-        "no partition 0": of((1, [1])),
-        "no partition 1": of((0, [1]), (2, [1])),
-        "no such broker": of((0, [9])),
-        "no broker": of((0, [])),
-        "no single broker": of((0, [1, 1])),
-        "no single partition": of((0, [1]), (0, [1])),
-        "no even factor": of((0, [1]), (1, [1, 9])),
-        "no partition below 0": of((-1, [1])),
+        "no partition 0": _assigned((1, [1])),
+        "no partition 1": _assigned((0, [1]), (2, [1])),
+        "no such broker": _assigned((0, [9])),
+        "no broker": _assigned((0, [])),
+        "no single broker": _assigned((0, [1, 1])),
+        "no single partition": _assigned((0, [1]), (0, [1])),
+        "no even factor": _assigned((0, [1]), (1, [1, 9])),
+        "no partition below 0": _assigned((-1, [1])),
     }
 
 
-def _configs() -> list[tuple[str, str | None]]:
+def _wrong_configs() -> list[tuple[str, str | None]]:
     return [
         ("no.such.config", "1"),
         ("retention.ms", "soon"),
@@ -123,7 +119,6 @@ def _configs() -> list[tuple[str, str | None]]:
         ("min.cleanable.dirty.ratio", "2"),
         ("message.timestamp.type", "Now"),
         ("unclean.leader.election.enable", "maybe"),
-        ("local.retention.ms", "999999999999999"),
         ("min.compaction.lag.ms", "-1"),
         ("index.interval.bytes", "-1"),
         ("flush.messages", "0"),

@@ -195,6 +195,14 @@ class TestDescribing:
 
 
 class TestChangingTopics:
+    @pytest.mark.parametrize(
+        ("name", "code"),
+        [("", ErrorCode.INVALID_REQUEST), ("a b", ErrorCode.INVALID_TOPIC_EXCEPTION)],
+    )
+    def test_what_cannot_be_a_topic_is_not_merely_unknown(self, cluster, name, code):
+        resource = ConfigResource(2, name)
+        assert cluster.refusal(resource, ("retention.ms", 0, "1"))[0] is code
+
     def test_single_configs_are_set_and_taken_back(self, cluster):
         cluster.store(TOPIC, segment_ms="5")
         changes = cluster.altered(TOPIC, ("retention.ms", SET, "9"), ("segment.ms", DELETE, None))

@@ -16,6 +16,7 @@ from moldau.replication.partition import Partition, Role
 from moldau.replication.partitions import Partitions
 from moldau.server.fetch_sessions import INITIAL_EPOCH, SESSIONLESS, FetchSession, FetchSessions
 from moldau.server.fetching import Fetch, ParkedFetch, by_topic
+from moldau.server.handlers.fetch import speaks_otherwise
 
 ME = 1
 FAR = 2**31 - 1
@@ -218,6 +219,45 @@ def test_a_reader_with_another_epoch_in_mind_is_fenced(believed, error):
     session.reader("t", 0).move(0, FAR, believed, -1)
     found, _ = kit.fetch(session).look()
     assert errors(found) == {"t": error}
+
+
+@pytest.mark.parametrize(("began", "goes_on"), [("a", True), (bytes([1] * 16), False)])
+def test_a_session_does_not_change_between_names_and_ids(began, goes_on):
+    session = once()
+    assert not speaks_otherwise(session, by_id=goes_on)
+    session.reader(began, 0)
+    assert speaks_otherwise(session, by_id=goes_on)
+    assert not speaks_otherwise(session, by_id=not goes_on)
+
+
+def test_a_follower_is_refused_as_long_as_there_are_none():
+    kit = Kit("a")
+    found, enough = kit.fetch(once(), {"a": (0, FAR)}, follower=True).look()
+    assert (errors(found), enough) == ({"a": ErrorCode.NOT_LEADER_OR_FOLLOWER}, True)
+
+
+def test_a_reader_whose_last_epoch_was_never_ours_is_out_of_range():
+    kit = Kit("a")
+    append_values(kit["a"].log, b"x")
+    kit["a"].advance()
+    session = once()
+    fetch = kit.fetch(session)
+    session.reader("a", 0).move(0, FAR, -1, 5)
+    assert errors(fetch.look()[0]) == {"a": ErrorCode.OFFSET_OUT_OF_RANGE}
+
+
+def test_the_leaders_own_epoch_is_known_before_its_first_record():
+    kit = Kit("a")
+    assert kit["a"].epoch_end(0) == (0, 0)
+    assert kit["a"].epoch_end(1) == (-1, -1)
+
+
+@pytest.mark.parametrize("committed_only", [True, False])
+def test_aborted_transactions_are_listed_for_those_who_ask_also_where_nothing_is(committed_only):
+    kit = Kit("a")
+    fetch = kit.fetch(once(), {"a": (0, FAR)}, committed_only=committed_only)
+    (fetched,) = fetch.finish(fetch.look()[0])
+    assert fetched.aborted == (() if committed_only else None)
 
 
 def test_a_log_that_is_offline_is_a_storage_error():

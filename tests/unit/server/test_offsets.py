@@ -112,6 +112,31 @@ def test_questions_about_uncompressed_records_and_ends_are_answered_at_once():
     assert kit.executor.looks == 0
 
 
+def test_an_empty_log_starts_in_the_epoch_of_its_leader():
+    response = Kit("t").begin(("t", -2))
+    answer = response.topics[0].partitions[0]
+    assert (answer.offset, answer.leader_epoch) == (0, 4)
+
+
+@pytest.mark.parametrize(("timestamp", "version"), [(-5, 9), (-6, 11)])
+def test_nothing_is_tiered_and_nothing_waits_to_be(timestamp, version):
+    kit = Kit("t")
+    kit.append("t", make_batch())
+    asked = ListOffsetsTopic("t", [ListOffsetsPartition(0, timestamp=timestamp)])
+    request = ListOffsetsRequest(-1, topics=[asked])
+    response = kit.handlers.list_offsets(request, SimpleNamespace(version=version))
+    answer = response.topics[0].partitions[0]
+    assert (answer.error_code, answer.offset, answer.leader_epoch) == (0, -1, -1)
+
+
+@pytest.mark.parametrize("timestamp", [-3, -4, -7])
+def test_a_time_that_version_0_does_not_have_is_refused(timestamp):
+    asked = ListOffsetsTopic("t", [ListOffsetsPartition(0, timestamp=timestamp)])
+    request = ListOffsetsRequest(-1, topics=[asked])
+    response = Kit("t").handlers.list_offsets(request, SimpleNamespace(version=0))
+    assert response.topics[0].partitions[0].error_code == ErrorCode.UNSUPPORTED_VERSION
+
+
 def test_compressed_records_are_looked_at_elsewhere():
     kit = Kit("t")
     kit.append("t", packed(100, 300, 200))

@@ -84,8 +84,11 @@ class TestRefusals:
         assert refusal(batch() + batch()) is ErrorCode.INVALID_RECORD
 
     @pytest.mark.parametrize("cut", [1, 16, 17, 60, 61, 100])
-    def test_a_cut_batch(self, cut):
-        assert refusal(batch()[:cut]) is ErrorCode.CORRUPT_MESSAGE
+    def test_a_cut_batch_is_no_batch(self, cut):
+        assert refusal(batch()[:cut]) is ErrorCode.INVALID_RECORD
+
+    def test_a_batch_that_does_not_count_from_zero(self):
+        assert refusal(changed(batch(), base_offset=7)) is ErrorCode.INVALID_RECORD
 
     @pytest.mark.parametrize("length", [-1, 0, 48])
     def test_an_impossible_length(self, length):
@@ -146,7 +149,11 @@ class TestRefusals:
     def test_a_magic_of_the_future(self, version):
         content = bytearray(batch())
         content[16] = 3
-        assert refusal(content, version=version) is ErrorCode.INVALID_RECORD
+        assert refusal(content, version=version) is ErrorCode.CORRUPT_MESSAGE
+
+    @pytest.mark.parametrize("version", [2, 9])
+    def test_bytes_that_begin_nothing(self, version):
+        assert refusal(bytes(80), version=version) is ErrorCode.CORRUPT_MESSAGE
 
 
 class TestTimestamps:
@@ -254,11 +261,12 @@ class TestRework:
             reworked(messages, config, version=2)
         assert caught.value.code is code
 
-    def test_a_payload_that_is_not_what_its_codec_says_is_corrupt(self):
+    def test_a_payload_that_is_not_what_its_codec_says_is_the_producers_fault(self):
+        """Its checksum was right, so sending it again, as CORRUPT_MESSAGE asks for, is no use."""
         content = changed(batch(), attributes=int(Codec.GZIP))
         with pytest.raises(ApiError) as caught:
             reworked(content, LogConfig(compression_type="zstd"))
-        assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
+        assert caught.value.code is ErrorCode.INVALID_RECORD
 
     def test_a_batch_that_grows_beyond_the_limit_is_refused(self):
         content = batch(Codec.GZIP, keys=[b"k"] * 50)

@@ -73,7 +73,7 @@ class ConfigHandlers:
             found = self._configs.describe(resource, wanted.configuration_keys)
         except ApiError as error:
             return DescribeConfigsResult(error.code, error.message, *resource)
-        return DescribeConfigsResult(0, None, *resource, [_result(one, request) for one in found])
+        return DescribeConfigsResult(0, "", *resource, [_result(one, request) for one in found])
 
     # AlterConfigs
 

@@ -86,7 +86,7 @@ class FetchHandler:
             self._stats.error(error.code)
             return FetchResponse(error_code=error.code)
         by_id = version >= TOPIC_IDS_FROM
-        if _speaks_otherwise(session, by_id=by_id):
+        if speaks_otherwise(session, by_id=by_id):
             self._stats.error(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
             return FetchResponse(error_code=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         _update(session, request, by_id=by_id)
@@ -185,7 +185,7 @@ class FetchHandler:
             partition.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def _speaks_otherwise(session: FetchSession, *, by_id: bool) -> bool:
+def speaks_otherwise(session: FetchSession, *, by_id: bool) -> bool:
     """Tell whether a session began with names and goes on with ids, or the other way round."""
     known = next(iter(session.readers), None)
     return known is not None and isinstance(known[0], bytes) != by_id
