@@ -174,7 +174,7 @@ class Peer:
         assert result.error_code == 0, f"{name}: {result.error_code} {result.error_message}"
         self.known(name)
         for partition in range(partitions):
-            self.until(lambda at=partition: self._served_at(name, at), f"{name} is served")
+            self.until(lambda at=partition: self.serves(name, at), f"{name} is served")
         return name
 
     def known(self, name: str) -> bytes:
@@ -202,7 +202,7 @@ class Peer:
     def end_offset(self, name: str, partition: int = 0) -> int:
         return int(self._list_latest(name, partition).offset)
 
-    def _served_at(self, name: str, partition: int) -> bool:
+    def serves(self, name: str, partition: int) -> bool:
         return self._list_latest(name, partition).error_code == 0
 
     def _list_latest(self, name: str, partition: int) -> Any:

@@ -50,7 +50,12 @@ def make_routes(parts: Parts) -> tuple[list[Route], Callable[[], Any]]:
         deletion_enabled=settings.delete_topic_enable,
     )
     configs = ConfigHandlers(parts.configs, parts.decisions, parts.replicas)
-    offsets = OffsetHandlers(parts.partitions, parts.broker_id, parts.ports.executor)
+    offsets = OffsetHandlers(
+        parts.partitions,
+        parts.broker_id,
+        parts.ports.executor,
+        parts.housekeeping.storage_failed,
+    )
     table: tuple[tuple[int, str, Callable[..., Any]], ...] = (
         (0, "0-13", _produce(parts)),
         (1, "0-18", _fetch(parts)),

@@ -164,7 +164,7 @@ def deleted_in_session(peer: Peer) -> None:
         state = DeleteTopicState(topic)
         peer.call(DeleteTopicsRequest([state], [topic], 5000), 5)
         peer.gone(topic)
-        peer.until(lambda name=topic: not peer._served_at(name, 0), "the replica is gone")
+        peer.until(lambda name=topic: not peer.serves(name, 0), "the replica is gone")
         for epoch in (1, 2):
             request = FetchRequest(min_bytes=1, session_id=session, session_epoch=epoch)
             peer.ask(f"after deletion {epoch}", request, version)

@@ -54,7 +54,8 @@ class Kit:
         for number, name in enumerate(names, 1):
             self.add(name, number)
         self.executor = HandExecutor()
-        self.handlers = OffsetHandlers(self.partitions, ME, self.executor)
+        self.failures = []
+        self.handlers = OffsetHandlers(self.partitions, ME, self.executor, self.failures.append)
 
     def add(self, name, number):
         key, topic_id = PartitionKey(name, 0), TopicId(bytes([number] * 16))

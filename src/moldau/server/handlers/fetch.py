@@ -165,23 +165,22 @@ class FetchHandler:
         regions = cast("tuple[FileRegion, ...]", partition.records)
         if not regions:
             return
-        data = b"".join(
-            [
+        partition.records = None
+        try:
+            data = [
                 await self._executor.run(region.file.read, region.position, region.size)
                 for region in regions
             ]
-        )
-        try:
-            partition.records = await self._executor.compute(down_convert, data, magic)
+            partition.records = await self._executor.compute(down_convert, b"".join(data), magic)
+        except OSError as error:
+            self._storage_failed(StorageError(regions[0].file.path, str(error)))
+            partition.error_code = ErrorCode.KAFKA_STORAGE_ERROR
         except CorruptRecords:
-            partition.records = None
             partition.error_code = ErrorCode.CORRUPT_MESSAGE
         except ApiError as error:
-            partition.records = None
             partition.error_code = error.code
         except WorkerLost:
             # Of all errors, one that consumers of this age take for a reason to ask again.
-            partition.records = None
             partition.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 

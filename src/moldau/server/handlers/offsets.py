@@ -8,7 +8,7 @@ those behind it in the request: one at a time, so that a request never holds mor
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Final, NamedTuple
 
 from moldau.base.errors import CorruptRecords, StorageError
@@ -76,10 +76,17 @@ class _Searching(NamedTuple):
 class OffsetHandlers:
     """Answers the questions about places in a log."""
 
-    def __init__(self, partitions: Partitions, broker_id: BrokerId, executor: Executor) -> None:
+    def __init__(
+        self,
+        partitions: Partitions,
+        broker_id: BrokerId,
+        executor: Executor,
+        storage_failed: Callable[[StorageError], None],
+    ) -> None:
         self._partitions = partitions
         self._broker_id = broker_id
         self._executor = executor
+        self._storage_failed = storage_failed
 
     def _led(self, topic: str, index: int, epoch: int = NO_LEADER_EPOCH) -> Partition:
         partition = self._partitions.get(topic, index)
@@ -127,7 +134,7 @@ class OffsetHandlers:
                 return _search(question, partition)
             _answer_end(question, partition)
         except _FAILURES as failure:
-            result.error_code = _code_of(failure)
+            result.error_code = self._code_of(failure)
         return None
 
     async def _finish(self, searching: _Searching) -> None:
@@ -143,7 +150,7 @@ class OffsetHandlers:
                     _answer_found(question, partition, end.value)
                     return
         except _FAILURES as failure:
-            question.result.error_code = _code_of(failure)
+            question.result.error_code = self._code_of(failure)
 
     def _check_unchanged(self, partition: Partition, leader_epoch: LeaderEpoch) -> None:
         """Give a search up whose log may have been cut, or closed, while it waited."""
@@ -151,6 +158,17 @@ class OffsetHandlers:
         if current is not partition or current.role.leader_epoch != leader_epoch:
             # Its client refreshes what it knows and asks again.
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def _code_of(self, failure: _Failure) -> ErrorCode:
+        if isinstance(failure, ApiError):
+            return failure.code
+        if isinstance(failure, StorageError):
+            self._storage_failed(failure)
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if isinstance(failure, WorkerLost):
+            return ErrorCode.REQUEST_TIMED_OUT
+        # Its producer's records were taken at their word when they were appended.
+        return ErrorCode.CORRUPT_MESSAGE
 
     # OffsetForLeaderEpoch
 
@@ -211,8 +229,6 @@ class OffsetHandlers:
             log.delete_records_before(Offset(offset))
         except ApiError as error:
             return DeleteRecordsPartitionResult(index, -1, error.code)
-        except StorageError:
-            return DeleteRecordsPartitionResult(index, -1, ErrorCode.KAFKA_STORAGE_ERROR)
         partition.notify()
         return DeleteRecordsPartitionResult(index, log.log_start_offset)
 
@@ -267,17 +283,6 @@ def _questions(
             result = ListOffsetsPartitionResponse(asked.partition_index)
             results.append(result)
             yield _Question(topic.name, asked, result, version, committed_only)
-
-
-def _code_of(failure: _Failure) -> ErrorCode:
-    if isinstance(failure, ApiError):
-        return failure.code
-    if isinstance(failure, StorageError):
-        return ErrorCode.KAFKA_STORAGE_ERROR
-    if isinstance(failure, WorkerLost):
-        return ErrorCode.REQUEST_TIMED_OUT
-    # Its producer's records were taken at their word when they were appended.
-    return ErrorCode.CORRUPT_MESSAGE
 
 
 def _check_version(timestamp: int, version: int) -> None:
