@@ -29,12 +29,7 @@ class Names:
     directory: str
     cluster_id: str = ""
     topics: dict[bytes, str] = field(default_factory=lambda: {ZERO_TOPIC_ID: "none"})
-    producers: dict[int, str] = field(default_factory=dict)
     sessions: dict[int, str] = field(default_factory=lambda: {0: "none"})
-
-    def producer(self, producer_id: int) -> str:
-        """Name a producer id that a broker has given; each one is new."""
-        return self.producers.setdefault(producer_id, f"producer {len(self.producers)}")
 
     def session(self, session_id: int) -> str:
         return self.sessions.setdefault(session_id, f"session {len(self.sessions)}")

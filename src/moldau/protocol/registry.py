@@ -152,10 +152,8 @@ def decode_header(view: memoryview) -> RequestHeader:
 def _client_id(view: memoryview, end: int) -> str:
     if end > len(view):
         raise _cut_short(view)
-    try:
-        return bytes(view[10:end]).decode()
-    except UnicodeDecodeError:
-        raise ProtocolError("the client id is not UTF-8") from None
+    # A name for people: Kafka's brokers take one that is not UTF-8, so clients send it.
+    return bytes(view[10:end]).decode(errors="replace")
 
 
 def _cut_short(view: memoryview) -> ProtocolError:

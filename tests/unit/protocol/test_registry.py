@@ -140,7 +140,6 @@ def test_a_header_cut_short_is_refused(key, version, correlation_id, client_id, 
     ("data", "complaint"),
     [
         ("0003 0001 00000007 fffe", "client id has length -2"),
-        ("0003 0001 00000007 0002 c328", "client id is not UTF-8"),
         ("03e7 0001 00000007 ffff", "no API with key 999"),
         ("0003 0009 00000007 ffff ffffffffffff", "varint is longer"),
         ("0003 0009 00000007 ffff 01 00 7f", "ends in its header"),
@@ -251,3 +250,8 @@ def test_the_size_of_a_response_counts_regions_that_are_not_read():
     parts = encode_response(FETCH, 12, 7, answer)
     assert parts[1] is region
     assert int.from_bytes(parts[0][:4], "big") == parts_size(parts) - 4
+
+
+def test_a_client_id_that_is_not_utf_8_is_read_as_kafka_reads_it():
+    header = decode_header(memoryview(bytes.fromhex("00030001 00000007 0002 c328")))
+    assert header.client_id == "\N{REPLACEMENT CHARACTER}("
