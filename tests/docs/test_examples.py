@@ -22,12 +22,14 @@ def test_links_lead_somewhere(page):
 def test_the_example_of_the_readme_sends_its_record(tmp_path):
     (example,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     with MoldauNode(tmp_path) as broker:
-        exec(example.replace("127.0.0.1:9092", broker.address), {})  # noqa: S102 - our own text
-        consumer = Consumer({
-            "bootstrap.servers": broker.address,
-            "group.id": "example",
-            "enable.auto.commit": False,
-        })
+        exec(example.replace("127.0.0.1:9092", broker.address), {})
+        consumer = Consumer(
+            {
+                "bootstrap.servers": broker.address,
+                "group.id": "example",
+                "enable.auto.commit": False,
+            }
+        )
         consumer.assign([TopicPartition("greetings", 0, 0)])
         message = consumer.poll(20)
         consumer.close()
