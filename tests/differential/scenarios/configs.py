@@ -65,7 +65,16 @@ def altered_broker(peer: Peer) -> None:
     for resource in (BROKER_ID, ""):
         change = ("log.retention.ms", DELETE, None)
         _ask_incremental(peer, f"delete {resource!r}", BROKER, resource, change)
+    _take_back(peer, "no.such.config", "num.io.threads")
     peer.settle()
+
+
+def _take_back(peer: Peer, *names: str) -> None:
+    """Unset what only one of the two took, so that the other scenarios find equal brokers."""
+    for name in names:
+        change = IncrementalAlterableConfig(name, DELETE, None)
+        resource = IncrementalAlterConfigsResource(BROKER, BROKER_ID, [change])
+        peer.call(IncrementalAlterConfigsRequest([resource]))
 
 
 def _broker_refusals() -> list[tuple[str, str, Any]]:
