@@ -1,6 +1,7 @@
 """Configs in the metadata: what they come to, how they are described, which changes are allowed.
 
-The expected texts, codes and orders are those that Kafka 4.3.1 gave to the same requests.
+Most expected texts, codes and orders are those that Kafka 4.3.1 gave to the same requests; where
+Moldau differs on purpose, `tests/differential/accepted.py` has the reason.
 """
 
 import pytest

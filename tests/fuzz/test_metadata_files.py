@@ -1,0 +1,137 @@
+"""Damaged metadata files: the store starts on what is left or says in one line what is wrong.
+
+Whatever lies in the folder, the only errors are ours: StorageError for what does not add up,
+UserError for what belongs to somebody else.
+"""
+
+import asyncio
+import functools
+import random
+
+import pytest
+from crc32c import crc32c
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from moldau.base.errors import StorageError, UserError
+from moldau.base.files import read_whole
+from moldau.cluster.changes import FeatureLevelSet
+from moldau.cluster.embedded import EmbeddedStore
+from moldau.records.batch import iter_batches
+from moldau.sim.disk import SimDisk
+
+ROOT = "/data"
+METADATA = f"{ROOT}/__cluster_metadata-0"
+CRC_AT, CHECKED_FROM = 17, 21
+
+
+class Clock:
+    def monotonic(self):
+        return 0.0
+
+    def wall_ms(self):
+        return 1_700_000_000_000
+
+
+def store_on(disk):
+    return EmbeddedStore(disk, [ROOT], 1, Clock(), random.Random(2), snapshot_after_bytes=2_000)
+
+
+async def fill(disk):
+    store = store_on(disk)
+    await store.start()
+    for number in range(30):
+        change = FeatureLevelSet(f"a.feature.with.a.long.name.{number}", 1)
+        await store.commit(store.image.version, [change])
+    await store.close()
+
+
+@functools.cache
+def sound_files():
+    """Every file of a folder that has a journal and a snapshot, by path."""
+    disk = SimDisk(random.Random(1))
+    asyncio.run(fill(disk))
+    return {
+        f"{folder}/{name}": read_whole(disk, f"{folder}/{name}")
+        for folder in (ROOT, METADATA)
+        for name in disk.names(folder)
+        if not disk.is_folder(f"{folder}/{name}")
+    }
+
+
+def start_on(files):
+    disk = SimDisk(random.Random(1))
+    disk.make_folder("/")
+    disk.make_folder(METADATA)
+    for path, content in files.items():
+        disk.open(path, create=True).append([content])
+
+    async def start():
+        store = store_on(disk)
+        try:
+            await store.start()
+        finally:
+            await store.close()
+
+    asyncio.run(start())
+
+
+def started_or_refused(files):
+    """Start; any error but ours goes through, and ours must be one line."""
+    refusal = ""
+    try:
+        start_on(files)
+    except (StorageError, UserError) as error:
+        refusal = str(error)
+    assert "\n" not in refusal
+
+
+def test_the_sample_has_every_kind_of_file_and_starts():
+    names = {path.rpartition("/")[2] for path in sound_files()}
+    assert {"quorum-state", "meta.properties", "bootstrap.checkpoint"} <= names
+    assert any(name.endswith(".log") for name in names)
+    assert any(name.endswith(".checkpoint") and "-" in name for name in names)
+    start_on(sound_files())
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_a_file_of_any_bytes_is_read_or_refused(data):
+    path = data.draw(st.sampled_from(sorted(sound_files())))
+    started_or_refused({**sound_files(), path: data.draw(st.binary(max_size=200))})
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_a_damaged_file_is_read_or_refused(data):
+    path = data.draw(st.sampled_from(sorted(path for path, c in sound_files().items() if c)))
+    content = bytearray(sound_files()[path])
+    for _ in range(data.draw(st.integers(1, 4))):
+        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    end = data.draw(st.integers(0, len(content)))
+    cut = data.draw(st.booleans())
+    started_or_refused({**sound_files(), path: bytes(content[:end] if cut else content)})
+
+
+def batch_files():
+    return sorted(path for path in sound_files() if path.endswith((".log", ".checkpoint")))
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_a_batch_with_a_right_checksum_and_wrong_records_is_read_or_refused(data):
+    path = data.draw(st.sampled_from(batch_files()))
+    content = bytearray(sound_files()[path])
+    span = data.draw(st.sampled_from(list(iter_batches(bytes(content)))))
+    for _ in range(data.draw(st.integers(1, 3))):
+        place = data.draw(st.integers(span.position + CHECKED_FROM, span.position + span.size - 1))
+        content[place] = data.draw(st.integers(0, 255))
+    checked = bytes(content[span.position + CHECKED_FROM : span.position + span.size])
+    crc_at = span.position + CRC_AT
+    content[crc_at : crc_at + 4] = crc32c(checked).to_bytes(4, "big")
+    started_or_refused({**sound_files(), path: bytes(content)})
+
+
+@pytest.mark.parametrize("path", sorted(sound_files()))
+def test_a_file_that_is_missing_is_made_again_or_missed_in_one_line(path):
+    started_or_refused({one: content for one, content in sound_files().items() if one != path})
