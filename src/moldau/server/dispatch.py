@@ -10,7 +10,8 @@ Codecs are compiled on the first use of a version, so a broker pays for what its
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
+from struct import Struct
 from typing import Any, NamedTuple
 
 from moldau.base.clock import Clock
@@ -46,16 +47,25 @@ that is parked: it is cancelled when the client leaves.
 """
 
 
+UsualRequest = Callable[[memoryview], list[Part] | None]
+"""Answers a request of the most frequent shape, or returns None with nothing done."""
+
+_KEY = Struct(">h").pack
+"""The first two bytes of a frame."""
+
+
 class Route:
     """One API of this broker."""
 
-    __slots__ = ("api", "handler", "stats", "versions")
+    __slots__ = ("api", "handler", "stats", "usual", "versions")
 
     def __init__(self, key: int, versions: str, handler: Handler, metrics: RequestMetrics) -> None:
         self.api: Api = find_api(key)
         self.versions = Versions.parse(versions)
         self.handler = handler
         self.stats = metrics.of(self.api.name)
+        self.usual: UsualRequest | None = None
+        """Asked before the request is decoded, where one shape of it deserves that."""
 
 
 class Later:
@@ -102,14 +112,20 @@ class Dispatcher:
     """The table of routes, and the way through it."""
 
     def __init__(
-        self, routes: Iterable[Route], clock: Clock, unsupported_api_versions: Callable[[], Any]
+        self, routes: Sequence[Route], clock: Clock, unsupported_api_versions: Callable[[], Any]
     ) -> None:
         self.routes = {route.api.key: route for route in routes}
+        self._usual = {_KEY(route.api.key): route.usual for route in routes if route.usual}
         self._clock = clock
         self._unsupported_api_versions = unsupported_api_versions
 
     def __call__(self, connection: Connection, frame: memoryview) -> list[Part] | Later | None:
         """Handle one request; ProtocolError closes the connection."""
+        usual = self._usual.get(bytes(frame[:2]))
+        if usual is not None:
+            answer = usual(frame)
+            if answer is not None:
+                return answer
         start = self._clock.monotonic()
         header = decode_header(frame)
         route, version = self.routes.get(header.api_key), header.api_version

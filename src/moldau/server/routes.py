@@ -22,6 +22,7 @@ from moldau.server.handlers.offsets import OffsetHandlers
 from moldau.server.handlers.produce import ProduceHandler
 from moldau.server.handlers.producer_ids import ProducerIdHandler
 from moldau.server.handlers.topics import TopicHandlers
+from moldau.server.handlers.usual_produce import UsualProduce
 from moldau.server.parts import Parts
 from moldau.server.producer_ids import ProducerIds
 from moldau.server.topic_admin import TopicAdmin
@@ -56,8 +57,9 @@ def make_routes(parts: Parts) -> tuple[list[Route], Callable[[], Any]]:
         parts.ports.executor,
         parts.housekeeping.storage_failed,
     )
+    produce = _produce(parts)
     table: tuple[tuple[int, str, Callable[..., Any]], ...] = (
-        (0, "0-13", _produce(parts)),
+        (0, "0-13", produce),
         (1, "0-18", _fetch(parts)),
         (2, "0-11", offsets.list_offsets),
         (3, "0-13", discovery.metadata),
@@ -79,6 +81,7 @@ def make_routes(parts: Parts) -> tuple[list[Route], Callable[[], Any]]:
         (75, "0", discovery.describe_topic_partitions),
     )
     routes = [Route(key, versions, handler, metrics) for key, versions, handler in table]
+    routes[0].usual = UsualProduce(produce, metrics.of("Produce"), parts.ports.clock)
     discovery.serve(routes)
     return routes, discovery.unsupported_api_versions
 

@@ -104,6 +104,7 @@ class SocketStream:
         "_pool",
         "_queue",
         "_receiver",
+        "_resident_end",
         "_socket",
         "_waited",
         "_warming",
@@ -129,6 +130,8 @@ class SocketStream:
         self._filled = 0
         self._expected = 0
         self._queue: deque[Part] = deque()
+        self._resident_end = 0
+        """Up to here the file region at the head of the queue was found in memory."""
         self.unsent = 0
         self._writing = False
         self._warming = False
@@ -311,13 +314,15 @@ class SocketStream:
         if self._warming:
             return False
         file, position, size = cast("FileRegion", region)
-        chunk = min(size, SENDFILE_CHUNK)
-        if not file.resident(position, chunk):
-            self._warm(file, position, chunk)
-            return False
+        if position >= self._resident_end:
+            chunk = min(size, SENDFILE_CHUNK)
+            if not file.resident(position, chunk):
+                self._warm(file, position, chunk)
+                return False
+            self._resident_end = position + chunk
         descriptor = cast("_Descriptor", file).fileno()
         try:
-            sent = os.sendfile(self._fd, descriptor, position, chunk)
+            sent = os.sendfile(self._fd, descriptor, position, self._resident_end - position)
         except (BlockingIOError, InterruptedError):
             return self._wait_writable()
         if not sent:
@@ -325,6 +330,7 @@ class SocketStream:
         self.unsent -= sent
         if sent == size:
             self._queue.popleft()
+            self._resident_end = 0
         else:
             self._queue[0] = FileRegion(file, position + sent, size - sent)
         return True

@@ -25,6 +25,7 @@ from moldau.records.batch import (
     APPEND_TIME_BIT,
     CODEC_BITS,
     CONTROL_BIT,
+    LENGTH_END,
     MAGIC,
     PEEK_SIZE,
     TRANSACTIONAL_BIT,
@@ -46,6 +47,7 @@ FIRST_VERSION_WITH_ZSTD = 7
 """A client that speaks no Produce 7 cannot know zstd (KIP-110)."""
 
 _MAGIC_POSITION = PEEK_SIZE - 1
+_NEVER_FROM_CLIENTS = CONTROL_BIT | APPEND_TIME_BIT
 _NO_TIMESTAMP = -1
 _TOPIC_CODECS = {"uncompressed": Codec.NONE} | {codec.label: codec for codec in Codec if codec}
 """By `compression.type`; not here is `producer`, which leaves a batch as it came."""
@@ -79,7 +81,6 @@ def examine(
         _check_old(records, config, produce_version)
         return Rework(config, now_ms)
     header = _checked_header(records, config)
-    _check_claims(header)
     codec = header.attributes & CODEC_BITS
     if codec:
         _check_codec(codec, produce_version)
@@ -105,7 +106,8 @@ def rework(records: bytes, task: Rework) -> Incoming:
         code = ErrorCode.INVALID_RECORD if new else ErrorCode.CORRUPT_MESSAGE
         raise ApiError(code, str(error)) from error
     _check_timestamps(header, config, task.now_ms)
-    _check_size(header.size, config)
+    if header.size > config.max_message_bytes:
+        raise _too_large(header.size, config)
     return _stamped(Incoming(header, batch), config, task.now_ms)
 
 
@@ -133,50 +135,61 @@ def _check_old(records: Buffer, config: LogConfig, produce_version: int) -> None
             ErrorCode.INVALID_RECORD,
             f"Produce {produce_version} does not take records of magic {magic}",
         )
-    _check_size(len(records), config)
+    if len(records) > config.max_message_bytes:
+        raise _too_large(len(records), config)
 
 
 def _checked_header(records: Buffer, config: LogConfig) -> BatchHeader:
-    """Read the header of the one batch there is, and make sure of its bytes."""
+    """Read the header of the one batch there is, and make sure of its bytes and its claims."""
     try:
         header = parse_header(records)
     except CorruptRecords:
         raise _without_header(records) from None
-    size = header.size
+    # Fields by position: this runs for every batch, and names cost more than the comparisons.
+    base_offset, length, _, _, crc, attributes, delta, _, _, producer, epoch, sequence, count = (
+        header
+    )
+    size = LENGTH_END + length
     if size != len(records):
         raise _wrong_size(size, len(records))
-    _check_size(size, config)
+    if size > config.max_message_bytes:
+        raise _too_large(size, config)
     if not crc_ok(records, 0, size):
-        raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"the CRC of the batch is not {header.crc}")
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"the CRC of the batch is not {crc}")
+    if (
+        count != delta + 1
+        or count <= 0
+        or base_offset
+        or attributes & _NEVER_FROM_CLIENTS
+        or (sequence < 0 or epoch < 0 if producer >= 0 else attributes & TRANSACTIONAL_BIT)
+    ):
+        raise _false_claim(header)
     return header
 
 
-def _check_claims(header: BatchHeader) -> None:
-    """Check what the header says of records and producer against itself."""
+def _false_claim(header: BatchHeader) -> ApiError:
+    """Say what in a header contradicts itself, or is not a client's to say."""
     if header.count != header.last_offset_delta + 1 or header.count <= 0:
-        raise ApiError(
+        return ApiError(
             ErrorCode.INVALID_RECORD,
             f"a batch of {header.count} records cannot end at delta {header.last_offset_delta}",
         )
     if header.base_offset:
-        raise ApiError(
+        return ApiError(
             ErrorCode.INVALID_RECORD,
             f"a producer counts its batch from offset 0, not from {header.base_offset}",
         )
-    attributes = header.attributes
-    if attributes & CONTROL_BIT:
-        raise ApiError(ErrorCode.INVALID_RECORD, "clients write no control records")
-    if attributes & APPEND_TIME_BIT:
-        raise ApiError(ErrorCode.INVALID_TIMESTAMP, "clients set no LogAppendTime")
+    if header.control:
+        return ApiError(ErrorCode.INVALID_RECORD, "clients write no control records")
+    if header.append_time:
+        return ApiError(ErrorCode.INVALID_TIMESTAMP, "clients set no LogAppendTime")
     if header.producer_id >= 0:
-        if header.base_sequence < 0 or header.producer_epoch < 0:
-            raise ApiError(
-                ErrorCode.INVALID_RECORD,
-                f"producer {header.producer_id} with epoch {header.producer_epoch} "
-                f"and sequence {header.base_sequence}",
-            )
-    elif attributes & TRANSACTIONAL_BIT:
-        raise ApiError(ErrorCode.INVALID_RECORD, "a transactional batch without a producer id")
+        return ApiError(
+            ErrorCode.INVALID_RECORD,
+            f"producer {header.producer_id} with epoch {header.producer_epoch} "
+            f"and sequence {header.base_sequence}",
+        )
+    return ApiError(ErrorCode.INVALID_RECORD, "a transactional batch without a producer id")
 
 
 def _check_codec(codec: int, produce_version: int) -> None:
@@ -193,11 +206,11 @@ def _check_timestamps(header: BatchHeader, config: LogConfig, now_ms: int) -> No
 
     Records in between may be older than both; looking at each would cost more than it protects.
     """
-    if config.message_timestamp_type != "CreateTime":
-        return
     oldest = now_ms - config.message_timestamp_before_max_ms
     newest = now_ms + config.message_timestamp_after_max_ms
     if oldest <= header.base_timestamp <= newest and oldest <= header.max_timestamp <= newest:
+        return
+    if config.message_timestamp_type != "CreateTime":
         return
     for timestamp in (header.base_timestamp, header.max_timestamp):
         if timestamp != _NO_TIMESTAMP and not oldest <= timestamp <= newest:
@@ -207,12 +220,11 @@ def _check_timestamps(header: BatchHeader, config: LogConfig, now_ms: int) -> No
             )
 
 
-def _check_size(size: int, config: LogConfig) -> None:
-    if size > config.max_message_bytes:
-        raise ApiError(
-            ErrorCode.MESSAGE_TOO_LARGE,
-            f"{size} bytes are more than max.message.bytes, {config.max_message_bytes}",
-        )
+def _too_large(size: int, config: LogConfig) -> ApiError:
+    return ApiError(
+        ErrorCode.MESSAGE_TOO_LARGE,
+        f"{size} bytes are more than max.message.bytes, {config.max_message_bytes}",
+    )
 
 
 def _without_header(records: Buffer) -> ApiError:

@@ -67,6 +67,7 @@ class Segment:
     __slots__ = (
         "_closed_largest",
         "_jitter_ms",
+        "_never_aborted",
         "_resources",
         "base_offset",
         "config",
@@ -85,6 +86,8 @@ class Segment:
         self._resources = resources
         self._jitter_ms = 0
         self._closed_largest: TimeEntry | None = None
+        self._never_aborted = False
+        """Known to have no `.txnindex`, as nearly every segment: readers ask on every fetch."""
         self.config = config
         self.stem = f"{folder}/{file_stem(base_offset)}"
         self.base_offset = base_offset
@@ -385,12 +388,17 @@ class Segment:
     def add_aborted(self, transaction: AbortedTransaction) -> None:
         """Remember an aborted transaction whose marker was written here."""
         crash_point("segment.abort.before_entry")
+        self._never_aborted = False
         append_aborted(self._resources.files, self._transactions_path, transaction)
         crash_point("segment.abort.after_entry")
 
     def aborted(self) -> list[AbortedTransaction]:
         """List the aborted transactions whose markers lie here."""
-        return read_aborted(self._resources.files, self._transactions_path)
+        if self._never_aborted:
+            return []
+        aborted = read_aborted(self._resources.files, self._transactions_path)
+        self._never_aborted = not aborted
+        return aborted
 
     # Cutting and going
 

@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 from moldau.base.clock import Clock
 from moldau.base.errors import ProtocolError, StorageError
 from moldau.base.executor import Executor, WorkerLost
+from moldau.base.files import Buffer
 from moldau.base.ids import NO_LEADER_EPOCH, BrokerId, TopicId
 from moldau.observe.requests import RequestStats
 from moldau.observe.traffic import Traffic
@@ -30,12 +31,15 @@ from moldau.protocol.messages.data import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from moldau.records.batch import APPEND_TIME_BIT, TRANSACTIONAL_BIT, BatchHeader
 from moldau.replication.partition import Partition
 from moldau.replication.partitions import Partitions
 from moldau.server.connection import Connection
 from moldau.server.dispatch import RequestContext
 from moldau.storage.flushing import Flusher
 from moldau.storage.incoming import Incoming, Rework, examine, rework
+from moldau.storage.log import AppendResult
+from moldau.storage.topic_config import LONG_MAX
 
 logger = logging.getLogger(__name__)
 
@@ -71,6 +75,16 @@ TOPIC_IDS_FROM = 13
 
 _SAME_LEADER = LeaderIdAndEpoch()
 """Nothing to say of the leader; shared, and never changed."""
+
+
+class Destination(NamedTuple):
+    """Where the records of a usual request go."""
+
+    topic: str
+    topic_id: TopicId | None
+    """Given where the client named the topic by it: another topic of this name is not meant."""
+    partition: int
+    acks: int
 
 
 class _Place(NamedTuple):
@@ -136,7 +150,7 @@ class ProduceHandler:
                         later.reworks.append((place, bytes(data.records), examined))
                         results.append(PartitionProduceResponse(data.index))
                     else:
-                        results.append(self._append(partition, examined))
+                        results.append(self._appended(partition, examined))
                         if partition.log.unflushed_count >= partition.log.config.flush_messages:
                             later.flushes.append(_Place(results, len(results) - 1, partition))
                 except (ApiError, StorageError) as error:
@@ -144,6 +158,38 @@ class ProduceHandler:
         if later.reworks or later.flushes:
             return self._finish(response, later, request.acks, asker)
         return self._reply(response, request.acks)
+
+    def destination(self, topic: TopicProduceData, acks: int, version: int) -> Destination | None:
+        """Say where requests like this one go, if `append_at_once` may take them."""
+        name = self._name(topic, version)
+        if name is None or acks == ACKS_NONE:
+            return None
+        topic_id = TopicId(topic.topic_id) if version >= TOPIC_IDS_FROM else None
+        return Destination(name, topic_id, topic.partition_data[0].index, acks)
+
+    def append_at_once(
+        self, where: Destination, records: memoryview, version: int
+    ) -> tuple[int, int, int] | None:
+        """Append records that need nothing else; the answer's base offset, time and log start.
+
+        None where there is more to do or to say; nothing is appended then.
+        """
+        topic, topic_id, index, acks = where
+        try:
+            partition = self._find(topic, index, acks)
+            log = partition.log
+            if topic_id not in (None, partition.topic_id) or log.config.flush_messages != LONG_MAX:
+                return None
+            examined = examine(records, log.config, self._clock.wall_ms(), version)
+            if isinstance(examined, Rework):
+                return None
+            appended = self._append(partition, examined.header, examined.batch)
+        except ApiError:
+            return None
+        except StorageError as error:
+            self._storage_failed(error)
+            return None
+        return appended.base_offset, _told_time(examined.header, appended), log.log_start_offset
 
     async def _finish(
         self, response: ProduceResponse, later: _Later, acks: int, asker: Connection | None
@@ -157,7 +203,7 @@ class ProduceHandler:
                 if partition.topic_id != place.partition.topic_id:
                     # Made again under its name meanwhile: the batch was not meant for this one.
                     raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-                place.fill(self._append(partition, incoming))
+                place.fill(self._appended(partition, incoming))
                 if partition.log.unflushed_count >= partition.log.config.flush_messages:
                     later.flushes.append(place)
             except (ApiError, StorageError) as error:
@@ -217,24 +263,27 @@ class ProduceHandler:
             )
         return partition
 
-    def _append(self, partition: Partition, incoming: Incoming) -> PartitionProduceResponse:
+    def _appended(self, partition: Partition, incoming: Incoming) -> PartitionProduceResponse:
         header = incoming.header
-        if header.transactional:
-            raise ApiError(ErrorCode.INVALID_TXN_STATE, "no transaction was begun here")
-        log = partition.log
-        appended = log.append(incoming.batch, header, partition.role.leader_epoch)
-        traffic = self._traffic.of(partition.key.topic)
-        traffic.messages_in += header.count
-        traffic.bytes_in += header.size
-        partition.advance()
+        appended = self._append(partition, header, incoming.batch)
         return PartitionProduceResponse(
             partition.key.partition,
             0,
             appended.base_offset,
-            appended.timestamp if header.append_time or appended.duplicate else -1,
-            log.log_start_offset,
+            _told_time(header, appended),
+            partition.log.log_start_offset,
             current_leader=_SAME_LEADER,
         )
+
+    def _append(self, partition: Partition, header: BatchHeader, batch: Buffer) -> AppendResult:
+        if header.attributes & TRANSACTIONAL_BIT:
+            raise ApiError(ErrorCode.INVALID_TXN_STATE, "no transaction was begun here")
+        appended = partition.log.append(batch, header, partition.role.leader_epoch)
+        traffic = self._traffic.of(partition.key.topic)
+        traffic.messages_in += header.count
+        traffic.bytes_in += header.size
+        partition.advance()
+        return appended
 
     def _refusal(
         self,
@@ -263,3 +312,9 @@ class ProduceHandler:
         return PartitionProduceResponse(
             index, code, -1, log_start_offset=log_start, error_message=message
         )
+
+
+def _told_time(header: BatchHeader, appended: AppendResult) -> int:
+    """The time an answer tells: the leader's, where it counts; a duplicate's is the first one's."""
+    told = header.attributes & APPEND_TIME_BIT or appended.duplicate
+    return appended.timestamp if told else -1

@@ -1,0 +1,150 @@
+"""The produce request that a librdkafka producer sends all day, answered without taking it apart.
+
+It names one topic and one partition and belongs to no transaction. All requests of a producer to
+a partition then begin with the same bytes, from the client id up to the length of the records, and
+their answers differ in the correlation id and three numbers. So the first one is decoded, and what
+it said is remembered by its opening; those that follow are known by it. What the opening means and
+what the answer looks like both come from the compiled codecs: this module knows only in which
+places a request may differ from the one before it.
+
+Whatever is not of this shape, and whatever cannot be answered at once with success, is left to
+`ProduceHandler`, with nothing done yet: None says so. A miss costs a look at five bytes.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final, NamedTuple
+
+from moldau.base.clock import Clock
+from moldau.base.errors import ProtocolError
+from moldau.base.ids import ZERO_TOPIC_ID
+from moldau.base.network import Part
+from moldau.observe.requests import RequestStats
+from moldau.protocol.messages.data import (
+    PartitionProduceResponse,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from moldau.protocol.registry import decode_header, decode_request, encode_response, find_api
+from moldau.protocol.wire import read_uvarint
+from moldau.records.batch import HEADER_SIZE
+from moldau.server.handlers.produce import TOPIC_IDS_FROM, Destination, ProduceHandler
+
+PRODUCE_KEY: Final = 0
+FIRST_VERSION, LAST_VERSION = 9, 13
+"""Those with the flexible encoding; older clients take the long way."""
+
+OPENINGS_KEPT: Final = 4096
+"""Openings hold names that clients choose: beyond this many all are learned anew."""
+
+_CLIENT_ID: Final = 10
+"""Where the client id begins, behind its length."""
+_BEFORE_TOPICS: Final = 8
+"""Header's tags, no transactional id, acks, timeout: from the client id's end to the topics."""
+_BEFORE_RECORDS: Final = 6
+"""Count of topics, count of partitions and index: what else is in an opening."""
+
+_TOPIC_ID_SIZE: Final = 16
+_LONG_NAME: Final = 128
+"""From here on the length of a topic's name takes two bytes."""
+_ONE: Final = 2
+"""How a compact array says that it has one element."""
+
+_NO_TAGS: Final = b"\0\0\0"
+"""Behind the records: of the partition, of the topic, of the request."""
+
+_START: Final = Struct(">hhih").unpack_from
+_NUMBERS: Final = Struct(">qqq").pack
+_CORRELATION_ID: Final = slice(4, 8)
+_MARKS: Final = (0x4D4F4C4441550001, 0x4D4F4C4441550002, 0x4D4F4C4441550003)
+"""Stand for base offset, append time and log start in the answer that is cut to pieces."""
+
+
+class _Known(NamedTuple):
+    """What an opening said, and its answer around the parts that change."""
+
+    where: Destination
+    size: bytes
+    before: bytes
+    after: bytes
+
+
+class UsualProduce:
+    """Answers the usual produce request."""
+
+    def __init__(self, handler: ProduceHandler, stats: RequestStats, clock: Clock) -> None:
+        self._handler = handler
+        self._stats = stats
+        self._clock = clock
+        self._known: dict[tuple[int, bytes], _Known] = {}
+
+    def __call__(self, frame: memoryview) -> list[Part] | None:
+        """Handle the request in this frame, or return None with nothing done."""
+        began = self._clock.monotonic()
+        recognised = self._recognise(frame)
+        if recognised is None:
+            return None
+        known, version, records = recognised
+        where, size, before, after = known
+        placed = self._handler.append_at_once(where, records, version)
+        if placed is None:
+            return None
+        self._stats.count(len(frame))
+        self._stats.time(self._clock.monotonic() - began)
+        return [b"".join((size, frame[_CORRELATION_ID], before, _NUMBERS(*placed), after))]
+
+    def _recognise(self, frame: memoryview) -> tuple[_Known, int, memoryview] | None:
+        """Find the opening among those known, and the records behind it."""
+        frame_size = len(frame)
+        if frame_size < HEADER_SIZE:
+            return None
+        _, version, _, name_size = _START(frame)
+        topics = _CLIENT_ID + name_size + _BEFORE_TOPICS
+        if not FIRST_VERSION <= version <= LAST_VERSION or not 0 <= name_size < frame_size:
+            return None
+        by_name = version < TOPIC_IDS_FROM and topics < frame_size - 1
+        end = topics + _BEFORE_RECORDS + (frame[topics + 1] if by_name else _TOPIC_ID_SIZE)
+        if end > frame_size - HEADER_SIZE:
+            return None
+        opening = (version, bytes(frame[8:end]))
+        known = self._known.get(opening) or self._learn(opening, frame, topics)
+        length, start = read_uvarint(frame, end)
+        stop = start + length - 1
+        if known is None or stop + len(_NO_TAGS) != frame_size or bytes(frame[stop:]) != _NO_TAGS:
+            return None
+        return known, version, frame[start:stop]
+
+    def _learn(self, opening: tuple[int, bytes], frame: memoryview, topics: int) -> _Known | None:
+        """Understand an opening that was not met before, if it is of the usual shape."""
+        version, content = opening
+        header_tags, transactional_id = frame[topics - 8 : topics - 6]
+        one_partition = content[-5] == _ONE
+        long_name = version < TOPIC_IDS_FROM and frame[topics + 1] >= _LONG_NAME
+        if header_tags or transactional_id or frame[topics] != _ONE or not one_partition:
+            return None
+        if long_name:
+            return None
+        try:
+            request = decode_request(decode_header(frame), frame)
+        except ProtocolError:
+            return None
+        (topic,) = request.topic_data
+        where = self._handler.destination(topic, request.acks, version)
+        if where is None:
+            return None
+        if len(self._known) >= OPENINGS_KEPT:
+            self._known.clear()
+        known = self._known[opening] = _Known(where, *_answer_around(where, version))
+        return known
+
+
+def _answer_around(where: Destination, version: int) -> tuple[bytes, bytes, bytes]:
+    """Encode an answer and cut it where one answer differs from another."""
+    result = PartitionProduceResponse(where.partition, 0, *_MARKS)
+    topic = TopicProduceResponse(where.topic, where.topic_id or ZERO_TOPIC_ID, [result])
+    parts = encode_response(find_api(PRODUCE_KEY), version, 0, ProduceResponse([topic]))
+    answer = b"".join(bytes(part) for part in parts)  # type: ignore[arg-type]
+    marks = _NUMBERS(*_MARKS)
+    numbers = answer.index(marks)
+    return answer[:4], answer[8:numbers], answer[numbers + len(marks) :]

@@ -1,0 +1,240 @@
+"""The short way through Produce: whatever is sent, its answers and effects are the long way's.
+
+Every test sends the same frames to two brokers, one that has the short way and one that does not.
+"""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import log_kit
+from log_kit import HandClock
+from moldau.base.errors import ProtocolError
+from moldau.base.ids import PartitionKey, TopicId
+from moldau.observe.requests import RequestMetrics
+from moldau.observe.traffic import Traffic
+from moldau.protocol.messages.data import PartitionProduceData, ProduceRequest, TopicProduceData
+from moldau.protocol.registry import encode_request, find_api
+from moldau.records.builder import BatchBuilder
+from moldau.replication.partition import Partition, Role
+from moldau.replication.partitions import Partitions
+from moldau.server.dispatch import Dispatcher, Route
+from moldau.server.handlers import usual_produce
+from moldau.server.handlers.produce import ProduceHandler
+from moldau.server.handlers.usual_produce import UsualProduce
+from moldau.sim.disk_faults import Operation
+from moldau.storage.topic_config import LogConfig
+
+ME = 1
+TOPIC_ID, OTHER_ID = TopicId(b"t" * 16), TopicId(b"o" * 16)
+
+
+class Peer:
+    """The connection, as far as a refusal names it."""
+
+    peer = "somebody"
+
+
+class Broker:
+    """Two partitions of one topic behind a dispatcher."""
+
+    def __init__(self, *, short_way, **config):
+        self.disk = log_kit.Broker(**config)
+        self.partitions = Partitions()
+        self.metrics = RequestMetrics()
+        for index in range(2):
+            self.add(index, TOPIC_ID)
+        clock, stats = HandClock(), self.metrics.of("Produce")
+        handler = ProduceHandler(
+            self.partitions, ME, clock, None, None, Traffic(), stats, self.failed
+        )
+        route = Route(0, "0-13", handler, self.metrics)
+        self.usual = UsualProduce(handler, stats, clock)
+        self.short = 0
+        if short_way:
+            route.usual = self.count
+        self.dispatch = Dispatcher([route], clock, None)
+
+    def add(self, index, topic_id):
+        key = PartitionKey("topic", index)
+        log = self.disk.manager.open_or_create(key, topic_id, self.disk.config)
+        self.partitions.add(Partition(key, topic_id, log, Role(ME, 0, 0, (ME,), (ME,))))
+
+    def failed(self, error):
+        self.disk.manager.directory_failed(error)
+
+    def count(self, frame):
+        answer = self.usual(frame)
+        self.short += answer is not None
+        return answer
+
+    def send(self, frame):
+        try:
+            answer = self.dispatch(Peer, memoryview(frame))
+        except ProtocolError as error:
+            return str(error)
+        return answer and b"".join(answer)
+
+    def content(self):
+        return [
+            (partition.log.log_end_offset, partition.high_watermark, len(partition.log.producers))
+            for partition in self.partitions
+        ]
+
+
+class Both:
+    """The two brokers, and how many requests took the short way."""
+
+    def __init__(self, **config):
+        self.long, self.quick = Broker(short_way=False, **config), Broker(short_way=True, **config)
+
+    def send(self, frame):
+        answer = self.quick.send(frame)
+        assert answer == self.long.send(frame)
+        assert self.quick.content() == self.long.content()
+        counted = [one.metrics.of("Produce") for one in (self.quick, self.long)]
+        assert counted[0].requests == counted[1].requests
+        assert counted[0].bytes_in == counted[1].bytes_in
+        assert counted[0].errors == counted[1].errors
+        return answer
+
+    def each(self, act):
+        for one in (self.quick, self.long):
+            act(one)
+
+    @property
+    def short(self):
+        return self.quick.short
+
+
+def batch(sequence=0, *, producer_id=7, **options):
+    builder = BatchBuilder(
+        producer_id=producer_id, producer_epoch=0, base_sequence=sequence, **options
+    )
+    builder.append(1000, b"key", b"value")
+    return builder.build()
+
+
+def frame(
+    records, *, version=9, client_id="client", acks=-1, index=0, name="topic",
+    topic_id=TOPIC_ID, transactional_id=None, correlation_id=5,
+):  # fmt: skip
+    data = PartitionProduceData(index, records)
+    topic = TopicProduceData(name, topic_id, [data])
+    request = ProduceRequest(transactional_id, acks, 1000, [topic])
+    parts = encode_request(find_api(0), version, correlation_id, client_id, request)
+    return b"".join(parts)[4:]
+
+
+@pytest.mark.parametrize("version", range(3, 14))
+def test_the_usual_request_is_answered_as_ever(version):
+    both = Both()
+    for sequence in range(3):
+        for index in range(2):
+            sent = frame(batch(sequence), version=version, index=index, correlation_id=sequence)
+            assert both.send(sent)
+    assert both.short == (6 if version >= usual_produce.FIRST_VERSION else 0)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        frame(batch(), acks=0),
+        frame(batch(), acks=2),
+        frame(batch(), transactional_id="tx"),
+        frame(batch(transactional=True), transactional_id="tx"),
+        frame(batch(transactional=True)),
+        frame(batch(control=True)),
+        frame(batch(), name="other"),
+        frame(batch(), name="n" * 200),
+        frame(batch(), index=5),
+        frame(batch(), version=13, topic_id=OTHER_ID),
+        frame(batch(), client_id=None),
+        frame(None),
+        frame(b""),
+        frame(batch() + batch(1)),
+        frame(batch()[:-1]),
+        frame(batch()[:-1] + b"x"),
+        frame(batch(), version=13)[:-1],
+        frame(batch()) + b"\0",
+        frame(batch())[:-3] + b"\1\0\0\0\0",
+    ],
+)
+def test_what_is_not_usual_is_told_the_same(sent):
+    both = Both()
+    both.send(sent)
+    both.send(frame(batch(5), correlation_id=6))
+    both.send(sent)
+
+
+def test_duplicates_and_gaps_are_told_the_same():
+    both = Both()
+    for sequence in (0, 0, 1, 7, 2, 0):
+        both.send(frame(batch(sequence)))
+    assert both.short == 5
+
+
+def test_a_client_id_that_looks_like_a_request_is_only_a_name():
+    both = Both()
+    for client_id in ("", "\0" * 30, "\2" * 40, "x" * 300):
+        both.send(frame(batch(0, producer_id=len(client_id)), client_id=client_id))
+    assert both.short == 4
+
+
+def test_a_topic_made_again_under_its_name_is_not_meant_by_its_old_id():
+    both = Both()
+    sent = frame(batch(producer_id=-1), version=13)
+    both.send(sent)
+    both.each(lambda broker: broker.disk.manager.delete(PartitionKey("topic", 0)))
+    both.each(lambda broker: broker.add(0, OTHER_ID))
+    both.send(sent)
+    assert both.short == 1
+
+
+def test_a_topic_that_syncs_before_it_answers_takes_the_long_way():
+    broker = Broker(short_way=True, config=LogConfig(flush_messages=1))
+    assert broker.usual(memoryview(frame(batch()))) is None
+    assert broker.content() == [(0, 0, 0), (0, 0, 0)]
+
+
+def test_records_that_must_be_looked_at_take_the_long_way():
+    config = LogConfig(cleanup_policy=frozenset({"compact"}))
+    broker = Broker(short_way=True, config=config)
+    assert broker.usual(memoryview(frame(batch()))) is None
+    assert broker.content() == [(0, 0, 0), (0, 0, 0)]
+
+
+def test_a_disk_that_fails_is_told_once_and_ends_the_service():
+    both = Both()
+    both.send(frame(batch(0)))
+    both.each(lambda one: one.disk.sim().faults.fail(Operation.APPEND, "/data", times=1))
+    for sequence in (1, 2):
+        both.send(frame(batch(sequence)))
+    assert both.short == 1
+
+
+def test_openings_are_forgotten_before_they_fill_the_memory(monkeypatch):
+    monkeypatch.setattr(usual_produce, "OPENINGS_KEPT", 3)
+    both = Both()
+    for number in range(10):
+        both.send(frame(batch(producer_id=-1), client_id=f"client-{number}"))
+    assert both.short == 10
+    assert len(both.quick.usual._known) <= 3
+
+
+@settings(max_examples=150, deadline=None)
+@given(data=st.data())
+def test_a_damaged_request_is_told_the_same(data):
+    sent = bytearray(
+        frame(batch(producer_id=-1), version=data.draw(st.integers(9, 13)), client_id="c")
+    )
+    both = Both()
+    both.send(bytes(sent))
+    for _ in range(data.draw(st.integers(1, 3))):
+        position = data.draw(st.integers(2, len(sent) - 1))
+        sent[position] = data.draw(st.integers(0, 255))
+    cut = data.draw(st.integers(10, len(sent)))
+    both.send(bytes(sent[:cut]))
+    both.send(bytes(sent))
