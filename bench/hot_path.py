@@ -1,0 +1,128 @@
+"""What a request costs from its frame to its answer, without a socket: `python -m bench.hot_path`.
+
+A broker runs in this process on a temporary folder, and a connection is handed the same frame
+again and again. That is the cost with warm caches and nobody else on the machine: the floor, to see
+what a change of the code does. Under load the same work costs more; `bench.run` measures that.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import cProfile
+import pstats
+import tempfile
+import time
+from collections.abc import Sequence
+
+from moldau.base.clock import SystemClock, system_random
+from moldau.base.network import Address, Part
+from moldau.cluster.topics import NewTopic, TopicDefaults
+from moldau.protocol.messages.data import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from moldau.protocol.registry import encode_request, find_api
+from moldau.records.builder import BatchBuilder
+from moldau.server.broker import Broker
+from moldau.server.connection import Connection
+from moldau.server.executor import PoolExecutor
+from moldau.server.parts import Ports
+from moldau.server.settings import BrokerSettings
+from moldau.server.sockets import SocketNetwork
+from moldau.server.topic_admin import TopicAdmin
+from moldau.storage.disk import Disk
+
+TOPIC = "hot-path"
+REPEATED, RUNS = 2000, 7
+FETCH_FROM = 1000
+_LARGEST_FRAME = 1 << 24
+
+
+class NoSocket:
+    """A stream whose other end takes everything and says nothing."""
+
+    peer = local = Address("127.0.0.1", 0)
+    unsent = 0
+
+    def send(self, parts: Sequence[Part]) -> None: ...
+    def expect(self, size: int) -> None: ...
+    def pause(self) -> None: ...
+    def resume(self) -> None: ...
+
+
+def frames(size: int, version: int) -> dict[str, bytes]:
+    """Make one frame per kind of request, size included."""
+    builder = BatchBuilder()
+    builder.append(time.time_ns() // 1_000_000, None, bytes(size))
+    data = [PartitionProduceData(0, builder.build())]
+    fetched = FetchPartition(0, -1, FETCH_FROM, -1, -1, 1 << 20)
+    topic = TopicProduceData(TOPIC, partition_data=data)
+    read = FetchTopic(TOPIC, partitions=[fetched])
+    requests = {
+        "produce": (0, version, ProduceRequest(None, -1, 1000, [topic])),
+        "fetch": (1, 12, FetchRequest(max_wait_ms=0, max_bytes=1 << 20, topics=[read])),
+    }
+    return {
+        name: b"".join(map(bytes, encode_request(find_api(key), version, 1, "bench", request)))  # type: ignore[arg-type]
+        for name, (key, version, request) in requests.items()
+    }
+
+
+async def measure(size: int, version: int, *, profile: bool) -> None:
+    executor = PoolExecutor()
+    with tempfile.TemporaryDirectory() as folder:
+        own = {"log.dirs": folder, "listeners": "PLAINTEXT://127.0.0.1:0"}
+        settings = BrokerSettings.load(None, own, {})
+        network = SocketNetwork(executor)
+        broker = Broker(settings, Ports(SystemClock(), system_random(), Disk(), network, executor))
+        await broker.start()
+        parts = broker.parts
+        defaults = TopicDefaults(1, 1)
+        admin = TopicAdmin(parts.decisions, parts.replicas, defaults, parts.ports.random)
+        await admin.create(NewTopic(TOPIC, 1, 1))
+        connection = Connection(
+            NoSocket(),  # type: ignore[arg-type]
+            settings.endpoints[0],
+            broker.connections._dispatch,  # noqa: SLF001 - where a frame goes, minus the socket
+            frame_limit=_LARGEST_FRAME,
+            on_close=lambda _: None,
+        )
+        for name, frame in frames(size, version).items():
+            _time(name, connection, frame, profile=profile)
+        await broker.stop()
+    await executor.close()
+
+
+def _time(name: str, connection: Connection, frame: bytes, *, profile: bool) -> None:
+    view = memoryview(frame)
+    best = float("inf")
+    for _ in range(RUNS):
+        began = time.perf_counter()
+        for _ in range(REPEATED):
+            connection.received(view)
+        best = min(best, (time.perf_counter() - began) / REPEATED)
+    print(f"{name}: {best * 1e6:.1f} us a request")
+    if profile:
+        profiler = cProfile.Profile()
+        with profiler:
+            for _ in range(REPEATED):
+                connection.received(view)
+        pstats.Stats(profiler).sort_stats("tottime").print_stats(25)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.hot_path", description=__doc__)
+    parser.add_argument("--size", type=int, default=100, help="bytes of the record [100]")
+    parser.add_argument("--produce-version", type=int, default=10, help="[10], librdkafka's")
+    parser.add_argument("--profile", action="store_true", help="also show where the time goes")
+    asked = parser.parse_args()
+    asyncio.run(measure(asked.size, asked.produce_version, profile=asked.profile))
+
+
+if __name__ == "__main__":
+    main()
