@@ -16,6 +16,7 @@ $(STAMP): pyproject.toml requirements.lock
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -e .
+	$(BIN)/python -m compileall -q src
 	@touch $(STAMP)
 
 demo: setup ## start a broker, stream records through it, show the files, stop
@@ -52,6 +53,7 @@ golden: setup ## make the reference bytes again with the Java clients
 	$(BIN)/python -m tests.golden.generate
 
 bench: setup ## Moldau against Apache Kafka on this machine; writes bench/RESULTS.md
+	$(BIN)/python -m compileall -q src
 	$(BIN)/python -m bench.run
 
 lock: setup ## resolve the dependencies again

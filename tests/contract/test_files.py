@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from moldau.base.files import File, Files, read_whole, write_atomically
+from moldau.base.files import File, Files, read_whole, replace_in, write_atomically
 from moldau.sim.disk import SimDisk
 from moldau.storage.disk import Disk
 
@@ -250,6 +250,52 @@ def test_writing_atomically_replaces_the_content_and_leaves_nothing_beside(files
     write_atomically(files, path, b"2nd")
     assert read_whole(files, path) == b"2nd"
     assert files.names(folder) == ["checkpoint"]
+
+
+def test_an_open_folder_stays_the_same_when_another_gets_its_path(files, folder):
+    files.make_folder(f"{folder}/topic-0")
+    held = files.open_folder(f"{folder}/topic-0")
+    files.rename(f"{folder}/topic-0", f"{folder}/aside")
+    files.make_folder(f"{folder}/topic-0")
+    replace_in(held, "x", b"first")
+    replace_in(held, "x", b"2nd")
+    assert read_whole(files, f"{folder}/aside/x") == b"2nd"
+    assert files.names(f"{folder}/aside") == ["x"]
+    assert files.names(f"{folder}/topic-0") == []
+    held.remove("x")
+    held.remove("x")
+    assert files.names(f"{folder}/aside") == []
+    held.close()
+    held.close()
+
+
+def test_in_a_removed_folder_no_file_can_be_made(files, folder):
+    files.make_folder(f"{folder}/topic-0")
+    held = files.open_folder(f"{folder}/topic-0")
+    files.remove_folder(f"{folder}/topic-0")
+    files.make_folder(f"{folder}/topic-0")
+    with pytest.raises(FileNotFoundError):
+        held.open("x", create=True)
+    held.remove("x")
+    held.sync()
+    assert files.names(f"{folder}/topic-0") == []
+    held.close()
+
+
+def test_what_an_open_folder_does_not_hold_is_not_found_there(files, folder):
+    held = files.open_folder(folder)
+    with pytest.raises(FileNotFoundError):
+        held.open("missing")
+    with pytest.raises(FileNotFoundError):
+        held.rename("missing", "x")
+    held.close()
+
+
+def test_only_a_folder_can_be_opened_as_one(files, folder, file):
+    with pytest.raises(NotADirectoryError):
+        files.open_folder(file.path)
+    with pytest.raises(FileNotFoundError):
+        files.open_folder(f"{folder}/missing")
 
 
 def test_a_lock_is_held_by_one_and_free_after_release(files, folder):

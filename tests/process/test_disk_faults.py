@@ -12,7 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from moldau.cluster.model import ResourceType
 from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.configs import (
+    IncrementalAlterableConfig,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+)
 from moldau.protocol.messages.metadata import (
     ApiVersionsRequest,
     MetadataRequest,
@@ -25,6 +31,7 @@ from process.raw_client import EARLIEST, RawClient, batch_of
 from process.serving import Serving, refused, snapshot
 
 MIB = 1 << 20
+HOUR_MS = 3_600_000
 PARTITIONS = 4
 TOPIC = "orders"
 VALUE = bytes(100_000)
@@ -125,6 +132,14 @@ def fill(place: Path) -> Path:
     return filler
 
 
+def alter_retention(client: RawClient, retention_ms: int) -> ErrorCode:
+    """Change a config of the topic, which nobody but the metadata has to write down."""
+    change = IncrementalAlterableConfig("retention.ms", 0, str(HOUR_MS + retention_ms))
+    topic = IncrementalAlterConfigsResource(ResourceType.TOPIC, TOPIC, [change])
+    (answer,) = client.call(IncrementalAlterConfigsRequest([topic]), 1).responses
+    return ErrorCode(answer.error_code)
+
+
 def test_a_full_disk_under_everything_loses_nothing_that_was_acknowledged(tmp_path, small):
     ledger = Ledger()
     broker = Serving(tmp_path, data=small / "data", overrides=BUSY_CHORES).start()
@@ -137,8 +152,9 @@ def test_a_full_disk_under_everything_loses_nothing_that_was_acknowledged(tmp_pa
             for index in range(PARTITIONS):
                 assert ledger.write(client, index) is ErrorCode.KAFKA_STORAGE_ERROR
                 assert client.fetch(TOPIC, 0, index).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+            assert client.create_topic("more", 1) is ErrorCode.KAFKA_STORAGE_ERROR
             # The journal of the metadata has a page to go on with, then it is refused as well.
-            codes = [client.create_topic(f"more-{number:03}", 1) for number in range(60)]
+            codes = [alter_retention(client, number) for number in range(200)]
             assert codes[-1] is ErrorCode.KAFKA_STORAGE_ERROR
             asked = MetadataRequest([MetadataRequestTopic(name="made-by-itself")])
             (topic,) = client.call(asked, 8).topics

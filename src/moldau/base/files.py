@@ -74,6 +74,34 @@ class FileRegion(NamedTuple):
     size: int
 
 
+class Folder(Protocol):
+    """One open folder: it stays the same one when it is moved, whatever gets its path then.
+
+    For work that goes on while somebody else may take the folder away. Names are those of files
+    directly in it. In a folder that was removed no file can be made: FileNotFoundError.
+    """
+
+    def open(self, name: str, *, create: bool = False) -> File:
+        """Open for reading and appending; FileNotFoundError unless it exists or `create`."""
+        ...
+
+    def rename(self, old: str, new: str) -> None:
+        """Give a file another name in one step, replacing a file of that name."""
+        ...
+
+    def remove(self, name: str) -> None:
+        """Remove a file; one that is gone is fine."""
+        ...
+
+    def sync(self) -> None:
+        """Return once the names in this folder would survive a power cut."""
+        ...
+
+    def close(self) -> None:
+        """Give the descriptor back; closing twice is harmless."""
+        ...
+
+
 class Lock(Protocol):
     """Held while a process owns a folder."""
 
@@ -87,6 +115,10 @@ class Files(Protocol):
 
     def open(self, path: str, *, create: bool = False) -> File:
         """Open for reading and appending; FileNotFoundError unless it exists or `create`."""
+        ...
+
+    def open_folder(self, path: str) -> Folder:
+        """Open a folder that exists."""
         ...
 
     def exists(self, path: str) -> bool:
@@ -144,17 +176,27 @@ def read_whole(files: Files, path: str) -> bytes:
 
 
 def write_atomically(files: Files, path: str, content: Buffer) -> None:
+    """Replace a small file by its path: `replace_in`."""
+    parent, _, name = path.rpartition("/")
+    folder = files.open_folder(parent)
+    try:
+        replace_in(folder, name, content)
+    finally:
+        folder.close()
+
+
+def replace_in(folder: Folder, name: str, content: Buffer) -> None:
     """Replace a small file so that a crash leaves the old content or the new, never a mixture.
 
     Written beside it as `.tmp`, synced, renamed, and the folder synced: Kafka's own way.
     """
-    temporary = path + ".tmp"
-    files.remove(temporary)
-    file = files.open(temporary, create=True)
+    temporary = name + ".tmp"
+    folder.remove(temporary)
+    file = folder.open(temporary, create=True)
     try:
         file.append([content])
         file.sync()
     finally:
         file.close()
-    files.rename(temporary, path)
-    files.sync_folder(path.rpartition("/")[0])
+    folder.rename(temporary, name)
+    folder.sync()

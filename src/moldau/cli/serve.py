@@ -79,7 +79,7 @@ def serve(
 
 
 async def _run(settings: BrokerSettings) -> None:
-    executor = PoolExecutor()
+    executor, cleaner = PoolExecutor(), PoolExecutor(thread_count=1)
     ports = Ports(
         clock=SystemClock(),
         random=system_random(),
@@ -91,6 +91,7 @@ async def _run(settings: BrokerSettings) -> None:
             backlog=settings.socket_listen_backlog_size,
         ),
         executor=executor,
+        cleaner=cleaner,
         boot_id=_boot_id(),
     )
     broker = Broker(settings, ports)
@@ -99,8 +100,8 @@ async def _run(settings: BrokerSettings) -> None:
     page = None
     try:
         await broker.start()
-        # What is there now lives as long as the broker: collections need not walk it.
-        gc.collect()
+        # What is there now lives as long as the broker: collections need not walk it. Looking for
+        # the little garbage in it would keep the first clients waiting.
         gc.freeze()
         page = _open_metrics(broker)
         click.echo(f"ready {broker.addresses[0]}")
@@ -109,6 +110,7 @@ async def _run(settings: BrokerSettings) -> None:
         if page is not None:
             page.close()
         await broker.stop()
+        await cleaner.close()
         await executor.close()
 
 

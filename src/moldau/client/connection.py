@@ -133,12 +133,13 @@ class ClientConnection:
     def _answered(self, frame: memoryview) -> None:
         if not self._waiting:
             raise ProtocolError("an answer came that nobody asked for")
-        waiting = self._waiting.popleft()
+        waiting = self._waiting[0]
         if response_correlation_id(frame) != waiting.correlation_id:
             raise ProtocolError("an answer came out of order")
-        version = waiting.version
         if not waiting.answer.done():
-            waiting.answer.set_result(decode_response(waiting.api, version, frame))
+            # One that cannot be decoded ends the connection, and who waits for it is told then.
+            waiting.answer.set_result(decode_response(waiting.api, waiting.version, frame))
+        self._waiting.popleft()
 
     def drained(self) -> None:
         """Nothing to do: whoever sends waits for answers."""

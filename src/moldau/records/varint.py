@@ -27,13 +27,16 @@ def _encode(value: int) -> bytes:
 
 
 class _Written(dict[int, bytes]):
-    """The written form of any number: small ones looked up, others made and not remembered."""
+    """The written form of any number: small ones remembered once made, others made each time."""
 
     def __missing__(self, value: int) -> bytes:
-        return _encode(value)
+        written = _encode(value)
+        if -1 <= value < _TWO_BYTES_END:
+            self[value] = written
+        return written
 
 
-VARINT: Final = _Written((value, _encode(value)) for value in range(-1, _TWO_BYTES_END))
+VARINT: Final = _Written()
 """`VARINT[n]` is n as bytes; the caller knows that n fits the 32 or 64 bits of its field."""
 
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from enum import Enum, IntEnum
 from math import isfinite
 
@@ -320,6 +319,9 @@ def _java_double(value: float) -> str:
     """Write a fraction as Java does: with a point, and an exponent when large or small."""
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return repr(value)
+    # Imported here: no default is such a number, and a start should not pay for one.
+    from decimal import Decimal  # noqa: PLC0415
+
     decimal = Decimal(repr(value)).normalize()
     mantissa = str(decimal.scaleb(-decimal.adjusted()))
     return f"{mantissa if '.' in mantissa else mantissa + '.0'}E{decimal.adjusted()}"

@@ -481,6 +481,7 @@ class SocketNetwork:
             sock.setblocking(False)
             with contextlib.suppress(OSError):
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             stream = SocketStream(asyncio.get_running_loop(), sock, self._pool, self._executor)
         except OSError:
             sock.close()

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from moldau.base.clock import Random
 from moldau.base.ids import BrokerId, TopicId
+from moldau.cluster.changes import Change
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.model import Topic
 from moldau.cluster.store import Decide, Decisions
@@ -23,6 +24,7 @@ from moldau.cluster.topics import (
     delete_topic,
     delete_topic_by_id,
 )
+from moldau.protocol.errors import ApiError, ErrorCode
 
 
 class Follower(Protocol):
@@ -33,13 +35,22 @@ class Follower(Protocol):
         ...
 
 
+class Keeper(Follower, Protocol):
+    """A follower that makes the partitions' logs, too."""
+
+    @property
+    def can_make_logs(self) -> bool:
+        """Whether there is a log directory to make one in."""
+        ...
+
+
 class TopicAdmin:
     """The one way to change topics."""
 
     def __init__(
         self,
         decisions: Decisions,
-        follower: Follower,
+        follower: Keeper,
         defaults: TopicDefaults,
         random: Random,
     ) -> None:
@@ -50,21 +61,34 @@ class TopicAdmin:
 
     def preview(self, image: MetadataImage, wanted: NewTopic) -> Topic:
         """Return the topic as it would be created; ApiError if it would not."""
-        changes = create_topic(image, wanted, self._defaults, self._random)
+        changes = self._create(image, wanted)
         return image.apply(changes, image.version).topics[wanted.name]
 
     async def create(self, wanted: NewTopic) -> Topic:
         """Create a topic; ApiError if it may not be."""
-        image = await self._commit(
-            lambda image: create_topic(image, wanted, self._defaults, self._random)
-        )
+        image = await self._commit(lambda image: self._create(image, wanted))
         return image.topics[wanted.name]
+
+    def _create(self, image: MetadataImage, wanted: NewTopic) -> list[Change]:
+        return self._made(create_topic(image, wanted, self._defaults, self._random))
+
+    def _made(self, changes: list[Change]) -> list[Change]:
+        """Refuse what is allowed but cannot be: new partitions, and no directory to hold them.
+
+        Kafka ends a broker whose last directory fails. We go on answering what needs no disk; a
+        client is told what makes it try again, as it would with a broker that is down.
+        """
+        if not self._follower.can_make_logs:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "No log directory is online.")
+        return changes
 
     async def grow(
         self, name: str, count: int, assignments: Sequence[Sequence[BrokerId]] | None
     ) -> None:
         """Add partitions up to this count; ApiError if that may not be."""
-        await self._commit(lambda image: add_partitions(image, name, count, assignments))
+        await self._commit(
+            lambda image: self._made(add_partitions(image, name, count, assignments))
+        )
 
     async def delete(self, name: str) -> None:
         """Delete a topic by name."""

@@ -15,12 +15,13 @@ from __future__ import annotations
 import errno
 import itertools
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from weakref import WeakValueDictionary
 
 from moldau.base.files import Buffer
 from moldau.sim.crashes import Crashed
 from moldau.sim.disk_faults import DiskFaults, Operation
-from moldau.sim.pages import Content, Edit, Folder, Tree, os_error, split
+from moldau.sim.pages import Content, Edit, Folder, Node, Tree, os_error, split
 from moldau.sim.trace import Trace
 
 
@@ -100,6 +101,51 @@ class SimFile:
         self._open = False
 
 
+class SimFolder:
+    """One open folder of one process."""
+
+    __slots__ = ("_disk", "_folder", "_path")
+
+    def __init__(self, disk: SimDisk, path: str, folder: Folder) -> None:
+        self._disk = disk
+        self._path = path
+        self._folder = folder
+
+    def open(self, name: str, *, create: bool = False) -> SimFile:
+        path, tree = f"{self._path}/{name}", self._disk.machine.tree
+        self._disk.check(Operation.OPEN, path)
+        node = self._folder.entries.get(name)
+        if node is None and create:
+            self._disk.check(Operation.CREATE, path)
+            if not tree.holds(self._folder):
+                raise os_error(errno.ENOENT, path)
+            node = Content()
+            tree.change(Edit(self._folder, name, node))
+        return SimFile(self._disk, path, content_of(node, path))
+
+    def rename(self, old: str, new: str) -> None:
+        path = f"{self._path}/{old}"
+        self._disk.check(Operation.RENAME, path)
+        moved = content_of(self._folder.entries.get(old), path)
+        edits = Edit(self._folder, old, None), Edit(self._folder, new, moved)
+        self._disk.machine.tree.change(*edits)
+
+    def remove(self, name: str) -> None:
+        path = f"{self._path}/{name}"
+        self._disk.check(Operation.REMOVE, path)
+        if name in self._folder.entries:
+            content_of(self._folder.entries[name], path)
+            self._disk.machine.tree.change(Edit(self._folder, name, None))
+
+    def sync(self) -> None:
+        self._disk.check(Operation.SYNC_FOLDER, self._path)
+        self._disk.machine.tree.sync(self._folder)
+        self._disk.machine.trace.note("sync folder", self._path)
+
+    def close(self) -> None:
+        """Nothing is held but a reference."""
+
+
 class SimLock:
     """Held by one process until it lets go or ends."""
 
@@ -113,6 +159,14 @@ class SimLock:
             del locks[self._path]
 
 
+_named: WeakValueDictionary[int, SimDisk] = WeakValueDictionary()
+"""Disks that were sent to a worker."""
+
+
+def _disk_named(name: int) -> SimDisk:
+    return _named[name]
+
+
 class SimDisk:
     """One process's view of a simulated machine's file system."""
 
@@ -120,6 +174,11 @@ class SimDisk:
         self.machine = _Machine(chance, trace or Trace())
         self.alive = True
         self.machine.processes.append(self)
+
+    def __reduce__(self) -> tuple[Callable[[int], SimDisk], tuple[int]]:
+        """Pickle as a name of this disk: a worker is given the machine's files, not a copy."""
+        _named[id(self)] = self
+        return _disk_named, (id(self),)
 
     # Faults and crashes
 
@@ -175,12 +234,16 @@ class SimDisk:
     # The files port
 
     def open(self, path: str, *, create: bool = False) -> SimFile:
-        self._check(Operation.OPEN, path)
+        self.check(Operation.OPEN, path)
         if create and self.machine.tree.find(path) is None:
-            self._check(Operation.CREATE, path)
+            self.check(Operation.CREATE, path)
             folder, name = self.machine.tree.place(path)
             self.machine.tree.change(Edit(folder, name, Content()))
         return SimFile(self, path, self._content(path))
+
+    def open_folder(self, path: str) -> SimFolder:
+        self.require_alive()
+        return SimFolder(self, path, self.machine.tree.folder(path))
 
     def exists(self, path: str) -> bool:
         self.require_alive()
@@ -190,7 +253,7 @@ class SimDisk:
         return len(self._content(path).data)
 
     def space(self, folder: str) -> tuple[int, int]:
-        self._check(Operation.READ, folder)
+        self.check(Operation.READ, folder)
         return (-1, -1)
 
     def names(self, folder: str) -> list[str]:
@@ -207,7 +270,7 @@ class SimDisk:
         for parent in itertools.accumulate(split(path), "{}/{}".format):
             node = tree.find(parent)
             if node is None:
-                self._check(Operation.CREATE, path)
+                self.check(Operation.CREATE, path)
                 folder, name = tree.place(parent)
                 tree.change(Edit(folder, name, tree.new_folder()))
             elif not isinstance(node, Folder):
@@ -215,7 +278,7 @@ class SimDisk:
                 raise os_error(code, path)
 
     def rename(self, old: str, new: str) -> None:
-        self._check(Operation.RENAME, old)
+        self.check(Operation.RENAME, old)
         tree = self.machine.tree
         old_folder, old_name = tree.place(old)
         new_folder, new_name = tree.place(new)
@@ -243,7 +306,7 @@ class SimDisk:
             raise os_error(errno.EISDIR, new)
 
     def remove(self, path: str) -> None:
-        self._check(Operation.REMOVE, path)
+        self.check(Operation.REMOVE, path)
         node = self.machine.tree.find(path)
         if isinstance(node, Folder):
             raise os_error(errno.EISDIR, path)
@@ -252,7 +315,7 @@ class SimDisk:
             self.machine.tree.change(Edit(folder, name, None))
 
     def remove_folder(self, path: str) -> None:
-        self._check(Operation.REMOVE, path)
+        self.check(Operation.REMOVE, path)
         node = self.machine.tree.find(path)
         if node is None:
             return
@@ -267,9 +330,7 @@ class SimDisk:
         self.machine.tree.change(Edit(folder, name, None))
 
     def sync_folder(self, path: str) -> None:
-        self._check(Operation.SYNC_FOLDER, path)
-        self.machine.tree.sync(self.machine.tree.folder(path))
-        self.machine.trace.note("sync folder", path)
+        self.open_folder(path).sync()
 
     def lock(self, path: str) -> SimLock:
         self.open(path, create=True).close()
@@ -279,15 +340,20 @@ class SimDisk:
         lock = self.machine.locks[key] = SimLock(self, key)
         return lock
 
-    def _check(self, operation: Operation, path: str) -> None:
+    def check(self, operation: Operation, path: str) -> None:
+        """Raise what this operation meets now, on a machine that runs."""
         self.require_alive()
         self.machine.faults.check(operation, path)
 
     def _content(self, path: str) -> Content:
         self.require_alive()
-        node = self.machine.tree.find(path)
-        if node is None:
-            raise os_error(errno.ENOENT, path)
-        if isinstance(node, Folder):
-            raise os_error(errno.EISDIR, path)
-        return node
+        return content_of(self.machine.tree.find(path), path)
+
+
+def content_of(node: Node | None, path: str) -> Content:
+    """Take what has a path for a file; OSError says why it is none."""
+    if node is None:
+        raise os_error(errno.ENOENT, path)
+    if isinstance(node, Folder):
+        raise os_error(errno.EISDIR, path)
+    return node

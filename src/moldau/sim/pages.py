@@ -167,6 +167,16 @@ class Tree:
             raise os_error(errno.ENOTDIR, path)
         return node
 
+    def holds(self, folder: Folder) -> bool:
+        """Tell whether a folder still has a path."""
+        left = [self.root]
+        while left:
+            one = left.pop()
+            if one is folder:
+                return True
+            left += [node for node in one.entries.values() if isinstance(node, Folder)]
+        return False
+
     def place(self, path: str) -> tuple[Folder, str]:
         """The folder in which a path's last name stands or would stand."""
         names = split(path)

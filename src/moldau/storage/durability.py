@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from moldau.base.files import File, Files
-from moldau.storage.epochs import LEADER_EPOCHS, LeaderEpochs, format_epochs
+from moldau.storage.disk_errors import disk_errors
+from moldau.storage.epochs import LeaderEpochs, format_epochs
 from moldau.storage.flushing import Flush
 
 
@@ -63,22 +64,22 @@ class Durability:
         self, files: Files, logs: tuple[File, ...], end_offset: int, epochs: LeaderEpochs
     ) -> Flush:
         """Put together what must be synced for all below this offset to be durable."""
-        folders: tuple[str, ...] = ()
-        if self._name_changes != self._synced_name_changes:
-            folders = (self._folder,)
-        if self._folder_is_new:
-            folders += (self._folder.rpartition("/")[0],)
+        changed = self._name_changes != self._synced_name_changes
+        folder = None
+        if changed or epochs.dirty:
+            with disk_errors(self._folder):
+                folder = files.open_folder(self._folder)
         return Flush(
             files=files,
-            folder=self._folder,
+            path=self._folder,
             end_offset=end_offset,
             truncation_count=self._truncation_count,
             name_changes=self._name_changes,
             logs=logs,
             paths=tuple(self._unsynced_paths),
-            epochs_path=f"{self._folder}/{LEADER_EPOCHS}",
+            folder=folder,
             epochs=format_epochs(epochs) if epochs.dirty else None,
-            folders=folders,
+            parent=self._folder.rpartition("/")[0] if self._folder_is_new else None,
         )
 
     def flushed(self, flush: Flush, epochs: LeaderEpochs, now_ms: int) -> None:

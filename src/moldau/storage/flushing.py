@@ -19,8 +19,9 @@ from typing import Protocol
 
 from moldau.base.checks import crash_point
 from moldau.base.executor import Executor
-from moldau.base.files import File, Files, write_atomically
+from moldau.base.files import File, Files, Folder, replace_in
 from moldau.storage.disk_errors import disk_errors
+from moldau.storage.epochs import LEADER_EPOCHS
 from moldau.storage.topic_config import LogConfig
 
 
@@ -29,7 +30,8 @@ class Flush:
     """What one sync of a log comprises; safe to run on any thread."""
 
     files: Files
-    folder: str
+    path: str
+    """The log's folder, for what is said of an error."""
     end_offset: int
     """Everything below is durable once this has run."""
     truncation_count: int
@@ -40,28 +42,42 @@ class Flush:
     """Open `.log` files, oldest first."""
     paths: tuple[str, ...]
     """Indexes, snapshots and the topic id, as far as they are new; gone by now is not needed."""
-    epochs_path: str
+    folder: Folder | None
+    """Where names have changed or are about to; None if there is nothing to do in it.
+
+    Open, because the log may be deleted while this runs: its path is another log's then."""
     epochs: bytes | None
     """The new content of the leader epoch checkpoint, None if it is up to date."""
-    folders: tuple[str, ...]
-    """Where names have changed."""
+    parent: str | None
+    """Where the folder's own name is not durable yet."""
 
     def run(self) -> None:
         """Sync it all; StorageError takes the log directory offline."""
-        with disk_errors(self.folder):
-            for file in self.logs:
-                crash_point("flush.before_sync")
-                file.sync()
-            crash_point("flush.before_indexes")
-            for path in self.paths:
-                self._sync_path(path)
-            crash_point("flush.before_epochs")
-            if self.epochs is not None:
-                write_atomically(self.files, self.epochs_path, self.epochs)
-            crash_point("flush.before_folder")
-            for folder in self.folders:
-                self.files.sync_folder(folder)
-            crash_point("flush.after_folder")
+        try:
+            with disk_errors(self.path):
+                self._sync()
+        finally:
+            if self.folder is not None:
+                self.folder.close()
+
+    def _sync(self) -> None:
+        for file in self.logs:
+            crash_point("flush.before_sync")
+            file.sync()
+        crash_point("flush.before_indexes")
+        for path in self.paths:
+            self._sync_path(path)
+        crash_point("flush.before_epochs")
+        if self.folder is not None and self.epochs is not None:
+            # In a folder that was removed meanwhile nobody will look for them.
+            with contextlib.suppress(FileNotFoundError):
+                replace_in(self.folder, LEADER_EPOCHS, self.epochs)
+        crash_point("flush.before_folder")
+        if self.folder is not None:
+            self.folder.sync()
+        if self.parent is not None:
+            self.files.sync_folder(self.parent)
+        crash_point("flush.after_folder")
 
     def _sync_path(self, path: str) -> None:
         with contextlib.suppress(FileNotFoundError):

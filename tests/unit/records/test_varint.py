@@ -46,7 +46,10 @@ def test_a_number_that_is_cut_runs_out_of_bytes():
         read_varint(b"\x80", 0)
 
 
-def test_large_numbers_are_not_remembered():
+def test_only_small_numbers_are_remembered():
+    assert VARINT[777] is VARINT[777]
+    assert VARINT[-1] is VARINT[-1]
     before = len(VARINT)
-    assert VARINT[10**9]
+    for value in (10**9, 1 << 13, -2):
+        assert VARINT[value]
     assert len(VARINT) == before

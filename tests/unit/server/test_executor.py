@@ -12,7 +12,8 @@ import threading
 from pathlib import Path
 
 from moldau.base.executor import WorkerLost
-from moldau.server.executor import WORKER_NICENESS, PoolExecutor
+from moldau.server.executor import PoolExecutor
+from moldau.server.worker import WORKER_NICENESS
 
 BROKER = """
 import asyncio, os
@@ -133,6 +134,11 @@ def test_the_worker_ends_with_a_broker_that_was_killed(tmp_path: Path):
         waiting.remove_reader(descriptor)
         waiting.close()
         os.close(descriptor)
+
+
+def test_only_what_computes_pays_for_the_import_of_processes():
+    script = "import sys, moldau.cli.serve; sys.exit('multiprocessing' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
 
 
 def test_closing_without_having_computed_starts_no_process():

@@ -33,8 +33,8 @@ from moldau.protocol.messages.topics import (
 from moldau.protocol.messages.transactions import InitProducerIdRequest
 from moldau.security.operations import TOPIC_OPERATIONS, bit_field
 from moldau.server.handlers.discovery import DiscoveryHandlers
-from moldau.server.handlers.producer_ids import ProducerIdHandler
 from moldau.server.handlers.topics import TopicHandlers
+from moldau.server.handlers.transactions import TransactionHandlers
 from moldau.server.topic_admin import TopicAdmin
 
 STRANGE_ID = bytes(range(16))
@@ -42,6 +42,8 @@ STRANGE_ID = bytes(range(16))
 
 class Decided:
     """The metadata of one broker, changed as soon as something is decided."""
+
+    can_make_logs = True
 
     def __init__(self):
         self.image = with_brokers([1])
@@ -87,7 +89,7 @@ def administration(decided):
 @pytest.fixture
 def discovery(decided):
     return DiscoveryHandlers(
-        lambda: decided.image, 1, None, auto_create=False, partition_limit=2000
+        lambda: decided.image, 1, None, None, auto_create=False, partition_limit=2000
     )
 
 
@@ -132,6 +134,21 @@ def test_a_partition_assigned_twice_is_refused(administration):
     assert create(administration, CreatableTopic("new", -1, -1, assigned)) == [
         ("new", ErrorCode.INVALID_REPLICA_ASSIGNMENT)
     ]
+
+
+def test_without_a_log_directory_nothing_is_made_and_what_is_wrong_is_still_told(
+    decided, administration
+):
+    decided.can_make_logs = False
+    assert create(administration, CreatableTopic("new", 1, 1), CreatableTopic("one", 1, 1)) == [
+        ("new", ErrorCode.KAFKA_STORAGE_ERROR),
+        ("one", ErrorCode.TOPIC_ALREADY_EXISTS),
+    ]
+    request = CreatePartitionsRequest([CreatePartitionsTopic("two", 4, None)])
+    (grown,) = asyncio.run(administration.create_partitions(request, at(3))).results
+    assert grown.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert "new" not in decided.image.topics
+    assert len(decided.image.topics["two"].partitions) == 3
 
 
 def test_a_topic_to_delete_by_name_and_by_id_is_spared_and_the_others_go(decided, administration):
@@ -232,7 +249,9 @@ def test_only_brokers_are_told(discovery, endpoint, code):
     ],
 )
 def test_a_producer_that_says_half_of_what_it_knows_gets_no_id(request_):
-    response = asyncio.run(ProducerIdHandler(None)(request_, at(5)))
+    response = asyncio.run(
+        TransactionHandlers(None, None, None, None).init_producer_id(request_, at(5))
+    )
     assert (response.error_code, response.producer_id, response.producer_epoch) == (
         ErrorCode.INVALID_REQUEST,
         -1,

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+import re
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,14 +14,23 @@ from moldau.base.files import read_whole
 from moldau.base.ids import PartitionKey, TopicId
 from moldau.sim.disk import SimDisk
 from moldau.sim.disk_faults import Operation
+from moldau.sim.trace import REMEMBERED_COUNT, Trace
 from moldau.storage.directory import partition_of, set_aside_name
 from moldau.storage.disk import Disk
+from moldau.storage.epochs import LEADER_EPOCHS
+from moldau.storage.flushing import Flush
+from moldau.storage.log import Log
 from moldau.storage.manager import LogManager
 from moldau.storage.resources import Resources
 from moldau.storage.topic_config import LogConfig
 
 OTHER_ID = TopicId(bytes(range(16, 32)))
 TWO = ("/one", "/two")
+
+
+def written_checkpoints(trace: Trace) -> set[str]:
+    """Return the kinds of offset checkpoints that were written among the latest events."""
+    return set(re.findall(r"sync /data/(\S+)-offset-checkpoint.tmp", "\n".join(trace.last())))
 
 
 def keys(count: int) -> list[PartitionKey]:
@@ -271,6 +281,51 @@ class TestChores:
         starts = read_whole(broker.disk, "/data/log-start-offset-checkpoint")
         assert starts == b"0\n1\norders 0 2\n"
 
+    @pytest.mark.parametrize(
+        ("change", "written"),
+        [
+            (lambda broker: None, set()),
+            (lambda broker: broker.flush(broker.log()), {"recovery-point"}),
+            (lambda broker: broker.log().delete_records_before(1), {"log-start"}),
+            (lambda broker: broker.log(PartitionKey("new", 0)), {"recovery-point"}),
+            (lambda broker: broker.manager.delete(KEY), {"recovery-point"}),
+        ],
+        ids=["nothing", "flush", "deleted records", "another log", "a log less"],
+    )
+    def test_only_a_checkpoint_that_has_something_new_to_say_is_written(self, change, written):
+        trace = Trace()
+        broker = Broker(SimDisk(random.Random(1), trace=trace))
+        append_values(broker.log(), b"a", b"b")
+        broker.log(PartitionKey("idle", 0))
+        broker.checkpoint()
+        assert written_checkpoints(trace) == {"log-start", "recovery-point", "replication"}
+        change(broker)
+        for event in range(REMEMBERED_COUNT):
+            trace.note("filler", event)
+        broker.checkpoint()
+        assert written_checkpoints(trace) == written
+
+    def test_high_watermarks_are_written_when_one_has_moved(self):
+        trace = Trace()
+        broker = Broker(SimDisk(random.Random(1), trace=trace))
+        append_values(broker.log(), b"a", b"b")
+        for high_watermark, written in ((1, True), (1, False), (2, True), (2, False)):
+            before = trace.count
+            for write in broker.manager.prepare_checkpoints({KEY: high_watermark}):
+                write()
+            assert (trace.count > before) == written
+
+    def test_a_checkpoint_is_written_again_after_a_write_that_failed(self):
+        broker = Broker()
+        broker.log()
+        broker.checkpoint()
+        broker.sim().faults.fail(Operation.SYNC_FOLDER, "/data", times=1)
+        (write,) = broker.manager.prepare_checkpoints({KEY: 7})
+        with pytest.raises(StorageError):
+            write()
+        broker.checkpoint()
+        assert read_whole(broker.disk, "/data/replication-offset-checkpoint") == b"0\n0\n"
+
     def test_a_checkpoint_from_before_a_truncation_does_not_raise_the_recovery_point(self):
         broker = Broker()
         log = broker.log()
@@ -288,6 +343,41 @@ class TestChores:
         broker.manager.close({}, broker_epoch=42)
         mark = read_whole(broker.disk, "/data/.kafka_cleanshutdown")
         assert mark == b'{"version":0,"brokerEpoch":42}'
+
+
+class TestAFlushDuringADeletion:
+    """A sync takes its time on another thread; meanwhile its topic goes and another comes."""
+
+    @pytest.fixture(params=["simulated", "real"])
+    def broker(self, request, tmp_path):
+        if request.param == "simulated":
+            return Broker()
+        return Broker(Disk(), directories=(f"{tmp_path}/data",))
+
+    def deleted_under(self, broker: Broker) -> tuple[Flush, Log]:
+        old = broker.log()
+        append_values(old, b"old", epoch=5)
+        flush = old.prepare_flush()
+        assert flush is not None
+        broker.manager.delete(KEY)
+        return flush, old
+
+    def test_the_new_log_does_not_get_the_old_ones_epochs(self, broker):
+        flush, _ = self.deleted_under(broker)
+        new = broker.manager.open_or_create(KEY, OTHER_ID, broker.config, new=True)
+        flush.run()
+        assert not broker.disk.exists(f"{new.folder}/{LEADER_EPOCHS}")
+        append_values(new, b"new", epoch=1)
+        broker.flush(new)
+        content = read_whole(broker.disk, f"{new.folder}/{LEADER_EPOCHS}")
+        assert content == b"0\n1\n1 0\n"
+
+    def test_a_log_whose_files_are_gone_does_not_take_its_directory_offline(self, broker):
+        flush, old = self.deleted_under(broker)
+        assert broker.manager.remove_expired(NOW_MS + old.config.file_delete_delay_ms) == 1
+        flush.run()
+        broker.manager.open_or_create(KEY, OTHER_ID, broker.config, new=True)
+        assert not any(directory.offline for directory in broker.manager.directories)
 
 
 class TestOnARealDisk:
