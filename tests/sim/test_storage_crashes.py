@@ -23,7 +23,7 @@ from log_kit import NOW_MS, Broker, HandClock, append, make_batch, marker, read_
 from moldau.base.ids import PartitionKey
 from moldau.sim.crashes import Crashed, CrashPlan
 from moldau.sim.disk import SimDisk
-from moldau.storage.crash_points import CRASH_POINTS
+from moldau.storage.crash_points import COMPACTION_POINTS, CRASH_POINTS
 from moldau.storage.log import Log
 from moldau.storage.producer_history import replay_batch
 from moldau.storage.producers import ProducerStates
@@ -316,9 +316,9 @@ def check_goes_on(run: Run) -> None:
 def test_the_list_of_points_is_that_of_the_code():
     folder = Path(moldau.storage.__file__).parent
     called = set()
-    for path in folder.glob("*.py"):
+    for path in folder.rglob("*.py"):
         called |= set(re.findall(r'crash_point\("([^"]+)"\)', path.read_text()))
-    assert called == set(CRASH_POINTS)
+    assert called == {*CRASH_POINTS, *COMPACTION_POINTS}
     assert len(CRASH_POINTS) == len(set(CRASH_POINTS)) >= 25
 
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from moldau.base.errors import ConfigError
 from moldau.server.broker_configs.cluster import NO_REPLICATION
-from moldau.server.broker_configs.logs import NO_CLEANER, NO_PREALLOCATION, SEGMENT_SIZE_MIN
+from moldau.server.broker_configs.logs import NO_PREALLOCATION, SEGMENT_SIZE_MIN
 from moldau.server.broker_configs.own import NO_THROTTLE
 from moldau.server.broker_configs.tiering import NO_TIERS
 from moldau.server.config_definition import (
@@ -178,32 +178,29 @@ _DEFINITIONS: tuple[ConfigDefinition, ...] = (
             "Let a replica that may lack records lead when no in-sync one is left.",
         ),
     ),
-    *without_effect(
-        NO_CLEANER,
-        long(
-            "delete.retention.ms",
-            DAY_MS,
-            "How long compaction keeps the mark of a deleted key.",
-            at_least(0),
-        ),
-        long(
-            "max.compaction.lag.ms",
-            LONG_MAX,
-            "The longest a record may wait for compaction.",
-            at_least(1),
-        ),
-        double(
-            "min.cleanable.dirty.ratio",
-            0.5,
-            "The part of a log that must be uncompacted before it is worth compacting.",
-            between(0, 1),
-        ),
-        long(
-            "min.compaction.lag.ms",
-            0,
-            "The shortest time a record stays uncompacted.",
-            at_least(0),
-        ),
+    long(
+        "delete.retention.ms",
+        DAY_MS,
+        "How long compaction keeps the mark of a deleted key.",
+        at_least(0),
+    ),
+    long(
+        "max.compaction.lag.ms",
+        LONG_MAX,
+        "The longest a record may wait for compaction.",
+        at_least(1),
+    ),
+    double(
+        "min.cleanable.dirty.ratio",
+        0.5,
+        "The part of a log that must be uncompacted before it is worth compacting.",
+        between(0, 1),
+    ),
+    long(
+        "min.compaction.lag.ms",
+        0,
+        "The shortest time a record stays uncompacted.",
+        at_least(0),
     ),
     *without_effect(
         NO_THROTTLE,
@@ -348,6 +345,9 @@ def log_config(configs: Mapping[str, str], defaults: LogValues) -> LogConfig:
             values[_LOG_FIELDS[name]] = _for_storage(TOPIC_CONFIGS[name].parse(text))
         elif name.endswith("throttled.replicas"):
             throttled[name] = text
+    if "compact" in values["cleanup_policy"]:
+        # What is being written cannot be compacted, so it must be closed in time (KIP-354).
+        values["segment_ms"] = min(values["segment_ms"], values["max_compaction_lag_ms"])
     return LogConfig(**values, throttled_replicas=throttled)
 
 

@@ -1,7 +1,7 @@
 """Every crash point of the storage floor: one before and one after each durable step.
 
 `tests/sim/test_storage_crashes.py` visits each by name, and checks that this list and the calls
-in the code are the same.
+in the code are the same; `tests/sim/test_compaction_crashes.py` visits those of compaction.
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ CRASH_POINTS: Final = (
     "log.close.before_flush",
     "log.close.after_flush",
     "recovery.before_swap",
+    "recovery.after_rename",
     "recovery.after_swap",
     "recovery.before_cut",
     "recovery.after_cut",
@@ -66,3 +67,22 @@ CRASH_POINTS: Final = (
     "manager.close.before_clean_mark",
     "manager.close.after_clean_mark",
 )
+
+COMPACTION_POINTS: Final = (
+    "compaction.write.before_create",
+    "compaction.write.before_append",
+    "compaction.write.before_sync",
+    "compaction.write.before_indexes",
+    "compaction.write.after_indexes",
+    "compaction.swap.before_ready",
+    "compaction.swap.after_rename",
+    "compaction.swap.after_ready",
+    "compaction.swap.after_doom",
+    "compaction.swap.after_names",
+    "compaction.swap.after_snapshots",
+    "compaction.before_sync",
+    "compaction.after_sync",
+    "compaction.checkpoint.before_write",
+    "compaction.checkpoint.after_write",
+)
+"""Passed only where logs are compacted."""

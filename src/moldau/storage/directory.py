@@ -1,9 +1,12 @@
 """One entry of `log.dirs`: a folder of partition folders that lives and fails on its own.
 
-It is locked while a broker uses it, says in `meta.properties` whose it is, and keeps three
-checkpoints beside the logs: recovery points, log starts and high watermarks. Checkpoints are
-written from another thread; a recovery point that was lowered must not be overwritten by an older
-and higher one, hence the lock and the count.
+It is locked while a broker uses it, says in `meta.properties` whose it is, and keeps four
+checkpoints beside the logs: recovery points, log starts, high watermarks, and where compaction has
+got to. Checkpoints are written from another thread; a recovery point that was lowered must not be
+overwritten by an older and higher one, hence the lock and the count.
+
+Compaction never gets beyond the recovery point (`compaction.choice`): so whoever cuts a log below
+what was compacted lowers that point first, and with it where compaction begins again.
 
 Folders: `<topic>-<partition>` is a log; `...-delete` is on its way out and removed; `...-stray` and
 `...-future` are left alone, and so is the metadata log, which belongs to another floor.
@@ -20,6 +23,7 @@ from moldau.base.errors import StorageError, UserError
 from moldau.base.files import Lock
 from moldau.base.ids import PartitionKey, TopicId
 from moldau.storage.checkpoints import (
+    CLEANER_OFFSETS,
     HIGH_WATERMARKS,
     LOG_STARTS,
     PARTITION_METADATA,
@@ -45,7 +49,7 @@ from moldau.storage.producers import ProducerStates
 from moldau.storage.recovery import Report, open_log
 from moldau.storage.resources import Doomed, Resources
 from moldau.storage.segment import Segment
-from moldau.storage.topic_config import LogConfig
+from moldau.storage.topic_config import LONG_MAX, LogConfig
 
 LOCK = ".lock"
 METADATA_TOPIC = "__cluster_metadata"
@@ -81,7 +85,9 @@ class LogDirectory:
         "_lock",
         "_outdated_count",
         "_resources",
+        "_written",
         "clean",
+        "cleaner_offsets",
         "failure",
         "high_watermarks",
         "identity",
@@ -98,6 +104,8 @@ class LogDirectory:
         """How often checkpoints under way were made to be dropped."""
         self._checkpointed: set[PartitionKey] = set()
         """Logs of which a checkpoint may speak, those deleted meanwhile included."""
+        self._written: dict[str, Mapping[PartitionKey, int]] = {}
+        """What each checkpoint says since it was last written by this object."""
         self._lock: Lock | None = None
         self.path = path
         self.offline = True
@@ -110,6 +118,8 @@ class LogDirectory:
         self.identity = MetaProperties()
         self.high_watermarks: dict[PartitionKey, int] = {}
         """As they were at the last checkpoint."""
+        self.cleaner_offsets: dict[PartitionKey, int] = {}
+        """Below these, logs have been compacted."""
         self.logs: dict[PartitionKey, Log] = {}
 
     # Opening
@@ -166,7 +176,10 @@ class LogDirectory:
             recovery_points = read_offsets(files, f"{self.path}/{RECOVERY_POINTS}")
             log_starts = read_offsets(files, f"{self.path}/{LOG_STARTS}")
             self.high_watermarks = read_offsets(files, f"{self.path}/{HIGH_WATERMARKS}")
-            self._checkpointed = {*recovery_points, *log_starts, *self.high_watermarks}
+            cleaner_offsets = read_offsets(files, f"{self.path}/{CLEANER_OFFSETS}")
+            self._checkpointed = {
+                *recovery_points, *log_starts, *self.high_watermarks, *cleaner_offsets
+            }  # fmt: skip
             for name in files.names(self.path):
                 self._resume_removal(name)
                 key = partition_of(name)
@@ -177,6 +190,9 @@ class LogDirectory:
                 )
                 if report.recovered_segments:
                     reports[key] = report
+                # A log that lost its end may grow again to where it was compacted up to.
+                if cleaner_offsets.get(key, LONG_MAX) <= self.logs[key].log_end_offset:
+                    self.cleaner_offsets[key] = cleaner_offsets[key]
             crash_point("manager.open.before_clean_mark_removal")
             remove_clean_mark(files, self.path)
             crash_point("manager.open.after_clean_mark_removal")
@@ -282,6 +298,14 @@ class LogDirectory:
         """Write the recovery points now: a log is about to lose what was durable."""
         with disk_errors(self.path), self._checkpoint_lock:
             self._outdated_count += 1
+            lowered = {
+                key: self.logs[key].recovery_point
+                for key, offset in self.cleaner_offsets.items()
+                if key in self.logs and self.logs[key].recovery_point < offset
+            }
+            if lowered:
+                self.cleaner_offsets |= lowered
+                self._write(CLEANER_OFFSETS, dict(self.cleaner_offsets))
             self._write(RECOVERY_POINTS, self._recovery_points())
 
     def _forget(self, key: PartitionKey) -> None:
@@ -297,6 +321,8 @@ class LogDirectory:
             self.high_watermarks.pop(key, None)
             known = {one: at for one, at in self.high_watermarks.items() if one in self.logs}
             self._write(HIGH_WATERMARKS, known)
+            self.cleaner_offsets.pop(key, None)
+            self._write(CLEANER_OFFSETS, dict(self.cleaner_offsets))
             self._checkpointed = set(self.logs)
 
     def prepare_checkpoints(
@@ -323,6 +349,21 @@ class LogDirectory:
 
         return write
 
+    def prepare_cleaner_checkpoint(self, key: PartitionKey, offset: int) -> Callable[[], None]:
+        """Note how far a log was compacted; the call returned writes it, on any thread."""
+        self.cleaner_offsets[key] = offset
+        self._checkpointed.add(key)
+        offsets, outdated_count = dict(self.cleaner_offsets), self._outdated_count
+
+        def write() -> None:
+            with disk_errors(self.path), self._checkpoint_lock:
+                if outdated_count == self._outdated_count:
+                    crash_point("compaction.checkpoint.before_write")
+                    self._write(CLEANER_OFFSETS, offsets)
+                    crash_point("compaction.checkpoint.after_write")
+
+        return write
+
     def _recovery_points(self) -> dict[PartitionKey, int]:
         return {key: log.recovery_point for key, log in self.logs.items()}
 
@@ -335,4 +376,10 @@ class LogDirectory:
         }
 
     def _write(self, name: str, offsets: Mapping[PartitionKey, int]) -> None:
+        """Replace a checkpoint, unless it says the same already: idle logs must cost no sync."""
+        if self._written.get(name) == offsets:
+            return
+        # What a write that fails leaves behind is not known.
+        self._written.pop(name, None)
         write_offsets(self._resources.files, f"{self.path}/{name}", offsets)
+        self._written[name] = dict(offsets)

@@ -6,8 +6,8 @@ become the file's bytes. The rest is
 
 - LogAppendTime: the header alone is rewritten, here and now;
 - work on every record, which must not run on the event loop: old formats are converted, a codec
-  that is not the topic's is changed, the keys of a compacted topic are looked at. `examine` then
-  returns a `Rework`, and `rework` does it, in another process.
+  that is not the topic's is changed, the keys of a compacted topic are looked at (unless they are
+  few). `examine` then returns a `Rework`, and `rework` does it, in another process.
 
 What is refused is refused with the error Kafka gives for it, and nothing has changed. The records
 themselves are not looked at otherwise: a batch whose header and checksum are right is taken at
@@ -45,6 +45,10 @@ FIRST_VERSION_OF_BATCHES = 3
 
 FIRST_VERSION_WITH_ZSTD = 7
 """A client that speaks no Produce 7 cannot know zstd (KIP-110)."""
+
+KEYS_LOOKED_AT_HERE = 16
+"""So many records without a codec are looked at on the spot, in less time than it takes to hand
+them to another process."""
 
 _MAGIC_POSITION = PEEK_SIZE - 1
 _NEVER_FROM_CLIENTS = CONTROL_BIT | APPEND_TIME_BIT
@@ -85,8 +89,12 @@ def examine(
     if codec:
         _check_codec(codec, produce_version)
     _check_timestamps(header, config, now_ms)
-    if config.compacts or _TOPIC_CODECS.get(config.compression_type, codec) != codec:
+    if _TOPIC_CODECS.get(config.compression_type, codec) != codec:
         return Rework(config, now_ms)
+    if config.compacts:
+        if codec or header.count > KEYS_LOOKED_AT_HERE:
+            return Rework(config, now_ms)
+        _check_keys(records)
     return _stamped(Incoming(header, records), config, now_ms)
 
 
@@ -96,19 +104,27 @@ def rework(records: bytes, task: Rework) -> Incoming:
     try:
         batch = _in_wanted_form(records, config)
         header = parse_header(batch)
-        if config.compacts and has_null_key(batch):
-            raise ApiError(
-                ErrorCode.INVALID_RECORD, "a compacted topic takes no record without a key"
-            )
     except CorruptRecords as error:
         # A version 2 batch has passed its checksum: what is wrong inside was sent that way.
         new = records[_MAGIC_POSITION] == MAGIC
         code = ErrorCode.INVALID_RECORD if new else ErrorCode.CORRUPT_MESSAGE
         raise ApiError(code, str(error)) from error
+    if config.compacts:
+        _check_keys(batch)
     _check_timestamps(header, config, task.now_ms)
     if header.size > config.max_message_bytes:
         raise _too_large(header.size, config)
     return _stamped(Incoming(header, batch), config, task.now_ms)
+
+
+def _check_keys(batch: Buffer) -> None:
+    """Refuse a record without a key, which compaction could never get rid of."""
+    try:
+        keyless = has_null_key(batch)
+    except CorruptRecords as error:
+        raise ApiError(ErrorCode.INVALID_RECORD, str(error)) from error
+    if keyless:
+        raise ApiError(ErrorCode.INVALID_RECORD, "a compacted topic takes no record without a key")
 
 
 def _in_wanted_form(records: bytes, config: LogConfig) -> bytes:

@@ -45,12 +45,7 @@ from moldau.storage.flushing import Flush
 from moldau.storage.indexes import AbortedTransaction
 from moldau.storage.producer_history import remove_snapshots, restore_producers, store_snapshot
 from moldau.storage.producers import Origin, ProducerStates
-from moldau.storage.reader import (
-    ReadResult,
-    aborted_between,
-    offset_behind,
-    read_segment,
-)
+from moldau.storage.reader import ReadResult, aborted_in, read_segment
 from moldau.storage.resources import Resources
 from moldau.storage.retention import expired_count
 from moldau.storage.scan import checked_headers
@@ -418,12 +413,8 @@ class Log:
     def aborted_transactions(self, offset: int, read: ReadResult) -> tuple[AbortedTransaction, ...]:
         """List the aborted transactions with records in what `read` found from an offset on."""
         number = self._number_of(read.segment_base_offset)
-        following = self._base_offsets[number + 1 : number + 2]
         with disk_errors(self.folder):
-            end_offset = offset_behind(self._segments[number], read)
-            if end_offset is None:
-                end_offset = following[0] if following else self.log_end_offset
-            return aborted_between(self._segments[number:], offset, end_offset)
+            return aborted_in(self._segments[number:], offset, read, self.log_end_offset)
 
     # Making room
 
@@ -597,3 +588,11 @@ class Log:
         for segment in self._segments:
             segment.let_go()
             self._resources.indexes.drop(segment.stem)
+
+    def replace_segments(self, old: Sequence[Segment], new: Segment) -> None:
+        """Let one segment stand for neighbours whose files it has replaced."""
+        first = self._segments.index(old[0])
+        self._segments[first : first + len(old)] = [new]
+        self._base_offsets[first : first + len(old)] = [new.base_offset]
+        self._durability.names_changed()
+        self._changed = True

@@ -16,6 +16,8 @@ from typing import NamedTuple
 from moldau.base.checks import crash_point
 from moldau.base.errors import StorageError, UserError
 from moldau.base.ids import Offset, PartitionKey, TopicId
+from moldau.storage.compaction.choice import Dirt, assess
+from moldau.storage.compaction.swap import Cleaning, Limits
 from moldau.storage.directory import (
     DELETE_SUFFIX,
     STRAY_SUFFIX,
@@ -236,6 +238,25 @@ class LogManager:
         known = directory.high_watermarks.get(key, log.log_start_offset)
         return Offset(max(log.log_start_offset, min(known, log.log_end_offset)))
 
+    # Compaction
+
+    def dirt(self, key: PartitionKey, last_stable_offset: int) -> Dirt:
+        """Find out what there is to compact in a log."""
+        directory = self._homes[key]
+        log, now_ms = directory.logs[key], self._resources.clock.wall_ms()
+        with disk_errors(log.folder):
+            return assess(log, directory.cleaner_offsets.get(key), last_stable_offset, now_ms)
+
+    def prepare_cleaning(self, key: PartitionKey, dirt: Dirt, limits: Limits) -> Cleaning:
+        """Begin to compact a log; what its plan says is done elsewhere."""
+        return Cleaning(self._resources, self._homes[key].logs[key], dirt, limits)
+
+    def cleaned(self, key: PartitionKey, end_offset: int) -> Callable[[], None]:
+        """Note that a log was compacted up to here; the call returned writes it, on any thread."""
+        return self._homes[key].prepare_cleaner_checkpoint(key, end_offset)
+
+    # Deletion
+
     def delete(self, key: PartitionKey) -> None:
         """Take a log out of use at once, and its files after `file.delete.delay.ms`."""
         self._remove(key, DELETE_SUFFIX)
@@ -254,6 +275,7 @@ class LogManager:
         log = directory.logs.pop(key)
         log.let_go()
         directory.high_watermarks.pop(key, None)
+        directory.cleaner_offsets.pop(key, None)
         if directory.offline:
             return
         resources = self._resources

@@ -10,8 +10,9 @@ and the last five batches, so that
 - a producer with an older epoch is fenced with INVALID_PRODUCER_EPOCH.
 
 A producer the log does not know may begin at any sequence: its state may have expired, or its
-records may have been deleted (KIP-360; UNKNOWN_PRODUCER_ID is no longer an answer). A new epoch of
-a known producer begins at 0. Sequences wrap from 2^31 - 1 to 0.
+records may have been deleted (KIP-360; UNKNOWN_PRODUCER_ID is no longer an answer). Only if an
+earlier batch of it was turned away for a moment, that one must come first. A new epoch of a known
+producer begins at 0. Sequences wrap from 2^31 - 1 to 0.
 
 A transactional batch opens a transaction at its first offset; a marker closes it. Nothing from
 the first open transaction on is stable, nor from one whose marker the high watermark has not
@@ -27,7 +28,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
@@ -39,6 +40,10 @@ from moldau.records.control import EndTransactionMarker, end_transaction_marker
 
 BATCHES_REMEMBERED = 5
 """As many as a client may have in flight with idempotence on."""
+
+EXPECTED_MAX = 1000
+"""Producers whose first batch is awaited again; a coordinator that loads turns away as many as
+write to a partition for the first time in that moment. Beyond, the oldest note is dropped."""
 
 SEQUENCE_MAX = 2**31 - 1
 NO_SEQUENCE = -1
@@ -97,6 +102,8 @@ class Producer:
     """-1 when no transaction is open."""
     batches: deque[RememberedBatch]
     """At most five, oldest first, all of the current epoch."""
+    marker_count: int = field(default=0, compare=False)
+    """Its markers since the log was opened, or it was forgotten."""
 
     @property
     def last_sequence(self) -> int:
@@ -106,7 +113,7 @@ class Producer:
 class ProducerStates:
     """Every producer of one log."""
 
-    __slots__ = ("_ongoing", "_producers", "_unreplicated", "first_unstable_offset")
+    __slots__ = ("_expected", "_ongoing", "_producers", "_unreplicated", "first_unstable_offset")
 
     def __init__(self, producers: Iterable[Producer] = ()) -> None:
         self._producers: dict[int, Producer] = {}
@@ -116,6 +123,8 @@ class ProducerStates:
         """Closed ones the high watermark has not passed, first offset -> marker's offset."""
         self.first_unstable_offset: Offset | None = None
         """Where what a `read_committed` consumer must not see begins; None when all is stable."""
+        self._expected: dict[int, tuple[int, int]] = {}
+        """Producers not known yet whose first batch was turned away: its epoch and sequence."""
         self.load(producers)
 
     def __len__(self) -> int:
@@ -128,6 +137,31 @@ class ProducerStates:
         """Look one producer up."""
         return self._producers.get(producer_id)
 
+    def marker_count(self, producer_id: int) -> int:
+        """Return how many markers of a producer were taken since the log was opened.
+
+        Whoever asked elsewhere about a transaction sees from it whether one ended meanwhile.
+        """
+        producer = self._producers.get(producer_id)
+        return 0 if producer is None else producer.marker_count
+
+    def expect(self, header: BatchHeader) -> None:
+        """Note that a batch was turned away for the moment, and will be sent again.
+
+        A producer has several in flight. Without the note, the next one would find a producer that
+        nobody knows, begin with its own sequence, and shut the first one out (KIP-890).
+        """
+        producer_id = header.producer_id
+        note = (header.producer_epoch, header.base_sequence)
+        noted = self._expected.get(producer_id)
+        if producer_id in self._producers or (noted is not None and noted[0] > note[0]):
+            return
+        if noted is not None and noted[0] == note[0]:
+            note = min(noted, note)
+        elif len(self._expected) >= EXPECTED_MAX:
+            del self._expected[next(iter(self._expected))]
+        self._expected[producer_id] = note
+
     def check(self, header: BatchHeader, origin: Origin = Origin.CLIENT) -> RememberedBatch | None:
         """Say whether a batch may be appended, without changing anything.
 
@@ -138,6 +172,8 @@ class ProducerStates:
             return None
         producer = self._producers.get(header.producer_id)
         if producer is None:
+            if self._expected:
+                self._check_expected(header)
             return None
         if not _continues(producer, header):
             if origin is Origin.CLIENT:
@@ -201,6 +237,7 @@ class ProducerStates:
     ) -> CompletedTransaction | None:
         """Remember a marker that was appended at this offset; None if it closed nothing."""
         producer = self._producer(header.producer_id)
+        producer.marker_count += 1
         _enter_epoch(producer, header.producer_epoch)
         producer.coordinator_epoch = marker.coordinator_epoch
         producer.last_timestamp = header.max_timestamp
@@ -262,6 +299,7 @@ class ProducerStates:
     def clear(self) -> None:
         """Forget everything: the log was cut, and a snapshot and a replay follow."""
         self._producers.clear()
+        self._expected.clear()
         self._ongoing.clear()
         self._unreplicated.clear()
         self._stability_changed()
@@ -282,7 +320,17 @@ class ProducerStates:
             batches: deque[RememberedBatch] = deque(maxlen=BATCHES_REMEMBERED)
             producer = Producer(producer_id, NO_PRODUCER_EPOCH, -1, -1, NO_OFFSET, batches)
             self._producers[producer_id] = producer
+            self._expected.pop(producer_id, None)
         return producer
+
+    def _check_expected(self, header: BatchHeader) -> None:
+        producer_epoch, sequence = self._expected.get(header.producer_id, (NO_PRODUCER_EPOCH, 0))
+        if header.producer_epoch == producer_epoch and header.base_sequence > sequence:
+            raise ApiError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"producer {header.producer_id} at epoch {producer_epoch}: sequence "
+                f"{header.base_sequence} where {sequence} was turned away and is still to come",
+            )
 
     def _forget_unreplicated(self, offset: int) -> None:
         kept = {first: last for first, last in self._unreplicated.items() if last >= offset}

@@ -7,12 +7,20 @@ not yet read, so that they can go to a socket without passing through Python.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, Protocol
 
 from moldau.base.files import FileRegion
 from moldau.storage.indexes import AbortedTransaction
 from moldau.storage.segment import Segment
+
+
+class HoldsAborted(Protocol):
+    """A segment, as far as its aborted transactions are concerned."""
+
+    def aborted(self) -> list[AbortedTransaction]:
+        """List those whose markers lie here."""
+        ...
 
 
 class ReadResult(NamedTuple):
@@ -45,7 +53,7 @@ def read_segment(
 
 
 def aborted_between(
-    segments: Iterable[Segment], start_offset: int, end_offset: int
+    segments: Iterable[HoldsAborted], start_offset: int, end_offset: int
 ) -> tuple[AbortedTransaction, ...]:
     """List the aborted transactions that have records in [start, end).
 
@@ -62,7 +70,17 @@ def aborted_between(
     return tuple(found)
 
 
-def offset_behind(segment: Segment, read: ReadResult) -> int | None:
+def aborted_in(
+    segments: Sequence[Segment], offset: int, read: ReadResult, log_end_offset: int
+) -> tuple[AbortedTransaction, ...]:
+    """List the aborted transactions with records in what was read; its segment is the first."""
+    end_offset = _offset_behind(segments[0], read)
+    if end_offset is None:
+        end_offset = segments[1].base_offset if len(segments) > 1 else log_end_offset
+    return aborted_between(segments, offset, end_offset)
+
+
+def _offset_behind(segment: Segment, read: ReadResult) -> int | None:
     """Name an offset not before the end of what was read; None if only the segment's end is."""
     if not read.regions:
         return segment.base_offset

@@ -275,7 +275,9 @@ def _remove_unfinished(files: Files, folder: str, names: list[str]) -> None:
 def _complete_swaps(files: Files, folder: str) -> None:
     """Let finished segments take the place of those they were made from.
 
-    Logs come last: as long as one is still a swap, all this is done again after a crash.
+    The old ones go first: as long as a log is still a swap, all this is done again after a crash.
+    Then come the logs and at last their indexes, which must not be taken for old ones: what is
+    aborted can be learned from nothing else.
     """
     names = files.names(folder)
     swaps = [name for name in names if segment_base(name, SWAP_SUFFIX) is not None]
@@ -289,8 +291,9 @@ def _complete_swaps(files: Files, folder: str) -> None:
         base_offset = segment_base(name)
         if base_offset is not None and start <= base_offset < end:
             files.remove(f"{folder}/{name}")
-    for name in sorted(swaps, key=lambda name: name in logs):
+    for name in sorted(swaps, key=lambda name: name not in logs):
         files.rename(f"{folder}/{name}", f"{folder}/{name.removesuffix(SWAP_SUFFIX)}")
+        crash_point("recovery.after_rename")
     crash_point("recovery.after_swap")
     files.sync_folder(folder)
 

@@ -13,7 +13,7 @@ from moldau.records.compression import Codec
 from moldau.records.control import EndTransactionMarker, end_transaction_batch
 from moldau.records.legacy import message_set
 from moldau.records.record import Record, read_records
-from moldau.storage.incoming import Incoming, Rework, examine, rework
+from moldau.storage.incoming import KEYS_LOOKED_AT_HERE, Incoming, Rework, examine, rework
 from moldau.storage.topic_config import LogConfig
 
 NOW = 1_700_000_000_000
@@ -215,12 +215,25 @@ class TestRework:
         assert incoming.header[7:] == parse_header(content)[7:]
         assert list(read_records(incoming.batch)) == list(read_records(content))
 
-    def test_keys_are_asked_for_in_a_compacted_topic(self):
-        content = batch()
+    def test_many_keys_are_asked_for_elsewhere_in_a_compacted_topic(self):
+        many = [b"k"] * (KEYS_LOOKED_AT_HERE + 1)
+        content = batch(keys=many)
         assert reworked(content, COMPACTED).batch == content
         with pytest.raises(ApiError) as caught:
-            reworked(batch(keys=[b"k", None]), COMPACTED)
+            reworked(batch(keys=[*many, None]), COMPACTED)
         assert caught.value.code is ErrorCode.INVALID_RECORD
+
+    def test_a_few_keys_are_asked_for_on_the_spot(self):
+        content = batch(keys=[b"k"] * KEYS_LOOKED_AT_HERE)
+        examined = examine(content, COMPACTED, NOW, 9)
+        assert isinstance(examined, Incoming)
+        assert examined.batch == content
+        for keys in ([None], [b"k", None]):
+            assert refusal(batch(keys=keys), COMPACTED) is ErrorCode.INVALID_RECORD
+
+    def test_few_keys_behind_a_codec_are_asked_for_elsewhere(self):
+        content = batch(Codec.GZIP)
+        assert reworked(content, COMPACTED).batch == content
 
     @pytest.mark.parametrize("magic", [0, 1])
     @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4])

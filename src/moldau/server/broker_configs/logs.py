@@ -33,7 +33,7 @@ NO_PREALLOCATION: Final = "files grow as they are written"
 ONE_CHECKPOINT: Final = "all checkpoints are written together"
 ONE_LOOP: Final = "logs are loaded one after the other"
 NO_REPLICATION: Final = "replicas do not move between directories in this version"
-NO_CLEANER: Final = "the cleaner of compacted topics is not part of this version"
+ONE_CLEANER: Final = "one cleaner serves all logs, in a process of its own"
 
 LOGS: tuple[ConfigDefinition, ...] = (
     integer(
@@ -264,62 +264,62 @@ LOGS: tuple[ConfigDefinition, ...] = (
             names("cordoned.log.dirs", (), "Directories that take no new partitions."),
         ),
     ),
+    boolean("log.cleaner.enable", True, "Run the cleaner."),
     *without_effect(
-        NO_CLEANER,
-        boolean("log.cleaner.enable", True, "Run the cleaner."),
-        *cluster_wide(
-            integer("log.cleaner.threads", 1, "How many cleaners run.", at_least(0)),
-            long(
-                "log.cleaner.backoff.ms",
-                15_000,
-                "How long a cleaner rests when there is nothing to clean.",
-                at_least(0),
-            ),
-            long(
-                "log.cleaner.dedupe.buffer.size",
-                134_217_728,
-                "Memory for the keys of all cleaners.",
-            ),
-            integer(
-                "log.cleaner.io.buffer.size",
-                524_288,
-                "Memory for reading and writing of all cleaners.",
-                at_least(0),
-            ),
-            double(
-                "log.cleaner.io.buffer.load.factor",
-                0.9,
-                "How full the cleaner's table of keys may become.",
-            ),
-            double(
-                "log.cleaner.io.max.bytes.per.second",
-                float_info.max,
-                "How much the cleaners read and write per second.",
-            ),
-            long(
-                "log.cleaner.delete.retention.ms",
-                86_400_000,
-                "How long compaction keeps the mark of a deleted key.",
-                at_least(0),
-            ),
-            double(
-                "log.cleaner.min.cleanable.ratio",
-                0.5,
-                "The part of a log that must be uncompacted before it is worth compacting.",
-                between(0, 1),
-            ),
-            long(
-                "log.cleaner.min.compaction.lag.ms",
-                0,
-                "The shortest time a record stays uncompacted.",
-                at_least(0),
-            ),
-            long(
-                "log.cleaner.max.compaction.lag.ms",
-                LONG_MAX,
-                "The longest a record may wait for compaction.",
-                at_least(1),
-            ),
+        ONE_CLEANER,
+        *cluster_wide(integer("log.cleaner.threads", 1, "How many cleaners run.", at_least(0))),
+    ),
+    *cluster_wide(
+        long(
+            "log.cleaner.backoff.ms",
+            15_000,
+            "How long a cleaner rests when there is nothing to clean.",
+            at_least(0),
+        ),
+        long(
+            "log.cleaner.dedupe.buffer.size",
+            134_217_728,
+            "Memory for the keys of all cleaners.",
+        ),
+        integer(
+            "log.cleaner.io.buffer.size",
+            524_288,
+            "Memory for reading and writing of all cleaners.",
+            at_least(0),
+        ),
+        double(
+            "log.cleaner.io.buffer.load.factor",
+            0.9,
+            "How full the cleaner's table of keys may become.",
+        ),
+        double(
+            "log.cleaner.io.max.bytes.per.second",
+            float_info.max,
+            "How much the cleaners read and write per second.",
+        ),
+        long(
+            "log.cleaner.delete.retention.ms",
+            86_400_000,
+            "How long compaction keeps the mark of a deleted key.",
+            at_least(0),
+        ),
+        double(
+            "log.cleaner.min.cleanable.ratio",
+            0.5,
+            "The part of a log that must be uncompacted before it is worth compacting.",
+            between(0, 1),
+        ),
+        long(
+            "log.cleaner.min.compaction.lag.ms",
+            0,
+            "The shortest time a record stays uncompacted.",
+            at_least(0),
+        ),
+        long(
+            "log.cleaner.max.compaction.lag.ms",
+            LONG_MAX,
+            "The longest a record may wait for compaction.",
+            at_least(1),
         ),
     ),
 )

@@ -1,0 +1,231 @@
+"""The broker's cleaner: picks the dirtiest compacted log, has it cleaned, takes another.
+
+The work itself is done in another process, step by step (`storage.compaction.work`); here it is
+decided what is cleaned, how fast, and whether it still makes sense, and each new segment is put in
+place of the old ones. When nothing is dirty enough the cleaner rests for `log.cleaner.backoff.ms`.
+
+A log that cannot be cleaned, because its records are not what they claim to be, is left alone from
+then on, with one line that says why; the others go on. A log that changed under the work, and a
+worker that was lost, only cost that work.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+
+from moldau.base.clock import Clock
+from moldau.base.errors import CorruptRecords, MoldauError, StorageError
+from moldau.base.executor import Executor, WorkerLost
+from moldau.base.ids import PartitionKey
+from moldau.replication.partition import Partition
+from moldau.replication.partitions import Partitions
+from moldau.server.config_values import BrokerValues
+from moldau.storage.compaction.choice import Dirt
+from moldau.storage.compaction.swap import CalledOff, Cleaning, Limits
+from moldau.storage.compaction.work import CleaningLost, Outcome, begin, give_up, go_on
+from moldau.storage.disk_errors import disk_errors
+from moldau.storage.log import Log
+from moldau.storage.manager import LogManager
+
+logger = logging.getLogger(__name__)
+
+STEP_BYTES: Final = 32 * 1024 * 1024
+"""Moved between two looks at the log: a tenth of a second or so, in which a stop has to wait."""
+
+THROTTLE_INTERVAL_S: Final = 0.3
+"""How evenly a throttled cleaner works."""
+
+CHUNK_BYTES_MIN: Final = 64 * 1024
+"""Below this, calls to the disk cost more than the bytes they move."""
+
+LOGS_PER_SLICE: Final = 64
+"""Logs looked at between two turns of the loop."""
+
+
+class CleanerSettings(NamedTuple):
+    """How the cleaner works, as the configs say now."""
+
+    enabled: bool
+    backoff_s: float
+    limits: Limits
+    max_bytes_per_second: float
+
+    @classmethod
+    def of(cls, values: BrokerValues) -> CleanerSettings:
+        """Read the broker's configs. Half of the buffer is for reading, half for writing."""
+        key_bytes = values.integer("log.cleaner.dedupe.buffer.size")
+        load_factor = values.value("log.cleaner.io.buffer.load.factor")
+        rate = values.value("log.cleaner.io.max.bytes.per.second")
+        assert isinstance(load_factor, float)
+        assert isinstance(rate, float)
+        return cls(
+            bool(values.value("log.cleaner.enable")),
+            values.integer("log.cleaner.backoff.ms") / 1000,
+            Limits(
+                int(key_bytes * load_factor),
+                max(CHUNK_BYTES_MIN, values.integer("log.cleaner.io.buffer.size") // 2),
+            ),
+            rate,
+        )
+
+
+class _Candidate(NamedTuple):
+    """A log that is worth cleaning."""
+
+    partition: Partition
+    dirt: Dirt
+
+
+class Compaction:
+    """The cleaner of one broker."""
+
+    def __init__(
+        self,
+        logs: LogManager,
+        partitions: Partitions,
+        clock: Clock,
+        executor: Executor,
+        settings: Callable[[], CleanerSettings],
+        storage_failed: Callable[[StorageError], None],
+    ) -> None:
+        self._logs = logs
+        self._partitions = partitions
+        self._clock = clock
+        self._executor = executor
+        self._settings = settings
+        self._storage_failed = storage_failed
+        self._uncleanable: dict[PartitionKey, Log] = {}
+
+    @property
+    def uncleanable(self) -> Iterator[PartitionKey]:
+        """Partitions whose records cannot be cleaned."""
+        return iter(tuple(self._uncleanable))
+
+    async def run(self) -> None:
+        """Clean whatever is dirty until cancelled."""
+        while True:
+            settings = self._settings()
+            if not (settings.enabled and await self.clean_dirtiest()):
+                await asyncio.sleep(settings.backoff_s)
+
+    async def clean_dirtiest(self) -> bool:
+        """Clean the log that needs it most; tell whether there was one and it worked."""
+        candidate = await self._dirtiest()
+        if candidate is None:
+            return False
+        partition = candidate.partition
+        try:
+            return await self._clean(partition, candidate.dirt)
+        except StorageError as error:
+            self._storage_failed(error)
+        except CorruptRecords as error:
+            logger.error("%s cannot be cleaned: %s", partition.key, error)  # noqa: TRY400
+            self._uncleanable[partition.key] = partition.log
+        except Exception:
+            # Whatever it is, it would come again: this log waits for somebody to look at it.
+            logger.exception("%s cannot be cleaned and is left as it is from now on", partition.key)
+            self._uncleanable[partition.key] = partition.log
+        return False
+
+    async def _dirtiest(self) -> _Candidate | None:
+        found: _Candidate | None = None
+        for number, partition in enumerate(self._partitions.snapshot(), 1):
+            if number % LOGS_PER_SLICE == 0:
+                await asyncio.sleep(0)
+            dirt = self._dirt(partition)
+            if dirt is not None and (found is None or dirt.ratio > found.dirt.ratio):
+                found = _Candidate(partition, dirt)
+        return found
+
+    def _dirt(self, partition: Partition) -> Dirt | None:
+        """Say what there is to clean in a partition; None if it is not worth it."""
+        key, log = partition.key, partition.log
+        if not log.config.compacts or log.offline or self._logs.get(key) is not log:
+            return None
+        if self._uncleanable.get(key) is log:
+            return None
+        self._uncleanable.pop(key, None)
+        try:
+            dirt = self._logs.dirt(key, partition.last_stable_offset)
+        except StorageError as error:
+            self._storage_failed(error)
+            return None
+        return dirt if dirt.worth_cleaning(log.config.min_cleanable_dirty_ratio) else None
+
+    async def _clean(self, partition: Partition, dirt: Dirt) -> bool:
+        """Clean one log; False if the work came to nothing."""
+        cleaning = self._logs.prepare_cleaning(partition.key, dirt, self._settings().limits)
+        started_s = self._clock.monotonic()
+        try:
+            outcome = await self._work(partition.key, cleaning)
+            await self._executor.run(cleaning.sync)
+            self._require_unchanged(partition.key, cleaning)
+            await self._executor.run(self._logs.cleaned(partition.key, outcome.end_offset))
+        except (CalledOff, CleaningLost, WorkerLost) as reason:
+            await self._call_off(partition.key, cleaning, reason)
+            return False
+        except StorageError:
+            try:
+                self._require_unchanged(partition.key, cleaning)
+            except CalledOff as reason:
+                # That files are gone says nothing of the disk if their log has let them go.
+                await self._call_off(partition.key, cleaning, reason)
+                return False
+            raise
+        finally:
+            cleaning.clear_away()
+        _log_outcome(partition.key, dirt, outcome, self._clock.monotonic() - started_s)
+        return True
+
+    async def _call_off(self, key: PartitionKey, cleaning: Cleaning, reason: MoldauError) -> None:
+        """Let the worker forget what came to nothing; one that was lost has forgotten already."""
+        logger.info("%s: cleaning is called off: %s", key, reason)
+        if isinstance(reason, CalledOff):
+            with contextlib.suppress(WorkerLost):
+                await self._executor.compute(give_up, cleaning.plan.token)
+
+    async def _work(self, key: PartitionKey, cleaning: Cleaning) -> Outcome:
+        """Go through all steps, and put in place what they yield."""
+        step = None
+        while step is None or step.outcome is None:
+            rate = self._settings().max_bytes_per_second
+            budget_bytes = max(1, int(min(STEP_BYTES, rate * THROTTLE_INTERVAL_S)))
+            started_s = self._clock.monotonic()
+            with disk_errors(cleaning.log.folder):
+                if step is None:
+                    step = await self._executor.compute(begin, cleaning.plan, budget_bytes)
+                else:
+                    token = cleaning.plan.token
+                    step = await self._executor.compute(go_on, token, budget_bytes)
+            self._require_unchanged(key, cleaning)
+            if step.group is not None:
+                cleaning.swap_in(step.group)
+            ahead_s = step.moved_bytes / rate - (self._clock.monotonic() - started_s)
+            if ahead_s > 0:
+                await asyncio.sleep(ahead_s)
+        return step.outcome
+
+    def _require_unchanged(self, key: PartitionKey, cleaning: Cleaning) -> None:
+        if self._logs.get(key) is not cleaning.log:
+            raise CalledOff("the log is gone")
+        cleaning.require_unchanged()
+
+
+def _log_outcome(key: PartitionKey, dirt: Dirt, outcome: Outcome, elapsed_s: float) -> None:
+    rate = outcome.read_bytes / max(elapsed_s, 0.001) / 1e6
+    logger.info(
+        "%s: cleaned [%d, %d) in %.1f s (%.0f MB/s): %d of %d bytes and %d of %d records are left",
+        key,
+        dirt.first_dirty_offset,
+        outcome.end_offset,
+        elapsed_s,
+        rate,
+        outcome.written_bytes,
+        outcome.read_bytes,
+        outcome.written_records,
+        outcome.read_records,
+    )

@@ -1,0 +1,144 @@
+"""Which log is worth cleaning, and what of it may be cleaned: decisions, nothing else.
+
+    log start ... first dirty ........... first uncleanable ... end
+       cleaned once       dirty: to be cleaned      not to be touched
+
+The first dirty offset is where the last cleaning ended. Not to be touched are the segment being
+written, whatever is not yet committed, decided and on the disk, and what is younger than
+`min.compaction.lag.ms`. A log is cleaned when the dirty part is more than
+`min.cleanable.dirty.ratio` of what both parts hold, or something dirty is older than
+`max.compaction.lag.ms` (KIP-354); of several the one with the highest ratio.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from moldau.base.files import Files
+from moldau.storage.compaction.source import SegmentFiles
+from moldau.storage.indexes import RELATIVE_OFFSET_MAX
+from moldau.storage.log import Log
+from moldau.storage.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, Segment
+from moldau.storage.topic_config import LONG_MAX
+
+GROUP_COUNT_MAX: Final = 64
+"""Segments cleaned into one. Swapping them is a few renames each, which the event loop waits for;
+a log of more and smaller ones is grouped further with the next cleaning."""
+
+
+class Dirt(NamedTuple):
+    """What there is to clean in a log."""
+
+    first_dirty_offset: int
+    end_offset: int
+    """The base offset of the first segment that must not be touched."""
+    clean_bytes: int
+    dirty_bytes: int
+    overdue: bool
+    """Something dirty has waited for longer than it may."""
+
+    @property
+    def ratio(self) -> float:
+        total = self.clean_bytes + self.dirty_bytes
+        return self.dirty_bytes / total if total else 0.0
+
+    def worth_cleaning(self, min_ratio: float) -> bool:
+        """Tell whether it is time to clean this."""
+        return self.dirty_bytes > 0 and (self.overdue or self.ratio > min_ratio)
+
+
+def assess(log: Log, cleaner_offset: int | None, last_stable_offset: int, now_ms: int) -> Dirt:
+    """Find out what there is to clean, given where the last cleaning ended, if there was one."""
+    start, end = log.log_start_offset, log.log_end_offset
+    first_dirty = start if cleaner_offset is None else cleaner_offset
+    if not start <= first_dirty <= end:
+        # Records were deleted by request, or the log was cut and has lost its end.
+        first_dirty = start
+    bases = [segment.base_offset for segment in log.segments]
+    dirty_number = max(0, bisect_right(bases, first_dirty) - 1)
+    end_number = _end_number(log, bases, dirty_number, last_stable_offset, now_ms)
+    end_offset = max(first_dirty, bases[end_number])
+    dirty = log.segments[dirty_number:end_number] if first_dirty < bases[end_number] else []
+    clean = (one for one in log.segments if one.base_offset < first_dirty)
+    return Dirt(
+        first_dirty,
+        end_offset,
+        sum(segment.size for segment in clean),
+        sum(segment.size for segment in dirty),
+        _overdue(log, dirty, now_ms),
+    )
+
+
+def _end_number(
+    log: Log, bases: Sequence[int], dirty_number: int, last_stable_offset: int, now_ms: int
+) -> int:
+    """Find the first segment that must not be touched.
+
+    Only what is on the disk is cleaned, so that a cleaning never ends above the recovery point:
+    whoever cuts a log below where it was cleaned has to lower that point first, and both are
+    lowered together.
+    """
+    sure = min(last_stable_offset, log.recovery_point, bases[-1])
+    number = min(max(0, bisect_right(bases, sure) - 1), len(bases) - 1)
+    lag_ms = log.config.min_compaction_lag_ms
+    if lag_ms > 0:
+        for young in range(dirty_number, number):
+            if log.segments[young].largest().timestamp > now_ms - lag_ms:
+                return young
+    return number
+
+
+def _overdue(log: Log, dirty: Sequence[Segment], now_ms: int) -> bool:
+    """Tell whether the first batch of a dirty segment is older than the lag allows."""
+    lag_ms = log.config.max_compaction_lag_ms
+    if lag_ms >= LONG_MAX:
+        return False
+    firsts = (next(segment.batches(), None) for segment in dirty)
+    return any(first is not None and 0 < first.max_timestamp < now_ms - lag_ms for first in firsts)
+
+
+def group_segments(
+    files: Files,
+    segments: Sequence[SegmentFiles],
+    end_offset: int,
+    *,
+    segment_bytes: int,
+    index_bytes: int,
+) -> list[list[SegmentFiles]]:
+    """Put neighbours together that fit into one segment, so that cleaned ones do not stay small.
+
+    They fit by their bytes, by those of each index, and by their offsets, for which an index has
+    31 bits.
+    """
+    groups: list[list[SegmentFiles]] = []
+    sizes: tuple[int, ...] = (0, 0, 0)
+    for number, segment in enumerate(segments):
+        following = segments[number + 1 : number + 2]
+        last_offset = (following[0].base_offset if following else end_offset) - 1
+        own = (
+            segment.size,
+            _size(files, segment.stem + INDEX_SUFFIX),
+            _size(files, segment.stem + TIME_INDEX_SUFFIX),
+        )
+        joined = tuple(map(sum, zip(sizes, own, strict=True)))
+        fits = (
+            groups
+            and len(groups[-1]) < GROUP_COUNT_MAX
+            and joined[0] <= segment_bytes
+            and max(joined[1:]) <= index_bytes
+            and (not segment.size or last_offset - groups[-1][0].base_offset <= RELATIVE_OFFSET_MAX)
+        )
+        if fits:
+            groups[-1].append(segment)
+            sizes = joined
+        else:
+            groups.append([segment])
+            sizes = own
+    return groups
+
+
+def _size(files: Files, path: str) -> int:
+    """Return the size of an index; a missing one is made again when it is needed."""
+    return files.size(path) if files.exists(path) else 0

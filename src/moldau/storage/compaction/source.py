@@ -1,0 +1,126 @@
+"""Reading segments for a cleaning: batch by batch, in large pieces, by path.
+
+The files belong to a log that lives in another process and goes on meanwhile. Closed segments do
+not change, but they may go: then OSError says so, and the cleaning was called off already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from typing import Final, NamedTuple
+
+from moldau.base.errors import CorruptRecords
+from moldau.base.files import File, Files
+from moldau.records.batch import HEADER_SIZE, MAGIC, PEEK_SIZE, BatchSpan, parse_header, peek
+from moldau.storage.compaction.batches import Source
+from moldau.storage.indexes import AbortedTransaction
+from moldau.storage.reader import aborted_between
+from moldau.storage.segment import LOG_SUFFIX, file_stem
+from moldau.storage.transaction_index import TRANSACTION_INDEX_SUFFIX, read_aborted
+
+_MAGIC_POSITION: Final = PEEK_SIZE - 1
+
+
+class OldMessages(NamedTuple):
+    """A message of magic 0 or 1 where it was read; compressed, it wraps others."""
+
+    data: bytes
+    span: BatchSpan
+
+    @property
+    def content(self) -> bytes:
+        """The bytes of this message alone."""
+        return self.data[self.span.position : self.span.position + self.span.size]
+
+
+class SegmentFiles(NamedTuple):
+    """A segment as far as its files tell; it pickles."""
+
+    folder: str
+    base_offset: int
+    size: int
+
+    @property
+    def stem(self) -> str:
+        return f"{self.folder}/{file_stem(self.base_offset)}"
+
+
+class SegmentReader:
+    """Reads the segments of one log."""
+
+    def __init__(self, files: Files, segments: Sequence[SegmentFiles], chunk_size: int) -> None:
+        self._files = files
+        self._segments = segments
+        self._chunk_size = max(chunk_size, HEADER_SIZE)
+
+    def batches(
+        self, segment: SegmentFiles, start_offset: int = 0
+    ) -> Iterator[Source | OldMessages]:
+        """Read the batches that end at or behind an offset."""
+        with closing(self._files.open(segment.stem + LOG_SUFFIX)) as file:
+            for source in _walk(file, segment.size, self._chunk_size):
+                last = (
+                    source.header.last_offset
+                    if isinstance(source, Source)
+                    else source.span.base_offset
+                )
+                if last >= start_offset:
+                    yield source
+
+    def aborted(
+        self, segment: SegmentFiles, start_offset: int, end_offset: int
+    ) -> tuple[AbortedTransaction, ...]:
+        """List the aborted transactions with records between two offsets of a segment.
+
+        Their markers may lie behind it. One that ended before the start must not be among them:
+        it would be taken for one that goes on.
+        """
+        number = self._segments.index(segment)
+        files = (_Aborted(self._files, one) for one in self._segments[number:])
+        return aborted_between(files, max(start_offset, segment.base_offset), end_offset)
+
+
+class _Aborted:
+    """A segment's aborted transactions, read when they are asked for."""
+
+    def __init__(self, files: Files, segment: SegmentFiles) -> None:
+        self._files = files
+        self._segment = segment
+
+    def aborted(self) -> list[AbortedTransaction]:
+        return read_aborted(self._files, self._segment.stem + TRANSACTION_INDEX_SUFFIX)
+
+
+def _walk(file: File, end_position: int, chunk_size: int) -> Iterator[Source | OldMessages]:
+    """Go from batch to batch; one larger than a chunk is read by itself."""
+    position, wanted = 0, chunk_size
+    while position < end_position:
+        left = end_position - position
+        data = file.read(position, min(wanted, left))
+        source, size = _source_at(data, 0)
+        if source is None and (size > left or len(data) < min(wanted, left)):
+            raise CorruptRecords(f"{file.path}: no whole batch at {position}")
+        at = 0
+        while source is not None:
+            yield source
+            at += size
+            source, size = _source_at(data, at)
+        wanted = max(size, chunk_size)
+        position += at
+
+
+def _source_at(data: bytes, at: int) -> tuple[Source | OldMessages | None, int]:
+    """Return the batch that begins here, None if it is cut, and how many bytes it has."""
+    left = len(data) - at
+    if left < HEADER_SIZE:
+        if left < PEEK_SIZE:
+            return None, HEADER_SIZE
+    elif data[at + _MAGIC_POSITION] == MAGIC:
+        header = parse_header(data, at)
+        if header.last_offset_delta < 0 or header.base_offset < 0:
+            raise CorruptRecords(f"no batch goes from {header.base_offset} to less")
+        return Source(data, at, header) if header.size <= left else None, header.size
+    offset, size, magic = peek(data, at)
+    whole = size <= left and magic != MAGIC
+    return OldMessages(data, BatchSpan(at, size, offset, magic)) if whole else None, size

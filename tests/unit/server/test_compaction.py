@@ -1,0 +1,272 @@
+"""The cleaner of a broker on virtual time: what it picks, how fast it is, what stops it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import replace
+
+import pytest
+
+from compaction_kit import COMPACTED, pairs, write
+from log_kit import TOPIC_ID, Broker
+from moldau.base.errors import StorageError
+from moldau.base.executor import WorkerLost
+from moldau.base.files import read_whole
+from moldau.base.ids import BrokerId, LeaderEpoch, PartitionKey
+from moldau.replication.partition import Partition, Role
+from moldau.replication.partitions import Partitions
+from moldau.server.compaction import CleanerSettings, Compaction
+from moldau.server.settings import BrokerSettings
+from moldau.server.topic_configs import log_config, log_defaults
+from moldau.sim.disk_faults import Operation
+from moldau.sim.executor import SimExecutor
+from moldau.sim.world import World
+from moldau.storage.compaction.swap import Limits
+from moldau.storage.log import Log
+from moldau.storage.topic_config import LogConfig
+
+FIRST, SECOND = PartitionKey("first", 0), PartitionKey("second", 0)
+SETTINGS = CleanerSettings(True, 15.0, Limits(1 << 20, 1024), 1e300)
+
+
+class Bench:
+    """A log manager, its partitions, and the cleaner."""
+
+    def __init__(self, world: World, settings: CleanerSettings = SETTINGS) -> None:
+        self.world = world
+        self.storage = Broker(config=COMPACTED, clock=world.clock)
+        self.partitions = Partitions()
+        self.executor = SimExecutor(world)
+        self.settings = settings
+        self.failures: list[StorageError] = []
+        self.cleaner = Compaction(
+            self.storage.manager,
+            self.partitions,
+            world.clock,
+            self.executor,
+            lambda: self.settings,
+            self.failures.append,
+        )
+
+    def log(self, key: PartitionKey, config: LogConfig = COMPACTED) -> Log:
+        log = self.storage.manager.open_or_create(key, TOPIC_ID, config)
+        node = BrokerId(1)
+        role = Role(node, LeaderEpoch(0), 0, (node,), (node,))
+        if self.partitions.get(*key) is None:
+            self.partitions.add(Partition(key, TOPIC_ID, log, role))
+        return log
+
+    def fill(self, key: PartitionKey, batches: int = 20, config: LogConfig = COMPACTED) -> Log:
+        log = self.log(key, config)
+        for number in range(batches):
+            write(log, (b"k%d" % (number % 2), b"v" * 60))
+        log.roll()
+        self.storage.flush(log)
+        self.partitions.get(*key).advance()
+        return log
+
+
+def on_bench(scenario, seed: int = 1, settings: CleanerSettings = SETTINGS):
+    with World(seed) as world:
+        bench = Bench(world, settings)
+        return world.run(scenario(bench))
+
+
+def offsets(log: Log) -> list[int]:
+    return [offset for offset, _, _ in pairs(log)]
+
+
+def test_the_settings_are_those_of_the_broker():
+    values = BrokerSettings.load(
+        "node.id=1\nlog.cleaner.dedupe.buffer.size=1000\nlog.cleaner.backoff.ms=250\n"
+        "log.cleaner.io.max.bytes.per.second=5e3\nlog.cleaner.enable=false\n"
+    ).values
+    assert CleanerSettings.of(values) == (False, 0.25, Limits(900, 262_144), 5000.0)
+    defaults = CleanerSettings.of(BrokerSettings.load("node.id=1").values)
+    assert (defaults.enabled, defaults.backoff_s) == (True, 15.0)
+    assert defaults.limits == Limits(120_795_955, 262_144)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_dirty_log_is_cleaned_and_that_is_written_down(seed):
+    async def scenario(bench):
+        log = bench.fill(FIRST)
+        assert await bench.cleaner.clean_dirtiest()
+        assert offsets(log) == [18, 19]
+        content = read_whole(bench.storage.disk, "/data/cleaner-offset-checkpoint")
+        assert content == b"0\n1\nfirst 0 20\n"
+        assert not await bench.cleaner.clean_dirtiest()
+
+    on_bench(scenario, seed)
+
+
+def test_the_dirtiest_comes_first_and_clean_ones_not_at_all():
+    async def scenario(bench):
+        first, second = bench.fill(FIRST), bench.fill(SECOND)
+        bench.fill(PartitionKey("plain", 0), config=LogConfig(segment_bytes=700))
+        await bench.cleaner.clean_dirtiest()
+        await bench.cleaner.clean_dirtiest()
+        bench.fill(FIRST, 1)
+        bench.fill(SECOND, 9)
+        sizes = first.size, second.size
+        assert await bench.cleaner.clean_dirtiest()
+        assert first.size == sizes[0]
+        assert second.size < sizes[1]
+
+    on_bench(scenario)
+
+
+def test_a_log_below_its_ratio_waits():
+    async def scenario(bench):
+        config = replace(COMPACTED, min_cleanable_dirty_ratio=0.5)
+        bench.fill(FIRST, config=config)
+        assert await bench.cleaner.clean_dirtiest()
+        bench.fill(FIRST, 1, config)
+        assert not await bench.cleaner.clean_dirtiest()
+        bench.fill(FIRST, 9, config)
+        assert await bench.cleaner.clean_dirtiest()
+
+    on_bench(scenario)
+
+
+def test_it_rests_when_there_is_nothing_to_do_and_looks_again():
+    async def scenario(bench):
+        task = asyncio.create_task(bench.cleaner.run())
+        await asyncio.sleep(1)
+        log = bench.fill(FIRST)
+        await asyncio.sleep(13)
+        assert len(offsets(log)) == 20
+        await asyncio.sleep(2)
+        assert offsets(log) == [18, 19]
+        task.cancel()
+
+    on_bench(scenario)
+
+
+def test_turned_off_it_cleans_nothing():
+    async def scenario(bench):
+        log = bench.fill(FIRST)
+        task = asyncio.create_task(bench.cleaner.run())
+        await asyncio.sleep(100)
+        assert len(offsets(log)) == 20
+        task.cancel()
+
+    on_bench(scenario, settings=SETTINGS._replace(enabled=False))
+
+
+def test_a_throttled_cleaner_takes_its_time():
+    async def scenario(bench):
+        log = bench.fill(FIRST)
+        size = log.size
+        before = bench.world.loop.time()
+        await bench.cleaner.clean_dirtiest()
+        # All of it is read twice, and what is left is written once.
+        moved = 2 * size + log.size
+        elapsed = bench.world.loop.time() - before
+        assert moved / 100 <= elapsed <= moved / 100 + 5
+
+    on_bench(scenario, settings=SETTINGS._replace(max_bytes_per_second=100.0))
+
+
+@pytest.mark.parametrize("change", ["delete", "cut", "config"])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_log_that_changes_meanwhile_calls_its_cleaning_off(change, seed):
+    async def scenario(bench):
+        log = bench.fill(FIRST)
+        cleaning = asyncio.create_task(bench.cleaner.clean_dirtiest())
+        await asyncio.sleep(0.5)
+        if change == "delete":
+            bench.partitions.remove(FIRST)
+            bench.storage.manager.delete(FIRST)
+        elif change == "cut":
+            log.truncate_to(7)
+        else:
+            log.update_config(replace(COMPACTED, segment_bytes=900))
+        assert not await cleaning
+        assert bench.failures == []
+        assert list(bench.cleaner.uncleanable) == []
+        if change == "config":
+            bench.settings = SETTINGS
+            assert await bench.cleaner.clean_dirtiest()
+            assert offsets(log) == [18, 19]
+
+    on_bench(scenario, seed, SETTINGS._replace(max_bytes_per_second=1000.0))
+
+
+def test_one_that_cannot_be_cleaned_is_left_alone_and_the_others_go_on(caplog):
+    async def scenario(bench):
+        rotten, sound = bench.fill(FIRST), bench.fill(SECOND)
+        segment = rotten.segments[0]
+        bench.storage.sim().flip_bit(segment.path, segment.size - 10)
+        results = [await bench.cleaner.clean_dirtiest() for _ in range(3)]
+        assert results.count(True) == 1
+        assert offsets(sound) == [18, 19]
+        assert list(bench.cleaner.uncleanable) == [FIRST]
+        assert not rotten.offline
+
+    with caplog.at_level(logging.ERROR):
+        on_bench(scenario)
+    assert [record.message for record in caplog.records] == [
+        "first-0 cannot be cleaned: the batch at offset 4 does not match its CRC"
+    ]
+
+
+def test_a_disk_that_fails_is_told():
+    async def scenario(bench):
+        bench.fill(FIRST)
+        bench.storage.sim().faults.fail(Operation.APPEND, "/data/first-0", times=1)
+        assert not await bench.cleaner.clean_dirtiest()
+        (error,) = bench.failures
+        assert error.path == "/data/first-0"
+
+    on_bench(scenario)
+
+
+def test_a_lost_worker_costs_only_its_work():
+    class Losing(SimExecutor):
+        losses = 3
+
+        def compute(self, work, /, *args, **kwargs):
+            self.losses -= 1
+            if not self.losses:
+                lost = asyncio.get_running_loop().create_future()
+                lost.set_exception(WorkerLost("it is gone"))
+                return lost
+            return super().compute(work, *args, **kwargs)
+
+    async def scenario(bench):
+        log = bench.fill(FIRST)
+        bench.cleaner._executor = Losing(bench.world)
+        assert not await bench.cleaner.clean_dirtiest()
+        assert await bench.cleaner.clean_dirtiest()
+        assert offsets(log) == [18, 19]
+
+    on_bench(scenario, settings=SETTINGS._replace(max_bytes_per_second=3000.0))
+
+
+def test_a_cleaner_that_is_stopped_leaves_nothing_behind():
+    async def scenario(bench):
+        bench.fill(FIRST)
+        task = asyncio.create_task(bench.cleaner.run())
+        await asyncio.sleep(1)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await asyncio.sleep(1)
+        names = bench.storage.disk.names("/data/first-0")
+        assert not [name for name in names if name.endswith((".cleaned", ".swap"))]
+
+    on_bench(scenario, settings=SETTINGS._replace(max_bytes_per_second=3000.0))
+
+
+@pytest.mark.parametrize(
+    ("policy", "segment_ms"), [("compact", 5000), ("compact,delete", 5000), ("delete", 7000)]
+)
+def test_a_segment_is_closed_before_its_records_must_be_compacted(policy, segment_ms):
+    configs = {
+        "cleanup.policy": policy,
+        "max.compaction.lag.ms": "5000",
+        "segment.ms": "7000",
+    }
+    defaults = log_defaults(BrokerSettings.load("node.id=1").values)
+    assert log_config(configs, defaults).segment_ms == segment_ms
