@@ -79,7 +79,8 @@ async def measure(size: int, version: int, *, profile: bool) -> None:
         own = {"log.dirs": folder, "listeners": "PLAINTEXT://127.0.0.1:0"}
         settings = BrokerSettings.load(None, own, {})
         network = SocketNetwork(executor)
-        broker = Broker(settings, Ports(SystemClock(), system_random(), Disk(), network, executor))
+        ports = Ports(SystemClock(), system_random(), Disk(), network, executor, executor)
+        broker = Broker(settings, ports)
         await broker.start()
         parts = broker.parts
         defaults = TopicDefaults(1, 1)

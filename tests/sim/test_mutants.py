@@ -13,7 +13,6 @@ from dataclasses import replace
 import pytest
 
 from moldau.cluster.journal import Journal
-from moldau.protocol.messages.data import PartitionProduceResponse
 from moldau.records.compression import Codec
 from moldau.replication.partition import Partition
 from moldau.server.handlers.produce import ProduceHandler
@@ -24,6 +23,7 @@ from moldau.storage import producers, recovery, scan
 from moldau.storage.epochs import LeaderEpochs
 from moldau.storage.flushing import Flush, Flusher
 from moldau.storage.indexes import OffsetIndex
+from moldau.storage.log import AppendResult
 
 SEEDS = range(20)
 """How long a mutant may live."""
@@ -32,12 +32,10 @@ SEEDS = range(20)
 def answers_before_it_appends(patch):
     append = ProduceHandler._append
 
-    def later(self, partition, incoming):
-        copy = incoming._replace(batch=bytes(incoming.batch))
-        asyncio.get_running_loop().call_later(0.01, append, self, partition, copy)
-        return PartitionProduceResponse(
-            partition.key.partition, 0, partition.log.log_end_offset, -1, 0
-        )
+    def later(self, partition, header, batch):
+        asyncio.get_running_loop().call_later(0.01, append, self, partition, header, bytes(batch))
+        end = partition.log.log_end_offset
+        return AppendResult(end, end + header.last_offset_delta, header.max_timestamp, False)
 
     patch.setattr(ProduceHandler, "_append", later)
 

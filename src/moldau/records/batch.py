@@ -172,6 +172,15 @@ def peek(view: Buffer, position: int = 0) -> tuple[int, int, int]:
     return base_offset, size, magic
 
 
+def is_transactional(view: Buffer) -> bool:
+    """Tell from the attributes alone whether a batch belongs to a transaction."""
+    return (
+        len(view) > _CHECKED_POSITION + 1
+        and view[PEEK_SIZE - 1] == MAGIC
+        and view[_CHECKED_POSITION + 1] & TRANSACTIONAL_BIT != 0
+    )
+
+
 def iter_batches(view: Buffer, *, allow_cut: bool = False) -> Iterator[BatchSpan]:
     """Walk batches and old messages that stand one behind the other.
 

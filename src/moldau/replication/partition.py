@@ -95,8 +95,13 @@ class Partition:
         """Move the high watermark to what every in-sync replica has, and tell those who wait."""
         end = self.log.log_end_offset
         if end != self.high_watermark:
-            self.high_watermark = end
+            self.stand_at(end)
             self.notify()
+
+    def stand_at(self, high_watermark: Offset) -> None:
+        """Put the high watermark somewhere; transactions whose markers it passes become stable."""
+        self.high_watermark = high_watermark
+        self.log.producers.high_watermark_moved(high_watermark)
 
     def notify(self) -> None:
         """Tell every watcher that there may be more to read."""

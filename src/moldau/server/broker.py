@@ -3,8 +3,8 @@
 Start: log directories are locked and ports taken, before anything is changed; then the metadata
 store is opened, logs are loaded, this broker is registered and the partitions it holds are served;
 only then is what has connected meanwhile answered. Stop is the way back: no new connections and no
-new requests, what is under way is finished, the registration given back, logs flushed and closed,
-the mark of a clean stop last.
+new requests, what is under way is finished, coordinators resign, the registration is given back,
+logs are flushed and closed, the mark of a clean stop last.
 """
 
 from __future__ import annotations
@@ -79,10 +79,12 @@ class Broker:
         await self._register()
         await self.parts.replicas.begin(self.parts.store.image)
         self.parts.store.subscribe(self.parts.replicas.changed)
+        self.parts.coordinators.follow(self.parts.store)
         self._tasks = [
             asyncio.create_task(work, name=name)
             for name, work in (
                 ("replicas", self.parts.replicas.run()),
+                ("cleaner", self.parts.compaction.run()),
                 *((chore.name, keep_doing(chore)) for chore in self._chores()),
             )
         ]
@@ -190,6 +192,8 @@ class Broker:
             listener.close()
         await self.connections.finish(STOP_PATIENCE_S)
         await self._cancel_tasks()
+        await self.parts.coordinators.close()
+        await self.parts.runtimes.sender.close()
         if self._registered:
             await self._sign_off()
         self.connections.close_all()

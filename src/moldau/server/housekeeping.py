@@ -51,6 +51,7 @@ class Housekeeping:
         clock: Clock,
         executor: Executor,
         producer_expiration_ms: Callable[[], int],
+        directory_failed: Callable[[], None],
     ) -> None:
         self._logs = logs
         self._partitions = partitions
@@ -58,6 +59,7 @@ class Housekeeping:
         self._clock = clock
         self._executor = executor
         self._producer_expiration_ms = producer_expiration_ms
+        self._directory_failed = directory_failed
 
     async def retain(self) -> None:
         """Remove segments that are too old or too many, and tell readers of the new start."""
@@ -125,6 +127,7 @@ class Housekeeping:
         directory = self._logs.directory_failed(error)
         if directory is not None:
             logger.error("log directory %s is offline now: %s", directory.path, error)
+            self._directory_failed()
 
     def _high_watermarks(self) -> dict[PartitionKey, int]:
         return {partition.key: partition.high_watermark for partition in self._partitions}

@@ -20,9 +20,12 @@ from moldau.cluster.store import Decisions
 from moldau.observe.requests import RequestMetrics
 from moldau.observe.traffic import Traffic
 from moldau.replication.partitions import Partitions
+from moldau.server.compaction import CleanerSettings, Compaction
+from moldau.server.coordinators import Coordinators, LogParts
 from moldau.server.dynamic_config import DynamicConfigs
 from moldau.server.housekeeping import Housekeeping
 from moldau.server.replicas import Replicas
+from moldau.server.runtimes import Runtimes
 from moldau.server.settings import BrokerSettings
 from moldau.storage.flushing import Flusher
 from moldau.storage.manager import LogManager
@@ -39,6 +42,8 @@ class Ports:
     files: Files
     network: Network
     executor: Executor
+    cleaner: Executor
+    """Where logs are compacted, for minutes on end: nothing else may have to wait behind it."""
     boot_id: str = ""
 
 
@@ -65,9 +70,6 @@ class Parts:
         self.flusher = Flusher(ports.executor)
         self.decisions = Decisions(self.store)
         self.configs = DynamicConfigs(settings, self.image, self.broker_id)
-        self.replicas = Replicas(
-            self.broker_id, self.partitions, self.logs, self.traffic, self.config_of
-        )
         self.housekeeping = Housekeeping(
             self.logs,
             self.partitions,
@@ -75,6 +77,41 @@ class Parts:
             ports.clock,
             ports.executor,
             lambda: self.configs.broker_values.integer("producer.id.expiration.ms"),
+            self._directory_failed,
+        )
+        self.compaction = Compaction(
+            self.logs,
+            self.partitions,
+            ports.clock,
+            ports.cleaner,
+            lambda: CleanerSettings.of(self.configs.broker_values),
+            self.housekeeping.storage_failed,
+        )
+        log_parts = LogParts(
+            self.broker_id,
+            ports.clock,
+            ports.executor,
+            self.flusher,
+            self.traffic,
+            self.housekeeping.storage_failed,
+        )
+        self.runtimes = Runtimes(
+            settings.values, self.image, self.partitions, log_parts, ports.random
+        )
+        self.coordinators = Coordinators(
+            self.runtimes.groups,
+            self.runtimes.transactions,
+            self.partitions,
+            self.image,
+            log_parts,
+        )
+        self.replicas = Replicas(
+            self.broker_id,
+            self.partitions,
+            self.logs,
+            self.traffic,
+            self.config_of,
+            self.coordinators.partition_changed,
         )
 
     def image(self) -> MetadataImage:
@@ -84,3 +121,7 @@ class Parts:
     def config_of(self, own: Mapping[str, str]) -> LogConfig:
         """Return what a topic's own configs come to here and now."""
         return self.configs.topic_log_config(own)
+
+    def _directory_failed(self) -> None:
+        """Let go of what lived on a log directory that is out of use."""
+        self.coordinators.directory_failed()

@@ -36,6 +36,9 @@ logger = logging.getLogger(__name__)
 SLICE = 32
 """Partitions made between two turns of the loop: a few milliseconds of work."""
 
+Changed = Callable[[PartitionKey], None]
+"""Told of every partition that was made, removed, put out of use, or got another role."""
+
 ConfigOf = Callable[[Mapping[str, str]], LogConfig]
 """What a topic's own configs come to on this broker."""
 
@@ -50,12 +53,14 @@ class Replicas:
         logs: LogManager,
         traffic: Traffic,
         config_of: ConfigOf,
+        partition_changed: Changed,
     ) -> None:
         self._broker_id = broker_id
         self._partitions = partitions
         self._logs = logs
         self._traffic = traffic
         self._config_of = config_of
+        self._partition_changed = partition_changed
         self._queue: deque[tuple[Sequence[Change], MetadataImage]] = deque()
         self._more = asyncio.Event()
         self._version = 0
@@ -72,6 +77,11 @@ class Replicas:
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append((version, future))
             await future
+
+    @property
+    def can_make_logs(self) -> bool:
+        """Whether there is a log directory to make one in."""
+        return any(not directory.offline for directory in self._logs.directories)
 
     async def begin(self, image: MetadataImage) -> None:
         """Serve everything that the metadata gives this broker at its start."""
@@ -143,6 +153,7 @@ class Replicas:
         existing = self._partitions.get(topic.name, state.index)
         if existing is not None and existing.topic_id == topic.id:
             existing.role = role
+            self._partition_changed(existing.key)
             return
         key = PartitionKey(topic.name, state.index)
         try:
@@ -151,12 +162,14 @@ class Replicas:
         except StorageError as error:
             logger.error("%s cannot be served: %s", key, error)  # noqa: TRY400 - no bug of ours
             self._partitions.add_offline(key, topic.id)
+            self._partition_changed(key)
             return
         partition = Partition(key, topic.id, log, role)
-        partition.high_watermark = self._logs.high_watermark(key, log)
+        partition.stand_at(self._logs.high_watermark(key, log))
         self._partitions.add(partition)
         if role.leader == self._broker_id:
             partition.advance()
+        self._partition_changed(key)
 
     def _remove(self, change: TopicRemoved) -> None:
         name = self._partitions.topic_name(change.topic_id)
@@ -164,6 +177,7 @@ class Replicas:
             return
         for key in self._partitions.keys_of(change.topic_id):
             self._partitions.remove(key)
+            self._partition_changed(key)
             self._take_away(key, self._logs.delete)
         self._traffic.forget(name)
 

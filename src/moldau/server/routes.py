@@ -1,9 +1,7 @@
 """Which APIs this broker answers, in which versions, and who answers them.
 
-The ranges go from Kafka 1.x, and older, up to the newest release. Group and transaction APIs are
-declared in the protocol but not served yet, so they are not advertised. FindCoordinator is the
-exception: librdkafka takes a broker without it for one that does not know lz4, and silently sends
-uncompressed batches. It is answered with COORDINATOR_NOT_AVAILABLE.
+The ranges go from Kafka 1.x, and older, up to the newest release. What the protocol declares and
+nobody serves (share groups, the newer group protocol) is not advertised.
 """
 
 from __future__ import annotations
@@ -15,17 +13,30 @@ from moldau.cluster.topics import TopicDefaults
 from moldau.server.dispatch import Route
 from moldau.server.fetch_sessions import FetchSessions
 from moldau.server.handlers.configs import ConfigHandlers
+from moldau.server.handlers.coordinators import CoordinatorHandlers
 from moldau.server.handlers.discovery import DiscoveryHandlers
 from moldau.server.handlers.fetch import FetchHandler
+from moldau.server.handlers.group_offsets import GroupOffsetHandlers
+from moldau.server.handlers.groups import GroupHandlers
 from moldau.server.handlers.log_dirs import LogDirHandler
+from moldau.server.handlers.offset_fetch import OffsetFetchHandler
 from moldau.server.handlers.offsets import OffsetHandlers
 from moldau.server.handlers.produce import ProduceHandler
-from moldau.server.handlers.producer_ids import ProducerIdHandler
 from moldau.server.handlers.topics import TopicHandlers
+from moldau.server.handlers.transaction_admin import TransactionAdminHandlers
+from moldau.server.handlers.transactions import TransactionHandlers
 from moldau.server.handlers.usual_produce import UsualProduce
+from moldau.server.internal_topics import InternalTopics
 from moldau.server.parts import Parts
 from moldau.server.producer_ids import ProducerIds
 from moldau.server.topic_admin import TopicAdmin
+from moldau.server.transactional_writes import TransactionalWrites
+
+EMBEDDED_REPLICA_LIMIT = 1
+"""The embedded store knows one broker, so nothing can have a second replica."""
+
+Row = tuple[int, str, Callable[..., Any]]
+"""An API's key, the versions served, and who serves them."""
 
 
 def make_routes(parts: Parts) -> tuple[list[Route], Callable[[], Any]]:
@@ -37,10 +48,17 @@ def make_routes(parts: Parts) -> tuple[list[Route], Callable[[], Any]]:
         TopicDefaults(settings.num_partitions, settings.default_replication_factor),
         parts.ports.random,
     )
+    internal_topics = InternalTopics(
+        parts.image, topics, settings.values, replica_limit=EMBEDDED_REPLICA_LIMIT
+    )
+    coordinators = CoordinatorHandlers(
+        parts.image, parts.broker_id, internal_topics, parts.runtimes.by_type
+    )
     discovery = DiscoveryHandlers(
         parts.image,
         parts.broker_id,
         topics,
+        internal_topics,
         auto_create=settings.auto_create_topics_enable,
         partition_limit=settings.max_request_partition_size_limit,
     )
@@ -58,17 +76,16 @@ def make_routes(parts: Parts) -> tuple[list[Route], Callable[[], Any]]:
         parts.housekeeping.storage_failed,
     )
     produce = _produce(parts)
-    table: tuple[tuple[int, str, Callable[..., Any]], ...] = (
+    table: tuple[Row, ...] = (
         (0, "0-13", produce),
         (1, "0-18", _fetch(parts)),
         (2, "0-11", offsets.list_offsets),
         (3, "0-13", discovery.metadata),
-        (10, "0-6", discovery.find_coordinator),
+        (10, "0-6", coordinators.find_coordinator),
         (18, "0-5", discovery.api_versions),
         (19, "0-7", administration.create_topics),
         (20, "0-6", administration.delete_topics),
         (21, "0-2", offsets.delete_records),
-        (22, "0-5", ProducerIdHandler(ProducerIds(parts.decisions, parts.broker_id))),
         (23, "0-4", offsets.offset_for_leader_epoch),
         (32, "0-4", configs.describe),
         (33, "0-2", configs.alter),
@@ -79,11 +96,54 @@ def make_routes(parts: Parts) -> tuple[list[Route], Callable[[], Any]]:
         (61, "0", offsets.describe_producers),
         (74, "0-1", configs.list_resources),
         (75, "0", discovery.describe_topic_partitions),
+        *_group_rows(parts),
+        *_transaction_rows(parts),
     )
     routes = [Route(key, versions, handler, metrics) for key, versions, handler in table]
     routes[0].usual = UsualProduce(produce, metrics.of("Produce"), parts.ports.clock)
     discovery.serve(routes)
     return routes, discovery.unsupported_api_versions
+
+
+def _group_rows(parts: Parts) -> tuple[Row, ...]:
+    runtime = parts.runtimes.groups
+    groups = GroupHandlers(runtime)
+    offsets = GroupOffsetHandlers(runtime, parts.image, parts.runtimes.verifier.verify_one)
+    return (
+        (8, "0-10", offsets.commit),
+        (9, "0-10", OffsetFetchHandler(runtime, parts.image)),
+        (11, "0-9", groups.join),
+        (12, "0-4", groups.heartbeat),
+        (13, "0-5", groups.leave),
+        (14, "0-5", groups.sync),
+        (15, "0-6", groups.describe_groups),
+        (16, "0-5", groups.list_groups),
+        (28, "0-6", offsets.commit_in_transaction),
+        (42, "0-3", groups.delete_groups),
+        (47, "0", offsets.delete),
+    )
+
+
+def _transaction_rows(parts: Parts) -> tuple[Row, ...]:
+    runtimes = parts.runtimes
+    producers = TransactionHandlers(
+        runtimes.transactions,
+        ProducerIds(parts.decisions, parts.broker_id),
+        parts.image,
+        runtimes.groups.partition_for,
+    )
+    administration = TransactionAdminHandlers(
+        runtimes.transactions, runtimes.markers, parts.ports.clock
+    )
+    return (
+        (22, "0-5", producers.init_producer_id),
+        (24, "0-5", producers.add_partitions_to_txn),
+        (25, "0-4", producers.add_offsets_to_txn),
+        (26, "0-5", producers.end_txn),
+        (27, "0-2", administration.write_txn_markers),
+        (65, "0", administration.describe_transactions),
+        (66, "0-2", administration.list_transactions),
+    )
 
 
 def _produce(parts: Parts) -> ProduceHandler:
@@ -96,6 +156,13 @@ def _produce(parts: Parts) -> ProduceHandler:
         parts.traffic,
         parts.metrics.of("Produce"),
         parts.housekeeping.storage_failed,
+        TransactionalWrites(
+            parts.partitions,
+            parts.runtimes.verifier,
+            lambda: bool(
+                parts.configs.broker_values.value("transaction.partition.verification.enable")
+            ),
+        ),
     )
 
 

@@ -7,7 +7,6 @@ with it and where it was set. Nothing has been changed by then.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
@@ -234,6 +233,9 @@ def _idle(key: str) -> bool:
 
 
 def _unknown(setting: Setting) -> str:
+    # Imported here: only a mistake needs it.
+    import difflib  # noqa: PLC0415
+
     near = difflib.get_close_matches(setting.key, BROKER_CONFIGS, n=1, cutoff=LIKENESS)
     hint = f"; did you mean {near[0]}?" if near else ""
     return printable(f"unknown config {setting.key} (set by {setting.place}){hint}")

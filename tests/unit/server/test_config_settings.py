@@ -70,10 +70,8 @@ class TestKafkasFiles:
         assert settings.warnings == (
             (
                 "accepted without effect: num.io.threads, num.network.threads, "
-                "num.recovery.threads.per.data.dir, offsets.topic.replication.factor, "
-                "share.coordinator.state.topic.min.isr, "
-                "share.coordinator.state.topic.replication.factor, transaction.state.log.min.isr, "
-                "transaction.state.log.replication.factor"
+                "num.recovery.threads.per.data.dir, share.coordinator.state.topic.min.isr, "
+                "share.coordinator.state.topic.replication.factor"
             ),
             (
                 "controller listeners are not opened, the controller is inside this process: "

@@ -20,6 +20,7 @@ from moldau.protocol.messages.data import (
 from moldau.records.builder import BatchBuilder
 from moldau.replication.partition import Partition, Role
 from moldau.replication.partitions import Partitions
+from moldau.server.dispatch import RequestContext
 from moldau.server.handlers.produce import ProduceHandler
 
 ME = 1
@@ -39,12 +40,12 @@ class Kit:
         partition.advance()
         self.log.delete_records_before(2)
         self._handler = ProduceHandler(
-            partitions, ME, HandClock(), None, None, Traffic(), RequestStats(), None
+            partitions, ME, HandClock(), None, None, Traffic(), RequestStats(), None, None
         )
 
     def send(self, records):
         data = TopicProduceData("t", partition_data=[PartitionProduceData(0, records)])
-        context = SimpleNamespace(version=9, connection=SimpleNamespace(peer="nobody"))
+        context = RequestContext(SimpleNamespace(peer="nobody"), 9, "client")
         response = self._handler(ProduceRequest(None, 1, 100, [data]), context)
         return response.responses[0].partition_responses[0]
 

@@ -45,7 +45,6 @@ _ZOOKEEPER = (
     "zookeeper.sync.time.ms",
 )
 _FORMATS = (
-    "inter.broker.protocol.version",
     "log.message.downconversion.enable",
     "log.message.format.version",
     "log.message.timestamp.difference.max.ms",
@@ -83,6 +82,11 @@ _SECRETS = (
 
 EARLIER: tuple[ConfigDefinition, ...] = (
     *internal(
+        string(
+            "inter.broker.protocol.version",
+            None,
+            "Below 2.1, groups and offsets are written so that tools of that time can read them.",
+        ),
         *without_effect(
             GONE,
             *(string(name, None, "Replaced by listeners.") for name in _ADDRESSES),
@@ -90,6 +94,6 @@ EARLIER: tuple[ConfigDefinition, ...] = (
             *(string(name, None, "For brokers and clients of old formats.") for name in _FORMATS),
             *(string(name, None, "Removed from Kafka.") for name in _OTHERS),
             *(password(name, "A secret removed from Kafka.") for name in _SECRETS),
-        )
+        ),
     ),
 )

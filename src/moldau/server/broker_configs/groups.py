@@ -21,11 +21,65 @@ from moldau.server.config_definition import (
 )
 
 INT_MAX: Final = 2**31 - 1
-NO_GROUPS: Final = "group coordination is not part of this version"
+ONLY_CLASSIC: Final = "only the classic group protocol is part of this version"
 
 GROUPS: tuple[ConfigDefinition, ...] = (
+    integer(
+        "group.initial.rebalance.delay.ms",
+        3_000,
+        "How long a new group waits for more members before its first rebalance.",
+    ),
+    integer(
+        "group.min.session.timeout.ms",
+        6_000,
+        "The shortest session timeout a member may ask for.",
+    ),
+    integer(
+        "group.max.session.timeout.ms",
+        1_800_000,
+        "The longest session timeout a member may ask for.",
+    ),
+    integer("group.max.size", INT_MAX, "The most members of a group.", at_least(1)),
+    integer(
+        "offset.metadata.max.bytes",
+        4_096,
+        "The longest note a member may leave with a committed offset.",
+    ),
+    integer(
+        "offsets.commit.timeout.ms",
+        5_000,
+        "How long a commit waits for the replicas of the offsets topic.",
+        at_least(1),
+    ),
+    integer(
+        "offsets.load.buffer.size",
+        5_242_880,
+        "How much of the offsets topic is read at once when it is loaded.",
+        at_least(1),
+    ),
+    integer(
+        "offsets.retention.minutes",
+        10_080,
+        "How long the offsets of an empty group are kept.",
+        at_least(1),
+    ),
+    long(
+        "offsets.retention.check.interval.ms",
+        600_000,
+        "How often old offsets are looked for.",
+        at_least(1),
+    ),
+    integer("offsets.topic.compression.codec", 0, "The codec of the offsets topic, as a number."),
+    integer("offsets.topic.num.partitions", 50, "Partitions of the offsets topic.", at_least(1)),
+    short("offsets.topic.replication.factor", 3, "Replicas of the offsets topic.", at_least(1)),
+    integer(
+        "offsets.topic.segment.bytes",
+        104_857_600,
+        "The segment size of the offsets topic.",
+        at_least(1),
+    ),
     *without_effect(
-        NO_GROUPS,
+        ONLY_CLASSIC,
         names(
             "group.coordinator.rebalance.protocols",
             ("classic", "consumer", "streams"),
@@ -45,22 +99,6 @@ GROUPS: tuple[ConfigDefinition, ...] = (
             "How long the group coordinator gathers writes; -1 lets it choose.",
             at_least(-1),
         ),
-        integer(
-            "group.initial.rebalance.delay.ms",
-            3_000,
-            "How long a new group waits for more members before its first rebalance.",
-        ),
-        integer(
-            "group.min.session.timeout.ms",
-            6_000,
-            "The shortest session timeout a member may ask for.",
-        ),
-        integer(
-            "group.max.session.timeout.ms",
-            1_800_000,
-            "The longest session timeout a member may ask for.",
-        ),
-        integer("group.max.size", INT_MAX, "The most members of a group.", at_least(1)),
         names(
             "group.consumer.assignors",
             ("uniform", "range"),
@@ -303,48 +341,6 @@ GROUPS: tuple[ConfigDefinition, ...] = (
             15_000,
             "The upper bound of a streams group's assignment interval.",
             at_least(0),
-        ),
-        integer(
-            "offset.metadata.max.bytes",
-            4_096,
-            "The longest note a member may leave with a committed offset.",
-        ),
-        integer(
-            "offsets.commit.timeout.ms",
-            5_000,
-            "How long a commit waits for the replicas of the offsets topic.",
-            at_least(1),
-        ),
-        integer(
-            "offsets.load.buffer.size",
-            5_242_880,
-            "How much of the offsets topic is read at once when it is loaded.",
-            at_least(1),
-        ),
-        integer(
-            "offsets.retention.minutes",
-            10_080,
-            "How long the offsets of an empty group are kept.",
-            at_least(1),
-        ),
-        long(
-            "offsets.retention.check.interval.ms",
-            600_000,
-            "How often old offsets are looked for.",
-            at_least(1),
-        ),
-        integer(
-            "offsets.topic.compression.codec", 0, "The codec of the offsets topic, as a number."
-        ),
-        integer(
-            "offsets.topic.num.partitions", 50, "Partitions of the offsets topic.", at_least(1)
-        ),
-        short("offsets.topic.replication.factor", 3, "Replicas of the offsets topic.", at_least(1)),
-        integer(
-            "offsets.topic.segment.bytes",
-            104_857_600,
-            "The segment size of the offsets topic.",
-            at_least(1),
         ),
         integer(
             "share.coordinator.append.linger.ms",

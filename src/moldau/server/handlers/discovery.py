@@ -1,6 +1,6 @@
 """What a client asks before it knows where to go.
 
-ApiVersions 0-5, Metadata 0-13, FindCoordinator 0-6, DescribeCluster 0-2, DescribeTopicPartitions 0.
+ApiVersions 0-5, Metadata 0-13, DescribeCluster 0-2, DescribeTopicPartitions 0.
 
 Every address in an answer is that of the listener the question came in on. There is no authoriser
 yet, so whoever asks for authorised operations is told all of them, as by Kafka without one.
@@ -19,12 +19,12 @@ from moldau.cluster.image import MetadataImage
 from moldau.cluster.model import Broker, Partition, Topic
 from moldau.cluster.store import StoreFailed
 from moldau.cluster.topics import NewTopic, check_topic_name
+from moldau.coordination.transactions.transaction import EPOCH_PER_TRANSACTION
 from moldau.protocol.errors import ApiError, ErrorCode
 from moldau.protocol.messages.metadata import (
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
-    Coordinator,
     DescribeClusterBroker,
     DescribeClusterRequest,
     DescribeClusterResponse,
@@ -33,8 +33,6 @@ from moldau.protocol.messages.metadata import (
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
     FinalizedFeatureKey,
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
@@ -46,10 +44,14 @@ from moldau.protocol.messages.metadata import (
 )
 from moldau.security.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS, bit_field
 from moldau.server.dispatch import RequestContext, Route
+from moldau.server.internal_topics import INTERNAL_TOPICS, InternalTopics
+from moldau.server.runtimes import TRANSACTION_FEATURE
 from moldau.server.topic_admin import TopicAdmin
 
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
+METADATA_FEATURE = "metadata.version"
+LEVEL_ZERO_FROM = 4
+"""The first version of ApiVersions in which a feature may have level 0 (KAFKA-17492)."""
 TOPIC_IDS_FROM = 10
 LOOKUP_BY_ID_FROM = 12
 NOT_ASKED = -(2**31)
@@ -64,6 +66,7 @@ class DiscoveryHandlers:
         image: Callable[[], MetadataImage],
         broker_id: BrokerId,
         topics: TopicAdmin,
+        internal_topics: InternalTopics,
         *,
         auto_create: bool,
         partition_limit: int,
@@ -71,6 +74,7 @@ class DiscoveryHandlers:
         self._image = image
         self._broker_id = broker_id
         self._topics = topics
+        self._internal_topics = internal_topics
         self._auto_create = auto_create
         self._partition_limit = partition_limit
         self._api_keys: list[ApiVersion] = []
@@ -97,13 +101,13 @@ class DiscoveryHandlers:
         elsewhere = request.node_id not in (-1, self._broker_id)
         if elsewhere or request.cluster_id not in (None, image.cluster_id):
             return ApiVersionsResponse(ErrorCode.REBOOTSTRAP_REQUIRED, self._api_keys)
-        level = image.features.get("metadata.version", 0)
+        supported, finalized = _features(image, context.version)
         return ApiVersionsResponse(
             0,
             self._api_keys,
-            supported_features=[SupportedFeatureKey("metadata.version", 7, level)],
+            supported_features=supported,
             finalized_features_epoch=image.version,
-            finalized_features=[FinalizedFeatureKey("metadata.version", level, level)],
+            finalized_features=finalized,
         )
 
     def unsupported_api_versions(self) -> ApiVersionsResponse:
@@ -142,10 +146,11 @@ class DiscoveryHandlers:
     ) -> MetadataResponse:
         refused: dict[str, ErrorCode] = {}
         for name in missing:
-            if name in INTERNAL_TOPICS:
-                continue
             try:
-                await self._topics.create(NewTopic(name))
+                if name in INTERNAL_TOPICS:
+                    await self._internal_topics.create(name)
+                else:
+                    await self._topics.create(NewTopic(name))
             except ApiError as error:
                 if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
                     refused[name] = error.code
@@ -188,24 +193,6 @@ class DiscoveryHandlers:
             cluster_authorized_operations=bit_field(CLUSTER_OPERATIONS)
             if request.include_cluster_authorized_operations
             else NOT_ASKED,
-        )
-
-    # FindCoordinator
-
-    def find_coordinator(
-        self, request: FindCoordinatorRequest, context: RequestContext
-    ) -> FindCoordinatorResponse:
-        """Say that there is no coordinator yet, for one key or for many."""
-        del context
-        code = ErrorCode.COORDINATOR_NOT_AVAILABLE
-        return FindCoordinatorResponse(
-            error_code=code,
-            error_message=code.text,
-            node_id=-1,
-            port=-1,
-            coordinators=[
-                Coordinator(key, -1, "", -1, code, code.text) for key in request.coordinator_keys
-            ],
         )
 
     # DescribeCluster
@@ -273,6 +260,22 @@ class DiscoveryHandlers:
                 response.next_cursor = TopicPartitionsCursor(name, end)
                 break
         return response
+
+
+def _features(
+    image: MetadataImage, version: int
+) -> tuple[list[SupportedFeatureKey], list[FinalizedFeatureKey]]:
+    """Tell which features this broker knows, and which levels are in force.
+
+    Clients that speak less than version 4 stumble over a feature that may be at level 0, so they
+    are told only that it is in force.
+    """
+    levels = {name: image.features.get(name, 0) for name in (METADATA_FEATURE, TRANSACTION_FEATURE)}
+    supported = [SupportedFeatureKey(METADATA_FEATURE, 7, levels[METADATA_FEATURE])]
+    if version >= LEVEL_ZERO_FROM:
+        supported.append(SupportedFeatureKey(TRANSACTION_FEATURE, 0, EPOCH_PER_TRANSACTION))
+    finalized = [FinalizedFeatureKey(name, level, level) for name, level in levels.items() if level]
+    return supported, finalized
 
 
 def _reachable(

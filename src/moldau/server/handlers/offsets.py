@@ -40,6 +40,7 @@ from moldau.protocol.messages.data import (
 from moldau.replication.partition import Partition
 from moldau.replication.partitions import Partitions
 from moldau.server.dispatch import RequestContext
+from moldau.server.internal_topics import INTERNAL_TOPICS
 from moldau.storage.time_search import Look, Search, TimestampOffset, look_into
 
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
@@ -218,6 +219,8 @@ class OffsetHandlers:
 
     def _delete_before(self, topic: str, index: int, offset: int) -> DeleteRecordsPartitionResult:
         try:
+            if topic in INTERNAL_TOPICS:
+                raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION)
             partition = self._led(topic, index)
             log = partition.log
             if not log.config.deletes:

@@ -6,14 +6,16 @@ is copied out and worked on in another process; the connection waits, so the ord
 client's batches take effect is the order in which it sent them. With `flush.messages` an answer
 also waits until the disk has what it acknowledges.
 
-Transactional batches are refused until there is a transaction coordinator.
+A transactional batch is appended when the log knows its transaction, or the coordinator has
+permitted it (`transactional_writes`); the answer of a coordinator elsewhere is waited for.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from moldau.base.clock import Clock
 from moldau.base.errors import ProtocolError, StorageError
@@ -31,11 +33,18 @@ from moldau.protocol.messages.data import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from moldau.records.batch import APPEND_TIME_BIT, TRANSACTIONAL_BIT, BatchHeader
+from moldau.records.batch import APPEND_TIME_BIT, TRANSACTIONAL_BIT, BatchHeader, is_transactional
 from moldau.replication.partition import Partition
 from moldau.replication.partitions import Partitions
 from moldau.server.connection import Connection
 from moldau.server.dispatch import RequestContext
+from moldau.server.internal_topics import INTERNAL_TOPICS
+from moldau.server.transactional_writes import (
+    NO_PERMITS,
+    Permits,
+    TransactionalWrites,
+    check_permit,
+)
 from moldau.storage.flushing import Flusher
 from moldau.storage.incoming import Incoming, Rework, examine, rework
 from moldau.storage.log import AppendResult
@@ -44,6 +53,9 @@ from moldau.storage.topic_config import LONG_MAX
 logger = logging.getLogger(__name__)
 
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
+
+ADMIN_CLIENT: Final = "__admin_client"
+"""The client id with which Kafka's own tools may write to internal topics."""
 
 MALFORMED: Final = frozenset(
     {
@@ -103,6 +115,11 @@ class _Later(NamedTuple):
 
     reworks: list[tuple[_Place, bytes, Rework]]
     flushes: list[_Place]
+    permits: Permits
+
+
+Produced: TypeAlias = ProduceResponse | Coroutine[None, None, ProduceResponse | None] | None
+"""An answer, one that will come, or none."""
 
 
 class ProduceHandler:
@@ -118,6 +135,7 @@ class ProduceHandler:
         traffic: Traffic,
         stats: RequestStats,
         storage_failed: Callable[[StorageError], None],
+        transactional: TransactionalWrites,
     ) -> None:
         self._partitions = partitions
         self._broker_id = broker_id
@@ -127,21 +145,56 @@ class ProduceHandler:
         self._traffic = traffic
         self._stats = stats
         self._storage_failed = storage_failed
+        self._transactional = transactional
 
-    def __call__(
-        self, request: ProduceRequest, context: RequestContext
-    ) -> ProduceResponse | Coroutine[None, None, ProduceResponse | None] | None:
+    def __call__(self, request: ProduceRequest, context: RequestContext) -> Produced:
+        if not _has_transactional(request):
+            return self._produce(request, context, NO_PERMITS)
+        if not request.transactional_id:
+            return self._unauthorized(request)
+        permits = self._transactional.permits(request, context.version, self._name)
+        if isinstance(permits, asyncio.Future):
+            _keep_records(request)
+            return self._produce_permitted(request, context, permits)
+        return self._produce(request, context, permits)
+
+    async def _produce_permitted(
+        self, request: ProduceRequest, context: RequestContext, permits: asyncio.Future[Permits]
+    ) -> ProduceResponse | None:
+        produced = self._produce(request, context, await permits)
+        return await produced if isinstance(produced, Coroutine) else produced
+
+    def _unauthorized(self, request: ProduceRequest) -> Produced:
+        """Refuse all of a request that names no transaction for its transactional batches."""
+        code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        self._stats.error(code)
+        results = [
+            TopicProduceResponse(
+                topic.name,
+                topic.topic_id,
+                [PartitionProduceResponse(data.index, code, -1) for data in topic.partition_data],
+            )
+            for topic in request.topic_data
+        ]
+        return self._reply(ProduceResponse(results), request.acks)
+
+    def _produce(
+        self, request: ProduceRequest, context: RequestContext, permits: Permits
+    ) -> Produced:
         now_ms = self._clock.wall_ms()
         response = ProduceResponse()
-        later = _Later([], [])
+        later = _Later([], [], permits)
         # One sent without acknowledgement ends its connection, with a line that says why.
         asker = context.connection if request.acks else None
+        internal = context.client_id == ADMIN_CLIENT
         for topic in request.topic_data:
             name = self._name(topic, context.version)
             results: list[PartitionProduceResponse] = []
             response.responses.append(TopicProduceResponse(topic.name, topic.topic_id, results))
             for data in topic.partition_data:
                 try:
+                    if name in INTERNAL_TOPICS and not internal:
+                        raise self._not_for_clients(name, data.index)
                     partition = self._find(name, data.index, request.acks)
                     examined = examine(data.records, partition.log.config, now_ms, context.version)
                     if isinstance(examined, Rework):
@@ -150,7 +203,7 @@ class ProduceHandler:
                         later.reworks.append((place, bytes(data.records), examined))
                         results.append(PartitionProduceResponse(data.index))
                     else:
-                        results.append(self._appended(partition, examined))
+                        results.append(self._appended(partition, examined, permits))
                         if partition.log.unflushed_count >= partition.log.config.flush_messages:
                             later.flushes.append(_Place(results, len(results) - 1, partition))
                 except (ApiError, StorageError) as error:
@@ -162,7 +215,7 @@ class ProduceHandler:
     def destination(self, topic: TopicProduceData, acks: int, version: int) -> Destination | None:
         """Say where requests like this one go, if `append_at_once` may take them."""
         name = self._name(topic, version)
-        if name is None or acks == ACKS_NONE:
+        if name is None or name in INTERNAL_TOPICS or acks == ACKS_NONE:
             return None
         topic_id = TopicId(topic.topic_id) if version >= TOPIC_IDS_FROM else None
         return Destination(name, topic_id, topic.partition_data[0].index, acks)
@@ -181,7 +234,7 @@ class ProduceHandler:
             if topic_id not in (None, partition.topic_id) or log.config.flush_messages != LONG_MAX:
                 return None
             examined = examine(records, log.config, self._clock.wall_ms(), version)
-            if isinstance(examined, Rework):
+            if isinstance(examined, Rework) or examined.header.attributes & TRANSACTIONAL_BIT:
                 return None
             appended = self._append(partition, examined.header, examined.batch)
         except ApiError:
@@ -203,7 +256,7 @@ class ProduceHandler:
                 if partition.topic_id != place.partition.topic_id:
                     # Made again under its name meanwhile: the batch was not meant for this one.
                     raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-                place.fill(self._appended(partition, incoming))
+                place.fill(self._appended(partition, incoming, later.permits))
                 if partition.log.unflushed_count >= partition.log.config.flush_messages:
                     later.flushes.append(place)
             except (ApiError, StorageError) as error:
@@ -244,6 +297,11 @@ class ProduceHandler:
             return topic.name
         return self._partitions.topic_name(TopicId(topic.topic_id))
 
+    def _not_for_clients(self, topic: str, index: int) -> ApiError:
+        there = self._partitions.get(topic, index) is not None
+        code = self._partitions.missing(topic, index)
+        return ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION if there else code)
+
     def _find(self, name: str | None, index: int, acks: int) -> Partition:
         if acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
             raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={acks} is not 0, 1 or -1")
@@ -263,8 +321,12 @@ class ProduceHandler:
             )
         return partition
 
-    def _appended(self, partition: Partition, incoming: Incoming) -> PartitionProduceResponse:
+    def _appended(
+        self, partition: Partition, incoming: Incoming, permits: Permits
+    ) -> PartitionProduceResponse:
         header = incoming.header
+        if header.transactional:
+            check_permit(partition, header, permits)
         appended = self._append(partition, header, incoming.batch)
         return PartitionProduceResponse(
             partition.key.partition,
@@ -276,8 +338,6 @@ class ProduceHandler:
         )
 
     def _append(self, partition: Partition, header: BatchHeader, batch: Buffer) -> AppendResult:
-        if header.attributes & TRANSACTIONAL_BIT:
-            raise ApiError(ErrorCode.INVALID_TXN_STATE, "no transaction was begun here")
         appended = partition.log.append(batch, header, partition.role.leader_epoch)
         traffic = self._traffic.of(partition.key.topic)
         traffic.messages_in += header.count
@@ -312,6 +372,21 @@ class ProduceHandler:
         return PartitionProduceResponse(
             index, code, -1, log_start_offset=log_start, error_message=message
         )
+
+
+def _has_transactional(request: ProduceRequest) -> bool:
+    return any(
+        data.records is not None and is_transactional(data.records)
+        for topic in request.topic_data
+        for data in topic.partition_data
+    )
+
+
+def _keep_records(request: ProduceRequest) -> None:
+    """Take records out of the receive buffer, which is the next request's after this turn."""
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            data.records = None if data.records is None else bytes(data.records)
 
 
 def _told_time(header: BatchHeader, appended: AppendResult) -> int:

@@ -1,0 +1,404 @@
+"""The heart of a classic group: its generations, and how one gives way to the next.
+
+    Empty --join--> PreparingRebalance --all came, or time is up--> CompletingRebalance
+      ^                 |    ^                                         |         |
+      +--nobody came----+    +--a member comes, goes, changes----------+   the leader's
+                             |                                            assignment is
+                             +------------------- Stable <-----------------  committed
+
+While a rebalance is prepared, members join and their requests wait. When it completes everybody is
+told the new generation, and the leader all members; it answers with an assignment (`syncing`),
+which is written before anybody sees it. What was decided for one generation never reaches another:
+every step that waited for the log looks again at state and generation before it goes on.
+
+Session time-outs cost no timer for each heartbeat: a member's deadline moves, and a timer that
+fires early is set again for what is left.
+
+The core knows no requests. `joining`, `syncing` and `leaving` decide on those and move it on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from moldau.base.checks import invariant
+from moldau.base.clock import Random
+from moldau.coordination.groups.member import Member, WaitingJoin
+from moldau.coordination.groups.responses import join_error, protocol_name, sync_error
+from moldau.coordination.groups.roster import Roster
+from moldau.coordination.groups.settings import GroupSettings
+from moldau.coordination.groups.snapshot import NO_STATE_TIMESTAMP, GroupSnapshot
+from moldau.coordination.groups.states import FOLLOWERS, GroupState
+from moldau.coordination.groups.subscription import (
+    CONSUMER_PROTOCOL_TYPE,
+    all_subscribed_topics,
+)
+from moldau.coordination.groups.turn import GroupTimer, Turn
+from moldau.coordination.outcome import StateRecord
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.groups import (
+    JoinGroupResponse,
+    JoinGroupResponseMember,
+    SyncGroupResponse,
+)
+
+Encode = Callable[[str, GroupSnapshot | None], StateRecord]
+"""Makes the record of a group of this id; without a snapshot its tombstone."""
+
+
+class InitialDelay:
+    """The grace period of an empty group, which lasts as long as members keep coming.
+
+    Without it the first of many members that start together would get everything, and lose most of
+    it to the second a moment later (KIP-134).
+    """
+
+    __slots__ = ("delay_ms", "member_came", "remaining_ms")
+
+    def __init__(self, delay_ms: int, rebalance_timeout_ms: int) -> None:
+        self.delay_ms = delay_ms
+        self.remaining_ms = max(rebalance_timeout_ms - delay_ms, 0)
+        """What the rebalance time-out leaves for extensions."""
+        self.member_came = False
+
+    def extend(self, delay_ms: int) -> bool:
+        """Wait once more if a member came and there is time left; tell whether."""
+        if not self.member_came or self.remaining_ms == 0:
+            return False
+        self.member_came = False
+        elapsed_ms = self.delay_ms
+        self.delay_ms = min(delay_ms, self.remaining_ms)
+        self.remaining_ms = max(self.remaining_ms - elapsed_ms, 0)
+        return True
+
+
+class GroupCore:
+    """State, generation and members of one group."""
+
+    __slots__ = (
+        "encode",
+        "generation",
+        "group_id",
+        "initial_delay",
+        "protocol",
+        "protocol_type",
+        "random",
+        "roster",
+        "settings",
+        "state",
+        "state_timestamp",
+        "storing_assignment",
+        "subscribed_topics",
+        "unsynced",
+    )
+
+    def __init__(
+        self, group_id: str, settings: GroupSettings, random: Random, encode: Encode
+    ) -> None:
+        self.group_id = group_id
+        self.settings = settings
+        self.random = random
+        self.encode = encode
+        self.state = GroupState.EMPTY
+        self.state_timestamp = NO_STATE_TIMESTAMP
+        self.generation = 0
+        """Counts the rebalances; the first members make it 1."""
+        self.protocol_type: str | None = None
+        """What kind of client the members are; None for a group that never had any."""
+        self.protocol: str | None = None
+        """The assignor of this generation."""
+        self.subscribed_topics: frozenset[str] | None = None
+        """What this generation reads; None where that is not known."""
+        self.roster = Roster()
+        self.initial_delay: InitialDelay | None = None
+        """There while an empty group prepares its first rebalance."""
+        self.unsynced: set[str] = set()
+        """Members of this generation that have not asked for their assignment."""
+        self.storing_assignment = False
+        """The assignment of this generation is on its way into the log."""
+
+    def move_to(self, state: GroupState, turn: Turn) -> None:
+        """Enter a state."""
+        invariant(state in FOLLOWERS[self.state], f"{self.group_id}: {self.state} to {state}")
+        self.state = state
+        self.state_timestamp = turn.now.wall_ms
+
+    def _note(self, text: str, turn: Turn) -> None:
+        turn.note(self.group_id, text)
+
+    # Who asks
+
+    def check_member(self, member_id: str, instance_id: str | None) -> ErrorCode:
+        """Say whether the asker is who it says: a newer process fences an older one (KIP-345)."""
+        if instance_id is not None:
+            member = self.roster.of_instance(instance_id)
+            if member is not None and member.member_id != member_id:
+                return ErrorCode.FENCED_INSTANCE_ID
+        else:
+            member = self.roster.get(member_id)
+        return ErrorCode.UNKNOWN_MEMBER_ID if member is None else ErrorCode.NONE
+
+    # Sessions
+
+    def expect(self, member: Member, timeout_ms: int, turn: Turn) -> None:
+        """Count a member as gone unless it is heard of within this time."""
+        member.deadline = turn.now.monotonic + timeout_ms / 1000
+        if member.timer_due is None or member.timer_due > member.deadline:
+            member.timer_due = member.deadline
+            turn.arm(self._session_timer(member.member_id), timeout_ms)
+
+    def heard_of(self, member: Member, turn: Turn) -> None:
+        """Begin a member's session anew."""
+        self.expect(member, member.session_timeout_ms, turn)
+
+    def expect_pending(self, member_id: str, session_timeout_ms: int, turn: Turn) -> None:
+        """Wait for a member to come back with the id it was given (KIP-394)."""
+        self.roster.pending.add(member_id)
+        turn.arm(self._session_timer(member_id), session_timeout_ms)
+
+    def forget_pending(self, member_id: str, turn: Turn) -> None:
+        """Stop waiting for a member that did not come, or has left."""
+        self.roster.pending.discard(member_id)
+        turn.cancel(self._session_timer(member_id))
+
+    def session_elapsed(self, member_id: str, turn: Turn) -> None:
+        """Look after a member, or somebody expected, whose session timer fired."""
+        member = self.roster.get(member_id)
+        if member is not None:
+            self._member_silent(member, turn)
+        elif member_id in self.roster.pending:
+            self.roster.pending.discard(member_id)
+            self._complete_if_everybody_joined(turn)
+
+    def _member_silent(self, member: Member, turn: Turn) -> None:
+        member.timer_due = None
+        left_s = member.deadline - turn.now.monotonic
+        if left_s > 0:
+            member.timer_due = member.deadline
+            turn.arm(self._session_timer(member.member_id), left_s * 1000)
+        elif member.must_heartbeat:
+            self.drop(member, turn)
+            reason = f"member {member.member_id} was not heard of in time"
+            if self.state is GroupState.PREPARING_REBALANCE:
+                self._complete_if_everybody_joined(turn)
+            else:
+                self.prepare_rebalance(reason, turn)
+
+    def drop(self, member: Member, turn: Turn) -> None:
+        """Put a member out. What it waits for is answered so that it starts again."""
+        waiting = self.roster.stop_waiting(member)
+        if waiting is not None:
+            answer = join_error(waiting.version, ErrorCode.UNKNOWN_MEMBER_ID)
+            turn.reply(waiting.ticket, answer)
+        if member.waiting_sync is not None:
+            turn.reply(member.waiting_sync, sync_error(ErrorCode.UNKNOWN_MEMBER_ID))
+        self.roster.remove(member)
+        self.unsynced.discard(member.member_id)
+        turn.cancel(self._session_timer(member.member_id))
+
+    def take_place(self, old: Member, new: Member, turn: Turn) -> None:
+        """Let a static member take the place of its predecessor: same instance, another id."""
+        self.roster.replace(old, new)
+        if old.member_id in self.unsynced:
+            self.unsynced.remove(old.member_id)
+            self.unsynced.add(new.member_id)
+        turn.cancel(self._session_timer(old.member_id))
+        new.timer_due = None
+        self.heard_of(new, turn)
+
+    def _session_timer(self, member_id: str) -> GroupTimer:
+        return GroupTimer("session", self.group_id, member_id)
+
+    # The join phase
+
+    def prepare_rebalance(self, reason: str, turn: Turn) -> None:
+        """Announce the next generation and wait for its members."""
+        if self.state is GroupState.COMPLETING_REBALANCE:
+            self.abandon_assignment(ErrorCode.REBALANCE_IN_PROGRESS, turn)
+        self.unsynced.clear()
+        turn.cancel(self._sync_timer)
+        is_first = self.state is GroupState.EMPTY
+        self.move_to(GroupState.PREPARING_REBALANCE, turn)
+        self._note(f"preparing to rebalance, generation {self.generation} ends: {reason}", turn)
+        if is_first:
+            delay_ms = self.settings.initial_rebalance_delay_ms
+            self.initial_delay = InitialDelay(delay_ms, self.roster.rebalance_timeout_ms)
+            turn.arm(self._join_timer, delay_ms)
+        elif not self._complete_if_everybody_joined(turn):
+            turn.arm(self._join_timer, self.roster.rebalance_timeout_ms)
+
+    def members_changed(self, reason: str, turn: Turn) -> None:
+        """Go on after a member came, went or changed: begin a rebalance, or end the join phase."""
+        if self.state is not GroupState.PREPARING_REBALANCE:
+            self.prepare_rebalance(reason, turn)
+        elif self.initial_delay is None:
+            self._complete_if_everybody_joined(turn)
+
+    def _complete_if_everybody_joined(self, turn: Turn) -> bool:
+        is_due = self.state is GroupState.PREPARING_REBALANCE and self.roster.everybody_joined
+        if is_due:
+            self._complete_join(turn)
+        return is_due
+
+    def join_phase_elapsed(self, turn: Turn) -> None:
+        """End the join phase as its time is up, unless the initial delay is extended."""
+        if self.state is not GroupState.PREPARING_REBALANCE:
+            return
+        delay = self.initial_delay
+        if delay is not None and delay.extend(self.settings.initial_rebalance_delay_ms):
+            turn.arm(self._join_timer, delay.delay_ms)
+        else:
+            self._complete_join(turn)
+
+    def _complete_join(self, turn: Turn) -> None:
+        turn.cancel(self._join_timer)
+        late = [one for one in self.roster if one.waiting_join is None and one.instance_id is None]
+        for member in late:
+            self.drop(member, turn)
+        if len(self.roster) and not self.roster.elect_joined():
+            # Only static members that are away: their sessions decide, not this time-out.
+            self._note("nobody joined, the rebalance waits", turn)
+            turn.arm(self._join_timer, self.roster.rebalance_timeout_ms)
+            return
+        self.initial_delay = None
+        self.generation += 1
+        if len(self.roster):
+            self._begin_generation(turn)
+        else:
+            self._become_empty(turn)
+
+    def _begin_generation(self, turn: Turn) -> None:
+        self.protocol = self.roster.choose_protocol()
+        self.find_subscribed_topics()
+        self.move_to(GroupState.COMPLETING_REBALANCE, turn)
+        self._note(f"generation {self.generation} begins with {len(self.roster)} members", turn)
+        for member in self.roster:
+            member.is_new = False
+            waiting = self.roster.stop_waiting(member)
+            if waiting is not None:
+                turn.reply(waiting.ticket, self.joined(member, waiting.version))
+            self.heard_of(member, turn)
+            self.unsynced.add(member.member_id)
+        turn.arm(self._sync_timer, self.roster.rebalance_timeout_ms)
+
+    def _become_empty(self, turn: Turn) -> None:
+        """Go on without members.
+
+        That the record may be refused does no harm: after a restart the last generation would be
+        there again, and its members would time out.
+        """
+        self.protocol = None
+        self.find_subscribed_topics()
+        self.move_to(GroupState.EMPTY, turn)
+        self._note(f"empty since generation {self.generation}", turn)
+        turn.write(self.encode(self.group_id, self.snapshot({})))
+
+    def find_subscribed_topics(self) -> None:
+        """Learn what the members read, as far as they are consumers and can be understood."""
+        self.subscribed_topics = (
+            all_subscribed_topics(member.subscription(self.protocol) for member in self.roster)
+            if self.protocol_type == CONSUMER_PROTOCOL_TYPE
+            else None
+        )
+
+    def joined(self, member: Member, version: int) -> JoinGroupResponse:
+        """Tell a member of the present generation, and its leader of all members."""
+        return JoinGroupResponse(
+            generation_id=self.generation,
+            protocol_type=self.protocol_type,
+            protocol_name=protocol_name(self.protocol, version),
+            leader=self.roster.leader or "",
+            member_id=member.member_id,
+            members=self.members_for_leader() if member.member_id == self.roster.leader else [],
+        )
+
+    def members_for_leader(self) -> list[JoinGroupResponseMember]:
+        """Return all members with their subscriptions."""
+        return [
+            JoinGroupResponseMember(
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                metadata=member.subscription(self.protocol),
+            )
+            for member in self.roster
+        ]
+
+    # The sync phase
+
+    def synced(self, member: Member, turn: Turn) -> None:
+        """Note that a member asked for its assignment."""
+        self.unsynced.discard(member.member_id)
+        if not self.unsynced:
+            turn.cancel(self._sync_timer)
+
+    def assign(self, assignments: Mapping[str, bytes], turn: Turn) -> None:
+        """Give everybody their part of an assignment that is committed."""
+        for member in self.roster:
+            member.assignment = assignments.get(member.member_id, b"")
+            self._answer_sync(member, self.assigned(member), turn)
+        self.storing_assignment = False
+        self.move_to(GroupState.STABLE, turn)
+
+    def abandon_assignment(self, code: ErrorCode, turn: Turn) -> None:
+        """Tell everybody who waits for an assignment that there will be none."""
+        self.storing_assignment = False
+        for member in self.roster:
+            member.assignment = b""
+            self._answer_sync(member, sync_error(code), turn)
+
+    def assigned(self, member: Member) -> SyncGroupResponse:
+        """Tell a member its assignment."""
+        return SyncGroupResponse(
+            protocol_type=self.protocol_type,
+            protocol_name=self.protocol,
+            assignment=member.assignment,
+        )
+
+    def _answer_sync(self, member: Member, response: SyncGroupResponse, turn: Turn) -> None:
+        ticket, member.waiting_sync = member.waiting_sync, None
+        if ticket is not None:
+            turn.reply(ticket, response)
+            self.heard_of(member, turn)
+
+    def sync_phase_elapsed(self, turn: Turn) -> None:
+        """Put out those who joined but never asked for an assignment.
+
+        They heartbeat, so that their session never ends, but the others cannot wait for them.
+        """
+        if not self.unsynced:
+            return
+        silent = [member for member in self.roster if member.member_id in self.unsynced]
+        for member in silent:
+            self.drop(member, turn)
+        names = ", ".join(member.member_id for member in silent)
+        self.prepare_rebalance(f"{names} did not ask for an assignment in time", turn)
+
+    @property
+    def _join_timer(self) -> GroupTimer:
+        return GroupTimer("join", self.group_id)
+
+    @property
+    def _sync_timer(self) -> GroupTimer:
+        return GroupTimer("sync", self.group_id)
+
+    # What survives
+
+    def snapshot(self, assignments: Mapping[str, bytes]) -> GroupSnapshot:
+        """Return what is written of the group, with these assignments."""
+        return GroupSnapshot(
+            self.protocol_type or "",
+            self.generation,
+            self.protocol,
+            self.roster.leader,
+            self.state_timestamp,
+            tuple(
+                member.snapshot(self.protocol, assignments.get(member.member_id, b""))
+                for member in self.roster
+            ),
+        )
+
+    def supersede(self, waiting: WaitingJoin | None, turn: Turn) -> None:
+        """Answer a join that its member has repeated; nobody should be listening any more."""
+        if waiting is not None:
+            answer = join_error(waiting.version, ErrorCode.REBALANCE_IN_PROGRESS)
+            turn.reply(waiting.ticket, answer)

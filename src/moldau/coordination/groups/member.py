@@ -1,0 +1,140 @@
+"""One member of a classic group: who it is, what it can, what it waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from moldau.coordination.groups.snapshot import NO_REBALANCE_TIMEOUT_MS, MemberSnapshot
+from moldau.coordination.outcome import Caller, Ticket
+from moldau.protocol.messages.groups import (
+    DescribedGroupMember,
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+)
+
+Protocols = tuple[tuple[str, bytes], ...]
+"""The assignors a member knows, the preferred one first, each with its subscription."""
+
+
+class WaitingJoin(NamedTuple):
+    """A JoinGroup that is not answered yet."""
+
+    ticket: Ticket
+    version: int
+    """Of the request: it decides about the form of the answer."""
+
+
+class Member:
+    """A member. Only the roster of its group changes what it waits for and what it can."""
+
+    __slots__ = (
+        "assignment",
+        "client_host",
+        "client_id",
+        "deadline",
+        "instance_id",
+        "is_new",
+        "member_id",
+        "protocols",
+        "rebalance_timeout_ms",
+        "session_timeout_ms",
+        "timer_due",
+        "waiting_join",
+        "waiting_sync",
+    )
+
+    def __init__(
+        self,
+        member_id: str,
+        instance_id: str | None,
+        caller: Caller,
+        timeouts_ms: tuple[int, int],
+        protocols: Protocols,
+    ) -> None:
+        self.member_id = member_id
+        self.instance_id = instance_id
+        """Given by the user, kept over restarts: a static member (KIP-345)."""
+        self.client_id = caller.client_id
+        self.client_host = caller.client_host
+        self.rebalance_timeout_ms, self.session_timeout_ms = timeouts_ms
+        self.protocols = protocols
+        self.assignment = b""
+        self.is_new = False
+        """It waits for the answer to its first join, and cannot heartbeat meanwhile."""
+        self.waiting_join: WaitingJoin | None = None
+        self.waiting_sync: Ticket | None = None
+        self.deadline = 0.0
+        """When it counts as gone, on the monotonic clock, unless it is heard of before."""
+        self.timer_due: float | None = None
+        """When its session timer fires, if one is set: at its deadline or earlier."""
+
+    @classmethod
+    def restored(cls, snapshot: MemberSnapshot, protocol: str) -> Member:
+        """Make a member again from what was written: it is known to support one protocol."""
+        rebalance_timeout_ms = snapshot.rebalance_timeout_ms
+        if rebalance_timeout_ms == NO_REBALANCE_TIMEOUT_MS:
+            rebalance_timeout_ms = snapshot.session_timeout_ms
+        member = cls(
+            snapshot.member_id,
+            snapshot.instance_id,
+            Caller(0, snapshot.client_id, snapshot.client_host),
+            (rebalance_timeout_ms, snapshot.session_timeout_ms),
+            ((protocol, snapshot.subscription),),
+        )
+        member.assignment = snapshot.assignment
+        return member
+
+    @property
+    def must_heartbeat(self) -> bool:
+        """Whether silence counts against it; a request of its own that waits is a sign of life."""
+        return self.is_new or (self.waiting_join is None and self.waiting_sync is None)
+
+    def subscription(self, protocol: str | None) -> bytes:
+        """Return what it handed in for a protocol, nothing if it does not know that one."""
+        return next((metadata for name, metadata in self.protocols if name == protocol), b"")
+
+    def vote(self, candidates: set[str]) -> str:
+        """Return its favourite among protocols of which it knows at least one."""
+        return next(name for name, _ in self.protocols if name in candidates)
+
+    def snapshot(self, protocol: str | None, assignment: bytes) -> MemberSnapshot:
+        """Return what is written of it."""
+        return MemberSnapshot(
+            self.member_id,
+            self.instance_id,
+            self.client_id,
+            self.client_host,
+            self.rebalance_timeout_ms,
+            self.session_timeout_ms,
+            self.subscription(protocol),
+            assignment,
+        )
+
+    def described(self, protocol: str | None) -> DescribedGroupMember:
+        """Return what tools are told of it."""
+        return DescribedGroupMember(
+            member_id=self.member_id,
+            group_instance_id=self.instance_id,
+            client_id=self.client_id,
+            client_host=self.client_host,
+            member_metadata=self.subscription(protocol),
+            member_assignment=self.assignment,
+        )
+
+
+def timeouts_of(request: JoinGroupRequest, version: int) -> tuple[int, int]:
+    """Return the rebalance and the session time-out a join asks for.
+
+    Version 0 has one time-out for both (KIP-62).
+    """
+    session_ms = request.session_timeout_ms
+    return (session_ms if version == 0 else request.rebalance_timeout_ms), session_ms
+
+
+def protocols_of(protocols: Iterable[JoinGroupRequestProtocol]) -> Protocols:
+    """Return what a join offers. Of two protocols with one name the first counts."""
+    offered: dict[str, bytes] = {}
+    for protocol in protocols:
+        offered.setdefault(protocol.name, protocol.metadata)
+    return tuple(offered.items())

@@ -1,0 +1,250 @@
+"""What requests about offsets come to: the records to write and the answer, partition by partition.
+
+Who may ask at all (members, generations, instances) is the group's decision and is made before.
+Requests come with the name and the id of every topic, whichever of the two the client sent, and
+with existing partitions only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, Protocol
+
+from moldau.base.errors import ProtocolError
+from moldau.base.ids import NO_LEADER_EPOCH, NO_OFFSET, ZERO_TOPIC_ID
+from moldau.coordination.groups.offsets import OffsetStore
+from moldau.coordination.groups.records import (
+    NO_TIMESTAMP,
+    CommittedOffset,
+    OffsetKey,
+    RecordForm,
+    decode_offset,
+    offset_record,
+    offset_tombstone,
+)
+from moldau.coordination.outcome import Now, StateRecord
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+    OffsetFetchRequestGroup,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
+from moldau.protocol.messages.transactions import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+
+_NO_RETENTION: Final = -1
+_UTF_16_UNIT_SIZE: Final = 2
+_NO_METADATA: Final = ""
+
+
+class Subscribed(Protocol):
+    """Whoever knows what a group's members subscribe to."""
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Tell whether a member reads this topic, or may."""
+        ...
+
+
+class OffsetCommits:
+    """Turns commits into records."""
+
+    def __init__(self, form: RecordForm, metadata_length_max: int) -> None:
+        self._form = form
+        self._metadata_length_max = metadata_length_max
+
+    def plain(
+        self, request: OffsetCommitRequest, now: Now
+    ) -> tuple[list[StateRecord], OffsetCommitResponse]:
+        """Decide a commit. Versions 2-4 may ask for a retention of their own."""
+        group_id, retention_ms = request.group_id, request.retention_time_ms
+        expires = NO_TIMESTAMP if retention_ms == _NO_RETENTION else now.wall_ms + retention_ms
+        records: list[StateRecord] = []
+        response = OffsetCommitResponse()
+        for topic in request.topics:
+            results: list[OffsetCommitResponsePartition] = []
+            response.topics.append(OffsetCommitResponseTopic(topic.name, topic.topic_id, results))
+            for partition in topic.partitions:
+                committed_at = partition.commit_timestamp
+                if committed_at == NO_TIMESTAMP:
+                    committed_at = now.wall_ms
+                offset = _committed(partition, committed_at, expires, topic.topic_id)
+                key = OffsetKey(group_id, topic.name, partition.partition_index)
+                error = self._write(key, offset, records)
+                results.append(OffsetCommitResponsePartition(partition.partition_index, error))
+        return records, response
+
+    def transactional(
+        self, request: TxnOffsetCommitRequest, now: Now
+    ) -> tuple[list[StateRecord], TxnOffsetCommitResponse]:
+        """Decide a commit that is part of a transaction."""
+        group_id, wall_ms = request.group_id, now.wall_ms
+        records: list[StateRecord] = []
+        response = TxnOffsetCommitResponse()
+        for topic in request.topics:
+            results: list[TxnOffsetCommitResponsePartition] = []
+            answer = TxnOffsetCommitResponseTopic(topic.name, topic.topic_id, results)
+            response.topics.append(answer)
+            for partition in topic.partitions:
+                offset = _committed(partition, wall_ms, NO_TIMESTAMP, topic.topic_id)
+                key = OffsetKey(group_id, topic.name, partition.partition_index)
+                error = self._write(key, offset, records)
+                results.append(TxnOffsetCommitResponsePartition(partition.partition_index, error))
+        return records, response
+
+    def _write(
+        self, key: OffsetKey, offset: CommittedOffset, records: list[StateRecord]
+    ) -> ErrorCode:
+        if self._is_too_long(offset.metadata):
+            return ErrorCode.OFFSET_METADATA_TOO_LARGE
+        records.append(offset_record(self._form, key, offset))
+        return ErrorCode.NONE
+
+    def _is_too_long(self, metadata: str) -> bool:
+        """Count as Kafka does: the characters of a Java string, whatever the config's name says."""
+        if metadata.isascii():
+            return len(metadata) > self._metadata_length_max
+        units = len(metadata.encode("utf-16-be")) // _UTF_16_UNIT_SIZE
+        return units > self._metadata_length_max
+
+
+def _committed(
+    partition: OffsetCommitRequestPartition | TxnOffsetCommitRequestPartition,
+    committed_at: int,
+    expires: int,
+    topic_id: bytes,
+) -> CommittedOffset:
+    return CommittedOffset(
+        partition.committed_offset,
+        partition.committed_leader_epoch,
+        partition.committed_metadata or _NO_METADATA,
+        committed_at,
+        expires,
+        topic_id,
+    )
+
+
+def commit_refused(request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitResponse:
+    """Answer every partition of a commit with one error."""
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponseTopic(
+                topic.name,
+                topic.topic_id,
+                [
+                    OffsetCommitResponsePartition(partition.partition_index, error)
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def transactional_commit_refused(
+    request: TxnOffsetCommitRequest, error: ErrorCode
+) -> TxnOffsetCommitResponse:
+    """Answer every partition of a transaction's commit with one error."""
+    return TxnOffsetCommitResponse(
+        topics=[
+            TxnOffsetCommitResponseTopic(
+                topic.name,
+                topic.topic_id,
+                [
+                    TxnOffsetCommitResponsePartition(partition.partition_index, error)
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def fetch_offsets(
+    store: OffsetStore, request: OffsetFetchRequestGroup, *, require_stable: bool
+) -> OffsetFetchResponseGroup:
+    """Read some of a group's offsets, or all of them: without an offset a partition has -1."""
+    wanted = request.topics
+    group_id = request.group_id
+    if wanted is None:
+        named: Iterable[tuple[str, bytes, Iterable[int]]] = [
+            (topic, ZERO_TOPIC_ID, partitions)
+            for topic, partitions in store.topics(group_id).items()
+        ]
+    else:
+        named = [(topic.name, topic.topic_id, topic.partition_indexes) for topic in wanted]
+    return OffsetFetchResponseGroup(
+        group_id,
+        [
+            OffsetFetchResponseTopics(
+                topic,
+                topic_id,
+                [
+                    _unstable(partition)
+                    if require_stable and store.is_unstable(group_id, topic, partition)
+                    else _kept(store.value(group_id, topic, partition), topic_id, partition)
+                    for partition in partitions
+                ],
+            )
+            for topic, topic_id, partitions in named
+        ],
+    )
+
+
+def _unstable(partition: int) -> OffsetFetchResponsePartitions:
+    return _nothing_kept(partition, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+
+
+def _nothing_kept(
+    partition: int, error: ErrorCode = ErrorCode.NONE
+) -> OffsetFetchResponsePartitions:
+    return OffsetFetchResponsePartitions(partition, NO_OFFSET, NO_LEADER_EPOCH, _NO_METADATA, error)
+
+
+def _kept(value: bytes | None, topic_id: bytes, partition: int) -> OffsetFetchResponsePartitions:
+    if value is None:
+        return _nothing_kept(partition)
+    try:
+        offset = decode_offset(value)
+    except ProtocolError:
+        # An error, not "no offset": its consumer would start over where its config says.
+        return _nothing_kept(partition, ErrorCode.CORRUPT_MESSAGE)
+    if topic_id != offset.topic_id and ZERO_TOPIC_ID not in (topic_id, offset.topic_id):
+        return _nothing_kept(partition)  # it was committed to another topic of this name
+    return OffsetFetchResponsePartitions(
+        partition, offset.offset, offset.leader_epoch, offset.metadata, ErrorCode.NONE
+    )
+
+
+def delete_offsets(
+    store: OffsetStore, group: Subscribed, request: OffsetDeleteRequest
+) -> tuple[Sequence[StateRecord], OffsetDeleteResponse]:
+    """Decide which offsets go: those of topics that no member subscribes to (KIP-496)."""
+    group_id = request.group_id
+    records: list[StateRecord] = []
+    response = OffsetDeleteResponse()
+    for topic in request.topics:
+        subscribed = group.is_subscribed_to(topic.name)
+        error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if subscribed else ErrorCode.NONE
+        results: list[OffsetDeleteResponsePartition] = []
+        response.topics.append(OffsetDeleteResponseTopic(topic.name, results))
+        for partition in topic.partitions:
+            index = partition.partition_index
+            results.append(OffsetDeleteResponsePartition(index, error))
+            if not subscribed and store.has(group_id, topic.name, index):
+                records.append(offset_tombstone(OffsetKey(group_id, topic.name, index)))
+    return records, response

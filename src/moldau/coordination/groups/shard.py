@@ -1,0 +1,407 @@
+"""The shard of one partition of __consumer_offsets: the groups that belong to it, their offsets.
+
+The shard finds the group that a request is about, and brings groups and offsets together where a
+rule needs both: who may commit, what may be deleted, what expires. The rules of groups are in
+`group`, those of offsets in `offset_requests` and `expiry`.
+
+A group is there as soon as it has a member, an offset or a record. One that only has offsets never
+had members: it comes and goes with them. A group whose first member joins is written at once, so
+that what tools list is what a restart finds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from moldau.base.checks import invariant
+from moldau.base.clock import Random
+from moldau.coordination.groups.expiry import Sweep, tombstones
+from moldau.coordination.groups.group import GROUP_TYPE, Group
+from moldau.coordination.groups.offset_requests import (
+    OffsetCommits,
+    commit_refused,
+    delete_offsets,
+    fetch_offsets,
+    transactional_commit_refused,
+)
+from moldau.coordination.groups.offsets import OffsetStore
+from moldau.coordination.groups.records import (
+    CURRENT_FORM,
+    GroupKey,
+    OffsetKey,
+    RecordForm,
+    decode_group,
+    decode_key,
+    group_record,
+)
+from moldau.coordination.groups.responses import (
+    describe_without_group,
+    heartbeat_answer,
+    join_error,
+    join_refusal,
+    join_without_group,
+    leave_without_group,
+    sync_error,
+    sync_refusal,
+)
+from moldau.coordination.groups.settings import GroupSettings
+from moldau.coordination.groups.snapshot import GroupSnapshot
+from moldau.coordination.groups.turn import GroupTimer
+from moldau.coordination.outcome import (
+    NOTHING,
+    Caller,
+    Now,
+    Outcome,
+    ProducerIdentity,
+    Reply,
+    StateRecord,
+    Ticket,
+    Timer,
+    TimerCancelled,
+)
+from moldau.coordination.refusals import coordinator_error
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.groups import (
+    DeletableGroupResult,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    ListGroupsResponse,
+    SyncGroupRequest,
+)
+from moldau.protocol.messages.offsets import (
+    OffsetCommitRequest,
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetFetchRequestGroup,
+)
+from moldau.protocol.messages.transactions import TxnOffsetCommitRequest
+
+EXPIRY_TIMER: Final = "offset expiry"
+
+_TOO_LARGE: Final = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
+_SAYS_GROUP_IS_MISSING: Final = 9
+"""The version of OffsetCommit from which a missing group is called that (KIP-848)."""
+_SAYS_GROUP_IS_MISSING_IN_TRANSACTION: Final = 6
+"""The same for TxnOffsetCommit (KIP-1319)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShardSettings:
+    """What the shards of a broker obey; the defaults are Kafka's."""
+
+    groups: GroupSettings = field(default_factory=GroupSettings)
+    form: RecordForm = CURRENT_FORM
+    metadata_length_max: int = 4_096
+    """offset.metadata.max.bytes"""
+    retention_ms: int = 7 * 24 * 3_600_000
+    """offsets.retention.minutes"""
+    retention_check_interval_ms: int = 600_000
+    """offsets.retention.check.interval.ms"""
+
+
+class GroupShard:
+    """The groups of one partition."""
+
+    def __init__(self, settings: ShardSettings, random: Random) -> None:
+        self._settings = settings
+        self._random = random
+        self._groups: dict[str, Group] = {}
+        self._offsets = OffsetStore()
+        self._commits = OffsetCommits(settings.form, settings.metadata_length_max)
+        self._is_loading = True
+        self._sweep: Sweep | None = None
+
+    # The state and its log
+
+    def replay(self, record: StateRecord, producer: ProducerIdentity | None) -> None:
+        """Take one record of the partition."""
+        key = decode_key(record.key)
+        if isinstance(key, OffsetKey):
+            producer_id = None if producer is None else producer.producer_id
+            self._offsets.replay(key, record.value, producer_id)
+            if record.value is not None and key.group not in self._groups:
+                self._groups[key.group] = self._make_group(key.group)
+        else:
+            self._replay_group(key, record.value)
+
+    def _replay_group(self, key: GroupKey, value: bytes | None) -> None:
+        if value is not None:
+            snapshot = decode_group(value)
+            group = self._groups.get(key.group)
+            if group is None:
+                group = self._groups[key.group] = self._make_group(key.group)
+            group.replay(snapshot)
+        elif (gone := self._groups.pop(key.group, None)) is not None:
+            gone.ended()
+
+    def _make_group(self, group_id: str) -> Group:
+        return Group(
+            group_id, self._settings.groups, self._random, self._encode, loading=self._is_loading
+        )
+
+    def _encode(self, group_id: str, snapshot: GroupSnapshot | None) -> StateRecord:
+        return group_record(self._settings.form, group_id, snapshot)
+
+    def transaction_ended(self, producer: ProducerIdentity, *, committed: bool) -> None:
+        """Take over, or drop, the offsets of a transaction."""
+        self._offsets.end_transaction(producer.producer_id, committed=committed)
+
+    def loaded(self, now: Now) -> Outcome:
+        """Begin to serve; members have a whole session to be heard of again."""
+        self._is_loading = False
+        for group_id in self._offsets.groups():
+            if group_id not in self._groups:
+                self._groups[group_id] = self._make_group(group_id)
+        timers: list[Timer | TimerCancelled] = [self._next_sweep()]
+        effects: list[object] = []
+        for group in self._groups.values():
+            outcome = group.loaded(now)
+            invariant(not outcome.records, "a group that was just read has nothing to write")
+            timers.extend(outcome.timers)
+            effects.extend(outcome.effects)
+        return Outcome(timers=timers, effects=effects)
+
+    def resigned(self) -> None:
+        """Stop serving."""
+        for group in self._groups.values():
+            group.ended()
+        self._groups.clear()
+        self._sweep = None
+
+    def timer_fired(self, key: Hashable, now: Now) -> Outcome:
+        """Go on with what a timer was set for."""
+        if not isinstance(key, GroupTimer):
+            return self._expire(now)
+        group = self._groups.get(key.group_id)
+        return NOTHING if group is None else group.timer_fired(key, now)
+
+    # Membership
+
+    def join(self, request: JoinGroupRequest, caller: Caller, ticket: Ticket, now: Now) -> Outcome:
+        """Let a member into its group, which is made for the first one."""
+        refusal = join_refusal(request, caller, self._settings.groups)
+        if refusal is not None:
+            return _answer(ticket, refusal)
+        group = self._groups.get(request.group_id)
+        if group is not None:
+            return group.join(request, caller, ticket, now)
+        if request.member_id:
+            return _answer(ticket, join_without_group(request, caller))
+        return self._join_new_group(request, caller, ticket, now)
+
+    def _join_new_group(
+        self, request: JoinGroupRequest, caller: Caller, ticket: Ticket, now: Now
+    ) -> Outcome:
+        group_id = request.group_id
+        group = self._make_group(group_id)
+        outcome = group.join(request, caller, ticket, now)
+        if group.is_disposable:
+            return outcome  # the join was refused: there is no group
+        self._groups[group_id] = group
+
+        def refused(code: ErrorCode, now: Now) -> Outcome:
+            del now
+            self._groups.pop(group_id).ended()
+            return _answer(ticket, join_error(caller.version, coordinator_error(code)))
+
+        invariant(not outcome.records, "a group that was just made has no generation to write")
+        record = self._encode(group_id, GroupSnapshot("", 0, None, None, now.wall_ms))
+        return replace(outcome, records=(record,), refused=refused)
+
+    def sync(self, request: SyncGroupRequest, caller: Caller, ticket: Ticket, now: Now) -> Outcome:
+        """Give a member its assignment."""
+        refusal = sync_refusal(request, caller)
+        if refusal is not None:
+            return _answer(ticket, refusal)
+        group = self._groups.get(request.group_id)
+        if group is None:
+            return _answer(ticket, sync_error(ErrorCode.UNKNOWN_MEMBER_ID))
+        return group.sync(request, ticket, now)
+
+    def heartbeat(self, request: HeartbeatRequest, ticket: Ticket, now: Now) -> Outcome:
+        """Take a sign of life."""
+        group = self._groups.get(request.group_id)
+        if group is None:
+            return _answer(ticket, heartbeat_answer(ErrorCode.UNKNOWN_MEMBER_ID))
+        return group.heartbeat(request, ticket, now)
+
+    def leave(
+        self, request: LeaveGroupRequest, caller: Caller, ticket: Ticket, now: Now
+    ) -> Outcome:
+        """Let members go."""
+        group = self._groups.get(request.group_id)
+        if group is None:
+            return _answer(ticket, leave_without_group(request, caller))
+        return group.leave(request, caller, ticket, now)
+
+    # Offsets
+
+    def commit(
+        self, request: OffsetCommitRequest, version: int, ticket: Ticket, now: Now
+    ) -> Outcome:
+        """Keep offsets, if the asker may commit."""
+        error = self._check_commit(
+            request,
+            ErrorCode.GROUP_ID_NOT_FOUND
+            if version >= _SAYS_GROUP_IS_MISSING
+            else ErrorCode.ILLEGAL_GENERATION,
+            transactional=False,
+        )
+        if error is not ErrorCode.NONE:
+            return _answer(ticket, commit_refused(request, error))
+        group = self._groups.get(request.group_id)
+        if group is not None:
+            group.committed(request.member_id, now)
+        records, response = self._commits.plain(request, now)
+        return Outcome(
+            records,
+            (Reply(ticket, response),),
+            refused=lambda code, _: _answer(ticket, commit_refused(request, _commit_error(code))),
+        )
+
+    def commit_in_transaction(
+        self, request: TxnOffsetCommitRequest, version: int, ticket: Ticket, now: Now
+    ) -> Outcome:
+        """Keep offsets for when their transaction is committed, if the asker may commit.
+
+        That the transaction is the producer's, and open, has been verified before.
+        """
+        error = self._check_commit(
+            request,
+            ErrorCode.GROUP_ID_NOT_FOUND
+            if version >= _SAYS_GROUP_IS_MISSING_IN_TRANSACTION
+            else ErrorCode.ILLEGAL_GENERATION,
+            transactional=True,
+        )
+        if error is not ErrorCode.NONE:
+            return _answer(ticket, transactional_commit_refused(request, error))
+        records, response = self._commits.transactional(request, now)
+        return Outcome(
+            records,
+            (Reply(ticket, response),),
+            producer=ProducerIdentity(request.producer_id, request.producer_epoch),
+            refused=lambda code, _: _answer(
+                ticket, transactional_commit_refused(request, _commit_error(code))
+            ),
+        )
+
+    def _check_commit(
+        self,
+        request: OffsetCommitRequest | TxnOffsetCommitRequest,
+        missing: ErrorCode,
+        *,
+        transactional: bool,
+    ) -> ErrorCode:
+        """Say whether offsets may be committed. Who is no member needs no group (it is made)."""
+        generation = request.generation_id_or_member_epoch
+        group = self._groups.get(request.group_id)
+        if group is None:
+            return missing if generation >= 0 else ErrorCode.NONE
+        return group.check_commit(
+            request.member_id, request.group_instance_id, generation, transactional=transactional
+        )
+
+    def fetch(
+        self, request: OffsetFetchRequestGroup, ticket: Ticket, *, require_stable: bool
+    ) -> Outcome:
+        """Read offsets. A group that is not there has none; who asks does not matter."""
+        return _answer(ticket, fetch_offsets(self._offsets, request, require_stable=require_stable))
+
+    def delete_offsets(self, request: OffsetDeleteRequest, ticket: Ticket) -> Outcome:
+        """Forget offsets of topics that the group does not subscribe to."""
+        group = self._groups.get(request.group_id)
+        error = ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.check_offset_delete()
+        if group is None or error is not ErrorCode.NONE:
+            return _answer(ticket, OffsetDeleteResponse(error))
+        records, response = delete_offsets(self._offsets, group, request)
+        return Outcome(records, (Reply(ticket, response),))
+
+    def topics_deleted(self, topics: Mapping[str, bytes], now: Now) -> Outcome:
+        """Forget the offsets of topics that are gone, given by name and id."""
+        del now
+        keys = (
+            key for name, topic_id in topics.items()
+            for key in self._offsets.keys_of_topic(name, topic_id)
+        )  # fmt: skip
+        records, is_all = tombstones(keys)
+        return Outcome(
+            records, then=None if is_all else lambda later: self.topics_deleted(topics, later)
+        )
+
+    # Administration
+
+    def list_groups(
+        self, states: Collection[str], types: Collection[str], ticket: Ticket
+    ) -> Outcome:
+        """List groups, those in one of these states and of one of these types if any are named."""
+        wanted = {state.strip().lower() for state in states}
+        if types and GROUP_TYPE not in {name.lower() for name in types}:
+            return _answer(ticket, ListGroupsResponse())
+        listed = [
+            group.listed()
+            for group in self._groups.values()
+            if not wanted or group.state.value.lower() in wanted
+        ]
+        return _answer(ticket, ListGroupsResponse(groups=listed))
+
+    def describe_group(self, group_id: str, version: int, ticket: Ticket) -> Outcome:
+        """Describe one group."""
+        group = self._groups.get(group_id)
+        if group is None:
+            return _answer(ticket, describe_without_group(group_id, version))
+        return _answer(ticket, group.described())
+
+    def delete_group(self, group_id: str, ticket: Ticket, now: Now) -> Outcome:
+        """Delete a group without members, and its offsets, batch by batch where they are many.
+
+        Between two batches things may change. Then the rest stays, and the answer says why.
+        """
+        del now
+        group = self._groups.get(group_id)
+        error = ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.check_delete()
+        if group is None or error is not ErrorCode.NONE:
+            return _answer(ticket, DeletableGroupResult(group_id, error))
+        records, is_all = tombstones(self._offsets.keys(group_id))
+        if is_all:
+            records.append(group.tombstone())
+            return Outcome(records, (Reply(ticket, DeletableGroupResult(group_id)),))
+        return Outcome(
+            records,
+            then=lambda later: self.delete_group(group_id, ticket, later),
+            refused=lambda code, _: _answer(
+                ticket, DeletableGroupResult(group_id, coordinator_error(code))
+            ),
+        )
+
+    # Expiry
+
+    def _expire(self, now: Now) -> Outcome:
+        """Go on with a sweep through everything that may be expired, or begin one."""
+        if self._sweep is None:
+            self._sweep = Sweep(self._groups, self._offsets, self._settings.retention_ms)
+        records, is_last = self._sweep.next_slice(now.wall_ms)
+        if is_last:
+            self._sweep = None
+        timer = self._next_sweep() if is_last else Timer(EXPIRY_TIMER, 0)
+        return Outcome(records, timers=(timer,), refused=self._give_up_sweep)
+
+    def _give_up_sweep(self, code: ErrorCode, now: Now) -> Outcome:
+        """Try again at the next turn: the log takes nothing now."""
+        del code, now
+        self._sweep = None
+        return Outcome(timers=(self._next_sweep(),))
+
+    def _next_sweep(self) -> Timer:
+        return Timer(EXPIRY_TIMER, self._settings.retention_check_interval_ms / 1000)
+
+
+def _answer(ticket: Ticket, response: object) -> Outcome:
+    return Outcome(replies=(Reply(ticket, response),))
+
+
+def _commit_error(code: ErrorCode) -> ErrorCode:
+    """Say why a commit was not written; clients know a code for one that is too large."""
+    return ErrorCode.INVALID_COMMIT_OFFSET_SIZE if code in _TOO_LARGE else coordinator_error(code)

@@ -1,0 +1,76 @@
+"""SyncGroup: members fetch their assignment, the leader hands in everybody's.
+
+The assignment is written before anybody gets it, so that a restarted broker knows what the members
+know. If the log refuses it nobody gets any of it, and the group rebalances.
+"""
+
+from __future__ import annotations
+
+from moldau.coordination.groups.core import GroupCore
+from moldau.coordination.groups.member import Member
+from moldau.coordination.groups.responses import sync_error
+from moldau.coordination.groups.states import GroupState
+from moldau.coordination.groups.turn import Turn
+from moldau.coordination.outcome import Ticket
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.groups import SyncGroupRequest
+
+
+def sync(core: GroupCore, request: SyncGroupRequest, ticket: Ticket, turn: Turn) -> None:
+    """Answer a sync, or let it wait for the assignment."""
+    code = _check(core, request)
+    member = core.roster.get(request.member_id)
+    if member is None or code is not ErrorCode.NONE:
+        turn.reply(ticket, sync_error(code))
+        return
+    core.synced(member, turn)
+    if core.state is GroupState.STABLE:
+        turn.reply(ticket, core.assigned(member))
+        return
+    _wait(member, ticket, turn)
+    if member.member_id == core.roster.leader and not core.storing_assignment:
+        _store(core, request, turn)
+
+
+def _check(core: GroupCore, request: SyncGroupRequest) -> ErrorCode:
+    code = core.check_member(request.member_id, request.group_instance_id)
+    if code is not ErrorCode.NONE:
+        return code
+    if request.generation_id != core.generation:
+        return ErrorCode.ILLEGAL_GENERATION
+    if _differ(request.protocol_type, core.protocol_type) or _differ(
+        request.protocol_name, core.protocol
+    ):
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    if core.state is GroupState.PREPARING_REBALANCE:
+        return ErrorCode.REBALANCE_IN_PROGRESS
+    return ErrorCode.NONE
+
+
+def _differ(said: str | None, known: str | None) -> bool:
+    """Whether a member is wrong about its group; before version 5 it does not say (KIP-559)."""
+    return said is not None and known is not None and said != known
+
+
+def _wait(member: Member, ticket: Ticket, turn: Turn) -> None:
+    """Let a sync wait; one that its member has repeated is answered, for nobody to hear."""
+    earlier, member.waiting_sync = member.waiting_sync, ticket
+    if earlier is not None:
+        turn.reply(earlier, sync_error(ErrorCode.REBALANCE_IN_PROGRESS))
+
+
+def _store(core: GroupCore, request: SyncGroupRequest, turn: Turn) -> None:
+    assignments = {one.member_id: one.assignment for one in request.assignments}
+    generation = core.generation
+    core.storing_assignment = True
+
+    def committed(turn: Turn) -> None:
+        # If not, a rebalance has begun while the record was under way.
+        if core.state is GroupState.COMPLETING_REBALANCE and core.generation == generation:
+            core.assign(assignments, turn)
+
+    def refused(code: ErrorCode, turn: Turn) -> None:
+        core.abandon_assignment(code, turn)
+        core.prepare_rebalance(f"the assignment could not be stored: {code.name}", turn)
+
+    turn.write(core.encode(core.group_id, core.snapshot(assignments)), committed, refused)

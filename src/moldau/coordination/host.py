@@ -1,0 +1,308 @@
+"""One shard at work: its outcomes carried out on its partition, its timers, those who wait for it.
+
+Everything happens on the event loop's thread, and an outcome is carried out without an await, so
+handlers see one state after the other as if they ran alone. With one replica a record is committed
+as soon as it is appended, and a request is answered in the turn in which it came. With more,
+outcomes wait in the order of their offsets until the committed offset has passed them.
+
+The state goes ahead of what is committed: the next handler sees records that are still under way.
+What it answers therefore waits for them (`Outcome`). If this broker loses the partition, state,
+timers and all that waits are thrown away together; the next leader loads what the log has.
+
+The host does not know what its shard coordinates, nor who asks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Hashable
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from moldau.base.checks import crash_point
+from moldau.base.clock import Clock
+from moldau.base.errors import InvariantViolated
+from moldau.coordination.answers import Answer, Failed, OpenTicket
+from moldau.coordination.internal_log import InternalLog
+from moldau.coordination.outcome import (
+    Now,
+    Outcome,
+    ProducerIdentity,
+    Shard,
+    Ticket,
+    Timer,
+    TimerCancelled,
+)
+from moldau.coordination.refusals import coordinator_error
+from moldau.protocol.errors import ApiError, ErrorCode
+from moldau.records.builder import BatchBuilder
+from moldau.records.compression import Codec
+
+logger = logging.getLogger(__name__)
+
+R = TypeVar("R")
+S = TypeVar("S", bound=Shard)
+
+
+class HostSettings(NamedTuple):
+    """What the hosts of one internal topic have in common."""
+
+    topic: str
+    clock: Clock
+    perform: Callable[[object], None]
+    """Carries out an effect. It must not call the runtime before it has returned."""
+    codec: Codec
+    commit_timeout_s: float
+
+
+class _Held(NamedTuple):
+    """An outcome that waits for its records, or for those before it, to be committed."""
+
+    end_offset: int
+    deadline_s: float
+    outcome: Outcome
+
+
+class Host(Generic[S]):
+    """Runs one shard, from the moment this broker leads its partition until it no longer does."""
+
+    __slots__ = (
+        "_busy",
+        "_commit_timer",
+        "_end_offset",
+        "_ended",
+        "_held",
+        "_loop",
+        "_settings",
+        "_tickets",
+        "_timers",
+        "_waiting_to_load",
+        "log",
+        "refusal",
+        "shard",
+    )
+
+    def __init__(self, log: InternalLog, shard: S, settings: HostSettings) -> None:
+        self.log = log
+        self.shard = shard
+        self.refusal = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        """What a client is told instead of being served; NONE while it is served."""
+        self._settings = settings
+        self._loop = asyncio.get_running_loop()
+        self._end_offset = log.log_end_offset
+        """Behind the last record that the state has in it."""
+        self._busy = False
+        self._ended = False
+        self._held: deque[_Held] = deque()
+        self._tickets: dict[Ticket, None] = {}
+        self._timers: dict[Hashable, asyncio.TimerHandle] = {}
+        self._commit_timer: asyncio.TimerHandle | None = None
+        self._waiting_to_load: list[Callable[[S, Now], Outcome]] = []
+
+    def __str__(self) -> str:
+        return f"{self._settings.topic}-{self.log.index}"
+
+    # Beginning and ending
+
+    def begin(self) -> None:
+        """Serve: everything in the log has been replayed."""
+        self.refusal = ErrorCode.NONE
+        self._end_offset = self.log.log_end_offset
+        self._carry_out(self.shard.loaded(self._now()))
+        waiting, self._waiting_to_load = self._waiting_to_load, []
+        for handler in waiting:
+            self.tell(handler)
+
+    def end(self, code: ErrorCode) -> None:
+        """Stop serving for good; whoever waits, and whoever asks from now on, is told this."""
+        if self._ended:
+            return
+        self._ended = True
+        self.refusal = code
+        self.log.unwatch()
+        if self._commit_timer is not None:
+            self._commit_timer.cancel()
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        self._held.clear()
+        self._waiting_to_load.clear()
+        tickets, self._tickets = self._tickets, {}
+        for ticket in tickets:
+            _open(ticket).fail(code)
+        self.shard.resigned()
+
+    # Events
+
+    def call(self, handler: Callable[[S, Ticket, Now], Outcome], failed: Failed[R]) -> Answer[R]:
+        """Let a handler decide on a request and answer it, now or later."""
+        if self.refusal is not ErrorCode.NONE:
+            return failed(self.refusal)
+        ticket = OpenTicket(failed)
+        self._tickets[ticket] = None
+        try:
+            outcome = handler(self.shard, ticket, self._now())
+        except BaseException:
+            self._tickets.pop(ticket, None)
+            raise
+        self._carry_out(outcome)
+        answer: Any = ticket.taken()
+        return answer  # type: ignore[no-any-return]  # a ticket is answered by who knows its type
+
+    def tell(self, handler: Callable[[S, Now], Outcome]) -> None:
+        """Let a handler decide on an event that nobody waits for; kept while loading."""
+        if self.refusal is ErrorCode.NONE:
+            self._carry_out(handler(self.shard, self._now()))
+        elif self.refusal is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            self._waiting_to_load.append(handler)
+
+    def transaction_ended(self, producer: ProducerIdentity, *, committed: bool) -> None:
+        """Take a marker that was just appended; while loading it will be read from the log."""
+        if self.refusal is ErrorCode.NONE:
+            self._end_offset = self.log.log_end_offset
+            try:
+                self.shard.transaction_ended(producer, committed=committed)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the state is wrong now
+                self._lost_track(error)
+
+    def _fire(self, key: Hashable) -> None:
+        del self._timers[key]
+        self._carry_out(self.shard.timer_fired(key, self._now()))
+
+    def _now(self) -> Now:
+        clock = self._settings.clock
+        return Now(clock.wall_ms(), clock.monotonic())
+
+    # Outcomes
+
+    def _carry_out(self, outcome: Outcome) -> None:
+        """Do what an outcome asks for, and what follows from that."""
+        if self._busy:
+            raise InvariantViolated(f"{self}: an outcome in the middle of another")
+        self._busy = True
+        try:
+            following: Outcome | None = outcome
+            while following is not None and self.refusal is ErrorCode.NONE:
+                following = self._step(following)
+        finally:
+            self._busy = False
+        if self._held:
+            self._moved()
+
+    def _step(self, outcome: Outcome) -> Outcome | None:
+        """Carry out one outcome as far as it goes now; return what follows at once."""
+        if outcome.records:
+            try:
+                self._append(outcome)
+            except ApiError as error:
+                return self._refused(outcome, error.code)
+            if not self._replay(outcome):
+                return None
+        for timer in outcome.timers:
+            self._set(timer)
+        if outcome.at_once or self.log.committed_offset >= self._end_offset:
+            return self._finish(outcome)
+        self._hold(outcome)
+        return None
+
+    def _append(self, outcome: Outcome) -> None:
+        producer = outcome.producer
+        if producer is None:
+            builder = BatchBuilder(self._settings.codec)
+        else:
+            builder = BatchBuilder(
+                self._settings.codec,
+                producer_id=producer.producer_id,
+                producer_epoch=producer.producer_epoch,
+                transactional=True,
+            )
+        now_ms = self._settings.clock.wall_ms()
+        for key, value in outcome.records:
+            builder.append(now_ms, key, value)
+        crash_point("coordinator.before_append")
+        self.log.append(builder.build())
+        crash_point("coordinator.after_append")
+        self._end_offset = self.log.log_end_offset
+
+    def _replay(self, outcome: Outcome) -> bool:
+        """Take records that were just appended into the state; tell whether that went well."""
+        replay, producer = self.shard.replay, outcome.producer
+        try:
+            for record in outcome.records:
+                replay(record, producer)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the state is wrong now
+            self._lost_track(error)
+            return False
+        crash_point("coordinator.after_replay")
+        return True
+
+    def _lost_track(self, error: Exception) -> None:
+        """Stop serving rather than go on with a state that could not follow its log."""
+        logger.error("%s cannot follow its log and is not served any more", self, exc_info=error)
+        self.end(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+    def _refused(self, outcome: Outcome, code: ErrorCode) -> Outcome | None:
+        """Find out what happens instead of an outcome that the log has refused."""
+        logger.warning("%s refuses %d record(s): %s", self, len(outcome.records), code.name)
+        if outcome.refused is not None:
+            return outcome.refused(code, self._now())
+        for ticket, _ in outcome.replies:
+            self._tickets.pop(ticket, None)
+            _open(ticket).fail(coordinator_error(code))
+        return None
+
+    def _finish(self, outcome: Outcome) -> Outcome | None:
+        """Tell everybody of what is committed; return what follows from it."""
+        for ticket, response in outcome.replies:
+            self._tickets.pop(ticket, None)
+            _open(ticket).answer(response)
+        crash_point("coordinator.after_reply")
+        for effect in outcome.effects:
+            self._settings.perform(effect)
+        return None if outcome.then is None else outcome.then(self._now())
+
+    def _set(self, timer: Timer | TimerCancelled) -> None:
+        old = self._timers.pop(timer.key, None)
+        if old is not None:
+            old.cancel()
+        if isinstance(timer, Timer):
+            self._timers[timer.key] = self._loop.call_later(timer.after_s, self._fire, timer.key)
+
+    # Waiting for the commit
+
+    def _hold(self, outcome: Outcome) -> None:
+        if not self._held:
+            self.log.watch(self._moved)
+        deadline_s = self._loop.time() + self._settings.commit_timeout_s
+        self._held.append(_Held(self._end_offset, deadline_s, outcome))
+        if self._commit_timer is None:
+            self._commit_timer = self._loop.call_at(deadline_s, self._commit_is_late)
+
+    def _moved(self) -> None:
+        """Finish what is committed now, in order; an outcome under way is not broken into."""
+        while (
+            not self._busy and self._held and self._held[0].end_offset <= self.log.committed_offset
+        ):
+            following = self._finish(self._held.popleft().outcome)
+            if following is not None:
+                self._carry_out(following)
+        if not self._held:
+            self.log.unwatch()
+
+    def _commit_is_late(self) -> None:
+        """Tell those who have waited for too long; their records may be committed yet."""
+        self._commit_timer = None
+        now_s = self._loop.time()
+        for held in self._held:
+            if held.deadline_s > now_s:
+                self._commit_timer = self._loop.call_at(held.deadline_s, self._commit_is_late)
+                break
+            for ticket, _ in held.outcome.replies:
+                self._tickets.pop(ticket, None)
+                _open(ticket).fail(coordinator_error(ErrorCode.REQUEST_TIMED_OUT))
+
+
+def _open(ticket: Ticket) -> OpenTicket:
+    assert isinstance(ticket, OpenTicket)
+    return ticket

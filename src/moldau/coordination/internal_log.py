@@ -1,0 +1,60 @@
+"""The port to the partition of an internal topic that a shard lives on.
+
+`server.coordinators` puts a replicated partition behind it. A shard needs little of one: to append,
+to read everything once, and to hear when what was appended is committed. Whether that takes a
+follower, a sync of the disk or nothing at all is not seen from here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+
+class InternalLog(Protocol):
+    """One partition of an internal topic, led by this broker in one leader epoch."""
+
+    @property
+    def index(self) -> int:
+        """The number of the partition in its topic."""
+        ...
+
+    @property
+    def leader_epoch(self) -> int:
+        """The epoch in which this broker leads; another one is another `InternalLog`."""
+        ...
+
+    @property
+    def log_start_offset(self) -> int:
+        """The first offset there is."""
+        ...
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset the next record gets."""
+        ...
+
+    @property
+    def committed_offset(self) -> int:
+        """Everything below will be there, whoever leads: the high watermark."""
+        ...
+
+    def append(self, batch: bytes) -> None:
+        """Append one batch; ApiError, and nothing appended, if it cannot be."""
+        ...
+
+    async def read(self, offset: int, max_bytes: int) -> bytes:
+        """Read batches from the one that holds an offset on, without holding up the loop.
+
+        The first comes whole, the last may be cut. Nothing if there is nothing up to the end.
+        ApiError, StorageError or CorruptRecords if it cannot be read.
+        """
+        ...
+
+    def watch(self, moved: Callable[[], None]) -> None:
+        """Call this whenever `committed_offset` may have moved, until `unwatch`."""
+        ...
+
+    def unwatch(self) -> None:
+        """Call nothing any more; harmless when nothing was called before."""
+        ...

@@ -1,0 +1,214 @@
+"""The coordinator runtime: the shards of one internal topic that this broker leads.
+
+A key (a group, a transactional id) belongs to one partition of the topic, and whoever leads that
+partition coordinates it. The runtime finds the shard of a key and lets a handler work on it:
+
+    runtime.call(
+        request.group_id,
+        lambda shard, ticket, now: shard.heartbeat(request, caller, ticket, now),
+        lambda code: HeartbeatResponse(error_code=code),
+    )
+
+The answer is the response, or a future of it; it never raises. The second function makes the
+response for errors of the coordinator itself: NOT_COORDINATOR (this broker does not lead the
+partition, or no longer does), COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE.
+
+A shard is loaded when its partition is led (`lead`), and thrown away when it is not (`resign`).
+One runtime serves groups, another one transactions; neither knows which it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final, Generic, TypeVar
+
+from moldau.base.clock import Clock
+from moldau.base.errors import InvariantViolated, ProtocolError, StorageError
+from moldau.coordination.answers import Answer, Failed
+from moldau.coordination.hashing import partition_of
+from moldau.coordination.host import Host, HostSettings
+from moldau.coordination.internal_log import InternalLog
+from moldau.coordination.loading import Loader
+from moldau.coordination.outcome import Now, Outcome, ProducerIdentity, Shard, Ticket
+from moldau.protocol.errors import ApiError, ErrorCode
+from moldau.records.compression import Codec
+
+logger = logging.getLogger(__name__)
+
+R = TypeVar("R")
+S = TypeVar("S", bound=Shard)
+
+LOAD_BUFFER_BYTES: Final = 5 * 1024 * 1024
+"""Kafka's default for both topics."""
+
+COMMIT_TIMEOUT_S: Final = 5.0
+"""How long a reply waits for a commit; Kafka's default of `offsets.commit.timeout.ms`."""
+
+LOADS_AT_ONCE: Final = 2
+"""One shard is replayed while another waits for the disk; more would only take memory."""
+
+
+def no_effects(effect: object) -> None:
+    """Stand in for `perform` where a shard has no effects."""
+    raise InvariantViolated(f"nobody carries out {effect!r}")
+
+
+class Runtime(Generic[S]):
+    """Every shard of one internal topic on this broker. All calls on the event loop's thread."""
+
+    def __init__(
+        self,
+        topic: str,
+        partition_count: int,
+        make_shard: Callable[[int, int], S],
+        clock: Clock,
+        *,
+        perform: Callable[[object], None] = no_effects,
+        codec: Codec = Codec.NONE,
+        commit_timeout_s: float = COMMIT_TIMEOUT_S,
+        load_buffer_bytes: int = LOAD_BUFFER_BYTES,
+    ) -> None:
+        """Serve nothing yet; `make_shard` takes the index and leader epoch of a partition."""
+        self.topic = topic
+        self.partition_count = partition_count
+        """By which keys are spread: as many as the topic has when it is first led."""
+        self._make_shard = make_shard
+        self._settings = HostSettings(topic, clock, perform, codec, commit_timeout_s)
+        self._load_buffer_bytes = load_buffer_bytes
+        self._hosts: dict[int, Host[S]] = {}
+        self._loads: dict[int, asyncio.Task[None]] = {}
+        self._turns = asyncio.Semaphore(LOADS_AT_ONCE)
+
+    # Asking
+
+    def partition_for(self, key: str) -> int:
+        """Return the partition of the topic that a key belongs to."""
+        return partition_of(key, self.partition_count)
+
+    def call(
+        self,
+        key: str,
+        handler: Callable[[S, Ticket, Now], Outcome],
+        failed: Failed[R],
+    ) -> Answer[R]:
+        """Let the shard of a key decide on a request; the answer is there at once, or a future."""
+        host = self._hosts.get(partition_of(key, self.partition_count))
+        if host is None:
+            return failed(ErrorCode.NOT_COORDINATOR)
+        return host.call(handler, failed)
+
+    def call_all(
+        self, handler: Callable[[S, Ticket, Now], Outcome], failed: Failed[R]
+    ) -> list[Answer[R]]:
+        """Put a request to every shard here, in the order of their partitions."""
+        return [host.call(handler, failed) for _, host in sorted(self._hosts.items())]
+
+    def tell(self, key: str, handler: Callable[[S, Now], Outcome]) -> None:
+        """Let the shard of a key decide on an event that nobody waits for.
+
+        A shard that is still loading hears of it afterwards; without a shard here it is dropped,
+        because whoever leads the partition next finds out by itself what there is to do.
+        """
+        host = self._hosts.get(self.partition_for(key))
+        if host is not None:
+            host.tell(handler)
+
+    def tell_all(self, handler: Callable[[S, Now], Outcome]) -> None:
+        """Let every shard here decide on an event, as `tell` does."""
+        for _, host in sorted(self._hosts.items()):
+            host.tell(handler)
+
+    def transaction_ended(self, index: int, producer: ProducerIdentity, *, committed: bool) -> None:
+        """Take a transaction marker that was just appended to a partition of the topic."""
+        host = self._hosts.get(index)
+        if host is not None:
+            host.transaction_ended(producer, committed=committed)
+
+    # Following the partitions
+
+    def holds(self, index: int) -> bool:
+        """Tell whether there is a shard of this partition here, serving or on its way to."""
+        host = self._hosts.get(index)
+        return host is not None and host.refusal is not ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+    @property
+    def led(self) -> tuple[int, ...]:
+        """The partitions that this broker leads, whatever became of their shards."""
+        return tuple(self._hosts)
+
+    def leader_epoch(self, index: int) -> int | None:
+        """Return the epoch in which a partition's shard was made; None if it is not here."""
+        host = self._hosts.get(index)
+        return None if host is None else host.log.leader_epoch
+
+    def lead(self, log: InternalLog) -> None:
+        """Load the shard of a partition that this broker leads now, and serve it then.
+
+        Leading it in a new epoch begins anew: another leader may have written in between.
+        """
+        index = log.index
+        if self.leader_epoch(index) == log.leader_epoch:
+            return
+        self.resign(index)
+        shard = self._make_shard(index, log.leader_epoch)
+        host = self._hosts[index] = Host(log, shard, self._settings)
+        if log.log_start_offset == log.log_end_offset:
+            self._begin(host)
+            return
+        load = asyncio.get_running_loop().create_task(self._load(host), name=f"load {host}")
+        self._loads[index] = load
+        load.add_done_callback(lambda done: self._load_ended(index, done))
+
+    def _load_ended(self, index: int, load: asyncio.Task[None]) -> None:
+        if self._loads.get(index) is load:
+            del self._loads[index]
+
+    def resign(self, index: int) -> None:
+        """Throw a shard away: its partition has another leader, is gone, or cannot be read."""
+        load = self._loads.pop(index, None)
+        if load is not None:
+            load.cancel()
+        host = self._hosts.pop(index, None)
+        if host is not None:
+            host.end(ErrorCode.NOT_COORDINATOR)
+
+    async def close(self) -> None:
+        """Resign everything and wait for loads to end, for a stop of the broker."""
+        loads = tuple(self._loads.values())
+        for index in tuple(self._hosts):
+            self.resign(index)
+        await asyncio.gather(*loads, return_exceptions=True)
+
+    async def _load(self, host: Host[S]) -> None:
+        """Load a shard and let it serve; if it cannot be, clients are told so until it is led anew.
+
+        Cancelled when the shard is thrown away meanwhile.
+        """
+        async with self._turns:
+            clock = self._settings.clock
+            start_s = clock.monotonic()
+            loader = Loader(host.log, host.shard, str(host))
+            try:
+                await loader.run(self._load_buffer_bytes)
+            except (ApiError, ProtocolError, StorageError) as error:
+                logger.error("%s cannot be loaded: %s", host, error)  # noqa: TRY400 - no bug of ours
+                host.end(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            except Exception:
+                logger.exception("%s cannot be loaded", host)
+                host.end(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            else:
+                logger.info(
+                    "%s is loaded: %d records in %.0f ms",
+                    host, loader.record_count, (clock.monotonic() - start_s) * 1000,
+                )  # fmt: skip
+                self._begin(host)
+
+    def _begin(self, host: Host[S]) -> None:
+        """Let a shard serve; one that fails in that is not available, and harms no other."""
+        try:
+            host.begin()
+        except Exception:
+            logger.exception("%s cannot begin to serve", host)
+            host.end(ErrorCode.COORDINATOR_NOT_AVAILABLE)

@@ -1,0 +1,225 @@
+"""Coordinators on this broker: runtimes that follow the partitions of their internal topics.
+
+`LedPartition` is the port through which a shard writes, reads and hears of commits. `Coordinators`
+looks at a partition whenever its role, its disk or its existence changed: shards of partitions that
+are led here are loaded, all others are thrown away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from moldau.base.clock import Clock
+from moldau.base.errors import StorageError
+from moldau.base.executor import Executor
+from moldau.base.ids import NO_LEADER_EPOCH, BrokerId, PartitionKey
+from moldau.cluster.changes import Change, TopicRemoved
+from moldau.cluster.image import MetadataImage
+from moldau.cluster.store import MetadataStore
+from moldau.coordination.groups.shard import GroupShard
+from moldau.coordination.runtime import Runtime
+from moldau.coordination.transactions.shard import TransactionShard
+from moldau.observe.traffic import Traffic
+from moldau.protocol.errors import ApiError, ErrorCode
+from moldau.records.batch import parse_header, with_append_time
+from moldau.replication.partition import Partition
+from moldau.replication.partitions import Partitions
+from moldau.storage.disk_errors import disk_errors
+from moldau.storage.flushing import Flusher
+from moldau.storage.producers import Origin
+
+
+class LogParts(NamedTuple):
+    """The parts of the broker that stand behind every led partition."""
+
+    broker_id: BrokerId
+    clock: Clock
+    executor: Executor
+    flusher: Flusher
+    traffic: Traffic
+    storage_failed: Callable[[StorageError], None]
+
+
+class LedPartition:
+    """A partition of an internal topic as its shard sees it, in one leader epoch.
+
+    With `flush.messages` a record counts as committed when the disk has it, too: what a coordinator
+    answers is an acknowledgement as much as that of a produced batch.
+    """
+
+    def __init__(self, partition: Partition, parts: LogParts) -> None:
+        self._partition = partition
+        self._log = partition.log
+        self._parts = parts
+        self._traffic = parts.traffic.of(partition.key.topic)
+        self._told: Callable[[], None] | None = None
+        self._flushes: set[asyncio.Task[None]] = set()
+        self.index = partition.key.partition
+        self.leader_epoch: int = partition.role.leader_epoch
+
+    @property
+    def log_start_offset(self) -> int:
+        return self._log.log_start_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        return self._log.log_end_offset
+
+    @property
+    def committed_offset(self) -> int:
+        high_watermark = self._partition.high_watermark
+        return min(high_watermark, self._log.recovery_point) if self._flushes else high_watermark
+
+    def append(self, batch: bytes) -> None:
+        """Append a batch as the coordinator; what stands in its way is the log's own error."""
+        partition, log, config = self._partition, self._log, self._log.config
+        if partition.role.leader_epoch != self.leader_epoch:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        fence = partition.fence(NO_LEADER_EPOCH, self._parts.broker_id)
+        if fence is not ErrorCode.NONE:
+            raise ApiError(fence)
+        if not partition.in_sync_enough:
+            raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS)
+        if len(batch) > config.max_message_bytes:
+            raise ApiError(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"{len(batch)} bytes are more than max.message.bytes, {config.max_message_bytes}",
+            )
+        header = parse_header(batch)
+        if config.message_timestamp_type != "CreateTime":
+            header, parts = with_append_time(header, batch, self._parts.clock.wall_ms())
+            batch = b"".join(parts)
+        try:
+            log.append(batch, header, self.leader_epoch, Origin.COORDINATOR)
+        except StorageError as error:
+            self._parts.storage_failed(error)
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        self._traffic.messages_in += header.count
+        self._traffic.bytes_in += header.size
+        if log.unflushed_count >= config.flush_messages:
+            self._begin_flush()
+        partition.advance()
+
+    async def read(self, offset: int, max_bytes: int) -> bytes:
+        """Read batches in the executor; cancelling it leaves the read to itself."""
+        log = self._log
+        try:
+            found = log.read(max(offset, log.log_start_offset), max_bytes, log.log_end_offset)
+            if not found.regions:
+                return b""
+            file, position, size = found.regions[0]
+            with disk_errors(file.path):
+                return await self._parts.executor.run(file.read, position, size)
+        except StorageError as error:
+            self._parts.storage_failed(error)
+            raise
+
+    # Hearing of commits
+
+    def watch(self, moved: Callable[[], None]) -> None:
+        self._told = moved
+        self._partition.watch(self)
+
+    def unwatch(self) -> None:
+        self._told = None
+        self._partition.unwatch(self)
+
+    def moved(self, partition: Partition) -> None:
+        """Pass on that the partition has moved."""
+        del partition
+        if self._told is not None:
+            self._told()
+
+    def _begin_flush(self) -> None:
+        task = asyncio.get_running_loop().create_task(self._flush(), name="flush a commit")
+        self._flushes.add(task)
+        task.add_done_callback(self._flushed)
+
+    async def _flush(self) -> None:
+        try:
+            await self._parts.flusher.flush(self._log, self._log.log_end_offset)
+        except StorageError as error:
+            self._parts.storage_failed(error)
+
+    def _flushed(self, task: asyncio.Task[None]) -> None:
+        self._flushes.discard(task)
+        self.moved(self._partition)
+
+
+class Coordinators:
+    """Keeps runtimes in step with the partitions of this broker."""
+
+    def __init__(
+        self,
+        groups: Runtime[GroupShard],
+        transactions: Runtime[TransactionShard],
+        partitions: Partitions,
+        image: Callable[[], MetadataImage],
+        parts: LogParts,
+    ) -> None:
+        self._groups = groups
+        self._runtimes: dict[str, Runtime[GroupShard] | Runtime[TransactionShard]] = {
+            groups.topic: groups,
+            transactions.topic: transactions,
+        }
+        self._partitions = partitions
+        self._image = image
+        self._known = MetadataImage()
+        self._parts = parts
+
+    def follow(self, store: MetadataStore) -> None:
+        """Hear of the cluster's topics from now on."""
+        self._known = store.image
+        store.subscribe(self._metadata_changed)
+
+    def _metadata_changed(self, changes: Sequence[Change], image: MetadataImage) -> None:
+        """Let groups forget the offsets of topics that are gone."""
+        gone = {
+            topic.name: topic.id
+            for change in changes
+            if isinstance(change, TopicRemoved)
+            and (topic := self._known.topic_by_id(change.topic_id)) is not None
+        }
+        self._known = image
+        if gone:
+            self._groups.tell_all(lambda shard, now: shard.topics_deleted(gone, now))
+
+    def partition_changed(self, key: PartitionKey) -> None:
+        """Look at a partition that was made, removed, put out of use, or got another role."""
+        runtime = self._runtimes.get(key.topic)
+        if runtime is None:
+            return
+        index = key.partition
+        partition = self._partitions.get(key.topic, index)
+        if partition is None or not self._leads(partition):
+            runtime.resign(index)
+        elif runtime.leader_epoch(index) != partition.role.leader_epoch:
+            self._count_partitions(runtime)
+            runtime.lead(LedPartition(partition, self._parts))
+
+    def _leads(self, partition: Partition) -> bool:
+        fence = partition.fence(NO_LEADER_EPOCH, self._parts.broker_id)
+        return fence is ErrorCode.NONE
+
+    def _count_partitions(self, runtime: Runtime[GroupShard] | Runtime[TransactionShard]) -> None:
+        """Spread keys over the partitions there are, as counted when the first is led.
+
+        A topic that grows while it is served does not move its keys, as in Kafka: groups at work
+        would be torn from their offsets.
+        """
+        topic = self._image().topic(runtime.topic)
+        if topic is not None and not runtime.led:
+            runtime.partition_count = len(topic.partitions)
+
+    def directory_failed(self) -> None:
+        """Look at everything that is led: a disk has gone."""
+        for topic, runtime in self._runtimes.items():
+            for index in runtime.led:
+                self.partition_changed(PartitionKey(topic, index))
+
+    async def close(self) -> None:
+        """Throw every shard away, before the logs are closed."""
+        for runtime in self._runtimes.values():
+            await runtime.close()

@@ -1,0 +1,152 @@
+"""FindCoordinator 0-6: who looks after a group or a transactional id.
+
+Versions 0-3 ask for one key, 4 and later for many (KIP-699). The coordinator is the leader of the
+key's partition of an internal topic; the first to ask for one makes the topic. Unlike Kafka, which
+makes it in the background and answers with an error that the client retries on, the answer waits
+for it, as that of Metadata does.
+
+Share groups (key type 2, KIP-932) are not served: INVALID_REQUEST, Kafka's word for a type of
+coordinator that a broker does not have.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, Final, NamedTuple, Protocol
+
+from moldau.base.ids import BrokerId
+from moldau.cluster.image import MetadataImage
+from moldau.cluster.store import StoreFailed
+from moldau.protocol.errors import ApiError, ErrorCode
+from moldau.protocol.messages.metadata import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from moldau.server.dispatch import RequestContext
+from moldau.server.runtimes import CoordinatorType
+
+logger = logging.getLogger(__name__)
+
+MANY_KEYS_FROM: Final = 4
+
+
+class Spread(Protocol):
+    """A runtime, as far as finding its shards goes."""
+
+    topic: str
+
+    def partition_for(self, key: str) -> int:
+        """Return the partition of the topic that a key belongs to."""
+        ...
+
+    def holds(self, index: int) -> bool:
+        """Tell whether there is a shard of this partition here."""
+        ...
+
+
+class Creator(Protocol):
+    """What makes internal topics."""
+
+    async def create(self, name: str) -> None:
+        """Return once the topic is there; ApiError, StoreFailed."""
+        ...
+
+
+class _Node(NamedTuple):
+    """A broker and where it is reached, or why there is none."""
+
+    node_id: int
+    host: str
+    port: int
+    error: ErrorCode = ErrorCode.NONE
+
+
+def _nobody(error: ErrorCode) -> _Node:
+    return _Node(-1, "", -1, error)
+
+
+class CoordinatorHandlers:
+    """Answers FindCoordinator."""
+
+    def __init__(
+        self,
+        image: Callable[[], MetadataImage],
+        broker_id: BrokerId,
+        topics: Creator,
+        runtimes: Mapping[CoordinatorType, Spread],
+    ) -> None:
+        self._image = image
+        self._broker_id = broker_id
+        self._topics = topics
+        self._runtimes = runtimes
+
+    def find_coordinator(
+        self, request: FindCoordinatorRequest, context: RequestContext
+    ) -> FindCoordinatorResponse | Coroutine[Any, Any, FindCoordinatorResponse]:
+        """Tell who coordinates, for one key or for many."""
+        many = context.version >= MANY_KEYS_FROM
+        keys = request.coordinator_keys if many else [request.key]
+        runtime = self._runtime(request.key_type)
+        if runtime is None:
+            nobody = _nobody(ErrorCode.INVALID_REQUEST)
+            return _response([(key, nobody) for key in keys], many=many)
+        if keys and self._image().topic(runtime.topic) is None:
+            return self._create_and_tell(runtime, keys, context, many=many)
+        return self._told(runtime, keys, context, many=many)
+
+    def _runtime(self, key_type: int) -> Spread | None:
+        try:
+            return self._runtimes.get(CoordinatorType(key_type))
+        except ValueError:
+            return None
+
+    async def _create_and_tell(
+        self, runtime: Spread, keys: Sequence[str], context: RequestContext, *, many: bool
+    ) -> FindCoordinatorResponse:
+        try:
+            await self._topics.create(runtime.topic)
+        except (ApiError, StoreFailed) as error:
+            logger.warning("%s cannot be created: %s", runtime.topic, error)
+        return self._told(runtime, keys, context, many=many)
+
+    def _told(
+        self, runtime: Spread, keys: Sequence[str], context: RequestContext, *, many: bool
+    ) -> FindCoordinatorResponse:
+        found = [(key, self._find(runtime, key, context)) for key in keys]
+        return _response(found, many=many)
+
+    def _find(self, runtime: Spread, key: str, context: RequestContext) -> _Node:
+        """Find the leader of a key's partition, at the listener the question came in on."""
+        image = self._image()
+        topic = image.topic(runtime.topic)
+        index = runtime.partition_for(key)
+        if topic is not None and index < len(topic.partitions):
+            leader = topic.partitions[index].leader
+            broker = image.brokers.get(leader)
+            here = leader == self._broker_id
+            if broker is not None and not broker.fenced and (not here or runtime.holds(index)):
+                listener = context.connection.endpoint.name
+                for endpoint in broker.endpoints:
+                    if endpoint.listener == listener:
+                        return _Node(broker.id, endpoint.host, endpoint.port)
+        return _nobody(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+
+def _response(found: Sequence[tuple[str, _Node]], *, many: bool) -> FindCoordinatorResponse:
+    if many:
+        return FindCoordinatorResponse(
+            coordinators=[
+                Coordinator(key, *node, node.error.text if node.error else "")
+                for key, node in found
+            ]
+        )
+    [(_, node)] = found
+    return FindCoordinatorResponse(
+        error_code=node.error,
+        error_message=node.error.text,
+        node_id=node.node_id,
+        host=node.host,
+        port=node.port,
+    )

@@ -1,0 +1,290 @@
+"""OffsetCommit 0-10, TxnOffsetCommit 0-6, OffsetDelete 0.
+
+Here is decided what the metadata can tell: which topics and partitions there are, by name or, in
+the newest versions, by id. The rest is the group shard's. Version 0 of OffsetCommit once meant
+ZooKeeper; it is served like version 1. Its empty group id is a group like any other, as in Kafka.
+
+What is refused here stands in an answer before what the shard decides, as in Kafka.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
+
+from moldau.base.ids import ZERO_TOPIC_ID, PartitionKey
+from moldau.cluster.image import MetadataImage
+from moldau.cluster.model import Topic
+from moldau.coordination.answers import Answer, combined
+from moldau.coordination.groups.offset_requests import (
+    commit_refused,
+    transactional_commit_refused,
+)
+from moldau.coordination.groups.shard import GroupShard
+from moldau.coordination.outcome import Now, Outcome, ProducerIdentity, Ticket
+from moldau.coordination.refusals import coordinator_error
+from moldau.coordination.runtime import Runtime
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+    OffsetDeleteRequest,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from moldau.protocol.messages.transactions import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+from moldau.server.dispatch import RequestContext
+
+R = TypeVar("R", OffsetCommitResponse, TxnOffsetCommitResponse, OffsetDeleteResponse)
+
+_COMMIT_BY_ID: Final = 10
+_TRANSACTIONAL_COMMIT_BY_ID: Final = 6
+_ADDS_PARTITION: Final = 5
+"""The version from which TxnOffsetCommit adds its partition to the transaction (KIP-890)."""
+_KNOWS_ABORTABLE: Final = 4
+_KNOWS_LOADING: Final = 2
+
+
+class VerifyTransaction(Protocol):
+    """Asks the coordinator of a transaction whether a partition is part of it (KIP-890)."""
+
+    def __call__(
+        self,
+        transactional_id: str,
+        producer: ProducerIdentity,
+        partition: PartitionKey,
+        *,
+        add: bool,
+    ) -> Answer[ErrorCode]:
+        """Tell whether the producer may write there; with `add` make it part first."""
+        ...
+
+
+class _Existing(NamedTuple):
+    """The part of one topic in a request that there is."""
+
+    topic: Topic
+    partitions: list[Any]
+
+
+class _Missing(NamedTuple):
+    """The part of one topic in a request that there is not."""
+
+    name: str
+    topic_id: bytes
+    partitions: list[int]
+    error: ErrorCode
+
+
+class GroupOffsetHandlers:
+    """Answers requests about the offsets of groups."""
+
+    def __init__(
+        self,
+        runtime: Runtime[GroupShard],
+        image: Callable[[], MetadataImage],
+        verify: VerifyTransaction,
+    ) -> None:
+        self._runtime = runtime
+        self._image = image
+        self._verify = verify
+
+    # OffsetCommit
+
+    def commit(
+        self, request: OffsetCommitRequest, context: RequestContext
+    ) -> Answer[OffsetCommitResponse]:
+        """Keep offsets."""
+        version = context.version
+        existing, missing = _sorted_out(
+            self._image(), request.topics, by_id=version >= _COMMIT_BY_ID
+        )
+        refused = [
+            OffsetCommitResponseTopic(
+                one.name,
+                one.topic_id,
+                [OffsetCommitResponsePartition(index, one.error) for index in one.partitions],
+            )
+            for one in missing
+        ]
+        if not existing:
+            return OffsetCommitResponse(topics=refused)
+        request.topics = [
+            OffsetCommitRequestTopic(topic.name, topic.id, partitions)
+            for topic, partitions in existing
+        ]
+        answer = self._runtime.call(
+            request.group_id,
+            lambda shard, ticket, now: shard.commit(request, version, ticket, now),
+            lambda code: commit_refused(request, code),
+        )
+        return _with_refused(refused, answer)
+
+    # TxnOffsetCommit
+
+    def commit_in_transaction(
+        self, request: TxnOffsetCommitRequest, context: RequestContext
+    ) -> Answer[TxnOffsetCommitResponse] | Awaitable[TxnOffsetCommitResponse]:
+        """Keep offsets as part of a transaction."""
+        version = context.version
+        existing, missing = _sorted_out(
+            self._image(), request.topics, by_id=version >= _TRANSACTIONAL_COMMIT_BY_ID
+        )
+        refused = [
+            TxnOffsetCommitResponseTopic(
+                one.name,
+                one.topic_id,
+                [TxnOffsetCommitResponsePartition(index, one.error) for index in one.partitions],
+            )
+            for one in missing
+        ]
+        if not existing:
+            return TxnOffsetCommitResponse(topics=refused)
+        request.topics = [
+            TxnOffsetCommitRequestTopic(topic.name, topic.id, partitions)
+            for topic, partitions in existing
+        ]
+        if not request.group_id:
+            invalid = transactional_commit_refused(request, ErrorCode.INVALID_GROUP_ID)
+            return _with_refused(refused, invalid)
+        verified = self._verified(request, version)
+        if isinstance(verified, asyncio.Future):
+            return self._commit_later(request, version, verified, refused)
+        return _with_refused(refused, self._commit_verified(request, version, verified))
+
+    async def _commit_later(
+        self,
+        request: TxnOffsetCommitRequest,
+        version: int,
+        verified: asyncio.Future[ErrorCode],
+        refused: list[TxnOffsetCommitResponseTopic],
+    ) -> TxnOffsetCommitResponse:
+        answer = _with_refused(refused, self._commit_verified(request, version, await verified))
+        return await answer if isinstance(answer, asyncio.Future) else answer
+
+    def _verified(self, request: TxnOffsetCommitRequest, version: int) -> Answer[ErrorCode]:
+        partition = self._runtime.partition_for(request.group_id)
+        return self._verify(
+            request.transactional_id,
+            ProducerIdentity(request.producer_id, request.producer_epoch),
+            PartitionKey(self._runtime.topic, partition),
+            add=version >= _ADDS_PARTITION,
+        )
+
+    def _commit_verified(
+        self, request: TxnOffsetCommitRequest, version: int, verified: ErrorCode
+    ) -> Answer[TxnOffsetCommitResponse]:
+        def failed(code: ErrorCode) -> TxnOffsetCommitResponse:
+            return transactional_commit_refused(request, _in_words_of(version, code))
+
+        if verified is ErrorCode.NOT_COORDINATOR:
+            # Of the transaction, that is: to the client it would mean the group's.
+            verified = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if verified is not ErrorCode.NONE:
+            return failed(coordinator_error(verified))
+        return self._runtime.call(
+            request.group_id,
+            lambda shard, ticket, now: shard.commit_in_transaction(request, version, ticket, now),
+            failed,
+        )
+
+    # OffsetDelete
+
+    def delete(
+        self, request: OffsetDeleteRequest, context: RequestContext
+    ) -> Answer[OffsetDeleteResponse]:
+        """Forget offsets of topics that a group no longer subscribes to."""
+        del context
+        if not request.group_id:
+            return OffsetDeleteResponse(ErrorCode.INVALID_GROUP_ID)
+        existing, missing = _sorted_out(self._image(), request.topics, by_id=False)
+        refused = [
+            OffsetDeleteResponseTopic(
+                one.name,
+                [OffsetDeleteResponsePartition(index, one.error) for index in one.partitions],
+            )
+            for one in missing
+        ]
+        request.topics = [
+            OffsetDeleteRequestTopic(topic.name, partitions) for topic, partitions in existing
+        ]
+
+        def decide(shard: GroupShard, ticket: Ticket, now: Now) -> Outcome:
+            del now
+            return shard.delete_offsets(request, ticket)
+
+        answer = self._runtime.call(request.group_id, decide, OffsetDeleteResponse)
+        return _with_refused(refused, answer)
+
+
+def _sorted_out(
+    image: MetadataImage, topics: Iterable[Any], *, by_id: bool
+) -> tuple[list[_Existing], list[_Missing]]:
+    """Tell the topics and partitions of a request that there are from the others."""
+    existing: list[_Existing] = []
+    missing: list[_Missing] = []
+    for asked in topics:
+        topic_id = asked.topic_id if by_id else ZERO_TOPIC_ID
+        topic = image.topic_by_id(topic_id) if by_id else image.topic(asked.name)
+        if topic is None:
+            indexes = [one.partition_index for one in asked.partitions]
+            error = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            missing.append(_Missing(asked.name, topic_id, indexes, error))
+            continue
+        count = len(topic.partitions)
+        there = [one for one in asked.partitions if 0 <= one.partition_index < count]
+        if len(there) < len(asked.partitions):
+            asked_for = (one.partition_index for one in asked.partitions)
+            indexes = [index for index in asked_for if not 0 <= index < count]
+            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            missing.append(_Missing(topic.name, topic_id, indexes, error))
+        if there:
+            existing.append(_Existing(topic, there))
+    return existing, missing
+
+
+def _with_refused(refused: list[Any], answer: Answer[R]) -> Answer[R]:
+    """Put what was refused before what was decided."""
+    if not refused:
+        return answer
+    return combined([answer], lambda answers: _merged(refused, answers[0]))
+
+
+def _merged(refused: list[Any], response: R) -> R:
+    """Join the two parts of an answer, topic by topic; an error of the whole stands alone."""
+    if isinstance(response, OffsetDeleteResponse) and response.error_code:
+        return response
+    topics = {topic.name: topic for topic in refused}
+    for decided in response.topics:
+        if decided.name in topics:
+            topics[decided.name].partitions += decided.partitions
+        else:
+            refused.append(decided)
+    response.topics = refused
+    return response
+
+
+def _in_words_of(version: int, code: ErrorCode) -> ErrorCode:
+    """Say an error of a transaction so that a client of this version acts on it rightly."""
+    if code is ErrorCode.PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if code is ErrorCode.NETWORK_EXCEPTION:
+        # It has not been asked about the transaction yet: try again, here.
+        code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    if code is ErrorCode.TRANSACTION_ABORTABLE and version < _KNOWS_ABORTABLE:
+        return ErrorCode.INVALID_TXN_STATE
+    if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < _KNOWS_LOADING:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE  # clients before 2.0 crashed (KAFKA-7296)
+    return code

@@ -1,0 +1,327 @@
+"""InitProducerId 0-5, AddPartitionsToTxn 0-5, AddOffsetsToTxn 0-4, EndTxn 0-5.
+
+Requests become calls of the shard that has the transactional id, and its replies messages. A
+producer id is fetched only when a shard says that it needs one: most producers come back under an
+id they had.
+
+Up to version 3 AddPartitionsToTxn comes from clients, with one transaction; from 4 on from brokers,
+with many, to add or only to verify (KIP-890). Old clients do not know PRODUCER_FENCED and are told
+INVALID_PRODUCER_EPOCH, which they treat the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Final, TypeVar
+
+from moldau.base.ids import NO_PRODUCER_ID, PartitionKey
+from moldau.cluster.image import MetadataImage
+from moldau.cluster.store import StoreFailed
+from moldau.coordination.answers import Answer, combined
+from moldau.coordination.outcome import Now, Outcome, ProducerIdentity, Ticket
+from moldau.coordination.runtime import Runtime
+from moldau.coordination.transactions.shard import NOBODY, Ended, TransactionShard
+from moldau.coordination.transactions.transaction import EPOCH_PER_TRANSACTION, Missing
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.transactions import (
+    AddOffsetsToTxnRequest,
+    AddOffsetsToTxnResponse,
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
+    EndTxnRequest,
+    EndTxnResponse,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
+from moldau.server.dispatch import RequestContext
+from moldau.server.internal_topics import INTERNAL_TOPICS, OFFSETS_TOPIC
+from moldau.server.producer_ids import ProducerIds
+
+R = TypeVar("R")
+
+Codes = dict[PartitionKey, ErrorCode]
+
+_INIT_KNOWS_FENCED: Final = 4
+_KNOWS_FENCED: Final = 2
+"""The first version that knows PRODUCER_FENCED, of the three other requests."""
+_ADD_BY_BROKERS: Final = 4
+_END_RAISES_EPOCH: Final = 5
+_OLD_PROTOCOL: Final = 0
+
+
+class TransactionHandlers:
+    """Answers the requests of transactional producers."""
+
+    def __init__(
+        self,
+        runtime: Runtime[TransactionShard],
+        ids: ProducerIds,
+        image: Callable[[], MetadataImage],
+        offsets_partition: Callable[[str], int],
+    ) -> None:
+        """`offsets_partition` tells which partition of the offsets topic has a group."""
+        self._runtime = runtime
+        self._ids = ids
+        self._image = image
+        self._offsets_partition = offsets_partition
+
+    # InitProducerId
+
+    async def init_producer_id(
+        self, request: InitProducerIdRequest, context: RequestContext
+    ) -> InitProducerIdResponse:
+        """Say under which producer id and epoch to write."""
+        expected = ProducerIdentity(request.producer_id, request.producer_epoch)
+        if request.transactional_id == "" or _is_half_known(expected):
+            return _not_initialized(ErrorCode.INVALID_REQUEST)
+        try:
+            if request.transactional_id is None:
+                return InitProducerIdResponse(producer_id=await self._ids.take())
+            answer = await self._initialized(request.transactional_id, request, expected)
+        except StoreFailed:
+            return _not_initialized(_no_producer_id(request.transactional_id))
+        if isinstance(answer, ErrorCode):
+            return _not_initialized(_known(answer, context.version, _INIT_KNOWS_FENCED))
+        return InitProducerIdResponse(
+            producer_id=answer.producer_id, producer_epoch=answer.producer_epoch
+        )
+
+    async def _initialized(
+        self, transactional_id: str, request: InitProducerIdRequest, expected: ProducerIdentity
+    ) -> ProducerIdentity | ErrorCode:
+        async def ask(fresh: int | None) -> ProducerIdentity | ErrorCode | Missing:
+            answer: Answer[ProducerIdentity | ErrorCode | Missing] = self._runtime.call(
+                transactional_id,
+                lambda shard, ticket, now: shard.init_producer_id(
+                    transactional_id,
+                    request.transaction_timeout_ms,
+                    None if expected == NOBODY else expected,
+                    fresh,
+                    ticket,
+                    now,
+                ),
+                lambda code: code,
+            )
+            return await _arrived(answer)
+
+        answer = await ask(None)
+        if isinstance(answer, Missing):
+            answer = await ask(await self._ids.take())
+        assert not isinstance(answer, Missing)
+        return answer
+
+    # AddPartitionsToTxn
+
+    def add_partitions_to_txn(
+        self, request: AddPartitionsToTxnRequest, context: RequestContext
+    ) -> Answer[AddPartitionsToTxnResponse]:
+        """Add partitions to transactions, or say whether they are in them."""
+        if context.version >= _ADD_BY_BROKERS:
+            return combined(
+                [self._added(one, EPOCH_PER_TRANSACTION) for one in request.transactions],
+                lambda results: AddPartitionsToTxnResponse(
+                    results_by_transaction=[
+                        AddPartitionsToTxnResult(
+                            one.transactional_id, _by_topic(one, codes, context.version)
+                        )
+                        for one, codes in zip(request.transactions, results, strict=True)
+                    ]
+                ),
+            )
+        only = AddPartitionsToTxnTransaction(
+            request.v3_and_below_transactional_id,
+            request.v3_and_below_producer_id,
+            request.v3_and_below_producer_epoch,
+            topics=request.v3_and_below_topics,
+        )
+        return combined(
+            [self._added(only, _OLD_PROTOCOL)],
+            lambda results: AddPartitionsToTxnResponse(
+                results_by_topic_v3_and_below=_by_topic(only, results[0], context.version)
+            ),
+        )
+
+    def _added(self, asked: AddPartitionsToTxnTransaction, client_version: int) -> Answer[Codes]:
+        keys = [
+            PartitionKey(topic.name, partition)
+            for topic in asked.topics
+            for partition in topic.partitions
+        ]
+        if not asked.transactional_id:
+            return dict.fromkeys(keys, ErrorCode.INVALID_REQUEST)
+        refused = self._refused(keys, from_client=client_version == _OLD_PROTOCOL)
+        if refused:
+            return {key: refused.get(key, ErrorCode.OPERATION_NOT_ATTEMPTED) for key in keys}
+        producer = ProducerIdentity(asked.producer_id, asked.producer_epoch)
+
+        def failed(code: ErrorCode) -> Codes:
+            return dict.fromkeys(keys, code)
+
+        if asked.verify_only:
+            return self._runtime.call(
+                asked.transactional_id,
+                lambda shard, ticket, _: shard.verify_partitions(
+                    asked.transactional_id, producer, keys, ticket
+                ),
+                failed,
+            )
+        added = self._add(asked.transactional_id, producer, keys, client_version)
+        return combined([added], lambda codes: failed(codes[0]))
+
+    def _refused(self, keys: list[PartitionKey], *, from_client: bool) -> Codes:
+        """Say which partitions nobody, or no client, may write to in a transaction."""
+        image = self._image()
+        refused = {}
+        for key in keys:
+            if from_client and key.topic in INTERNAL_TOPICS:
+                refused[key] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            elif image.partition(key) is None:
+                refused[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return refused
+
+    def _add(
+        self,
+        transactional_id: str,
+        producer: ProducerIdentity,
+        keys: list[PartitionKey],
+        client_version: int,
+    ) -> Answer[ErrorCode]:
+        return self._runtime.call(
+            transactional_id,
+            lambda shard, ticket, now: shard.add_partitions(
+                transactional_id, producer, keys, client_version, ticket, now
+            ),
+            lambda code: code,
+        )
+
+    # AddOffsetsToTxn
+
+    def add_offsets_to_txn(
+        self, request: AddOffsetsToTxnRequest, context: RequestContext
+    ) -> Answer[AddOffsetsToTxnResponse]:
+        """Add the partition that keeps a group's offsets to a transaction."""
+        if not request.transactional_id:
+            return AddOffsetsToTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
+        key = PartitionKey(OFFSETS_TOPIC, self._offsets_partition(request.group_id))
+        added = self._add(
+            request.transactional_id,
+            ProducerIdentity(request.producer_id, request.producer_epoch),
+            [key],
+            _OLD_PROTOCOL,
+        )
+        return combined(
+            [added],
+            lambda codes: AddOffsetsToTxnResponse(
+                error_code=_known(codes[0], context.version, _KNOWS_FENCED)
+            ),
+        )
+
+    # EndTxn
+
+    def end_txn(
+        self, request: EndTxnRequest, context: RequestContext
+    ) -> EndTxnResponse | Coroutine[Any, Any, EndTxnResponse]:
+        """Commit or abort."""
+        if not request.transactional_id:
+            return EndTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
+        version = EPOCH_PER_TRANSACTION if context.version >= _END_RAISES_EPOCH else _OLD_PROTOCOL
+        producer = ProducerIdentity(request.producer_id, request.producer_epoch)
+
+        def handle(shard: TransactionShard, ticket: Ticket, now: Now, fresh: int | None) -> Outcome:
+            return shard.end_transaction(
+                request.transactional_id,
+                producer,
+                version,
+                fresh,
+                ticket,
+                now,
+                commit=request.committed,
+            )
+
+        def ask(fresh: int | None) -> Answer[Ended | Missing]:
+            return self._runtime.call(
+                request.transactional_id,
+                lambda shard, ticket, now: handle(shard, ticket, now, fresh),
+                Ended,
+            )
+
+        answer = ask(None)
+        if isinstance(answer, Ended):
+            return _ended(answer, context.version)
+        return self._ended_later(ask, answer, context.version)
+
+    async def _ended_later(
+        self,
+        ask: Callable[[int | None], Answer[Ended | Missing]],
+        answer: Answer[Ended | Missing],
+        version: int,
+    ) -> EndTxnResponse:
+        """Wait for the commit, or for a producer id first, where the epochs are used up."""
+        ended: Ended | Missing = await _arrived(answer)
+        if isinstance(ended, Missing):
+            try:
+                fresh = await self._ids.take()
+            except StoreFailed:
+                return _ended(Ended(ErrorCode.COORDINATOR_NOT_AVAILABLE), version)
+            ended = await _arrived(ask(fresh))
+        assert not isinstance(ended, Missing)
+        return _ended(ended, version)
+
+
+async def _arrived(answer: Answer[R]) -> R:
+    return await answer if isinstance(answer, asyncio.Future) else answer
+
+
+def _is_half_known(producer: ProducerIdentity) -> bool:
+    """Tell whether a producer names its id without its epoch, or the other way round."""
+    return (producer.producer_id == NO_PRODUCER_ID) != (
+        producer.producer_epoch == NOBODY.producer_epoch
+    )
+
+
+def _no_producer_id(transactional_id: str | None) -> ErrorCode:
+    """Say that the metadata store has no producer id to give; a transactional client retries."""
+    if transactional_id is None:
+        return ErrorCode.KAFKA_STORAGE_ERROR
+    return ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def _not_initialized(code: ErrorCode) -> InitProducerIdResponse:
+    return InitProducerIdResponse(error_code=code, producer_epoch=NOBODY.producer_epoch)
+
+
+def _known(code: ErrorCode, version: int, knows_fenced: int) -> ErrorCode:
+    if code is ErrorCode.PRODUCER_FENCED and version < knows_fenced:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    return code
+
+
+def _by_topic(
+    asked: AddPartitionsToTxnTransaction, codes: Mapping[PartitionKey, ErrorCode], version: int
+) -> list[AddPartitionsToTxnTopicResult]:
+    return [
+        AddPartitionsToTxnTopicResult(
+            topic.name,
+            [
+                AddPartitionsToTxnPartitionResult(
+                    partition,
+                    _known(codes[PartitionKey(topic.name, partition)], version, _KNOWS_FENCED),
+                )
+                for partition in topic.partitions
+            ],
+        )
+        for topic in asked.topics
+    ]
+
+
+def _ended(ended: Ended, version: int) -> EndTxnResponse:
+    return EndTxnResponse(
+        error_code=_known(ended.error, version, _KNOWS_FENCED),
+        producer_id=ended.producer.producer_id,
+        producer_epoch=ended.producer.producer_epoch,
+    )
