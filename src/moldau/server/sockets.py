@@ -131,7 +131,7 @@ class SocketStream:
         self._expected = 0
         self._queue: deque[Part] = deque()
         self._resident_end = 0
-        """Up to here the file region at the head of the queue was found in memory."""
+        """Up to here the file region at the head of the queue is known to be in memory."""
         self.unsent = 0
         self._writing = False
         self._warming = False
@@ -313,26 +313,34 @@ class SocketStream:
         """Send from a file region; False when the socket is full or the disk must be waited for."""
         if self._warming:
             return False
-        file, position, size = cast("FileRegion", region)
-        if position >= self._resident_end:
-            chunk = min(size, SENDFILE_CHUNK)
-            if not file.resident(position, chunk):
-                self._warm(file, position, chunk)
-                return False
-            self._resident_end = position + chunk
+        file, start, size = cast("FileRegion", region)
+        position, end = start, start + size
         descriptor = cast("_Descriptor", file).fileno()
         try:
-            sent = os.sendfile(self._fd, descriptor, position, self._resident_end - position)
+            while position < end and self._resident(file, position, end):
+                sent = os.sendfile(self._fd, descriptor, position, self._resident_end - position)
+                if not sent:
+                    raise OSError(errno.EIO, f"{file.path} ended before a region that was promised")
+                position += sent
         except (BlockingIOError, InterruptedError):
-            return self._wait_writable()
-        if not sent:
-            raise OSError(errno.EIO, f"{file.path} ended before a region that was promised")
-        self.unsent -= sent
-        if sent == size:
-            self._queue.popleft()
-            self._resident_end = 0
-        else:
-            self._queue[0] = FileRegion(file, position + sent, size - sent)
+            self._wait_writable()
+        self.unsent -= position - start
+        if position < end:
+            self._queue[0] = FileRegion(file, position, end - position)
+            return False
+        self._queue.popleft()
+        self._resident_end = 0
+        return True
+
+    def _resident(self, file: File, position: int, end: int) -> bool:
+        """Tell whether the next piece is in memory; if it is not, have it read."""
+        if position < self._resident_end:
+            return True
+        chunk = min(end - position, SENDFILE_CHUNK)
+        if not file.resident(position, chunk):
+            self._warm(file, position, chunk)
+            return False
+        self._resident_end = position + chunk
         return True
 
     def _wait_writable(self) -> bool:

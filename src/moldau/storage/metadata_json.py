@@ -1,24 +1,19 @@
 """Records of the metadata log as JSON, the way Kafka's tools print them.
 
 A metadata record's value is framed: varints for frame version, record type and message version,
-then the message. Names are Kafka's own in camel case, ids are text, bytes are base64, and a tagged
-field that has its default is left out, as it is on the wire. This module knows the declarations
-of messages, and no files.
+then the message. This module knows the declarations of messages, and no files.
 """
 
 from __future__ import annotations
 
-import base64
-import json
 import re
 from collections.abc import Mapping
 from struct import Struct
 from typing import Any
 
 from moldau.base.errors import ProtocolError
-from moldau.base.ids import uuid_text
 from moldau.protocol.compiler import decode
-from moldau.protocol.fields import Field, Kind
+from moldau.protocol.json_form import as_json, json_text
 from moldau.protocol.messages import control_records, metadata_records
 from moldau.protocol.wire import read_uvarint
 from moldau.records.control import ControlType
@@ -27,9 +22,6 @@ FRAME_VERSION = 1
 
 _MESSAGE_VERSION = Struct(">h")
 _WORD = re.compile(r"(?<=[a-z])(?=[A-Z])")
-
-_FIRST_WORDS = {"kraft": "kRaft"}
-"""Words with a capital of their own inside."""
 
 _CONTROL_RECORDS: Mapping[int, tuple[str, type[Any]]] = {
     ControlType.LEADER_CHANGE: ("LeaderChange:", control_records.LeaderChangeMessage),
@@ -57,7 +49,7 @@ def metadata_record_text(value: bytes | None) -> str:
         raise ProtocolError(f"no metadata record has type {key}")
     message = _decoded(declared, version, value[position:])
     name = _WORD.sub("_", declared.__name__).upper()
-    return _text({"type": name, "version": version, "data": as_json(message, version)})
+    return json_text({"type": name, "version": version, "data": as_json(message, version)})
 
 
 def control_record_text(kind: int, value: bytes | None) -> str | None:
@@ -68,16 +60,7 @@ def control_record_text(kind: int, value: bytes | None) -> str | None:
         raise ProtocolError("a control record's value begins with its version")
     label, declared = _CONTROL_RECORDS[kind]
     (version,) = _MESSAGE_VERSION.unpack_from(value)
-    return f"{label} {_text(as_json(_decoded(declared, version, value), version))}"
-
-
-def as_json(message: Any, version: int) -> dict[str, Any]:
-    """Turn a message into plain values that `json` can write."""
-    return {
-        _camel_case(field.name): _value(field, getattr(message, field.name), version)
-        for field in message.FIELDS
-        if version in field.versions and not _left_out(field, message, version)
-    }
+    return f"{label} {json_text(as_json(_decoded(declared, version, value), version))}"
 
 
 def _frame(value: bytes) -> tuple[int, int, int]:
@@ -98,35 +81,3 @@ def _decoded(declared: type[Any], version: int, content: bytes) -> Any:
         raise ProtocolError(f"{declared.__name__} has no version {version}")
     return decode(declared, version, content)
 
-
-def _left_out(field: Field, message: Any, version: int) -> bool:
-    if version not in field.tagged:
-        return False
-    default = field.default() if callable(field.default) else field.default
-    return bool(getattr(message, field.name) == default)
-
-
-def _value(field: Field, value: Any, version: int) -> Any:
-    if value is None:
-        return None
-    match field.kind:
-        case Kind.UUID:
-            return uuid_text(value)
-        case Kind.BYTES:
-            return base64.b64encode(value).decode()
-        case Kind.STRUCT:
-            return as_json(value, version)
-        case Kind.ARRAY:
-            assert field.element is not None
-            return [_value(field.element, each, version) for each in value]
-        case _:
-            return value
-
-
-def _camel_case(name: str) -> str:
-    first, *others = name.split("_")
-    return _FIRST_WORDS.get(first, first) + "".join(word.capitalize() for word in others)
-
-
-def _text(value: dict[str, Any]) -> str:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)

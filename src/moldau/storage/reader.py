@@ -74,6 +74,8 @@ def aborted_in(
     segments: Sequence[Segment], offset: int, read: ReadResult, log_end_offset: int
 ) -> tuple[AbortedTransaction, ...]:
     """List the aborted transactions with records in what was read; its segment is the first."""
+    if not any(segment.aborted() for segment in segments):
+        return ()
     end_offset = _offset_behind(segments[0], read)
     if end_offset is None:
         end_offset = segments[1].base_offset if len(segments) > 1 else log_end_offset

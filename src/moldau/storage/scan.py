@@ -20,6 +20,7 @@ from moldau.base.errors import CorruptRecords
 from moldau.base.files import File
 from moldau.records.batch import (
     HEADER_SIZE,
+    LENGTH_END,
     MAGIC,
     PEEK_SIZE,
     BatchHeader,
@@ -39,6 +40,16 @@ _MAGIC_POSITION = 16
 _OLD_TIMESTAMP = Struct(">q")
 _OLD_TIMESTAMP_POSITION = 18
 _CRC = Struct(">I")
+_OFFSETS = Struct(">qi4xb6xi").unpack_from
+"""Base offset, length, magic and last offset delta of a batch."""
+_LENGTH_MIN = HEADER_SIZE - LENGTH_END
+
+
+class StoredPlace(NamedTuple):
+    """Where one batch lies in a `.log`."""
+
+    position: int
+    size: int
 
 
 class StoredBatch(NamedTuple):
@@ -70,6 +81,36 @@ def walk(file: File, position: int, end_position: int) -> Iterator[StoredBatch]:
             return
         yield batch
         position = batch.end_position
+
+
+def find_offset(file: File, position: int, end_position: int, offset: int) -> StoredPlace | None:
+    """Find the first batch from a position on that ends at or behind an offset.
+
+    What every fetch begins with: so it is `walk` without the batches that are passed over, and
+    without all of a header that it does not need.
+    """
+    content, start = b"", position
+    while end_position - position >= HEADER_SIZE:
+        at = position - start
+        if at + HEADER_SIZE > len(content):
+            content = file.read(position, min(WALK_CHUNK, end_position - position))
+            start, at = position, 0
+            if len(content) < HEADER_SIZE:
+                break
+        base_offset, length, magic, delta = _OFFSETS(content, at)
+        if magic != MAGIC or length < _LENGTH_MIN or base_offset < 0 or delta < 0:
+            break
+        size = LENGTH_END + length
+        if size > end_position - position:
+            return None
+        if base_offset + delta >= offset:
+            return StoredPlace(position, size)
+        position += size
+    # Old formats, garbage and the end of the file are the long walk's.
+    for batch in walk(file, position, end_position):
+        if batch.last_offset >= offset:
+            return StoredPlace(batch.position, batch.size)
+    return None
 
 
 def walk_checked(

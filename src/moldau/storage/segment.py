@@ -34,7 +34,7 @@ from moldau.storage.indexes import (
     TimeIndex,
 )
 from moldau.storage.resources import Doomed, Resources
-from moldau.storage.scan import StoredBatch, walk, walk_checked
+from moldau.storage.scan import StoredBatch, StoredPlace, find_offset, walk, walk_checked
 from moldau.storage.tail import Tail
 from moldau.storage.topic_config import LogConfig
 from moldau.storage.transaction_index import (
@@ -257,8 +257,13 @@ class Segment:
             position = self.tail.recent.get(offset)
             if position is not None:
                 return position
-        batch = self.batch_holding(offset)
-        return None if batch is None else batch.position
+        place = self.place_of(offset)
+        return None if place is None else place.position
+
+    def place_of(self, offset: int) -> StoredPlace | None:
+        """Find the first batch that ends at or behind this offset, and its size."""
+        start = self.indexes().offsets.floor(offset).position
+        return find_offset(self.handle(), start, self.size, offset)
 
     def batch_size(self, position: int) -> int:
         """Say how large the batch is that starts here."""
