@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
+from moldau.coordination.groups.counters import GroupCounters
 from moldau.coordination.groups.group import Group
 from moldau.coordination.groups.responses import join_refusal, sync_refusal
 from moldau.coordination.groups.settings import GroupSettings
@@ -70,6 +71,7 @@ class Desk:
     def __init__(self, settings: GroupSettings = SETTINGS, seed: int = 1) -> None:
         self.settings = settings
         self.random = random.Random(seed)
+        self.counters = GroupCounters()
         self.seconds = 1000.0
         self.timers: dict[GroupTimer, float] = {}
         self.notes: list[str] = []
@@ -82,7 +84,9 @@ class Desk:
         self.group = self.make_group(loading=False)
 
     def make_group(self, *, loading: bool) -> Group:
-        return Group(GROUP_ID, self.settings, self.random, self._encode, loading=loading)
+        return Group(
+            GROUP_ID, self.settings, self.random, self._encode, self.counters, loading=loading
+        )
 
     def _encode(self, group_id: str, snapshot: GroupSnapshot | None) -> StateRecord:
         self._encoded.append(snapshot)

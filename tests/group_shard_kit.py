@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+from moldau.coordination.groups.counters import GroupCounters
 from moldau.coordination.groups.shard import GroupShard, ShardSettings
 from moldau.coordination.outcome import Caller, Now, ProducerIdentity, Timer
 from moldau.coordination.refusals import coordinator_error
@@ -64,7 +65,8 @@ class ServedShard:
         self.effects = []
         self.refusal = None
         self.now = Now(1_000_000_000_000, 1_000.0)
-        self.shard = GroupShard(self.settings, random.Random(1))
+        self.counters = GroupCounters()
+        self.shard = GroupShard(self.settings, random.Random(1), self.counters)
         for entry in self.log:
             if isinstance(entry, Marker):
                 self.shard.transaction_ended(entry.producer, committed=entry.committed)

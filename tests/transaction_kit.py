@@ -12,6 +12,7 @@ from typing import Any
 
 from moldau.base.ids import PartitionKey
 from moldau.coordination.outcome import Now, Outcome, ProducerIdentity, StateRecord, Timer
+from moldau.coordination.transactions.counters import TransactionCounters
 from moldau.coordination.transactions.effects import MarkerResult, TimedOut, WriteMarkers
 from moldau.coordination.transactions.shard import TransactionShard
 from moldau.coordination.transactions.sweeping import TransactionSettings
@@ -57,6 +58,7 @@ class Desk:
         self.next_producer_id = 4000
         self.written: list[WriteMarkers] = []
         self.timed_out: list[TimedOut] = []
+        self.counters = TransactionCounters()
         self.settings = TransactionSettings(
             max_timeout_ms=MAX_TIMEOUT_MS,
             abort_interval_ms=ABORT_INTERVAL_MS,
@@ -68,7 +70,7 @@ class Desk:
 
     def _begin(self, coordinator_epoch: int) -> None:
         self.coordinator_epoch = coordinator_epoch
-        self.shard = TransactionShard(coordinator_epoch, self.settings)
+        self.shard = TransactionShard(coordinator_epoch, self.settings, self.counters)
         self.timers: dict[Any, int] = {}
         self.held: deque[tuple[int, Outcome]] = deque()
         for record in self.log:

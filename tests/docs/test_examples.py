@@ -1,15 +1,50 @@
-"""What the documents show works: their Python is run, their links lead somewhere."""
+"""What the documents show works: their Python is run, their links and names lead somewhere."""
 
 import re
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from kafka_harness.moldau_node import MoldauNode
+from kafka_harness.topics import create_topic, read_all, send
+from moldau.cli.dump_log import dump_log
+from moldau.observe.cleaner import CleanerFigures, cleaner_families
+from moldau.observe.coordinators import (
+    GroupFigures,
+    ShardFigures,
+    TransactionFigures,
+    group_families,
+    transaction_families,
+)
+from moldau.server.broker_configs import BROKER_CONFIGS
+from moldau.server.config_definition import Status, format_value
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("bench/*.md")])
+SHOWN_ADDRESS = "127.0.0.1:9092"
+
+
+def example_of(page):
+    """The only Python of a page."""
+    (example,) = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
+    assert SHOWN_ADDRESS in example
+    return example
+
+
+@pytest.fixture
+def broker(tmp_path):
+    with MoldauNode(tmp_path, {"group.initial.rebalance.delay.ms": "0"}) as running:
+        yield running
+
+
+def committed(broker, group, topic):
+    """The offset a group has in the first partition of a topic."""
+    admin = AdminClient({"bootstrap.servers": broker.address})
+    asked = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, 0)])
+    answer = admin.list_consumer_group_offsets([asked])[group].result(20)
+    return answer.topic_partitions[0].offset
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -19,23 +54,32 @@ def test_links_lead_somewhere(page):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
-def test_the_example_of_the_readme_sends_its_record(tmp_path):
-    (example,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    with MoldauNode(tmp_path) as broker:
-        exec(example.replace("127.0.0.1:9092", broker.address), {})
-        consumer = Consumer(
-            {
-                "bootstrap.servers": broker.address,
-                "group.id": "example",
-                "enable.auto.commit": False,
-            }
-        )
-        consumer.assign([TopicPartition("greetings", 0, 0)])
-        message = consumer.poll(20)
-        consumer.close()
-    assert message is not None
-    assert message.error() is None
-    assert (message.key(), message.value()) == (b"de", b"Ahoj, Moldau!")
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_files_that_are_named_are_there(page):
+    for name in re.findall(r"`((?:tests|src|docs|bench)/[\w/.]+\.\w+)`", page.read_text()):
+        assert (ROOT / name).exists(), f"{page.name} names {name}"
+
+
+def test_the_example_of_the_readme_sends_its_record_and_its_group_reads_it(broker, capsys):
+    exec(example_of("README.md").replace(SHOWN_ADDRESS, broker.address), {})
+    assert capsys.readouterr().out == "b'Ahoj, Moldau!'\n"
+    assert read_all(broker.address, "greetings") == [b"Ahoj, Moldau!"]
+    assert committed(broker, "readers", "greetings") == 1
+
+
+def test_the_exactly_once_example_writes_once_and_commits_with_it(broker):
+    for topic in ("orders", "invoices"):
+        create_topic(broker.address, topic)
+    send(broker.address, "orders", [b"first", b"second"])
+    example = example_of("docs/groups-and-transactions.md")
+    for _ in range(2):
+        exec(example.replace(SHOWN_ADDRESS, broker.address), {})
+    consumer = Consumer({"bootstrap.servers": broker.address, "group.id": "reader"})
+    consumer.assign([TopicPartition("invoices", 0, 0)])
+    invoices = [consumer.poll(20).value() for _ in range(2)]
+    consumer.close()
+    assert invoices == [b"invoice for first", b"invoice for second"]
+    assert committed(broker, "invoicing", "orders") == 2
 
 
 def test_the_commands_at_the_top_of_the_readme_are_targets_of_the_makefile():
@@ -44,3 +88,37 @@ def test_the_commands_at_the_top_of_the_readme_are_targets_of_the_makefile():
     assert shown[:2] == ["demo", "test"]
     for target in shown:
         assert f"\n{target}:" in makefile
+
+
+def test_the_options_of_the_dump_tool_that_are_shown_exist():
+    options = {name for parameter in dump_log.params for name in parameter.opts}
+    shown = re.findall(r"(--[a-z-]+)", (ROOT / "docs/dump-log.md").read_text())
+    assert {"--offsets-decoder", "--transaction-log-decoder"} < set(shown) <= options
+
+
+def test_the_settings_that_are_listed_work_and_have_the_defaults_shown():
+    text = (ROOT / "docs/running.md").read_text()
+    rows = re.findall(r"^\| `([a-z.]+)` \| .* \| ([^|]*) \|$", text, re.MULTILINE)
+    assert len(rows) > 25
+    for name, default in rows:
+        config = BROKER_CONFIGS[name]
+        assert config.status is Status.WORKS
+        assert default in (format_value(config.default), "empty: none"), name
+
+
+def test_the_metrics_that_are_listed_are_told():
+    shards = ShardFigures(0, 0, 0, 0, 0.0, 0.0)
+    states = ("Stable", "Empty", "PreparingRebalance", "CompletingRebalance", "Dead")
+    families = [
+        *group_families(GroupFigures(shards, dict.fromkeys(states, 0), 0, 0, 0)),
+        *transaction_families(TransactionFigures(shards, {"Ongoing": 0}, 0, 0, 0)),
+        *cleaner_families(CleanerFigures(0.0, 0.0, 0.0, 0, 0, {"/data": 0})),
+    ]
+    told = {sample.name for family in families for sample in family.samples}
+    text = (ROOT / "docs/running.md").read_text()
+    table = text[text.index("| of the coordinators") : text.index("Alert on")]
+    whole = re.findall(r"`((?:kafka|moldau)_\w+)`", table)
+    assert len(whole) > 15
+    assert not set(whole) - told
+    for ending in re.findall(r"`\.\.\.(\w+)`", table):
+        assert any(name.endswith(ending) for name in told), ending

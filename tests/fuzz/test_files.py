@@ -11,6 +11,7 @@ from moldau.base.errors import ProtocolError, StorageError, UserError
 from moldau.base.files import read_whole, write_atomically
 from moldau.base.ids import PartitionKey, TopicId
 from moldau.base.properties import format_properties, parse_properties
+from moldau.coordination.record_texts import offsets_record, transaction_record
 from moldau.records.batch import parse_header
 from moldau.records.control import ControlType
 from moldau.sim.disk import SimDisk
@@ -34,6 +35,7 @@ from moldau.storage.checkpoints import (
     write_topic_id,
 )
 from moldau.storage.dump import DumpOptions, LogDump
+from moldau.storage.dump_decoders import metadata_record
 from moldau.storage.dump_lines import CurrentForm, OldForm
 from moldau.storage.epochs import (
     LEADER_EPOCHS,
@@ -207,16 +209,19 @@ SEGMENT = {
     form=st.sampled_from([CurrentForm(), OldForm()]),
     options=st.fixed_dictionaries(
         {
-            name: st.booleans()
-            for name in ("print_data_log", "index_sanity_check", "cluster_metadata_decoder")
+            "print_data_log": st.booleans(),
+            "index_sanity_check": st.booleans(),
         }
     ),
+    decoder=st.sampled_from([None, metadata_record, offsets_record, transaction_record]),
 )
 @settings(max_examples=300, deadline=None)
-def test_the_dump_tool_and_the_offline_check_survive_every_file(data, spoilt, form, options):
+def test_the_dump_tool_and_the_offline_check_survive_every_file(
+    data, spoilt, form, options, decoder
+):
     content = data.draw(mutated(SEGMENT[spoilt]) | st.binary(max_size=200))
     disk = new_disk({**SEGMENT, spoilt: content})
-    dump = LogDump(disk, DumpOptions(form=form, **options))
+    dump = LogDump(disk, DumpOptions(form=form, decoder=decoder, **options))
     for name in SEGMENT:
         try:
             assert all(isinstance(line, str) for line in dump.lines(f"{FOLDER}/{name}"))

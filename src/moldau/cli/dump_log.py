@@ -10,11 +10,20 @@ import sys
 
 import click
 
+from moldau.coordination.record_texts import offsets_record, transaction_record
 from moldau.storage.disk import Disk
 from moldau.storage.dump import ALL_BYTES, MAX_MESSAGE_SIZE, DumpOptions, LogDump
+from moldau.storage.dump_decoders import STRING_DECODER, Decoder, by_classes, metadata_record
 from moldau.storage.dump_lines import CurrentForm, OldForm
 
 FOUND_CORRUPTION = 1
+
+DECODERS: dict[str, Decoder] = {
+    "offsets": offsets_record,
+    "transactions": transaction_record,
+    "metadata": metadata_record,
+}
+"""What each of the options names; the last one given counts."""
 
 
 @click.command()
@@ -42,17 +51,57 @@ FOUND_CORRUPTION = 1
     help="Read no more than this of a log.",
 )
 @click.option(
-    "--cluster-metadata-decoder", is_flag=True, help="Print the records of a metadata log as JSON."
+    "--offsets-decoder",
+    "decoder",
+    flag_value="offsets",
+    help="Print the records of __consumer_offsets as JSON.",
+)
+@click.option(
+    "--transaction-log-decoder",
+    "decoder",
+    flag_value="transactions",
+    help="Print the records of __transaction_state as JSON.",
+)
+@click.option(
+    "--cluster-metadata-decoder",
+    "decoder",
+    flag_value="metadata",
+    help="Print the records of a metadata log as JSON.",
+)
+@click.option(
+    "--key-decoder-class",
+    is_flag=False,
+    flag_value=STRING_DECODER,
+    metavar="[CLASS]",
+    help="Print keys as Kafka's StringDecoder, IntegerDecoder or LongDecoder reads them.",
+)
+@click.option(
+    "--value-decoder-class",
+    is_flag=False,
+    flag_value=STRING_DECODER,
+    metavar="[CLASS]",
+    help="The same for values.",
 )
 @click.option("--old-form", is_flag=True, help="Print the lines of Kafka 1.1 instead of Kafka 4.")
-def dump_log(files: str, old_form: bool, **flags: bool | int) -> None:
+def dump_log(
+    files: str,
+    old_form: bool,
+    decoder: str | None,
+    key_decoder_class: str | None,
+    value_decoder_class: str | None,
+    **flags: bool | int,
+) -> None:
     """Print what lies in log, index, snapshot and checkpoint files.
 
     Everything found wrong is named on standard error with its file and position, and the exit
     status is then 1.
     """
-    form = OldForm() if old_form else CurrentForm()
-    dump = LogDump(Disk(read_only=True), DumpOptions(form=form, **flags))  # type: ignore[arg-type]
+    options = DumpOptions(
+        form=OldForm() if old_form else CurrentForm(),
+        decoder=_decoder(decoder, key_decoder_class, value_decoder_class),
+        **flags,  # type: ignore[arg-type]
+    )
+    dump = LogDump(Disk(read_only=True), options)
     # A payload is anybody's bytes: what the terminal cannot show must not end the tool.
     sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
     for path in filter(None, files.split(",")):
@@ -62,3 +111,12 @@ def dump_log(files: str, old_form: bool, **flags: bool | int) -> None:
         click.echo(finding, err=True)
     if dump.corrupt:
         sys.exit(FOUND_CORRUPTION)
+
+
+def _decoder(name: str | None, key_class: str | None, value_class: str | None) -> Decoder | None:
+    """Choose a decoder: one for a topic wins over classes, as in Kafka's tool."""
+    if name is not None:
+        return DECODERS[name]
+    if key_class or value_class:
+        return by_classes(key_class or STRING_DECODER, value_class or STRING_DECODER)
+    return None

@@ -243,7 +243,12 @@ class Host(Generic[S]):
         self.end(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
     def _refused(self, outcome: Outcome, code: ErrorCode) -> Outcome | None:
-        """Find out what happens instead of an outcome that the log has refused."""
+        """Find out what happens instead of an outcome that the log has refused.
+
+        A disk that failed may have ended this shard by the way: then everybody has been told.
+        """
+        if self._ended:
+            return None
         logger.warning("%s refuses %d record(s): %s", self, len(outcome.records), code.name)
         if outcome.refused is not None:
             return outcome.refused(code, self._now())

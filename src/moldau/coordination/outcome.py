@@ -27,7 +27,6 @@ answered already, or whose client has left, is dropped.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from moldau.base.errors import MoldauError
@@ -100,8 +99,7 @@ class Reply(NamedTuple):
     response: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(NamedTuple):
     """What follows from one request, timer or event."""
 
     records: Sequence[StateRecord] = ()

@@ -50,6 +50,23 @@ LOADS_AT_ONCE: Final = 2
 """One shard is replayed while another waits for the disk; more would only take memory."""
 
 
+class LoadTimes:
+    """How long shards took to load, for the metrics."""
+
+    __slots__ = ("count", "max_s", "total_s")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.total_s = 0.0
+        self.max_s = 0.0
+
+    def add(self, elapsed_s: float) -> None:
+        """Note a load that went well."""
+        self.count += 1
+        self.total_s += elapsed_s
+        self.max_s = max(self.max_s, elapsed_s)
+
+
 def no_effects(effect: object) -> None:
     """Stand in for `perform` where a shard has no effects."""
     raise InvariantViolated(f"nobody carries out {effect!r}")
@@ -77,6 +94,7 @@ class Runtime(Generic[S]):
         self._make_shard = make_shard
         self._settings = HostSettings(topic, clock, perform, codec, commit_timeout_s)
         self._load_buffer_bytes = load_buffer_bytes
+        self.load_times = LoadTimes()
         self._hosts: dict[int, Host[S]] = {}
         self._loads: dict[int, asyncio.Task[None]] = {}
         self._turns = asyncio.Semaphore(LOADS_AT_ONCE)
@@ -137,6 +155,17 @@ class Runtime(Generic[S]):
     def led(self) -> tuple[int, ...]:
         """The partitions that this broker leads, whatever became of their shards."""
         return tuple(self._hosts)
+
+    @property
+    def shards(self) -> tuple[S, ...]:
+        """The shards that serve; may be asked from another thread."""
+        hosts = tuple(self._hosts.values())
+        return tuple(host.shard for host in hosts if host.refusal is ErrorCode.NONE)
+
+    @property
+    def refusals(self) -> tuple[ErrorCode, ...]:
+        """What clients of each partition led here are told now; may be asked as `shards` may."""
+        return tuple(host.refusal for host in tuple(self._hosts.values()))
 
     def leader_epoch(self, index: int) -> int | None:
         """Return the epoch in which a partition's shard was made; None if it is not here."""
@@ -199,9 +228,11 @@ class Runtime(Generic[S]):
                 logger.exception("%s cannot be loaded", host)
                 host.end(ErrorCode.COORDINATOR_NOT_AVAILABLE)
             else:
+                elapsed_s = clock.monotonic() - start_s
+                self.load_times.add(elapsed_s)
                 logger.info(
                     "%s is loaded: %d records in %.0f ms",
-                    host, loader.record_count, (clock.monotonic() - start_s) * 1000,
+                    host, loader.record_count, elapsed_s * 1000,
                 )  # fmt: skip
                 self._begin(host)
 

@@ -20,6 +20,13 @@ from prometheus_client.core import (
 )
 from prometheus_client.process_collector import ProcessCollector
 
+from moldau.observe.cleaner import CleanerFigures, cleaner_families
+from moldau.observe.coordinators import (
+    GroupFigures,
+    TransactionFigures,
+    group_families,
+    transaction_families,
+)
 from moldau.observe.requests import TIME_BUCKETS_S, RequestMetrics
 
 if TYPE_CHECKING:
@@ -56,6 +63,9 @@ class BrokerFigures(NamedTuple):
     logs: Callable[[], Iterable[LogFigures]]
     topics: Callable[[], Iterable[tuple[str, TopicFigures]]]
     offline_directories: Callable[[], int]
+    groups: Callable[[], GroupFigures]
+    transactions: Callable[[], TransactionFigures]
+    cleaner: Callable[[], CleanerFigures]
 
 
 TOPIC_COUNTERS = (
@@ -105,6 +115,9 @@ class BrokerCollector:
             "Log directories that failed",
             value=self._figures.offline_directories(),
         )
+        yield from group_families(self._figures.groups())
+        yield from transaction_families(self._figures.transactions())
+        yield from cleaner_families(self._figures.cleaner())
 
     def _requests(self) -> Iterator[Metric]:
         counts = CounterMetricFamily(

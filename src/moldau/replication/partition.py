@@ -61,9 +61,14 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> Offset:
-        """The first offset of an undecided transaction, or the high watermark."""
+        """The first offset of an undecided transaction, or the high watermark.
+
+        Never below the log's start: DeleteRecords may have taken the beginning of a transaction.
+        """
         unstable = self.log.first_unstable_offset
-        return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
+        if unstable is None or unstable > self.high_watermark:
+            return self.high_watermark
+        return max(unstable, self.log.log_start_offset)
 
     @property
     def in_sync_enough(self) -> bool:

@@ -50,3 +50,13 @@ TOPIC_OPERATIONS = frozenset(
         Operation.ALTER_CONFIGS,
     }
 )
+
+GROUP_OPERATIONS = frozenset(
+    {
+        Operation.READ,
+        Operation.DELETE,
+        Operation.DESCRIBE,
+        Operation.DESCRIBE_CONFIGS,
+        Operation.ALTER_CONFIGS,
+    }
+)

@@ -73,6 +73,27 @@ class CleanerSettings(NamedTuple):
         )
 
 
+class CleanerWork:
+    """What the cleaner has done and seen so far, for the metrics."""
+
+    __slots__ = ("last_look_s", "max_clean_s", "max_dirty_ratio", "read_bytes", "written_bytes")
+
+    def __init__(self, now_s: float) -> None:
+        self.last_look_s = now_s
+        """When it last looked for something to clean, by the monotonic clock."""
+        self.max_dirty_ratio = 0.0
+        """Of the dirtiest log that it then saw, worth cleaning or not."""
+        self.read_bytes = 0
+        self.written_bytes = 0
+        self.max_clean_s = 0.0
+
+    def cleaned(self, outcome: Outcome, elapsed_s: float) -> None:
+        """Note a log that was cleaned."""
+        self.read_bytes += outcome.read_bytes
+        self.written_bytes += outcome.written_bytes
+        self.max_clean_s = max(self.max_clean_s, elapsed_s)
+
+
 class _Candidate(NamedTuple):
     """A log that is worth cleaning."""
 
@@ -99,6 +120,7 @@ class Compaction:
         self._settings = settings
         self._storage_failed = storage_failed
         self._uncleanable: dict[PartitionKey, Log] = {}
+        self.work = CleanerWork(clock.monotonic())
 
     @property
     def uncleanable(self) -> Iterator[PartitionKey]:
@@ -133,16 +155,23 @@ class Compaction:
 
     async def _dirtiest(self) -> _Candidate | None:
         found: _Candidate | None = None
+        max_ratio = 0.0
         for number, partition in enumerate(self._partitions.snapshot(), 1):
             if number % LOGS_PER_SLICE == 0:
                 await asyncio.sleep(0)
             dirt = self._dirt(partition)
-            if dirt is not None and (found is None or dirt.ratio > found.dirt.ratio):
+            if dirt is None:
+                continue
+            max_ratio = max(max_ratio, dirt.ratio)
+            is_worth_it = dirt.worth_cleaning(partition.log.config.min_cleanable_dirty_ratio)
+            if is_worth_it and (found is None or dirt.ratio > found.dirt.ratio):
                 found = _Candidate(partition, dirt)
+        self.work.max_dirty_ratio = max_ratio
+        self.work.last_look_s = self._clock.monotonic()
         return found
 
     def _dirt(self, partition: Partition) -> Dirt | None:
-        """Say what there is to clean in a partition; None if it is not worth it."""
+        """Say what there is to clean in a partition; None if it cannot be, or must not."""
         key, log = partition.key, partition.log
         if not log.config.compacts or log.offline or self._logs.get(key) is not log:
             return None
@@ -150,11 +179,10 @@ class Compaction:
             return None
         self._uncleanable.pop(key, None)
         try:
-            dirt = self._logs.dirt(key, partition.last_stable_offset)
+            return self._logs.dirt(key, partition.last_stable_offset)
         except StorageError as error:
             self._storage_failed(error)
             return None
-        return dirt if dirt.worth_cleaning(log.config.min_cleanable_dirty_ratio) else None
 
     async def _clean(self, partition: Partition, dirt: Dirt) -> bool:
         """Clean one log; False if the work came to nothing."""
@@ -178,7 +206,9 @@ class Compaction:
             raise
         finally:
             cleaning.clear_away()
-        _log_outcome(partition.key, dirt, outcome, self._clock.monotonic() - started_s)
+        elapsed_s = self._clock.monotonic() - started_s
+        self.work.cleaned(outcome, elapsed_s)
+        _log_outcome(partition.key, dirt, outcome, elapsed_s)
         return True
 
     async def _call_off(self, key: PartitionKey, cleaning: Cleaning, reason: MoldauError) -> None:

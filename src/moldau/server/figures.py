@@ -1,15 +1,26 @@
 """Where the metrics page gets a broker's figures from.
 
 Read in the page's own thread while the event loop goes on: containers are copied in one step
-before they are walked.
+before they are walked. Nothing is kept up to date for the page's sake, so that an idle group or
+partition costs nothing; whoever asks for the page pays for counting them.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
+from moldau.coordination.groups.shard import GroupShard
+from moldau.coordination.groups.states import GroupState
+from moldau.coordination.runtime import Runtime
+from moldau.coordination.transactions.shard import TransactionShard
+from moldau.coordination.transactions.transaction import TransactionState
+from moldau.observe.cleaner import CleanerFigures
+from moldau.observe.coordinators import GroupFigures, ShardFigures, TransactionFigures
 from moldau.observe.prometheus import BrokerFigures, LogFigures
+from moldau.protocol.errors import ErrorCode
 from moldau.server.broker import Broker
+from moldau.server.runtimes import Runtimes
 
 
 def figures_of(broker: Broker) -> BrokerFigures:
@@ -20,6 +31,9 @@ def figures_of(broker: Broker) -> BrokerFigures:
         logs=lambda: _logs(broker),
         topics=broker.parts.traffic.items,
         offline_directories=lambda: sum(one.offline for one in broker.parts.logs.directories),
+        groups=lambda: _groups(broker.parts.runtimes),
+        transactions=lambda: _transactions(broker.parts.runtimes),
+        cleaner=lambda: _cleaner(broker),
     )
 
 
@@ -33,3 +47,62 @@ def _logs(broker: Broker) -> Iterator[LogFigures]:
             log.log_end_offset,
             len(log.segments),
         )
+
+
+def _groups(runtimes: Runtimes) -> GroupFigures:
+    states: Counter[GroupState] = Counter()
+    offsets = 0
+    for shard in runtimes.groups.shards:
+        states += shard.count_groups()
+        offsets += shard.count_offsets()
+    return GroupFigures(
+        _shards(runtimes.groups),
+        {state.value: states[state] for state in GroupState},
+        offsets,
+        runtimes.group_counters.rebalances,
+        runtimes.group_counters.offset_commits,
+    )
+
+
+def _transactions(runtimes: Runtimes) -> TransactionFigures:
+    states: Counter[TransactionState] = Counter()
+    for shard in runtimes.transactions.shards:
+        states += shard.count_ids()
+    counters = runtimes.transaction_counters
+    return TransactionFigures(
+        _shards(runtimes.transactions),
+        {state.label: states[state] for state in TransactionState},
+        counters.committed,
+        counters.aborted,
+        counters.timed_out,
+    )
+
+
+def _shards(runtime: Runtime[GroupShard] | Runtime[TransactionShard]) -> ShardFigures:
+    told = Counter(runtime.refusals)
+    return ShardFigures(
+        told[ErrorCode.NONE],
+        told[ErrorCode.COORDINATOR_LOAD_IN_PROGRESS],
+        told[ErrorCode.COORDINATOR_NOT_AVAILABLE],
+        runtime.load_times.count,
+        runtime.load_times.total_s,
+        runtime.load_times.max_s,
+    )
+
+
+def _cleaner(broker: Broker) -> CleanerFigures:
+    parts = broker.parts
+    work = parts.compaction.work
+    uncleanable = dict.fromkeys((one.path for one in parts.logs.directories), 0)
+    for key in parts.compaction.uncleanable:
+        log = parts.logs.get(key)
+        if log is not None:
+            uncleanable[log.folder.rpartition("/")[0]] += 1
+    return CleanerFigures(
+        work.max_dirty_ratio,
+        parts.ports.clock.monotonic() - work.last_look_s,
+        work.max_clean_s,
+        work.read_bytes,
+        work.written_bytes,
+        uncleanable,
+    )

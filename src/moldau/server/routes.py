@@ -30,7 +30,7 @@ from moldau.server.internal_topics import InternalTopics
 from moldau.server.parts import Parts
 from moldau.server.producer_ids import ProducerIds
 from moldau.server.topic_admin import TopicAdmin
-from moldau.server.transactional_writes import TransactionalWrites
+from moldau.server.transactional_writes import TransactionalWrites, marker_state
 
 EMBEDDED_REPLICA_LIMIT = 1
 """The embedded store knows one broker, so nothing can have a second replica."""
@@ -108,7 +108,12 @@ def make_routes(parts: Parts) -> tuple[list[Route], Callable[[], Any]]:
 def _group_rows(parts: Parts) -> tuple[Row, ...]:
     runtime = parts.runtimes.groups
     groups = GroupHandlers(runtime)
-    offsets = GroupOffsetHandlers(runtime, parts.image, parts.runtimes.verifier.verify_one)
+    offsets = GroupOffsetHandlers(
+        runtime,
+        parts.image,
+        parts.runtimes.verifier.verify_one,
+        lambda key: marker_state(parts.partitions, key),
+    )
     return (
         (8, "0-10", offsets.commit),
         (9, "0-10", OffsetFetchHandler(runtime, parts.image)),

@@ -15,12 +15,14 @@ from typing import Any, TypeVar
 from moldau.base.clock import Clock, Random
 from moldau.base.errors import ConfigError
 from moldau.cluster.image import MetadataImage
+from moldau.coordination.groups.counters import GroupCounters
 from moldau.coordination.groups.records import RecordForm
 from moldau.coordination.groups.settings import GroupSettings
 from moldau.coordination.groups.shard import GroupShard, ShardSettings
 from moldau.coordination.groups.turn import GroupNote
 from moldau.coordination.outcome import Now, Outcome
 from moldau.coordination.runtime import Runtime
+from moldau.coordination.transactions.counters import TransactionCounters
 from moldau.coordination.transactions.shard import TransactionShard
 from moldau.coordination.transactions.sweeping import TransactionSettings
 from moldau.records.compression import Codec
@@ -58,7 +60,9 @@ class Runtimes:
         parts: LogParts,
         random: Random,
     ) -> None:
-        self.groups = _groups(values, parts.clock, random)
+        self.group_counters = GroupCounters()
+        self.transaction_counters = TransactionCounters()
+        self.groups = _groups(values, parts.clock, random, self.group_counters)
         self.markers = MarkerWriter(
             partitions,
             parts.broker_id,
@@ -69,7 +73,7 @@ class Runtimes:
         )
         self.sender = MarkerSender(self.markers, image, self._tell_transactions)
         self.transactions: Runtime[TransactionShard] = _transactions(
-            values, image, parts.clock, self.sender
+            values, image, parts.clock, self.sender, self.transaction_counters
         )
         self.verifier = TransactionVerifier(
             self.transactions,
@@ -103,7 +107,9 @@ def _parsed(values: BrokerValues, name: str, parse: Callable[[Any], T]) -> T:
         raise ConfigError(f"{name}={value}: {error}") from error
 
 
-def _groups(values: BrokerValues, clock: Clock, random: Random) -> Runtime[GroupShard]:
+def _groups(
+    values: BrokerValues, clock: Clock, random: Random, counters: GroupCounters
+) -> Runtime[GroupShard]:
     settings = ShardSettings(
         GroupSettings(
             values.integer("group.initial.rebalance.delay.ms"),
@@ -119,7 +125,7 @@ def _groups(values: BrokerValues, clock: Clock, random: Random) -> Runtime[Group
     return Runtime(
         OFFSETS_TOPIC,
         values.integer("offsets.topic.num.partitions"),
-        lambda _index, _leader_epoch: GroupShard(settings, random),
+        lambda _index, _leader_epoch: GroupShard(settings, random, counters),
         clock,
         perform=_log_note,
         codec=_parsed(values, "offsets.topic.compression.codec", Codec),
@@ -139,6 +145,7 @@ def _transactions(
     image: Callable[[], MetadataImage],
     clock: Clock,
     perform: Callable[[object], None],
+    counters: TransactionCounters,
 ) -> Runtime[TransactionShard]:
     settings = TransactionSettings(
         max_timeout_ms=values.integer("transaction.max.timeout.ms"),
@@ -154,7 +161,7 @@ def _transactions(
     return Runtime(
         TRANSACTIONS_TOPIC,
         values.integer("transaction.state.log.num.partitions"),
-        lambda _index, leader_epoch: TransactionShard(leader_epoch, settings),
+        lambda _index, leader_epoch: TransactionShard(leader_epoch, settings, counters),
         clock,
         perform=perform,
         load_buffer_bytes=values.integer("transaction.state.log.load.buffer.size"),

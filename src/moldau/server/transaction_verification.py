@@ -62,8 +62,9 @@ class TransactionVerifier:
             )
         answer = self._add(transactional_id, producer, partitions)
         if isinstance(answer, asyncio.Future) or answer is ErrorCode.CONCURRENT_TRANSACTIONS:
+            deadline_s = self._clock.monotonic() + self._retries.max_ms / 1000
             return asyncio.get_running_loop().create_task(
-                self._add_patiently(transactional_id, producer, partitions, answer),
+                self._add_patiently(transactional_id, producer, partitions, answer, deadline_s),
                 name="add partitions to a transaction",
             )
         return dict.fromkeys(partitions, answer)
@@ -102,8 +103,8 @@ class TransactionVerifier:
         producer: ProducerIdentity,
         partitions: Sequence[PartitionKey],
         answer: Answer[ErrorCode],
+        deadline_s: float,
     ) -> Verdicts:
-        deadline_s = self._clock.monotonic() + self._retries.max_ms / 1000
         while True:
             code = await answer if isinstance(answer, asyncio.Future) else answer
             late = self._clock.monotonic() >= deadline_s

@@ -130,6 +130,12 @@ class TransactionalWrites:
         return combined([answer], permitted)
 
 
+def marker_state(partitions: Partitions, key: PartitionKey) -> object:
+    """Return a value that is another one once the partition has got a marker, or another log."""
+    partition = partitions.get(*key)
+    return None if partition is None else (partition.log, partition.log.producers.marker_count)
+
+
 def check_permit(partition: Partition, header: BatchHeader, permits: Permits) -> None:
     """Refuse a transactional batch that nobody has permitted."""
     if _is_open(partition, header):

@@ -16,22 +16,21 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from operator import attrgetter
 
-from moldau.base.errors import CorruptRecords, ProtocolError, StorageError, UserError
+from moldau.base.errors import CorruptRecords, StorageError, UserError
 from moldau.base.files import File, Files, read_whole
 from moldau.base.ids import uuid_text
 from moldau.storage.checkpoints import PARTITION_METADATA, read_offsets, read_topic_id
+from moldau.storage.dump_decoders import Decoder, plain_text
 from moldau.storage.dump_lines import CurrentForm, Form
 from moldau.storage.epochs import LEADER_EPOCHS, load_epochs
 from moldau.storage.indexes import OffsetEntry, OffsetIndex, TimeEntry, TimeIndex, decode_aborted
 from moldau.storage.inspection import (
     InspectedBatch,
-    InspectedRecord,
     inspect_batches,
     inspect_records,
     offset_entries,
     time_entries,
 )
-from moldau.storage.metadata_json import metadata_record_text
 from moldau.storage.producer_snapshot import parse_snapshot
 from moldau.storage.scan import StoredBatch, walk
 
@@ -55,13 +54,14 @@ class DumpOptions:
     index_sanity_check: bool = False
     max_message_size: int = MAX_MESSAGE_SIZE
     max_bytes: int = ALL_BYTES
-    cluster_metadata_decoder: bool = False
+    decoder: Decoder | None = None
+    """Makes text of keys and values; without one they are text themselves."""
     form: Form = field(default_factory=CurrentForm)
 
     @property
     def contents(self) -> bool:
         """Whether keys and values are wanted."""
-        return self.print_data_log or self.cluster_metadata_decoder
+        return self.print_data_log or self.decoder is not None
 
     @property
     def deep(self) -> bool:
@@ -173,28 +173,19 @@ class LogDump:
 
     def _records(self, path: str, batch: InspectedBatch, gaps: _GapFinder) -> Iterator[str]:
         options, form = self._options, self._form
+        decoder = options.decoder or plain_text
         try:
             for record in inspect_records(batch):
                 gaps.pass_over(record.offset)
                 line = "" if options.skip_record_metadata else form.record(batch, record)
                 contents = ""
                 if options.contents and record.control_type is None:
-                    contents = form.contents(self._decoded(record))
+                    contents = form.contents(decoder(record))
                 if contents and not line:
                     line = "|"
                 yield line + contents
         except CorruptRecords as error:
             self._bad_batch(path, batch, str(error))
-
-    def _decoded(self, record: InspectedRecord) -> InspectedRecord:
-        """Put text in place of the value where a decoder was asked for, as Kafka's tool does."""
-        if not self._options.cluster_metadata_decoder:
-            return record
-        try:
-            text = metadata_record_text(record.value)
-        except ProtocolError as error:
-            text = f"Error at {record.offset}, skipping. {error}"
-        return record._replace(key=None, value=text.encode())
 
     def _bad_batch(self, path: str, batch: InspectedBatch, what: str) -> None:
         where = f"batch at position {batch.position}, offset {batch.base_offset}"

@@ -15,6 +15,7 @@ from moldau.base.ids import NO_OFFSET
 from moldau.records.batch import BatchHeader
 from moldau.records.control import ControlType
 from moldau.records.legacy import Message
+from moldau.storage.dump_decoders import Contents
 from moldau.storage.inspection import InspectedBatch, InspectedRecord
 from moldau.storage.metadata_json import control_record_text
 from moldau.storage.producers import NO_SEQUENCE, Producer, RememberedBatch
@@ -29,7 +30,7 @@ class Form(Protocol):
     def start(self, base_offset: int) -> str: ...
     def batch(self, batch: InspectedBatch) -> str: ...
     def record(self, batch: InspectedBatch, record: InspectedRecord) -> str: ...
-    def contents(self, record: InspectedRecord) -> str: ...
+    def contents(self, contents: Contents) -> str: ...
     def producer(self, producer: Producer) -> str: ...
     def empty_index(self, path: str) -> str | None: ...
     def gaps(self, path: str, pairs: list[tuple[int, int]]) -> list[str]: ...
@@ -68,8 +69,8 @@ class CurrentForm:
             return f"{line} isValid: {_bool(_valid(batch, record))} crc: {record.crc}"
         return f"{line} sequence: {record.sequence} {_header_keys(record)}{_control(record)}"
 
-    def contents(self, record: InspectedRecord) -> str:
-        return _key(record) + _payload(record)
+    def contents(self, contents: Contents) -> str:
+        return _key(contents) + _payload(contents)
 
     def producer(self, producer: Producer) -> str:
         line = (
@@ -132,8 +133,8 @@ class OldForm:
             f"{_header_keys(record)}{_control(record)}"
         )
 
-    def contents(self, record: InspectedRecord) -> str:
-        return "" if record.value is None else _key(record) + _payload(record)
+    def contents(self, contents: Contents) -> str:
+        return "" if contents.payload is None else _key(contents) + _payload(contents)
 
     def producer(self, producer: Producer) -> str:
         last = producer.batches[-1] if producer.batches else None
@@ -221,9 +222,9 @@ def _control(record: InspectedRecord) -> str:
     return f" controlType: {ControlType(number).name if known else 'UNKNOWN'}({number})"
 
 
-def _key(record: InspectedRecord) -> str:
-    return "" if record.key is None else f" key: {record.key.decode('utf-8', 'replace')}"
+def _key(contents: Contents) -> str:
+    return "" if contents.key is None else f" key: {contents.key}"
 
 
-def _payload(record: InspectedRecord) -> str:
-    return "" if record.value is None else f" payload: {record.value.decode('utf-8', 'replace')}"
+def _payload(contents: Contents) -> str:
+    return "" if contents.payload is None else f" payload: {contents.payload}"

@@ -80,4 +80,3 @@ def _decoded(declared: type[Any], version: int, content: bytes) -> Any:
     if version not in declared.VERSIONS:
         raise ProtocolError(f"{declared.__name__} has no version {version}")
     return decode(declared, version, content)
-

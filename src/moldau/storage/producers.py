@@ -204,7 +204,8 @@ class ProducerStates:
         if header.transactional and producer.transaction_first_offset < 0:
             producer.transaction_first_offset = base_offset
             self._ongoing[base_offset] = producer.producer_id
-            self._stability_changed()
+            if self.first_unstable_offset is None:
+                self.first_unstable_offset = Offset(base_offset)
 
     def check_marker(
         self, header: BatchHeader, marker: EndTransactionMarker, transaction_version: int
@@ -235,7 +236,10 @@ class ProducerStates:
     def apply_marker(
         self, header: BatchHeader, marker: EndTransactionMarker, offset: int
     ) -> CompletedTransaction | None:
-        """Remember a marker that was appended at this offset; None if it closed nothing."""
+        """Remember a marker that was appended at this offset; None if it closed nothing.
+
+        What it closes is not stable before the high watermark has passed the marker.
+        """
         producer = self._producer(header.producer_id)
         producer.marker_count += 1
         _enter_epoch(producer, header.producer_epoch)
@@ -247,7 +251,6 @@ class ProducerStates:
         producer.transaction_first_offset = NO_OFFSET
         self._ongoing.pop(first_offset, None)
         self._unreplicated[first_offset] = offset
-        self._stability_changed()
         last_stable_offset = next(iter(self._ongoing), offset + 1)
         return CompletedTransaction(
             producer.producer_id, first_offset, offset, last_stable_offset, marker.aborted
@@ -338,6 +341,7 @@ class ProducerStates:
         self._stability_changed()
 
     def _stability_changed(self) -> None:
+        """Find the first unstable offset anew, among all: after a recovery they are many."""
         unstable = [*self._unreplicated, *self._ongoing]
         self.first_unstable_offset = Offset(min(unstable)) if unstable else None
 

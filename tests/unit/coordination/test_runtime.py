@@ -19,7 +19,7 @@ from moldau.coordination.outcome import (
     TimerCancelled,
 )
 from moldau.coordination.runtime import no_effects
-from moldau.protocol.errors import ErrorCode
+from moldau.protocol.errors import ApiError, ErrorCode
 from moldau.records.batch import parse_header
 from moldau.records.compression import Codec
 
@@ -245,6 +245,25 @@ class TestOutcomes:
             assert bench.put(b"a", b"1") == ("failed", told)
             bench.log.refusal = None
             assert bench.get(b"a") == ("got", None)
+
+        run(work)
+
+    def test_a_refusal_that_ends_the_shard_asks_it_nothing_any_more(self):
+        """A disk that fails takes its shards away in the middle of the append that found it out."""
+
+        async def work():
+            bench = await Bench().begin()
+            asked = []
+
+            def fail(batch):
+                bench.runtime.resign(0)
+                raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR)
+
+            bench.log.append = fail
+            told = bench.put(b"a", b"1", refused=lambda code, now: asked.append(code))
+            assert told == ("failed", "NOT_COORDINATOR")
+            assert bench.shard.has_resigned
+            assert asked == []
 
         run(work)
 

@@ -101,6 +101,23 @@ def test_a_dirty_log_is_cleaned_and_that_is_written_down(seed):
     on_bench(scenario, seed)
 
 
+def test_what_was_seen_and_cleaned_is_told():
+    async def scenario(bench):
+        work = bench.cleaner.work
+        bench.fill(FIRST)
+        await asyncio.sleep(5)
+        looked_s = bench.world.clock.monotonic()
+        await bench.cleaner.clean_dirtiest()
+        assert (work.max_dirty_ratio, work.last_look_s) == (1.0, looked_s)
+        assert work.max_clean_s > 0
+        assert work.read_bytes > work.written_bytes > 0
+        read_bytes = work.read_bytes
+        await bench.cleaner.clean_dirtiest()
+        assert (work.max_dirty_ratio, work.read_bytes) == (0.0, read_bytes)
+
+    on_bench(scenario)
+
+
 def test_the_dirtiest_comes_first_and_clean_ones_not_at_all():
     async def scenario(bench):
         first, second = bench.fill(FIRST), bench.fill(SECOND)

@@ -90,7 +90,10 @@ class Broker:
             self.image = self.image.apply(changes, self.image.version + 1)
         self.verifier = Verifier()
         self.groups = GroupHandlers(self.runtime)
-        self.offsets = GroupOffsetHandlers(self.runtime, lambda: self.image, self.verifier)
+        self.markers = 0
+        self.offsets = GroupOffsetHandlers(
+            self.runtime, lambda: self.image, self.verifier, lambda _: self.markers
+        )
         self.fetch = OffsetFetchHandler(self.runtime, lambda: self.image)
 
     @property
@@ -338,6 +341,19 @@ class TestTransactionalCommit:
 
         assert errors(asyncio.run(commit())) == [0]
         assert broker.served.offset(require_stable=True)[1] == ErrorCode.UNSTABLE_OFFSET_COMMIT
+
+    def test_a_transaction_that_may_have_ended_meanwhile_is_asked_about_again(self, broker):
+        """The marker's transaction and the verdict's may be one: the next would get the offsets."""
+
+        async def commit():
+            broker.verifier.answer = asyncio.get_running_loop().create_future()
+            waiting = broker.offsets.commit_in_transaction(transactional_request(6), context(3))
+            broker.markers += 1
+            broker.verifier.answer.set_result(ErrorCode.NONE)
+            return await waiting
+
+        assert errors(asyncio.run(commit())) == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
+        assert broker.served.log == []
 
     def test_what_does_not_exist_is_refused_before(self, broker):
         request = transactional_request(6, topic="nothing")

@@ -16,9 +16,10 @@ from moldau.base.ids import PartitionKey, TopicId
 from moldau.cluster.store import StoreFailed
 from moldau.coordination.outcome import ProducerIdentity
 from moldau.coordination.runtime import Runtime
+from moldau.coordination.transactions.records import transaction_record
 from moldau.coordination.transactions.shard import TransactionShard
 from moldau.coordination.transactions.sweeping import Sweep, TransactionSettings
-from moldau.coordination.transactions.transaction import LAST_CLIENT_EPOCH
+from moldau.coordination.transactions.transaction import LAST_CLIENT_EPOCH, Transaction
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
@@ -34,6 +35,7 @@ from moldau.protocol.messages.transactions import (
     WriteTxnMarkersRequest,
 )
 from moldau.records.batch import iter_batches, parse_header
+from moldau.records.builder import BatchBuilder
 from moldau.records.control import end_transaction_marker
 from moldau.replication.partition import Partition, Role
 from moldau.replication.partitions import Partitions
@@ -373,11 +375,16 @@ def test_a_producer_id_is_fetched_where_epochs_are_used_up_and_only_there():
         for _ in range(3):
             await kit.init()
         assert kit.ids.next == 4001
-        base, batch = kit.log.batches[-1]
-        epoch = (3).to_bytes(2, "big")
-        worn = LAST_CLIENT_EPOCH.to_bytes(2, "big")
-        kit.log.batches[-1] = (base, batch.replace(b"\x0f\xa0" + epoch, b"\x0f\xa0" + worn))
-        kit.log = kit.log.moved_to(10)
+        worn = Transaction(
+            transactional_id="copier",
+            producer_id=4000,
+            producer_epoch=LAST_CLIENT_EPOCH,
+            timeout_ms=60_000,
+            last_update_ms=0,
+        )
+        builder = BatchBuilder()
+        builder.append(0, *transaction_record(worn, 2))
+        kit.log = MemoryLog(leader_epoch=10, batches=[builder.build()])
         kit.lead()
         await kit.settle()
         await there(

@@ -145,6 +145,7 @@ def test_the_usual_request_is_answered_as_ever(version):
         frame(batch(), acks=0),
         frame(batch(), acks=2),
         frame(batch(), transactional_id="tx"),
+        frame(batch(), transactional_id="\u00e9" * 300),  # where a length is looked for: no varint
         frame(batch(transactional=True)),
         frame(batch(control=True)),
         frame(batch(), name="other"),

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 
 import pytest
 
 from moldau.base.checks import crash_point
 from moldau.sim.crashes import Crashed, CrashPlan
-from moldau.sim.loop import START_S, Deadlock, OutOfTime, Unhandled
+from moldau.sim.loop import PROCESS, START_S, Deadlock, OutOfTime, Unhandled
 from moldau.sim.world import EPOCH_MS, World
 
 
@@ -45,6 +46,39 @@ def test_a_cancelled_timer_neither_fires_nor_moves_time():
         return fired, world.loop.time()
 
     assert run(scenario) == ([], START_S + 1)
+
+
+def test_of_a_process_that_ended_nothing_goes_on():
+    """Its timers do not fire, those it sets while it unwinds neither; others' do."""
+
+    async def scenario(world):
+        fired: list[str] = []
+
+        async def live(name):
+            world.loop.call_later(1, fired.append, f"timer of {name}")
+            try:
+                await asyncio.sleep(2)
+                fired.append(f"task of {name}")
+            finally:
+                world.loop.call_later(3, fired.append, f"farewell of {name}")
+
+        tasks = [
+            world.loop.create_task(live(name), context=process_context(name))
+            for name in ("one", "other")
+        ]
+        await asyncio.sleep(0.5)
+        world.loop.end_process("one")
+        await asyncio.wait(tasks)
+        await asyncio.sleep(10)
+        return sorted(fired)
+
+    assert run(scenario) == ["farewell of other", "task of other", "timer of other"]
+
+
+def process_context(name):
+    context = contextvars.copy_context()
+    context.run(PROCESS.set, name)
+    return context
 
 
 def test_asyncio_as_it_is_runs_on_it():

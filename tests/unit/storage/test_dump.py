@@ -16,6 +16,7 @@ from moldau.records.legacy import message_set
 from moldau.records.record import Record
 from moldau.storage.disk import Disk
 from moldau.storage.dump import DumpOptions, LogDump
+from moldau.storage.dump_decoders import metadata_record
 from moldau.storage.dump_lines import CurrentForm, OldForm
 
 KAFKAS_LINES = Path(__file__).parent / "dumps"
@@ -62,7 +63,7 @@ class TestAgainstKafka:
 
     def test_a_metadata_log_is_the_json_kafka_prints(self):
         expected = (KAFKAS_LINES / "current_metadata.txt").read_text().splitlines()
-        lines, findings = dumped(f"{METADATA}/{STEM}.log", cluster_metadata_decoder=True)
+        lines, findings = dumped(f"{METADATA}/{STEM}.log", decoder=metadata_record)
         assert lines == expected
         assert findings == []
 
@@ -231,7 +232,7 @@ class TestOtherFiles:
     def test_a_value_that_is_no_metadata_record_is_said_to_be_skipped(self, value):
         path = Path(f"{METADATA}/{STEM}.log")
         path.write_bytes(dump_samples.built(7, (0, b"k", value)))
-        lines, _ = dumped(str(path), cluster_metadata_decoder=True)
+        lines, _ = dumped(str(path), decoder=metadata_record)
         assert " payload: Error at 7, skipping. " in lines[3]
         assert " key: " not in lines[3]
 

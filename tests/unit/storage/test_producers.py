@@ -17,7 +17,7 @@ from moldau.storage.producer_snapshot import (
     read_snapshot,
     snapshot_name,
 )
-from moldau.storage.producers import Origin, ProducerStates
+from moldau.storage.producers import EXPECTED_MAX, Origin, ProducerStates
 
 SEQUENCE_MAX = 2**31 - 1
 COMMIT = EndTransactionMarker(aborted=False, coordinator_epoch=3)
@@ -352,3 +352,56 @@ class TestSnapshot:
 
 def sealed(body):
     return struct.pack(">hI", 1, crc32c(body)) + body
+
+
+class TestTurnedAway:
+    """The first batch of a producer that was told to come back, and those behind it (KIP-890)."""
+
+    def test_what_was_sent_behind_it_waits_for_it(self, log):
+        log.states.expect(header(0, transactional=True))
+        with refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
+            log.send(1, transactional=True)
+        assert log.send(0, transactional=True) == 0
+        assert log.send(1, transactional=True) == 1
+
+    def test_the_earliest_of_several_comes_first(self, log):
+        for sequence in (3, 1, 2):
+            log.states.expect(header(sequence))
+        with refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
+            log.send(2)
+        assert log.send(1) == 0
+
+    def test_a_new_epoch_waits_for_nothing_of_the_one_before(self, log):
+        log.states.expect(header(0, epoch=1))
+        log.states.expect(header(5, epoch=0))
+        with refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
+            log.send(3, epoch=1)
+        assert log.send(7, epoch=2) == 0
+
+    def test_a_known_producer_is_held_to_its_sequences_as_ever(self, log):
+        log.send(0)
+        log.states.expect(header(5))
+        assert log.send(1) == 1
+
+    def test_others_do_not_wait(self, log):
+        log.states.expect(header(0))
+        assert log.send(9, producer_id=8) == 0
+
+    def test_of_too_many_the_oldest_is_forgotten(self, log):
+        for producer_id in range(EXPECTED_MAX + 1):
+            log.states.expect(header(0, producer_id=producer_id))
+        assert log.send(4, producer_id=0) == 0
+        with refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
+            log.send(4, producer_id=1)
+
+    def test_a_log_that_was_cut_waits_for_nobody(self, log):
+        log.states.expect(header(0))
+        log.states.clear()
+        assert log.send(4) == 0
+
+
+def test_markers_are_counted_for_each_producer():
+    states = ProducerStates()
+    states.apply_marker(marker_header(7), COMMIT, 0)
+    states.apply_marker(marker_header(7), ABORT, 1)
+    assert [states.marker_count(producer_id) for producer_id in (7, 8)] == [2, 0]

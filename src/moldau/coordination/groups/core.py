@@ -23,6 +23,7 @@ from collections.abc import Callable, Mapping
 
 from moldau.base.checks import invariant
 from moldau.base.clock import Random
+from moldau.coordination.groups.counters import GroupCounters
 from moldau.coordination.groups.member import Member, WaitingJoin
 from moldau.coordination.groups.responses import join_error, protocol_name, sync_error
 from moldau.coordination.groups.roster import Roster
@@ -76,6 +77,7 @@ class GroupCore:
     """State, generation and members of one group."""
 
     __slots__ = (
+        "counters",
         "encode",
         "generation",
         "group_id",
@@ -93,12 +95,18 @@ class GroupCore:
     )
 
     def __init__(
-        self, group_id: str, settings: GroupSettings, random: Random, encode: Encode
+        self,
+        group_id: str,
+        settings: GroupSettings,
+        random: Random,
+        encode: Encode,
+        counters: GroupCounters,
     ) -> None:
         self.group_id = group_id
         self.settings = settings
         self.random = random
         self.encode = encode
+        self.counters = counters
         self.state = GroupState.EMPTY
         self.state_timestamp = NO_STATE_TIMESTAMP
         self.generation = 0
@@ -338,6 +346,7 @@ class GroupCore:
             self._answer_sync(member, self.assigned(member), turn)
         self.storing_assignment = False
         self.move_to(GroupState.STABLE, turn)
+        self.counters.rebalances += 1
 
     def abandon_assignment(self, code: ErrorCode, turn: Turn) -> None:
         """Tell everybody who waits for an assignment that there will be none."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from moldau.base.clock import Random
 from moldau.coordination.groups.core import Encode, GroupCore
+from moldau.coordination.groups.counters import GroupCounters
 from moldau.coordination.groups.joining import Join
 from moldau.coordination.groups.leaving import leave
 from moldau.coordination.groups.member import Member
@@ -55,11 +56,12 @@ class Group:
         settings: GroupSettings,
         random: Random,
         encode: Encode,
+        counters: GroupCounters,
         *,
         loading: bool = False,
     ) -> None:
         """Make a group without members; one made while the log is replayed is `loading`."""
-        self._core = GroupCore(group_id, settings, random, encode)
+        self._core = GroupCore(group_id, settings, random, encode, counters)
         self._is_loading = loading
 
     # Loading and ending

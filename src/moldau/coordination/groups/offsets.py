@@ -119,6 +119,14 @@ class OffsetStore:
 
     # Reading
 
+    def count(self) -> int:
+        """Count committed offsets; may be asked from another thread while they change."""
+        return sum(
+            len(partitions)
+            for topics in tuple(self._committed.values())
+            for partitions in tuple(topics.values())
+        )
+
     def value(self, group: str, topic: str, partition: int) -> bytes | None:
         """Return a committed offset, encoded."""
         return self.topics(group).get(topic, {}).get(partition)

@@ -8,7 +8,8 @@ log passes over them, so that a folder which holds such groups can still be serv
 
 Like Kafka's reader, ours does not mind bytes behind the last field it knows.
 
-What reads raises ProtocolError for bytes that are damaged.
+What reads raises ProtocolError for bytes that are damaged. Fields have Kafka's names, under which
+tools show them.
 
 This module knows forms only. What the records mean is in `offsets` and in the group machine.
 """
@@ -83,27 +84,32 @@ class GroupKey:
 
 
 @struct
-class _MemberValue:
+class MemberValue:
+    """One member of a group; both time-outs in milliseconds."""
+
     member_id: str = string()
-    instance_id: str | None = string("3+", nullable="3+", default=None)
+    group_instance_id: str | None = string("3+", nullable="3+", default=None)
     client_id: str = string()
     client_host: str = string()
-    rebalance_timeout_ms: int = int32("1+", default=NO_REBALANCE_TIMEOUT_MS)
-    session_timeout_ms: int = int32()
+    rebalance_timeout: int = int32("1+", default=NO_REBALANCE_TIMEOUT_MS)
+    session_timeout: int = int32()
     subscription: bytes = bytes_()
     assignment: bytes = bytes_()
 
 
 @message(key=_GROUP, versions="0-4", flexible="4+")
-class _GroupValue:
-    """Version 1 adds the rebalance time-out, 2 the state's time (KIP-211), 3 static members."""
+class GroupValue:
+    """A group, in the generation whose assignment stands.
+
+    Version 1 adds the rebalance time-out, 2 the state's time (KIP-211), 3 static members.
+    """
 
     protocol_type: str = string()
     generation: int = int32()
     protocol: str | None = string(nullable="0+")
     leader: str | None = string(nullable="0+")
-    state_timestamp: int = int64("2+", default=NO_STATE_TIMESTAMP)
-    members: list[_MemberValue] = array(_MemberValue)
+    current_state_timestamp: int = int64("2+", default=NO_STATE_TIMESTAMP)
+    members: list[MemberValue] = array(MemberValue)
 
 
 class RecordForm(NamedTuple):
@@ -150,14 +156,14 @@ def group_record(form: RecordForm, group_id: str, group: GroupSnapshot | None) -
     key = _GROUP_TYPE + encode(GroupKey(group_id), _KEY_VERSION)
     if group is None:
         return StateRecord(key, None)
-    value = _GroupValue(
+    value = GroupValue(
         group.protocol_type,
         group.generation,
         group.protocol,
         group.leader,
         group.state_timestamp,
         [
-            _MemberValue(
+            MemberValue(
                 member.member_id,
                 member.instance_id,
                 member.client_id,
@@ -196,22 +202,22 @@ def decode_offset(value: bytes) -> CommittedOffset:
 
 def decode_group(value: bytes) -> GroupSnapshot:
     """Read a group."""
-    version = _version(value, _GroupValue)
-    group = decoder(_GroupValue, version)(memoryview(value), _TYPE_SIZE)[0]
+    version = _version(value, GroupValue)
+    group = decoder(GroupValue, version)(memoryview(value), _TYPE_SIZE)[0]
     return GroupSnapshot(
         group.protocol_type,
         group.generation,
         group.protocol,
         group.leader,
-        group.state_timestamp,
+        group.current_state_timestamp,
         tuple(
             MemberSnapshot(
                 member.member_id,
-                member.instance_id,
+                member.group_instance_id,
                 member.client_id,
                 member.client_host,
-                member.rebalance_timeout_ms,
-                member.session_timeout_ms,
+                member.rebalance_timeout,
+                member.session_timeout,
                 member.subscription,
                 member.assignment,
             )

@@ -11,12 +11,14 @@ that what tools list is what a restart finds.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Hashable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 from moldau.base.checks import invariant
 from moldau.base.clock import Random
+from moldau.coordination.groups.counters import GroupCounters
 from moldau.coordination.groups.expiry import Sweep, tombstones
 from moldau.coordination.groups.group import GROUP_TYPE, Group
 from moldau.coordination.groups.offset_requests import (
@@ -48,6 +50,7 @@ from moldau.coordination.groups.responses import (
 )
 from moldau.coordination.groups.settings import GroupSettings
 from moldau.coordination.groups.snapshot import GroupSnapshot
+from moldau.coordination.groups.states import GroupState
 from moldau.coordination.groups.turn import GroupTimer
 from moldau.coordination.outcome import (
     NOTHING,
@@ -105,9 +108,12 @@ class ShardSettings:
 class GroupShard:
     """The groups of one partition."""
 
-    def __init__(self, settings: ShardSettings, random: Random) -> None:
+    def __init__(
+        self, settings: ShardSettings, random: Random, counters: GroupCounters | None = None
+    ) -> None:
         self._settings = settings
         self._random = random
+        self._counters = counters or GroupCounters()
         self._groups: dict[str, Group] = {}
         self._offsets = OffsetStore()
         self._commits = OffsetCommits(settings.form, settings.metadata_length_max)
@@ -139,7 +145,12 @@ class GroupShard:
 
     def _make_group(self, group_id: str) -> Group:
         return Group(
-            group_id, self._settings.groups, self._random, self._encode, loading=self._is_loading
+            group_id,
+            self._settings.groups,
+            self._random,
+            self._encode,
+            self._counters,
+            loading=self._is_loading,
         )
 
     def _encode(self, group_id: str, snapshot: GroupSnapshot | None) -> StateRecord:
@@ -209,7 +220,7 @@ class GroupShard:
 
         invariant(not outcome.records, "a group that was just made has no generation to write")
         record = self._encode(group_id, GroupSnapshot("", 0, None, None, now.wall_ms))
-        return replace(outcome, records=(record,), refused=refused)
+        return outcome._replace(records=(record,), refused=refused)
 
     def sync(self, request: SyncGroupRequest, caller: Caller, ticket: Ticket, now: Now) -> Outcome:
         """Give a member its assignment."""
@@ -256,6 +267,7 @@ class GroupShard:
         if group is not None:
             group.committed(request.member_id, now)
         records, response = self._commits.plain(request, now)
+        self._counters.offset_commits += len(records)
         return Outcome(
             records,
             (Reply(ticket, response),),
@@ -279,6 +291,7 @@ class GroupShard:
         if error is not ErrorCode.NONE:
             return _answer(ticket, transactional_commit_refused(request, error))
         records, response = self._commits.transactional(request, now)
+        self._counters.offset_commits += len(records)
         return Outcome(
             records,
             (Reply(ticket, response),),
@@ -375,6 +388,16 @@ class GroupShard:
                 ticket, DeletableGroupResult(group_id, coordinator_error(code))
             ),
         )
+
+    # Figures, which another thread may ask for while the state changes
+
+    def count_groups(self) -> Counter[GroupState]:
+        """Count groups by their state."""
+        return Counter(group.state for group in tuple(self._groups.values()))
+
+    def count_offsets(self) -> int:
+        """Count committed offsets."""
+        return self._offsets.count()
 
     # Expiry
 

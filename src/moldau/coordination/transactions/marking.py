@@ -20,6 +20,7 @@ from typing import Final, NamedTuple
 
 from moldau.base.ids import PartitionKey
 from moldau.coordination.outcome import NOTHING, Now, Outcome, Timer
+from moldau.coordination.transactions.counters import TransactionCounters
 from moldau.coordination.transactions.effects import MarkerResult, WriteMarkers
 from moldau.coordination.transactions.ledger import Ledger
 from moldau.coordination.transactions.transaction import complete
@@ -54,10 +55,13 @@ class _Ending:
 class Marking:
     """Every decided transaction of one partition of the transaction log."""
 
-    def __init__(self, ledger: Ledger, coordinator_epoch: int) -> None:
+    def __init__(
+        self, ledger: Ledger, coordinator_epoch: int, counters: TransactionCounters
+    ) -> None:
         """The epoch is the partition's leader epoch; it stands in every marker."""
         self._ledger = ledger
         self._coordinator_epoch = coordinator_epoch
+        self._counters = counters
         self._endings: dict[str, _Ending] = {}
 
     def awaited(self, transactional_id: str) -> frozenset[PartitionKey] | None:
@@ -140,6 +144,10 @@ class Marking:
 
         def committed(_: Now) -> Outcome:
             self._ledger.settle(transactional_id)
+            if transaction.committed:
+                self._counters.committed += 1
+            else:
+                self._counters.aborted += 1
             return NOTHING
 
         def refused(_code: ErrorCode, _now: Now) -> Outcome:

@@ -6,9 +6,9 @@ in version 1 from transaction version 1 on, and in version 0 below, which every 
 reads. Version 0 has no room for what epochs per transaction need: where there is something of the
 kind to keep, version 1 is written whatever the level.
 
-Kafka 4.3 itself leaves the previous and the next producer id out, so that its coordinator forgets
-by a restart what it promised a producer whose epochs were used up. They are fields of the same
-version, and are written here where they are set.
+As in Kafka, the previous producer id of version 1 is the id before the last change of any kind, so
+mostly the present one, which says nothing. Kafka 4.3 does not read it back, so that its coordinator
+forgets by a restart what it promised a producer whose epochs were used up; here it is read.
 """
 
 from __future__ import annotations
@@ -75,9 +75,12 @@ def transaction_record(transaction: Transaction, transaction_version: int) -> St
         and transaction.next_producer_id == NO_PRODUCER_ID
     )
     version = _PLAIN if lossless and transaction_version < FLEXIBLE_FROM else _FLEXIBLE
+    previous = transaction.previous_producer_id
+    if version == _FLEXIBLE and previous == NO_PRODUCER_ID:
+        previous = transaction.producer_id
     value = TransactionLogValue(
         producer_id=transaction.producer_id,
-        previous_producer_id=transaction.previous_producer_id,
+        previous_producer_id=previous,
         next_producer_id=transaction.next_producer_id,
         producer_epoch=transaction.producer_epoch,
         transaction_timeout_ms=transaction.timeout_ms,
@@ -129,11 +132,12 @@ def read_transaction(transactional_id: str, value: bytes) -> Transaction:
     if version not in (_PLAIN, _FLEXIBLE):
         raise UnknownRecord(f"a value of type {_TYPE} in version {version}")
     read, _ = decoder(TransactionLogValue, version)(memoryview(value), _PREFIX.size)
+    changed = read.previous_producer_id != read.producer_id
     return Transaction(
         transactional_id=transactional_id,
         producer_id=read.producer_id,
         producer_epoch=read.producer_epoch,
-        previous_producer_id=read.previous_producer_id,
+        previous_producer_id=read.previous_producer_id if changed else NO_PRODUCER_ID,
         next_producer_id=read.next_producer_id,
         timeout_ms=read.transaction_timeout_ms,
         state=_state(read.transaction_status),

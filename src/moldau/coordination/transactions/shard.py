@@ -14,6 +14,7 @@ Replies are values of this package; what they are on the wire is the server's bu
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -32,6 +33,7 @@ from moldau.coordination.outcome import (
 )
 from moldau.coordination.refusals import coordinator_error
 from moldau.coordination.transactions import transaction as rules
+from moldau.coordination.transactions.counters import TransactionCounters
 from moldau.coordination.transactions.effects import MarkerResult, WriteMarkers
 from moldau.coordination.transactions.ledger import Ledger, ids_of
 from moldau.coordination.transactions.marking import Marking, SendMarkers
@@ -64,12 +66,18 @@ class Listed(NamedTuple):
 class TransactionShard:
     """The state machine of one partition of the transaction log. A `Shard`."""
 
-    def __init__(self, coordinator_epoch: int, settings: TransactionSettings) -> None:
+    def __init__(
+        self,
+        coordinator_epoch: int,
+        settings: TransactionSettings,
+        counters: TransactionCounters | None = None,
+    ) -> None:
         """Begin empty; the epoch is the partition's leader epoch."""
+        counters = counters or TransactionCounters()
         self._settings = settings
         self._ledger = Ledger(settings.transaction_version)
-        self._marking = Marking(self._ledger, coordinator_epoch)
-        self._sweeps = Sweeps(self._ledger, self._marking, settings)
+        self._marking = Marking(self._ledger, coordinator_epoch, counters)
+        self._sweeps = Sweeps(self._ledger, self._marking, settings, counters)
 
     # Requests
 
@@ -193,6 +201,10 @@ class TransactionShard:
     ) -> Outcome:
         """Hear what became of markers that an effect asked for."""
         return self._marking.written(markers, results, now)
+
+    def count_ids(self) -> Counter[TransactionState]:
+        """Count ids by their state; may be asked from another thread while they change."""
+        return Counter(transaction.state for transaction in tuple(self._ledger))
 
     # Steps
 

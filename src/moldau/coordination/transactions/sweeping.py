@@ -12,6 +12,7 @@ from enum import Enum
 from typing import Final
 
 from moldau.coordination.outcome import NOTHING, Now, Outcome, StateRecord, Timer
+from moldau.coordination.transactions.counters import TransactionCounters
 from moldau.coordination.transactions.effects import TimedOut
 from moldau.coordination.transactions.ledger import Ledger, ids_of
 from moldau.coordination.transactions.marking import Marking
@@ -50,10 +51,17 @@ class TransactionSettings:
 class Sweeps:
     """The two searches through one partition of the transaction log."""
 
-    def __init__(self, ledger: Ledger, marking: Marking, settings: TransactionSettings) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        marking: Marking,
+        settings: TransactionSettings,
+        counters: TransactionCounters,
+    ) -> None:
         self._ledger = ledger
         self._marking = marking
         self._settings = settings
+        self._counters = counters
         self._intervals_s = {
             Sweep.TIMED_OUT: settings.abort_interval_ms / 1000,
             Sweep.EXPIRED: settings.expiration_interval_ms / 1000,
@@ -119,7 +127,10 @@ class Sweeps:
 
         def committed(_: Now) -> Outcome:
             self._ledger.settle(*ids)
-            return Outcome(timers=self._marking.begin_later(ids)) if times_out else NOTHING
+            if not times_out:
+                return NOTHING
+            self._counters.timed_out += len(ids)
+            return Outcome(timers=self._marking.begin_later(ids))
 
         def refused(_code: ErrorCode, _now: Now) -> Outcome:
             self._ledger.settle(*ids)

@@ -96,10 +96,13 @@ class GroupOffsetHandlers:
         runtime: Runtime[GroupShard],
         image: Callable[[], MetadataImage],
         verify: VerifyTransaction,
+        markers: Callable[[PartitionKey], object],
     ) -> None:
+        """`markers` gives a value that is another one once a partition has got a marker."""
         self._runtime = runtime
         self._image = image
         self._verify = verify
+        self._markers = markers
 
     # OffsetCommit
 
@@ -159,27 +162,44 @@ class GroupOffsetHandlers:
         if not request.group_id:
             invalid = transactional_commit_refused(request, ErrorCode.INVALID_GROUP_ID)
             return _with_refused(refused, invalid)
-        verified = self._verified(request, version)
+        key = PartitionKey(self._runtime.topic, self._runtime.partition_for(request.group_id))
+        markers = self._markers(key)
+        verified = self._verified(request, version, key)
         if isinstance(verified, asyncio.Future):
-            return self._commit_later(request, version, verified, refused)
+            settled = self._still_true(verified, key, markers)
+            return self._commit_later(request, version, settled, refused)
         return _with_refused(refused, self._commit_verified(request, version, verified))
 
     async def _commit_later(
         self,
         request: TxnOffsetCommitRequest,
         version: int,
-        verified: asyncio.Future[ErrorCode],
+        verified: Awaitable[ErrorCode],
         refused: list[TxnOffsetCommitResponseTopic],
     ) -> TxnOffsetCommitResponse:
         answer = _with_refused(refused, self._commit_verified(request, version, await verified))
         return await answer if isinstance(answer, asyncio.Future) else answer
 
-    def _verified(self, request: TxnOffsetCommitRequest, version: int) -> Answer[ErrorCode]:
-        partition = self._runtime.partition_for(request.group_id)
+    async def _still_true(
+        self, verified: asyncio.Future[ErrorCode], key: PartitionKey, markers: object
+    ) -> ErrorCode:
+        """Wait for a verdict, and have the client ask again if it may be out of date.
+
+        A marker that was written meanwhile may have ended the transaction the verdict speaks of;
+        offsets behind it would become part of the producer's next one.
+        """
+        verdict = await verified
+        if verdict is ErrorCode.NONE and self._markers(key) != markers:
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        return verdict
+
+    def _verified(
+        self, request: TxnOffsetCommitRequest, version: int, key: PartitionKey
+    ) -> Answer[ErrorCode]:
         return self._verify(
             request.transactional_id,
             ProducerIdentity(request.producer_id, request.producer_epoch),
-            PartitionKey(self._runtime.topic, partition),
+            key,
             add=version >= _ADDS_PARTITION,
         )
 

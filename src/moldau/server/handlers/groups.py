@@ -10,7 +10,6 @@ with an empty id, which offsets can be committed to; nobody can join it, as in K
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 from moldau.coordination.answers import Answer, combined
 from moldau.coordination.groups.responses import (
@@ -41,19 +40,8 @@ from moldau.protocol.messages.groups import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
-from moldau.security.operations import Operation, bit_field
+from moldau.security.operations import GROUP_OPERATIONS, bit_field
 from moldau.server.dispatch import RequestContext
-
-GROUP_OPERATIONS: Final = frozenset(
-    {
-        Operation.READ,
-        Operation.DELETE,
-        Operation.DESCRIBE,
-        Operation.DESCRIBE_CONFIGS,
-        Operation.ALTER_CONFIGS,
-    }
-)
-"""What can be allowed or denied on a group."""
 
 
 class GroupHandlers:

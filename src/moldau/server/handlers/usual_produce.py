@@ -109,9 +109,11 @@ class UsualProduce:
             return None
         opening = (version, bytes(frame[8:end]))
         known = self._known.get(opening) or self._learn(opening, frame, topics)
+        if known is None:
+            return None  # in another shape a length need not stand where it is looked for below
         length, start = read_uvarint(frame, end)
         stop = start + length - 1
-        if known is None or stop + len(_NO_TAGS) != frame_size or bytes(frame[stop:]) != _NO_TAGS:
+        if stop + len(_NO_TAGS) != frame_size or bytes(frame[stop:]) != _NO_TAGS:
             return None
         return known, version, frame[start:stop]
 

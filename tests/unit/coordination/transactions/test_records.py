@@ -65,19 +65,29 @@ GOLDEN = [
         0,
         "00000000000000000fa000070000ea6004000000000000018bcfe569c80000018bcfe5687b",
     ),
-    (EMPTY, 1, "00010000000000000fa000070000ea6000000000018bcfe569c8ffffffffffffffff00"),
+    (
+        EMPTY,
+        1,
+        (
+            "00010000000000000fa000070000ea6000000000018bcfe569c8ffffffffffffffff01"
+            "00080000000000000fa0"
+        ),
+    ),
     (
         ONGOING,
         2,
         (
             "00010000000000000fa000070000ea600102076f72646572730200000003000000018bcfe569c80000018bcfe56"
-            "87b0102020002"
+            "87b0200080000000000000fa002020002"
         ),
     ),
     (
         COMPLETE,
         2,
-        "00010000000000000fa000070000ea6004010000018bcfe569c80000018bcfe5687b0102020002",
+        (
+            "00010000000000000fa000070000ea6004010000018bcfe569c80000018bcfe5687b02"
+            "00080000000000000fa002020002"
+        ),
     ),
     (
         USED_UP,
@@ -133,7 +143,7 @@ KEYS = st.builds(PartitionKey, st.sampled_from(["a", "b", "__consumer_offsets"])
 @given(
     state=st.sampled_from(list(TransactionState)[:6]),
     partitions=st.frozensets(KEYS, max_size=5),
-    previous=st.integers(-1, 2**63 - 1),
+    previous=st.integers(-1, 2**63 - 1).filter(lambda one: one != BASE.producer_id),
     following=st.integers(-1, 2**63 - 1),
     epoch=st.integers(0, 32767),
     client_version=st.integers(0, 2),

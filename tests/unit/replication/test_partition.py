@@ -1,0 +1,82 @@
+"""How far a partition may be read: the high watermark, and what transactions leave stable."""
+
+from __future__ import annotations
+
+import log_kit
+from log_kit import KEY, TOPIC_ID, append_values, make_batch, marker
+from moldau.replication.partition import Partition, Role
+
+ME = 1
+
+
+def partition_of(log) -> Partition:
+    return Partition(KEY, TOPIC_ID, log, Role(ME, 0, 0, (ME,), (ME,)))
+
+
+def opened() -> Partition:
+    return partition_of(log_kit.Broker().log())
+
+
+def transact(partition: Partition, sequence: int = 0) -> None:
+    batch = make_batch([b"v"], producer=(7, 0, sequence), transactional=True)
+    log_kit.append(partition.log, batch)
+    partition.advance()
+
+
+def end(partition: Partition) -> None:
+    partition.log.append_marker(*marker(7, 0, aborted=False), 0, 1)
+    partition.advance()
+
+
+def test_an_open_transaction_is_not_stable_and_an_ended_one_is():
+    partition = opened()
+    append_values(partition.log, b"before")
+    transact(partition)
+    append_values(partition.log, b"behind")
+    partition.advance()
+    assert (partition.last_stable_offset, partition.high_watermark) == (1, 3)
+    end(partition)
+    assert partition.last_stable_offset == partition.high_watermark == 4
+    transact(partition, 1)
+    assert partition.last_stable_offset == 4
+
+
+def test_a_transaction_is_not_stable_before_its_marker_is_below_the_high_watermark():
+    partition = opened()
+    transact(partition)
+    partition.log.append_marker(*marker(7, 0, aborted=False), 0, 1)
+    assert (partition.last_stable_offset, partition.high_watermark) == (0, 1)
+    partition.advance()
+    assert partition.last_stable_offset == 2
+
+
+def test_watchers_are_told_when_what_the_marker_ended_is_stable_already():
+    partition = opened()
+    transact(partition)
+    seen = []
+
+    class Watcher:
+        def moved(self, moved: Partition) -> None:
+            seen.append(moved.last_stable_offset)
+
+    partition.watch(Watcher())
+    end(partition)
+    assert seen == [2]
+
+
+def test_transactions_read_back_after_a_crash_are_stable_below_the_restored_high_watermark():
+    disk = log_kit.Broker()
+    partition = partition_of(disk.log())
+    transact(partition)
+    end(partition)
+    again = partition_of(disk.kill().log())
+    again.stand_at(again.log.log_end_offset)
+    assert again.last_stable_offset == 2
+
+
+def test_nothing_is_said_to_be_stable_below_the_start_of_the_log():
+    partition = opened()
+    for sequence in range(4):
+        transact(partition, sequence)
+    partition.log.delete_records_before(3)
+    assert partition.last_stable_offset == partition.log.log_start_offset == 3
