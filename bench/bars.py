@@ -58,6 +58,10 @@ def _throughput() -> list[Measure]:
     return rows
 
 
+def _more(work: str, name: str, title: str, unit: str, bar: float = 1.0) -> Measure:
+    return Measure(work, name, title, unit, Better.MORE, bar)
+
+
 def _less(work: str, name: str, title: str, unit: str, bar: float = 1.0) -> Measure:
     return Measure(work, name, title, unit, Better.LESS, bar)
 
@@ -68,7 +72,7 @@ MEASURES: tuple[Measure, ...] = (
     _less("latency", "p99", "one record at a time, acks=all, p99", "us", 0.7),
     _less("cold_read", "p50", "produce p50 beside a cold reader", "us"),
     _less("cold_read", "p99", "produce p99 beside a cold reader", "us"),
-    Measure("cold_read", "read", "the cold reader itself", "MB/s", Better.MORE),
+    _more("cold_read", "read", "the cold reader itself", "MB/s"),
     _less("memory", "idle", "peak memory, idle", "MB", 0.15),
     _less("memory", "loaded", "peak memory after load", "MB", 0.1),
     _less("start_up", "empty", "start to first answer, empty folder", "s", 0.2),
@@ -82,4 +86,10 @@ MEASURES: tuple[Measure, ...] = (
     _less("partitions", "clean_served", "clean restart to all partitions served", "s", 0.3),
     _less("partitions", "killed_answer", "restart after kill -9 to first answer", "s", 0.3),
     _less("partitions", "killed_served", "restart after kill -9 to all served", "s", 0.3),
+    _less("groups", "join", "a large group: last JoinGroup to last SyncGroup", "ms", 0.7),
+    _more("commits", "rate", "offset commits, 50 groups, one at a time", "commits/s", 1.5),
+    _more("transactions", "rate", "consume-transform-produce by 100", "records/s", 1.2),
+    _less("offsets_load", "restart", "restart to the last of many offsets told", "s", 0.7),
+    _more("compaction", "speed", "compaction, 1 KB values, 10 % unique keys", "MB/s"),
+    _less("compaction", "p99", "produce p99 beside compaction", "us"),
 )

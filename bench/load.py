@@ -1,8 +1,8 @@
 """The client side of every kind of work, run in its own process: `python -m bench.load JSON`.
 
 The argument names a load and its parameters; the result is one line of JSON on standard output.
-All loads but one are librdkafka's (through confluent-kafka), with the same settings whatever the
-broker.
+Most are librdkafka's (through confluent-kafka), with the same settings whatever the broker; where a
+client library would be the limit, the load speaks the protocol itself.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from bench import many_connections
+from bench import commit_load, copy_load, group_members, keyed_load, many_connections
 
 Result = dict[str, float]
 
@@ -27,6 +27,8 @@ _QUEUED_KBYTES = 1_048_576
 """Room for a gigabyte in the client, so that it never waits for its own queue."""
 _PAYLOADS = 64
 """Distinct random payloads: enough that nothing on the way can profit from repetition."""
+_BATCHED = 1200
+"""Records handed to the client in one call: one by one, the calls would be the limit."""
 _FLUSH_TIMEOUT_S = 600
 _STALL_S = 60
 
@@ -34,8 +36,9 @@ _STALL_S = 60
 def produce(address: str, topic: str, partitions: int, size: int, count: int) -> Result:
     """Write `count` records of `size` random bytes round robin, as fast as they are taken.
 
-    The client is asked to report failures only: a call into Python for each record that went well
-    would make the client the limit, not the broker. What has arrived is told by the offsets.
+    Records are handed over many at a time, and the client reports failures only: calls from and
+    to Python for every record would make the client the limit, not the broker. What has arrived
+    is told by the offsets.
     """
     failures: list[Any] = []
     before = _written(address, topic, partitions)
@@ -50,24 +53,38 @@ def produce(address: str, topic: str, partitions: int, size: int, count: int) ->
             "on_delivery": lambda error, _: failures.append(error),
         }
     )
-    payloads = [random.randbytes(size) for _ in range(_PAYLOADS)]
+    batch = _messages(size, partitions)
     producer.list_topics(topic, 30)
     began = time.perf_counter()
-    for number in range(count):
-        while True:
-            try:
-                producer.produce(topic, payloads[number % _PAYLOADS], partition=number % partitions)
-                break
-            except BufferError:
-                producer.poll(0.05)
-        if number % 1000 == 0:
-            producer.poll(0)
+    for _ in range(count // len(batch)):
+        _queue(producer, topic, batch)
+    _queue(producer, topic, batch[: count % len(batch)])
     unsent = producer.flush(_FLUSH_TIMEOUT_S)
     seconds = time.perf_counter() - began
     written = _written(address, topic, partitions) - before
     if failures or unsent or written != count:
         raise RuntimeError(f"{written} of {count} written, {unsent} unsent: {failures[:1]}")
     return {"seconds": seconds, "records": count, "bytes": count * size}
+
+
+def _messages(size: int, partitions: int) -> list[dict[str, Any]]:
+    """Make a round over the partitions, several times over, in the form of `produce_batch`."""
+    payloads = [random.randbytes(size) for _ in range(_PAYLOADS)]
+    rounds = max(1, _BATCHED // partitions)
+    return [
+        {"value": payloads[number % _PAYLOADS], "partition": number % partitions}
+        for number in range(rounds * partitions)
+    ]
+
+
+def _queue(producer: Producer, topic: str, messages: list[dict[str, Any]]) -> None:
+    """Hand messages to the client, waiting while its queue is full."""
+    while messages:
+        if producer.produce_batch(topic, messages) == len(messages):
+            break
+        messages = [message for message in messages if message.pop("_error", None)]
+        producer.poll(0.05)
+    producer.poll(0)
 
 
 def _written(address: str, topic: str, partitions: int) -> int:
@@ -167,6 +184,11 @@ LOADS: dict[str, Callable[..., Result]] = {
     "one_at_a_time": one_at_a_time,
     "spread": spread,
     "many_connections": many_connections.run,
+    "group_members": group_members.run,
+    "commits": commit_load.commits,
+    "write_offsets": commit_load.write,
+    "copy": copy_load.run,
+    "produce_keyed": keyed_load.run,
 }
 
 

@@ -123,5 +123,7 @@ def _scale(scale: Scale) -> str:
     return (
         f"{scale.throughput_bytes / 1e9:g} GB (at most {scale.small_records:,} records) per size, "
         f"{scale.history_bytes / 1e9:g} GB of history, {scale.connections} connections for "
-        f"{scale.connection_seconds} s, {scale.partitions} partitions"
+        f"{scale.connection_seconds} s, {scale.partitions} partitions, groups of "
+        f"{scale.group_members}, {scale.offset_groups * 100:,} offsets, "
+        f"{scale.compaction_bytes / 1e9:g} GB to compact"
     )

@@ -25,6 +25,16 @@ class Scale:
     connection_seconds: int
     partitions: int
     records_per_partition: int
+    group_members: int
+    group_rounds: int
+    """As many again are done before, untimed."""
+    commit_seconds: float
+    """As many again before, untimed."""
+    transactions: int
+    """As many again before, untimed."""
+    offset_groups: int
+    """Each with a hundred offsets."""
+    compaction_bytes: int
 
 
 FULL = Scale(
@@ -37,6 +47,12 @@ FULL = Scale(
     connection_seconds=30,
     partitions=2_000,
     records_per_partition=10,
+    group_members=100,
+    group_rounds=100,
+    commit_seconds=20,
+    transactions=1_000,
+    offset_groups=2_000,
+    compaction_bytes=2 * GB,
 )
 
 QUICK = Scale(
@@ -49,4 +65,10 @@ QUICK = Scale(
     connection_seconds=3,
     partitions=100,
     records_per_partition=10,
+    group_members=100,
+    group_rounds=10,
+    commit_seconds=3,
+    transactions=200,
+    offset_groups=500,
+    compaction_bytes=300 * MB,
 )

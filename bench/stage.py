@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,10 +41,15 @@ class Stage:
     scale: Scale
 
     @contextmanager
-    def broker(self, *, started: bool = True) -> Iterator[BrokerProcess]:
-        """Give a broker in an empty folder, started unless told otherwise."""
+    def broker(
+        self, *, started: bool = True, settings: Mapping[str, str] | None = None
+    ) -> Iterator[BrokerProcess]:
+        """Give a broker in an empty folder, started unless told otherwise.
+
+        The settings are for both kinds of broker alike; without any, each has its defaults.
+        """
         shutil.rmtree(self.directory, ignore_errors=True)
-        broker = make_broker(self.kind, self.directory)
+        broker = make_broker(self.kind, self.directory, settings)
         try:
             yield broker.start() if started else broker
         finally:
