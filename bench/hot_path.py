@@ -26,11 +26,17 @@ from moldau.protocol.messages.data import (
     ProduceRequest,
     TopicProduceData,
 )
+from moldau.protocol.messages.offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from moldau.protocol.registry import encode_request, find_api
 from moldau.records.builder import BatchBuilder
 from moldau.server.broker import Broker
 from moldau.server.connection import Connection
 from moldau.server.executor import PoolExecutor
+from moldau.server.internal_topics import OFFSETS_TOPIC, InternalTopics
 from moldau.server.parts import Ports
 from moldau.server.settings import BrokerSettings
 from moldau.server.sockets import SocketNetwork
@@ -63,8 +69,12 @@ def frames(size: int, version: int) -> dict[str, bytes]:
     fetched = FetchPartition(0, -1, FETCH_FROM, -1, -1, 1 << 20)
     topic = TopicProduceData(TOPIC, partition_data=data)
     read = FetchTopic(TOPIC, partitions=[fetched])
+    offset = OffsetCommitRequestPartition(0, 42)
+    committed = OffsetCommitRequestTopic(TOPIC, partitions=[offset])
+    commit = OffsetCommitRequest("group", -1, "", topics=[committed])
     requests = {
         "produce": (0, version, ProduceRequest(None, -1, 1000, [topic])),
+        "commit": (8, 8, commit),
         "fetch": (1, 12, FetchRequest(max_wait_ms=0, max_bytes=1 << 20, topics=[read])),
     }
     return {
@@ -93,6 +103,8 @@ async def measure(size: int, version: int, *, profile: bool) -> None:
             frame_limit=_LARGEST_FRAME,
             on_close=lambda _: None,
         )
+        internal = InternalTopics(parts.image, admin, settings.values, replica_limit=1)
+        await internal.create(OFFSETS_TOPIC)
         for name, frame in frames(size, version).items():
             _time(name, connection, frame, profile=profile)
         await broker.stop()

@@ -245,6 +245,8 @@ class SocketStream:
             return
         queue = self._queue
         idle = not queue
+        if idle and len(parts) == 1 and self._send_at_once(parts[0]):
+            return
         for part in parts:
             size = part.size if type(part) is FileRegion else len(part)
             if size:
@@ -252,6 +254,24 @@ class SocketStream:
                 self.unsent += size
         if idle and queue:
             self._flush()
+
+    def _send_at_once(self, part: Part) -> bool:
+        """Send an answer that is one piece past the queue; False if it has to be queued."""
+        if type(part) is not bytes:
+            return False
+        assert self._socket is not None
+        try:
+            sent = self._socket.send(part)
+        except (BlockingIOError, InterruptedError):
+            return False
+        except OSError as error:
+            self._end(error)
+            return True
+        if sent < len(part):
+            self._queue.append(memoryview(part)[sent:])
+            self.unsent += len(part) - sent
+            self._wait_writable()
+        return True
 
     def _flush(self) -> None:
         """Send until the queue is empty or the socket is full."""
