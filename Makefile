@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test lint types imports check sim sim-many soak golden bench lock clean help
+.PHONY: setup demo test lint types imports check sim sim-many soak soak-exactly-once golden bench lock clean help
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 14
@@ -48,6 +48,9 @@ sim-many: setup ## many simulated runs: make sim-many N=1000
 
 soak: setup ## kill a real broker again and again: make soak N=200
 	MOLDAU_KILL_ROUNDS=$(N) $(BIN)/python -m pytest -q --timeout=0 tests/process/test_kill_nine.py
+
+soak-exactly-once: setup ## kill brokers and copiers for minutes: make soak-exactly-once SECONDS=300
+	MOLDAU_EXACTLY_ONCE_SECONDS=$(or $(SECONDS),300) $(BIN)/python -m pytest -q --timeout=0 tests/process/test_exactly_once.py
 
 golden: setup ## make the reference bytes again with the Java clients
 	$(BIN)/python -m tests.golden.generate

@@ -152,10 +152,12 @@ class RawClient:
         (result,) = answer.partition_responses
         return result
 
-    def offset(self, topic: str, partition: int = 0, timestamp: int = LATEST) -> int:
+    def offset(
+        self, topic: str, partition: int = 0, timestamp: int = LATEST, *, isolation: int = 0
+    ) -> int:
         """Ask for an offset; AssertionError with the code of a refusal."""
         asked = ListOffsetsTopic(topic, [ListOffsetsPartition(partition, timestamp=timestamp)])
-        (answer,) = self.call(ListOffsetsRequest(-1, topics=[asked]), 5).topics
+        (answer,) = self.call(ListOffsetsRequest(-1, isolation, topics=[asked]), 5).topics
         (result,) = answer.partitions
         assert result.error_code == 0, ErrorCode(result.error_code).name
         return int(result.offset)

@@ -145,8 +145,7 @@ class Compaction:
         except StorageError as error:
             self._storage_failed(error)
         except CorruptRecords as error:
-            logger.error("%s cannot be cleaned: %s", partition.key, error)  # noqa: TRY400
-            self._uncleanable[partition.key] = partition.log
+            self._leave_alone(partition, error)
         except Exception:
             # Whatever it is, it would come again: this log waits for somebody to look at it.
             logger.exception("%s cannot be cleaned and is left as it is from now on", partition.key)
@@ -182,7 +181,13 @@ class Compaction:
             return self._logs.dirt(key, partition.last_stable_offset)
         except StorageError as error:
             self._storage_failed(error)
-            return None
+        except CorruptRecords as error:
+            self._leave_alone(partition, error)
+        return None
+
+    def _leave_alone(self, partition: Partition, error: CorruptRecords) -> None:
+        logger.error("%s cannot be cleaned: %s", partition.key, error)
+        self._uncleanable[partition.key] = partition.log
 
     async def _clean(self, partition: Partition, dirt: Dirt) -> bool:
         """Clean one log; False if the work came to nothing."""

@@ -7,6 +7,7 @@ nobody serves (share groups, the newer group protocol) is not advertised.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from moldau.cluster.topics import TopicDefaults
@@ -112,7 +113,7 @@ def _group_rows(parts: Parts) -> tuple[Row, ...]:
         runtime,
         parts.image,
         parts.runtimes.verifier.verify_one,
-        lambda key: marker_state(parts.partitions, key),
+        partial(marker_state, parts.partitions),
     )
     return (
         (8, "0-10", offsets.commit),

@@ -130,10 +130,12 @@ class TransactionalWrites:
         return combined([answer], permitted)
 
 
-def marker_state(partitions: Partitions, key: PartitionKey) -> object:
-    """Return a value that is another one once the partition has got a marker, or another log."""
+def marker_state(partitions: Partitions, key: PartitionKey, producer_id: int) -> object:
+    """Return a value that is another one once the producer has a new marker there."""
     partition = partitions.get(*key)
-    return None if partition is None else (partition.log, partition.log.producers.marker_count)
+    if partition is None:
+        return None
+    return partition.log, partition.log.producers.marker_count(producer_id)
 
 
 def check_permit(partition: Partition, header: BatchHeader, permits: Permits) -> None:

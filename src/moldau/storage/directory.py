@@ -186,7 +186,11 @@ class LogDirectory:
                 if key is None or not files.is_folder(f"{self.path}/{name}"):
                     continue
                 report = self._load_log(
-                    key, config_of(key.topic), recovery_points.get(key, 0), log_starts.get(key, 0)
+                    key,
+                    config_of(key.topic),
+                    recovery_point=recovery_points.get(key, 0),
+                    log_start_offset=log_starts.get(key, 0),
+                    compacted_below=cleaner_offsets.get(key, 0),
                 )
                 if report.recovered_segments:
                     reports[key] = report
@@ -204,7 +208,13 @@ class LogDirectory:
             self._resources.doomed.append(Doomed(0, f"{self.path}/{name}", is_folder=True))
 
     def _load_log(
-        self, key: PartitionKey, config: LogConfig, recovery_point: int, log_start_offset: int
+        self,
+        key: PartitionKey,
+        config: LogConfig,
+        *,
+        recovery_point: int,
+        log_start_offset: int,
+        compacted_below: int,
     ) -> Report:
         folder = f"{self.path}/{key}"
         log, report = open_log(
@@ -214,6 +224,7 @@ class LogDirectory:
             clean=self.clean,
             log_start_offset=log_start_offset,
             recovery_point=recovery_point,
+            compacted_below=compacted_below,
             recovery_point_lowered=self.recovery_point_lowered,
         )
         try:

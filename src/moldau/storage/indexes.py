@@ -10,10 +10,10 @@ and whatever looks wrong is rebuilt from the batches. The forms are Kafka's:
     .txnindex  34 bytes: int16 version 0, int64 producer id, first offset, last offset (where the
                          ABORT marker stands), last stable offset once it was written
 
-All ascend. A segment that is written to keeps its entries in memory and stores them when it is
-rolled or closed; those of closed segments are read when somebody asks and kept in `IndexCache`
-while there is room; `transaction_index` keeps the third kind. This module does not know files, nor
-when an entry is due.
+All ascend. A segment that is written to keeps the entries of the first two in memory and stores
+them when it is rolled or closed; `transaction_index` writes those of the third kind at once. What
+is not being written is read when somebody asks and kept in an `IndexCache` while there is room.
+This module does not know files, nor when an entry is due.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ import sys
 from array import array
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from struct import Struct
-from typing import NamedTuple
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from moldau.base.checks import invariant
 from moldau.base.errors import CorruptRecords
@@ -44,6 +44,7 @@ _TIME_ENTRY = Struct(">qi")
 _TIMESTAMP = Struct(">q")
 _ABORTED_ENTRY = Struct(">hqqqq")
 _ABORTED_VERSION = 0
+_ABORTED_LAST_OFFSET = Struct(">18xq")
 _SWAPPED = sys.byteorder == "little"
 
 
@@ -238,15 +239,71 @@ def encode_aborted(transactions: Iterable[AbortedTransaction]) -> bytes:
 
 
 def decode_aborted(content: Buffer) -> list[AbortedTransaction]:
-    """Read entries; CorruptRecords if the bytes are not exactly some of them."""
-    if len(content) % ABORTED_ENTRY_SIZE:
-        raise CorruptRecords(f"a transaction index of {len(content)} bytes has half an entry")
-    transactions = []
-    for version, *fields in _ABORTED_ENTRY.iter_unpack(content):
-        if version != _ABORTED_VERSION:
-            raise CorruptRecords(f"transaction index version {version} is not known, only 0 is")
-        transactions.append(AbortedTransaction(*fields))
-    return transactions
+    """Read all entries; CorruptRecords if the bytes are not exactly some of them."""
+    return list(AbortedIndex.decode(content))
+
+
+class AbortedIndex:
+    """Entries of one `.txnindex`, kept as the file's bytes: a fetch needs a few out of many."""
+
+    __slots__ = ("_entries",)
+
+    def __init__(self) -> None:
+        self._entries = bytearray()
+
+    @classmethod
+    def decode(cls, content: Buffer) -> AbortedIndex:
+        """Read an index; CorruptRecords if the bytes are not exactly some entries."""
+        if len(content) % ABORTED_ENTRY_SIZE:
+            raise CorruptRecords(f"a transaction index of {len(content)} bytes has half an entry")
+        high, low = content[::ABORTED_ENTRY_SIZE], content[1::ABORTED_ENTRY_SIZE]
+        if any(high) or any(low):
+            raise CorruptRecords("a transaction index has entries of another version than 0")
+        index = cls()
+        index._entries += content
+        return index
+
+    def encode(self) -> bytes:
+        """Write the entries as the file holds them."""
+        return bytes(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries) // ABORTED_ENTRY_SIZE
+
+    def __getitem__(self, number: int) -> AbortedTransaction:
+        fields = _ABORTED_ENTRY.unpack_from(self._entries, number * ABORTED_ENTRY_SIZE)
+        return AbortedTransaction(*fields[1:])
+
+    def __iter__(self) -> Iterator[AbortedTransaction]:
+        return self.ending_from(0)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file this makes."""
+        return len(self._entries)
+
+    def append(self, transaction: AbortedTransaction) -> None:
+        """Add an entry; markers come in the order of their offsets."""
+        self._entries += _ABORTED_ENTRY.pack(_ABORTED_VERSION, *transaction)
+
+    def ending_from(self, offset: int) -> Iterator[AbortedTransaction]:
+        """Go through the transactions whose marker stands at or behind an offset."""
+        for number in range(self._count_ending_before(offset), len(self)):
+            yield self[number]
+
+    def truncate_to(self, end_offset: int) -> None:
+        """Drop the transactions whose marker stands at or above this offset."""
+        del self._entries[self._count_ending_before(end_offset) * ABORTED_ENTRY_SIZE :]
+
+    def _count_ending_before(self, offset: int) -> int:
+        return bisect_left(range(len(self)), offset, key=self._last_offset)
+
+    def _last_offset(self, number: int) -> int:
+        last_offset: int
+        (last_offset,) = _ABORTED_LAST_OFFSET.unpack_from(
+            self._entries, number * ABORTED_ENTRY_SIZE
+        )
+        return last_offset
 
 
 class IndexPair(NamedTuple):
@@ -260,36 +317,49 @@ class IndexPair(NamedTuple):
         return self.offsets.size + self.times.size
 
 
-class IndexCache:
-    """Indexes of closed segments, least recently used first out, bounded by their bytes."""
+class Cached(Protocol):
+    """What a cache of indexes holds: it must not grow while it is in there."""
 
-    __slots__ = ("_capacity_bytes", "_pairs", "size")
+    @property
+    def size(self) -> int:
+        """Bytes it takes."""
+        ...
+
+
+_Cached = TypeVar("_Cached", bound=Cached)
+
+
+class IndexCache(Generic[_Cached]):
+    """Indexes of segments, least recently used first out, bounded by their bytes."""
+
+    __slots__ = ("_capacity_bytes", "_kept", "size")
 
     def __init__(self, capacity_bytes: int) -> None:
         self._capacity_bytes = capacity_bytes
-        self._pairs: OrderedDict[str, IndexPair] = OrderedDict()
+        self._kept: OrderedDict[str, _Cached] = OrderedDict()
         self.size = 0
 
-    def get(self, stem: str) -> IndexPair | None:
+    def get(self, stem: str) -> _Cached | None:
         """Look a segment's indexes up by the path of its files without their suffix."""
-        pair = self._pairs.get(stem)
-        if pair is not None:
-            self._pairs.move_to_end(stem)
-        return pair
+        found = self._kept.get(stem)
+        if found is not None:
+            self._kept.move_to_end(stem)
+        return found
 
-    def put(self, stem: str, pair: IndexPair) -> None:
+    def put(self, stem: str, indexes: _Cached) -> None:
         """Keep a segment's indexes; others make room, and one too large for all is not kept."""
         self.drop(stem)
-        if pair.size > self._capacity_bytes:
+        if indexes.size > self._capacity_bytes:
             return
-        self._pairs[stem] = pair
-        self.size += pair.size
+        self._kept[stem] = indexes
+        self.size += indexes.size
         while self.size > self._capacity_bytes:
-            _, oldest = self._pairs.popitem(last=False)
+            _, oldest = self._kept.popitem(last=False)
             self.size -= oldest.size
 
-    def drop(self, stem: str) -> None:
-        """Forget a segment's indexes: it is written to again, or gone."""
-        pair = self._pairs.pop(stem, None)
-        if pair is not None:
-            self.size -= pair.size
+    def drop(self, stem: str) -> _Cached | None:
+        """Forget a segment's indexes: it is written to again, or gone; return what was kept."""
+        dropped = self._kept.pop(stem, None)
+        if dropped is not None:
+            self.size -= dropped.size
+        return dropped

@@ -22,7 +22,6 @@ committed and who waits is none of this module's business.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -42,7 +41,7 @@ from moldau.storage.disk_errors import disk_errors, storage_error
 from moldau.storage.durability import Durability
 from moldau.storage.epochs import LeaderEpochs
 from moldau.storage.flushing import Flush
-from moldau.storage.indexes import AbortedTransaction
+from moldau.storage.indexes import RELATIVE_OFFSET_MAX, AbortedTransaction
 from moldau.storage.producer_history import remove_snapshots, restore_producers, store_snapshot
 from moldau.storage.producers import Origin, ProducerStates
 from moldau.storage.reader import ReadResult, aborted_in, read_segment
@@ -50,6 +49,7 @@ from moldau.storage.resources import Resources
 from moldau.storage.retention import expired_count
 from moldau.storage.scan import checked_headers
 from moldau.storage.segment import HalfWritten, Segment
+from moldau.storage.segments import Segments
 from moldau.storage.time_search import Search, TimestampOffset, finish, search
 from moldau.storage.topic_config import LONG_MAX, LogConfig
 
@@ -69,7 +69,6 @@ class Log:
     """The log of one partition on one disk."""
 
     __slots__ = (
-        "_base_offsets",
         "_changed",
         "_durability",
         "_recovery_point_lowered",
@@ -105,8 +104,7 @@ class Log:
         """Put a log together; not `durable` if not even the name of its folder is known to be."""
         invariant(segments, f"{folder}: a log has a segment")
         self._resources = resources
-        self._segments = list(segments)
-        self._base_offsets = [segment.base_offset for segment in segments]
+        self._segments = Segments(segments)
         self._recovery_point_lowered = recovery_point_lowered
         self._durability = Durability(
             folder,
@@ -119,7 +117,7 @@ class Log:
         self.folder = folder
         self.topic_id: TopicId | None = None
         self.config = config
-        self.active = self._segments[-1]
+        self.active = segments[-1]
         self.epochs = epochs
         self.producers = producers
         self.log_start_offset = Offset(log_start_offset)
@@ -133,12 +131,12 @@ class Log:
     @property
     def segments(self) -> Sequence[Segment]:
         """Oldest first; the last is being written."""
-        return self._segments
+        return self._segments.all
 
     @property
     def size(self) -> int:
         """Bytes of all batches."""
-        return sum(segment.size for segment in self._segments)
+        return sum(segment.size for segment in self.segments)
 
     @property
     def local_log_start_offset(self) -> Offset:
@@ -159,7 +157,7 @@ class Log:
     def update_config(self, config: LogConfig) -> None:
         """Follow new topic configs from the next append on."""
         self.config = config
-        for segment in self._segments:
+        for segment in self.segments:
             segment.config = config
 
     # Appending
@@ -252,7 +250,10 @@ class Log:
             raise self._offline_error()
         first = headers[0]
         if self.active.should_roll(first.size, first.last_offset, first.max_timestamp):
-            self.roll(first.base_offset)
+            # What compaction left out belongs into a segment, not between two: see `recovery`.
+            end_offset = self.log_end_offset
+            fits = first.last_offset - end_offset <= RELATIVE_OFFSET_MAX
+            self.roll(end_offset if fits else first.base_offset)
         segment = self.active
         room = self.config.segment_bytes - segment.size - first.size
         run = 1
@@ -284,6 +285,7 @@ class Log:
     def _add_aborted(self, segment: Segment, transaction: AbortedTransaction) -> None:
         with disk_errors(self.folder):
             segment.add_aborted(transaction)
+        self._segments.note_aborted(segment)
         self._durability.names_changed()
 
     def _offline_error(self) -> StorageError:
@@ -308,7 +310,7 @@ class Log:
             if old.size:
                 old.stop_writing()
             else:
-                self._drop_newest()
+                self._segments.take_newest().doom()
         self._begin(segment)
         self._durability.names_changed(snapshot)
         self._resources.rolled[self] = None
@@ -326,15 +328,10 @@ class Log:
             self.flushed(flush)
 
     def _begin(self, segment: Segment) -> None:
-        self._segments.append(segment)
-        self._base_offsets.append(segment.base_offset)
+        self._segments.add(segment)
         self.active = segment
         self._durability.names_changed()
         self._changed = True
-
-    def _drop_newest(self) -> None:
-        self._segments.pop().doom()
-        self._base_offsets.pop()
 
     # Reading
 
@@ -353,10 +350,11 @@ class Log:
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"offset {offset} is not in [{self.log_start_offset}, {self.log_end_offset}]",
             )
-        number = self._number_of(offset)
+        segments = self.segments
+        number = self._segments.number_of(offset)
         try:
-            while offset < end_offset and number < len(self._segments):
-                segment = self._segments[number]
+            while offset < end_offset and number < len(segments):
+                segment = segments[number]
                 position = segment.position_of(offset)
                 if position is not None:
                     end_position = self._end_position(number, end_offset)
@@ -369,18 +367,10 @@ class Log:
             raise storage_error(self.folder, error) from error
         return ReadResult((), 0, False, self.active.base_offset)
 
-    def _number_of(self, offset: int) -> int:
-        """Find the segment that holds an offset, or the first if all begin behind it."""
-        return max(0, bisect_right(self._base_offsets, offset) - 1)
-
     def _end_position(self, number: int, end_offset: int) -> int:
         """Find where the batch at `end_offset` starts, if it is in this segment."""
-        segment = self._segments[number]
-        if segment is self.active:
-            segment_end: int = self.log_end_offset
-        else:
-            segment_end = self._base_offsets[number + 1]
-        if end_offset >= segment_end:
+        segment = self.segments[number]
+        if end_offset >= self._segments.end_of(number, self.log_end_offset):
             return segment.size
         position = segment.position_of(end_offset)
         return segment.size if position is None else position
@@ -406,15 +396,14 @@ class Log:
         with disk_errors(self.folder):
             return [
                 segment.base_offset
-                for segment in self._segments
+                for segment in self.segments
                 if timestamp < 0 or segment.newest_ms() <= timestamp
             ]
 
     def aborted_transactions(self, offset: int, read: ReadResult) -> tuple[AbortedTransaction, ...]:
         """List the aborted transactions with records in what `read` found from an offset on."""
-        number = self._number_of(read.segment_base_offset)
         with disk_errors(self.folder):
-            return aborted_in(self._segments[number:], offset, read, self.log_end_offset)
+            return aborted_in(self._segments, offset, read, self.log_end_offset)
 
     # Making room
 
@@ -433,7 +422,7 @@ class Log:
         """Remove the segments that are too old or too many; return how many went."""
         with disk_errors(self.folder):
             count = expired_count(
-                self._segments,
+                self.segments,
                 self.config,
                 now_ms,
                 log_start_offset=self.log_start_offset,
@@ -443,15 +432,14 @@ class Log:
             if count == len(self._segments):
                 self.roll()
             for _ in range(count):
-                self.delete_records_before(self._base_offsets[1])
+                self.delete_records_before(self.segments[1].base_offset)
                 crash_point("log.retain.before_removal")
                 self._drop_oldest()
                 crash_point("log.retain.after_removal")
         return count
 
     def _drop_oldest(self) -> None:
-        segment = self._segments.pop(0)
-        del self._base_offsets[0]
+        segment = self._segments.take_oldest()
         segment.doom()
         remove_snapshots(self._resources.files, self.folder, [segment.base_offset])
         self._durability.names_changed()
@@ -465,17 +453,17 @@ class Log:
         """
         if offset >= self.log_end_offset:
             return False
-        if offset < self._base_offsets[0]:
+        if offset < self.segments[0].base_offset:
             self.truncate_fully_and_start_at(offset)
             return True
         with disk_errors(self.folder):
-            batch = self._segments[self._number_of(offset)].batch_holding(offset)
+            batch = self.segments[self._segments.number_of(offset)].batch_holding(offset)
             self._forget_durability_above(
                 offset if batch is None else min(offset, batch.base_offset)
             )
             crash_point("log.truncate.before_removal")
             self._drop_above(offset)
-            self.active = self._segments[-1]
+            self.active = self.segments[-1]
             crash_point("log.truncate.before_cut")
             end_offset = self.active.truncate_to(offset)
             crash_point("log.truncate.after_cut")
@@ -505,8 +493,8 @@ class Log:
         would stand behind the new batches as if they belonged there.
         """
         count = len(self._segments)
-        while self._segments and self._base_offsets[-1] > offset:
-            self._drop_newest()
+        while self.segments and self.segments[-1].base_offset > offset:
+            self._segments.take_newest().doom()
         if len(self._segments) < count:
             crash_point("log.truncate.before_sync")
             self._resources.files.sync_folder(self.folder)
@@ -524,7 +512,7 @@ class Log:
         self.log_start_offset = min(self.log_start_offset, Offset(end_offset))
         self.epochs.truncate_from_end(Offset(end_offset))
         restore_producers(
-            self._resources.files, self.folder, self.producers, self._segments, end_offset
+            self._resources.files, self.folder, self.producers, self.segments, end_offset
         )
 
     # Durability
@@ -552,9 +540,9 @@ class Log:
         return self._flush() if self.recovery_point < self.log_end_offset else None
 
     def _flush(self) -> Flush:
-        first = self._number_of(self.recovery_point)
+        first = self._segments.number_of(self.recovery_point)
         with disk_errors(self.folder):
-            logs = tuple(segment.handle() for segment in self._segments[first:])
+            logs = tuple(segment.handle() for segment in self.segments[first:])
         return self._durability.flush(self._resources.files, logs, self.log_end_offset, self.epochs)
 
     def flushed(self, flush: Flush) -> None:
@@ -585,14 +573,11 @@ class Log:
         self.offline = True
         self._resources.rolled.pop(self, None)
         self._resources.timed.pop(self, None)
-        for segment in self._segments:
+        for segment in self.segments:
             segment.let_go()
-            self._resources.indexes.drop(segment.stem)
 
     def replace_segments(self, old: Sequence[Segment], new: Segment) -> None:
         """Let one segment stand for neighbours whose files it has replaced."""
-        first = self._segments.index(old[0])
-        self._segments[first : first + len(old)] = [new]
-        self._base_offsets[first : first + len(old)] = [new.base_offset]
+        self._segments.replace(old, new)
         self._durability.names_changed()
         self._changed = True

@@ -26,10 +26,12 @@ pure: no files (see `producer_snapshot`), no clock.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
+from heapq import heappop, heappush
+from itertools import islice
 from typing import NamedTuple
 
 from moldau.base.files import Buffer
@@ -113,14 +115,24 @@ class Producer:
 class ProducerStates:
     """Every producer of one log."""
 
-    __slots__ = ("_expected", "_ongoing", "_producers", "_unreplicated", "first_unstable_offset")
+    __slots__ = (
+        "_expected",
+        "_ongoing",
+        "_producers",
+        "_unreplicated",
+        "_unreplicated_firsts",
+        "first_unstable_offset",
+    )
 
     def __init__(self, producers: Iterable[Producer] = ()) -> None:
         self._producers: dict[int, Producer] = {}
-        self._ongoing: dict[int, int] = {}
+        self._ongoing: OrderedDict[int, int] = OrderedDict()
         """Open transactions, first offset -> producer id, ascending as offsets are given out."""
-        self._unreplicated: dict[int, int] = {}
-        """Closed ones the high watermark has not passed, first offset -> marker's offset."""
+        self._unreplicated: OrderedDict[int, int] = OrderedDict()
+        """Closed ones the high watermark has not passed, first offset -> marker's offset, which
+        ascends: the first to close is the first to go."""
+        self._unreplicated_firsts: list[int] = []
+        """A heap of their first offsets, among others that have gone."""
         self.first_unstable_offset: Offset | None = None
         """Where what a `read_committed` consumer must not see begins; None when all is stable."""
         self._expected: dict[int, tuple[int, int]] = {}
@@ -251,6 +263,7 @@ class ProducerStates:
         producer.transaction_first_offset = NO_OFFSET
         self._ongoing.pop(first_offset, None)
         self._unreplicated[first_offset] = offset
+        heappush(self._unreplicated_firsts, first_offset)
         last_stable_offset = next(iter(self._ongoing), offset + 1)
         return CompletedTransaction(
             producer.producer_id, first_offset, offset, last_stable_offset, marker.aborted
@@ -305,6 +318,7 @@ class ProducerStates:
         self._expected.clear()
         self._ongoing.clear()
         self._unreplicated.clear()
+        self._unreplicated_firsts.clear()
         self._stability_changed()
 
     def load(self, producers: Iterable[Producer]) -> None:
@@ -336,13 +350,21 @@ class ProducerStates:
             )
 
     def _forget_unreplicated(self, offset: int) -> None:
-        kept = {first: last for first, last in self._unreplicated.items() if last >= offset}
-        self._unreplicated = kept
+        """Let those go whose marker lies below an offset."""
+        unreplicated = self._unreplicated
+        while unreplicated and next(iter(unreplicated.values())) < offset:
+            unreplicated.popitem(last=False)
         self._stability_changed()
 
     def _stability_changed(self) -> None:
-        """Find the first unstable offset anew, among all: after a recovery they are many."""
-        unstable = [*self._unreplicated, *self._ongoing]
+        """Find the first unstable offset anew, looking at the first of each kind alone.
+
+        There may be many of both: one of each producer, and after a recovery all that were closed.
+        """
+        firsts = self._unreplicated_firsts
+        while firsts and firsts[0] not in self._unreplicated:
+            heappop(firsts)
+        unstable = [*firsts[:1], *islice(self._ongoing, 1)]
         self.first_unstable_offset = Offset(min(unstable)) if unstable else None
 
 

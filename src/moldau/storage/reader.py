@@ -7,20 +7,12 @@ not yet read, so that they can go to a socket without passing through Python.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from moldau.base.files import FileRegion
 from moldau.storage.indexes import AbortedTransaction
 from moldau.storage.segment import Segment
-
-
-class HoldsAborted(Protocol):
-    """A segment, as far as its aborted transactions are concerned."""
-
-    def aborted(self) -> list[AbortedTransaction]:
-        """List those whose markers lie here."""
-        ...
+from moldau.storage.segments import Segments
 
 
 class ReadResult(NamedTuple):
@@ -52,8 +44,22 @@ def read_segment(
     return ReadResult((region,), size, cut, segment.base_offset)
 
 
-def aborted_between(
-    segments: Iterable[HoldsAborted], start_offset: int, end_offset: int
+def aborted_in(
+    segments: Segments, offset: int, read: ReadResult, log_end_offset: int
+) -> tuple[AbortedTransaction, ...]:
+    """List the aborted transactions with records in what was read from an offset on."""
+    base_offset = read.segment_base_offset
+    if not read.regions or not segments.has_aborted_from(base_offset):
+        return ()
+    number = segments.number_of(base_offset)
+    end_offset = _offset_behind(segments.all[number], read.regions[0])
+    if end_offset is None:
+        end_offset = segments.end_of(number, log_end_offset)
+    return _aborted_between(segments, base_offset, offset, end_offset)
+
+
+def _aborted_between(
+    segments: Segments, base_offset: int, start_offset: int, end_offset: int
 ) -> tuple[AbortedTransaction, ...]:
     """List the aborted transactions that have records in [start, end).
 
@@ -61,30 +67,15 @@ def aborted_between(
     end as soon as an entry shows that everything before the end was decided.
     """
     found = []
-    for segment in segments:
-        for entry in segment.aborted():
-            if entry.last_offset >= start_offset and entry.first_offset < end_offset:
+    for segment in segments.aborting_from(base_offset):
+        for entry in segment.aborted().ending_from(start_offset):
+            if entry.first_offset < end_offset:
                 found.append(entry)
             if entry.last_stable_offset >= end_offset:
                 return tuple(found)
     return tuple(found)
 
 
-def aborted_in(
-    segments: Sequence[Segment], offset: int, read: ReadResult, log_end_offset: int
-) -> tuple[AbortedTransaction, ...]:
-    """List the aborted transactions with records in what was read; its segment is the first."""
-    if not any(segment.aborted() for segment in segments):
-        return ()
-    end_offset = _offset_behind(segments[0], read)
-    if end_offset is None:
-        end_offset = segments[1].base_offset if len(segments) > 1 else log_end_offset
-    return aborted_between(segments, offset, end_offset)
-
-
-def _offset_behind(segment: Segment, read: ReadResult) -> int | None:
+def _offset_behind(segment: Segment, region: FileRegion) -> int | None:
     """Name an offset not before the end of what was read; None if only the segment's end is."""
-    if not read.regions:
-        return segment.base_offset
-    region = read.regions[0]
     return segment.indexes().offsets.ceiling(region.position + region.size)

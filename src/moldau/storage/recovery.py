@@ -10,9 +10,11 @@ Before that, what a compaction or a removal left half done is finished or undone
 split and goes (KAFKA-6264); any other `.swap` is complete, so the segments it replaces go and it
 takes its name; indexes without a log go.
 
-One batch lost exactly at its border leaves no torn bytes, only a gap before the next segment. In
-a log that is not compacted such a gap is a loss as well, and what follows it is cut: a replica
-must fetch it again, not serve a log with a hole.
+One batch lost exactly at its border leaves no torn bytes, only a gap before the next segment. Such
+a gap is a loss as well, and what follows it is cut: a replica must fetch it again, not serve a log
+with a hole. Unless a cleaner may have made it. Ours never does, nor does a follower that takes over
+what was cleaned elsewhere, but Kafka's does: so a gap is no loss in a log that is compacted, nor
+below where it was compacted while that was its policy.
 """
 
 from __future__ import annotations
@@ -40,8 +42,15 @@ from moldau.storage.producer_history import (
 from moldau.storage.producers import ProducerStates
 from moldau.storage.resources import Resources
 from moldau.storage.scan import StoredBatch, walk
-from moldau.storage.segment import DELETED_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, Segment
-from moldau.storage.topic_config import LogConfig
+from moldau.storage.segment import (
+    DELETED_SUFFIX,
+    LOG_SUFFIX,
+    SEGMENT_SUFFIXES,
+    Segment,
+    file_stem,
+)
+from moldau.storage.topic_config import LONG_MAX, LogConfig
+from moldau.storage.transaction_index import TRANSACTION_INDEX_SUFFIX
 
 CLEANED_SUFFIX = ".cleaned"
 SWAP_SUFFIX = ".swap"
@@ -83,6 +92,7 @@ def open_log(
     clean: bool,
     log_start_offset: int = 0,
     recovery_point: int = 0,
+    compacted_below: int = 0,
     recovery_point_lowered: Callable[[], None],
 ) -> Opened:
     """Open the log in a folder; `clean` says that the last stop was an orderly one.
@@ -90,7 +100,7 @@ def open_log(
     A folder without segments becomes an empty log at its start offset.
     """
     with disk_errors(folder):
-        opening = _Opening(resources, folder, config, log_start_offset)
+        opening = _Opening(resources, folder, config, log_start_offset, compacted_below)
         end_offset = opening.end_after_orderly_stop() if clean else None
         trusted = end_offset is not None
         if end_offset is None:
@@ -122,20 +132,35 @@ class _Opening:
     """A log in the making."""
 
     def __init__(
-        self, resources: Resources, folder: str, config: LogConfig, log_start_offset: int
+        self,
+        resources: Resources,
+        folder: str,
+        config: LogConfig,
+        log_start_offset: int,
+        compacted_below: int,
     ) -> None:
         files = resources.files
         self._resources = resources
         self._folder = folder
         self._config = config
+        self._gaps_below = LONG_MAX if config.compacts else compacted_below
+        """Segments that begin up to here may leave a gap before them."""
         names = finish_interrupted(files, folder)
         self._snapshots = snapshot_offsets(names)
         self.epochs: LeaderEpochs = load_epochs(files, folder)
         self.producers = ProducerStates()
         self.report = Report()
         self.unsynced_paths: list[str] = []
+        known = set(names)
         self.segments = [
-            Segment(resources, folder, base_offset, files.size(f"{folder}/{name}"), config)
+            Segment(
+                resources,
+                folder,
+                base_offset,
+                files.size(f"{folder}/{name}"),
+                config,
+                has_aborted=file_stem(base_offset) + TRANSACTION_INDEX_SUFFIX in known,
+            )
             for name in names
             if name.endswith(LOG_SUFFIX) and (base_offset := segment_base(name)) is not None
         ]
@@ -176,9 +201,9 @@ class _Opening:
     def _gap(self, number: int, first: int, end_offset: int) -> CorruptRecords | None:
         """Tell what is wrong with a segment's start, seen from the end of the one before."""
         base_offset = self.segments[number].base_offset
-        if number == first or (base_offset >= end_offset and self._config.compacts):
+        if number == first or base_offset == end_offset:
             return None
-        if base_offset == end_offset:
+        if end_offset < base_offset <= self._gaps_below:
             return None
         return CorruptRecords(f"segment {base_offset} where {end_offset} was next")
 

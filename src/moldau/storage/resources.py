@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 from moldau.base.clock import Clock, Random
 from moldau.base.files import Files
-from moldau.base.limits import INDEXES_CACHED_BYTES, OPEN_FILES_CACHED
+from moldau.base.limits import ABORTED_CACHED_BYTES, INDEXES_CACHED_BYTES, OPEN_FILES_CACHED
 from moldau.storage.flushing import Flushable
-from moldau.storage.indexes import IndexCache
+from moldau.storage.indexes import AbortedIndex, IndexCache, IndexPair
 from moldau.storage.open_files import OpenFiles
 
 
@@ -30,7 +30,17 @@ class Doomed(NamedTuple):
 class Resources:
     """The shared part of every log."""
 
-    __slots__ = ("clock", "doomed", "files", "indexes", "open_files", "random", "rolled", "timed")
+    __slots__ = (
+        "aborted",
+        "clock",
+        "doomed",
+        "files",
+        "indexes",
+        "open_files",
+        "random",
+        "rolled",
+        "timed",
+    )
 
     def __init__(
         self,
@@ -40,12 +50,14 @@ class Resources:
         *,
         open_files: int = OPEN_FILES_CACHED,
         index_bytes: int = INDEXES_CACHED_BYTES,
+        aborted_bytes: int = ABORTED_CACHED_BYTES,
     ) -> None:
         self.files = files
         self.clock = clock
         self.random = random
         self.open_files = OpenFiles(open_files)
-        self.indexes = IndexCache(index_bytes)
+        self.indexes: IndexCache[IndexPair] = IndexCache(index_bytes)
+        self.aborted: IndexCache[AbortedIndex] = IndexCache(aborted_bytes)
         self.doomed: deque[Doomed] = deque()
         self.timed: dict[Flushable, None] = {}
         """Logs with `flush.ms` that were appended to since it was last looked at."""

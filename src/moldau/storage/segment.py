@@ -27,6 +27,7 @@ from moldau.storage.indexes import (
     OFFSET_ENTRY_SIZE,
     RELATIVE_OFFSET_MAX,
     TIME_ENTRY_SIZE,
+    AbortedIndex,
     AbortedTransaction,
     IndexPair,
     OffsetIndex,
@@ -65,15 +66,16 @@ class Segment:
     """One `.log` and its indexes."""
 
     __slots__ = (
+        "_closed_first",
         "_closed_largest",
         "_jitter_ms",
-        "_never_aborted",
         "_resources",
         "base_offset",
         "config",
         "created_ms",
         "file",
         "first_timestamp",
+        "has_aborted",
         "size",
         "stem",
         "tail",
@@ -81,20 +83,28 @@ class Segment:
     )
 
     def __init__(
-        self, resources: Resources, folder: str, base_offset: int, size: int, config: LogConfig
+        self,
+        resources: Resources,
+        folder: str,
+        base_offset: int,
+        size: int,
+        config: LogConfig,
+        *,
+        has_aborted: bool = False,
     ) -> None:
         self._resources = resources
         self._jitter_ms = 0
+        self._closed_first: int | None = None
         self._closed_largest: TimeEntry | None = None
-        self._never_aborted = False
-        """Known to have no `.txnindex`, as nearly every segment: readers ask on every fetch."""
+        self.has_aborted = has_aborted
+        """Whether there is a `.txnindex`; nearly no segment has one."""
         self.config = config
         self.stem = f"{folder}/{file_stem(base_offset)}"
         self.base_offset = base_offset
         self.size = size
         self.created_ms = resources.clock.wall_ms()
         self.first_timestamp = NO_TIMESTAMP
-        """Of the first batch, from which rolling by time counts; known while being written."""
+        """Of the first batch, from which rolling by time counts; set while being written."""
         self.file: File | None = None
         self.used = False
         self.tail: Tail | None = None
@@ -135,8 +145,10 @@ class Segment:
         return file
 
     def let_go(self) -> None:
-        """Give the descriptor up; whoever still sends from it keeps it open."""
+        """Give up the descriptor and the indexes; whoever still sends from it keeps it open."""
         self.file = None
+        self._resources.indexes.drop(self.stem)
+        self._resources.aborted.drop(self.stem)
 
     # Writing
 
@@ -234,6 +246,7 @@ class Segment:
     def stop_writing(self) -> None:
         """Keep nothing of the indexes in memory: they are stored, and another takes over."""
         if self.tail is not None:
+            self._closed_first = self.first_timestamp
             self._closed_largest = self.tail.times.last
             self.tail = None
 
@@ -281,6 +294,19 @@ class Segment:
         if self._closed_largest is None:
             self._closed_largest = self._last_stored_time() or self.indexes().times.last
         return self._closed_largest
+
+    def first_batch_ms(self) -> int:
+        """Say the timestamp of the first batch, its largest; -1 if there is none.
+
+        A closed segment is read for it once: the cleaner asks again and again. CorruptRecords if
+        no batch begins there.
+        """
+        if self.tail is not None:
+            return self.first_timestamp
+        if self._closed_first is None:
+            first = next(self.batches(), None)
+            self._closed_first = NO_TIMESTAMP if first is None else first.max_timestamp
+        return self._closed_first
 
     def newest_ms(self) -> int:
         """Say when the newest record was made, or the segment if no record tells."""
@@ -393,17 +419,25 @@ class Segment:
     def add_aborted(self, transaction: AbortedTransaction) -> None:
         """Remember an aborted transaction whose marker was written here."""
         crash_point("segment.abort.before_entry")
-        self._never_aborted = False
         append_aborted(self._resources.files, self._transactions_path, transaction)
+        cache = self._resources.aborted
+        index = cache.drop(self.stem) if self.has_aborted else AbortedIndex()
+        self.has_aborted = True
+        if index is not None:
+            index.append(transaction)
+            cache.put(self.stem, index)
         crash_point("segment.abort.after_entry")
 
-    def aborted(self) -> list[AbortedTransaction]:
-        """List the aborted transactions whose markers lie here."""
-        if self._never_aborted:
-            return []
-        aborted = read_aborted(self._resources.files, self._transactions_path)
-        self._never_aborted = not aborted
-        return aborted
+    def aborted(self) -> AbortedIndex:
+        """Return the aborted transactions whose markers lie here."""
+        if not self.has_aborted:
+            return AbortedIndex()
+        cache = self._resources.aborted
+        index = cache.get(self.stem)
+        if index is None:
+            index = read_aborted(self._resources.files, self._transactions_path)
+            cache.put(self.stem, index)
+        return index
 
     # Cutting and going
 
@@ -417,7 +451,11 @@ class Segment:
         if batch is None:
             return offset
         end_offset = min(offset, batch.base_offset)
-        truncate_aborted(self._resources.files, self._transactions_path, end_offset)
+        if self.has_aborted:
+            self._resources.aborted.drop(self.stem)
+            self.has_aborted = truncate_aborted(
+                self._resources.files, self._transactions_path, end_offset
+            )
         crash_point("segment.truncate.before_cut")
         self.handle().truncate(batch.position)
         crash_point("segment.truncate.after_cut")
@@ -446,7 +484,9 @@ class Segment:
         end_position, self.size = self.size, 0
         self.tail = Tail.empty(self.base_offset)
         self._resources.indexes.drop(self.stem)
+        self._resources.aborted.drop(self.stem)
         self._resources.files.remove(self._transactions_path)
+        self.has_aborted = False
         next_offset = self.base_offset
         try:
             for batch in walk_checked(file, 0, end_position, check_from_offset=check_from_offset):
@@ -465,7 +505,6 @@ class Segment:
         """Rename every file to `.deleted`, to be removed when readers are done with them."""
         resources = self._resources
         due_ms = resources.clock.wall_ms() + self.config.file_delete_delay_ms
-        resources.indexes.drop(self.stem)
         crash_point("segment.doom.before_log")
         for suffix in SEGMENT_SUFFIXES:
             path = self.stem + suffix

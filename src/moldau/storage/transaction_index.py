@@ -9,24 +9,19 @@ from __future__ import annotations
 
 from moldau.base.errors import CorruptRecords
 from moldau.base.files import Files, read_whole
-from moldau.storage.indexes import (
-    ABORTED_ENTRY_SIZE,
-    AbortedTransaction,
-    decode_aborted,
-    encode_aborted,
-)
+from moldau.storage.indexes import AbortedIndex, AbortedTransaction, encode_aborted
 
 TRANSACTION_INDEX_SUFFIX = ".txnindex"
 
 
-def read_aborted(files: Files, path: str) -> list[AbortedTransaction]:
+def read_aborted(files: Files, path: str) -> AbortedIndex:
     """Read a segment's aborted transactions; no file means none."""
     try:
         content = read_whole(files, path)
     except FileNotFoundError:
-        return []
+        return AbortedIndex()
     try:
-        return decode_aborted(content)
+        return AbortedIndex.decode(content)
     except CorruptRecords as error:
         raise CorruptRecords(f"{path}: {error}") from error
 
@@ -40,14 +35,16 @@ def append_aborted(files: Files, path: str, transaction: AbortedTransaction) -> 
         file.close()
 
 
-def truncate_aborted(files: Files, path: str, end_offset: int) -> None:
-    """Drop the transactions whose marker lies at or above this offset."""
-    kept = [entry for entry in read_aborted(files, path) if entry.last_offset < end_offset]
-    if not kept:
+def truncate_aborted(files: Files, path: str, end_offset: int) -> bool:
+    """Drop the transactions whose marker lies at or above this offset; tell if any is left."""
+    kept = read_aborted(files, path)
+    kept.truncate_to(end_offset)
+    if not kept.size:
         files.remove(path)
-        return
+        return False
     file = files.open(path)
     try:
-        file.truncate(len(kept) * ABORTED_ENTRY_SIZE)
+        file.truncate(kept.size)
     finally:
         file.close()
+    return True

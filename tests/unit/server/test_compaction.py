@@ -33,9 +33,14 @@ SETTINGS = CleanerSettings(True, 15.0, Limits(1 << 20, 1024), 1e300)
 class Bench:
     """A log manager, its partitions, and the cleaner."""
 
-    def __init__(self, world: World, settings: CleanerSettings = SETTINGS) -> None:
+    def __init__(
+        self,
+        world: World,
+        settings: CleanerSettings = SETTINGS,
+        storage: Broker | None = None,
+    ) -> None:
         self.world = world
-        self.storage = Broker(config=COMPACTED, clock=world.clock)
+        self.storage = storage or Broker(config=COMPACTED, clock=world.clock)
         self.partitions = Partitions()
         self.executor = SimExecutor(world)
         self.settings = settings
@@ -48,6 +53,14 @@ class Bench:
             lambda: self.settings,
             self.failures.append,
         )
+
+    def restarted(self, config: LogConfig) -> Bench:
+        """The same after an orderly stop, with the logs there were."""
+        bench = Bench(self.world, self.settings, self.storage.stop())
+        for partition in self.partitions.snapshot():
+            bench.log(partition.key, config)
+            bench.partitions.get(*partition.key).advance()
+        return bench
 
     def log(self, key: PartitionKey, config: LogConfig = COMPACTED) -> Log:
         log = self.storage.manager.open_or_create(key, TOPIC_ID, config)
@@ -227,6 +240,29 @@ def test_one_that_cannot_be_cleaned_is_left_alone_and_the_others_go_on(caplog):
     assert [record.message for record in caplog.records] == [
         "first-0 cannot be cleaned: the batch at offset 4 does not match its CRC"
     ]
+
+
+def test_one_whose_age_cannot_be_read_does_not_stop_the_cleaner(caplog):
+    async def scenario(bench):
+        rotten = bench.fill(FIRST).segments[0]
+        bench.fill(SECOND)
+        bench.storage.sim().flip_bit(rotten.path, 16)
+        bench.storage.config = replace(COMPACTED, max_compaction_lag_ms=1000)
+        bench = bench.restarted(bench.storage.config)
+        first, sound = bench.log(FIRST), bench.log(SECOND)
+        task = asyncio.create_task(bench.cleaner.run())
+        await asyncio.sleep(100)
+        assert not task.done()
+        assert offsets(sound) == [18, 19]
+        assert list(bench.cleaner.uncleanable) == [FIRST]
+        assert not first.offline
+        assert bench.failures == []
+        task.cancel()
+
+    with caplog.at_level(logging.ERROR):
+        on_bench(scenario)
+    (record,) = caplog.records
+    assert record.message.startswith("first-0 cannot be cleaned: ")
 
 
 def test_a_disk_that_fails_is_told():

@@ -92,7 +92,7 @@ class Broker:
         self.groups = GroupHandlers(self.runtime)
         self.markers = 0
         self.offsets = GroupOffsetHandlers(
-            self.runtime, lambda: self.image, self.verifier, lambda _: self.markers
+            self.runtime, lambda: self.image, self.verifier, lambda *_: self.markers
         )
         self.fetch = OffsetFetchHandler(self.runtime, lambda: self.image)
 

@@ -6,6 +6,7 @@ import pytest
 
 from moldau.base.errors import CorruptRecords
 from moldau.storage.indexes import (
+    AbortedIndex,
     AbortedTransaction,
     IndexCache,
     IndexPair,
@@ -151,6 +152,21 @@ class TestAborted:
     def test_what_cannot_be_entries_is_refused(self, content):
         with pytest.raises(CorruptRecords):
             decode_aborted(content)
+
+    def test_an_index_gives_out_what_ends_from_an_offset_on(self):
+        index = AbortedIndex.decode(encode_aborted(self.ENTRIES))
+        found = {offset: len(list(index.ending_from(offset))) for offset in (0, 20, 21, 30, 31)}
+        assert found == {0: 2, 20: 2, 21: 1, 30: 1, 31: 0}
+        index.append(AbortedTransaction(9, 31, 40, 41))
+        assert [entry.producer_id for entry in index] == [7, 8, 9]
+
+    def test_cutting_takes_what_ends_at_or_behind_the_offset(self):
+        index = AbortedIndex.decode(encode_aborted(self.ENTRIES))
+        index.truncate_to(31)
+        assert len(index) == 2
+        index.truncate_to(30)
+        assert tuple(index) == self.ENTRIES[:1]
+        assert index.encode() == encode_aborted(self.ENTRIES[:1])
 
 
 class TestIndexCache:

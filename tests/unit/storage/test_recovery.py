@@ -19,6 +19,7 @@ from moldau.base.files import read_whole
 from moldau.records.legacy import message_set
 from moldau.records.record import Record
 from moldau.sim.disk_faults import Operation
+from moldau.storage.checkpoints import CLEANER_OFFSETS, write_offsets
 from moldau.storage.indexes import AbortedTransaction
 from moldau.storage.recovery import finish_interrupted, segment_base
 from moldau.storage.topic_config import LogConfig
@@ -142,6 +143,21 @@ class TestTornTails:
         again = broker.kill()
         assert again.log().log_end_offset == 6
         assert [record.offset for record in read_all(again.log())] == [0, 1, 2, 4, 5]
+
+    @pytest.mark.parametrize(("compacted_below", "end"), [(4, 6), (3, 3)])
+    def test_one_that_was_compacted_may_have_them_up_to_there(self, broker, compacted_below, end):
+        fill(broker, 6)
+        broker.disk.open(path(2, ".log")).truncate(400)
+        write_offsets(broker.disk, f"/data/{CLEANER_OFFSETS}", {KEY: compacted_below})
+        again = broker.kill()
+        assert again.log().log_end_offset == end
+
+    def test_a_follower_leaves_no_gap_between_segments(self, broker):
+        batches = [make_batch([b"x" * 500], base_offset=offset) for offset in (0, 7, 20, 100)]
+        broker.log().append_as_follower(b"".join(batches))
+        assert len(broker.log().segments) == 4
+        log = broker.kill().log()
+        assert [record.offset for record in read_all(log)] == [0, 7, 20, 100]
 
     def test_what_was_appended_after_the_cut_is_found_the_next_time(self, broker):
         fill(broker, 2)

@@ -96,9 +96,9 @@ class GroupOffsetHandlers:
         runtime: Runtime[GroupShard],
         image: Callable[[], MetadataImage],
         verify: VerifyTransaction,
-        markers: Callable[[PartitionKey], object],
+        markers: Callable[[PartitionKey, int], object],
     ) -> None:
-        """`markers` gives a value that is another one once a partition has got a marker."""
+        """`markers` gives a value that is another one once a producer has a marker somewhere."""
         self._runtime = runtime
         self._image = image
         self._verify = verify
@@ -163,35 +163,39 @@ class GroupOffsetHandlers:
             invalid = transactional_commit_refused(request, ErrorCode.INVALID_GROUP_ID)
             return _with_refused(refused, invalid)
         key = PartitionKey(self._runtime.topic, self._runtime.partition_for(request.group_id))
-        markers = self._markers(key)
+        is_current = self._watched(request, version, key)
         verified = self._verified(request, version, key)
         if isinstance(verified, asyncio.Future):
-            settled = self._still_true(verified, key, markers)
-            return self._commit_later(request, version, settled, refused)
+            return self._commit_later(request, version, verified, is_current, refused)
         return _with_refused(refused, self._commit_verified(request, version, verified))
 
     async def _commit_later(
         self,
         request: TxnOffsetCommitRequest,
         version: int,
-        verified: Awaitable[ErrorCode],
+        verified: asyncio.Future[ErrorCode],
+        is_current: Callable[[], bool],
         refused: list[TxnOffsetCommitResponseTopic],
     ) -> TxnOffsetCommitResponse:
-        answer = _with_refused(refused, self._commit_verified(request, version, await verified))
+        verdict = await verified
+        if verdict is ErrorCode.NONE and not is_current():
+            verdict = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        answer = _with_refused(refused, self._commit_verified(request, version, verdict))
         return await answer if isinstance(answer, asyncio.Future) else answer
 
-    async def _still_true(
-        self, verified: asyncio.Future[ErrorCode], key: PartitionKey, markers: object
-    ) -> ErrorCode:
-        """Wait for a verdict, and have the client ask again if it may be out of date.
+    def _watched(
+        self, request: TxnOffsetCommitRequest, version: int, key: PartitionKey
+    ) -> Callable[[], bool]:
+        """Return what tells, in the turn of the append, whether a verdict may be out of date.
 
         A marker that was written meanwhile may have ended the transaction the verdict speaks of;
-        offsets behind it would become part of the producer's next one.
+        offsets behind it would become part of the producer's next one. Where the broker adds the
+        partition itself, every transaction has an epoch of its own, which fences (KIP-890).
         """
-        verdict = await verified
-        if verdict is ErrorCode.NONE and self._markers(key) != markers:
-            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        return verdict
+        if version >= _ADDS_PARTITION:
+            return lambda: True
+        before = self._markers(key, request.producer_id)
+        return lambda: self._markers(key, request.producer_id) == before
 
     def _verified(
         self, request: TxnOffsetCommitRequest, version: int, key: PartitionKey

@@ -50,7 +50,10 @@ class Dirt(NamedTuple):
 
 
 def assess(log: Log, cleaner_offset: int | None, last_stable_offset: int, now_ms: int) -> Dirt:
-    """Find out what there is to clean, given where the last cleaning ended, if there was one."""
+    """Find out what there is to clean, given where the last cleaning ended, if there was one.
+
+    CorruptRecords if the log is not what it claims to be where this looks at it.
+    """
     start, end = log.log_start_offset, log.log_end_offset
     first_dirty = start if cleaner_offset is None else cleaner_offset
     if not start <= first_dirty <= end:
@@ -95,8 +98,7 @@ def _overdue(log: Log, dirty: Sequence[Segment], now_ms: int) -> bool:
     lag_ms = log.config.max_compaction_lag_ms
     if lag_ms >= LONG_MAX:
         return False
-    firsts = (next(segment.batches(), None) for segment in dirty)
-    return any(first is not None and 0 < first.max_timestamp < now_ms - lag_ms for first in firsts)
+    return any(0 < segment.first_batch_ms() < now_ms - lag_ms for segment in dirty)
 
 
 def group_segments(

@@ -7,13 +7,12 @@ finished is removed when the log is next opened, or by the next cleaning of the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 from moldau.base.checks import crash_point
 from moldau.base.files import Files
 from moldau.records.batch import BatchHeader
-from moldau.storage.indexes import AbortedTransaction, encode_aborted
+from moldau.storage.indexes import AbortedIndex
 from moldau.storage.recovery import CLEANED_SUFFIX
 from moldau.storage.segment import (
     INDEX_SUFFIX,
@@ -72,7 +71,7 @@ class CleanedSegment:
             self._parts.clear()
             self._waiting_size = 0
 
-    def finish(self, aborted: Sequence[AbortedTransaction]) -> None:
+    def finish(self, aborted: AbortedIndex) -> None:
         """Write the indexes and wait until all of it is on the disk."""
         self.write()
         crash_point("compaction.write.before_sync")
@@ -82,8 +81,8 @@ class CleanedSegment:
         crash_point("compaction.write.before_indexes")
         self._store(TIME_INDEX_SUFFIX, self._tail.times.encode())
         self._store(INDEX_SUFFIX, self._tail.offsets.encode())
-        if aborted:
-            self._store(TRANSACTION_INDEX_SUFFIX, encode_aborted(aborted))
+        if aborted.size:
+            self._store(TRANSACTION_INDEX_SUFFIX, aborted.encode())
         crash_point("compaction.write.after_indexes")
 
     def _store(self, suffix: str, content: bytes) -> None:

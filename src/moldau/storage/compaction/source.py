@@ -1,23 +1,28 @@
 """Reading segments for a cleaning: batch by batch, in large pieces, by path.
 
 The files belong to a log that lives in another process and goes on meanwhile. Closed segments do
-not change, but they may go: then OSError says so, and the cleaning was called off already.
+not change, but they may go: then OSError says so, and the cleaning was called off already. To the
+`.txnindex` of the last one entries are still added, and the last may be there by half: all that a
+cleaning has to know was decided, and written whole, before it began.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from itertools import zip_longest
 from typing import Final, NamedTuple
 
 from moldau.base.errors import CorruptRecords
 from moldau.base.files import File, Files
 from moldau.records.batch import HEADER_SIZE, MAGIC, PEEK_SIZE, BatchSpan, parse_header, peek
 from moldau.storage.compaction.batches import Source
-from moldau.storage.indexes import AbortedTransaction
-from moldau.storage.reader import aborted_between
+from moldau.storage.indexes import ABORTED_ENTRY_SIZE, AbortedIndex, AbortedTransaction
 from moldau.storage.segment import LOG_SUFFIX, file_stem
-from moldau.storage.transaction_index import TRANSACTION_INDEX_SUFFIX, read_aborted
+from moldau.storage.transaction_index import TRANSACTION_INDEX_SUFFIX
+
+ABORTED_CHUNK: Final = 4096 * ABORTED_ENTRY_SIZE
+"""Bytes of a `.txnindex` in memory at a time, of as many as there may be."""
 
 _MAGIC_POSITION: Final = PEEK_SIZE - 1
 
@@ -40,6 +45,8 @@ class SegmentFiles(NamedTuple):
     folder: str
     base_offset: int
     size: int
+    has_aborted: bool = False
+    """Whether there is a `.txnindex`."""
 
     @property
     def stem(self) -> str:
@@ -68,28 +75,34 @@ class SegmentReader:
                 if last >= start_offset:
                     yield source
 
-    def aborted(
-        self, segment: SegmentFiles, start_offset: int, end_offset: int
-    ) -> tuple[AbortedTransaction, ...]:
-        """List the aborted transactions with records between two offsets of a segment.
+    def aborted(self, start_offset: int = 0) -> Iterator[AbortedTransaction]:
+        """Go through the aborted transactions that end at or behind an offset, the first first.
 
-        Their markers may lie behind it. One that ended before the start must not be among them:
-        it would be taken for one that goes on.
+        One that ended before must not be among them: it would be taken for one that goes on.
         """
-        number = self._segments.index(segment)
-        files = (_Aborted(self._files, one) for one in self._segments[number:])
-        return aborted_between(files, max(start_offset, segment.base_offset), end_offset)
+        for segment, following in zip_longest(self._segments, self._segments[1:]):
+            if not segment.has_aborted or (following and following.base_offset <= start_offset):
+                continue
+            path = segment.stem + TRANSACTION_INDEX_SUFFIX
+            with closing(self._files.open(path)) as file:
+                for chunk in _aborted_chunks(file, being_written=following is None):
+                    yield from chunk.ending_from(start_offset)
 
 
-class _Aborted:
-    """A segment's aborted transactions, read when they are asked for."""
-
-    def __init__(self, files: Files, segment: SegmentFiles) -> None:
-        self._files = files
-        self._segment = segment
-
-    def aborted(self) -> list[AbortedTransaction]:
-        return read_aborted(self._files, self._segment.stem + TRANSACTION_INDEX_SUFFIX)
+def _aborted_chunks(file: File, *, being_written: bool) -> Iterator[AbortedIndex]:
+    """Read a `.txnindex` piece by piece; half an entry may end one that is being written."""
+    position = 0
+    while content := file.read(position, ABORTED_CHUNK):
+        half = len(content) % ABORTED_ENTRY_SIZE
+        if half and being_written:
+            content = content[:-half]
+        try:
+            yield AbortedIndex.decode(content)
+        except CorruptRecords as error:
+            raise CorruptRecords(f"{file.path}: {error}") from error
+        if half:
+            return
+        position += len(content)
 
 
 def _walk(file: File, end_position: int, chunk_size: int) -> Iterator[Source | OldMessages]:

@@ -64,7 +64,8 @@ class Cleaning:
             files=resources.files,
             token=resources.random.randbytes(16).hex(),
             segments=tuple(
-                SegmentFiles(log.folder, one.base_offset, one.size) for one in log.segments
+                SegmentFiles(log.folder, one.base_offset, one.size, one.has_aborted)
+                for one in log.segments
             ),
             first_dirty_offset=dirt.first_dirty_offset,
             end_offset=dirt.end_offset,
@@ -110,7 +111,14 @@ class Cleaning:
                 crash_point("compaction.swap.after_doom")
             self._rename(stem, SEGMENT_SUFFIXES, SWAP_SUFFIX, "")
             crash_point("compaction.swap.after_names")
-            new = Segment(self._resources, log.folder, old[0].base_offset, group.size, log.config)
+            new = Segment(
+                self._resources,
+                log.folder,
+                old[0].base_offset,
+                group.size,
+                log.config,
+                has_aborted=group.has_aborted,
+            )
             log.replace_segments(old, new)
             del self._left[: len(old)]
             bases = [segment.base_offset for segment in old[1:]]

@@ -6,27 +6,38 @@ may only go when no batch of it was met on the way, so that no reader takes what
 transaction for a part of the next. Since every transaction in reach of a cleaning is decided, a
 batch of none that was aborted belongs to one that was committed.
 
-The aborted transactions whose markers stay are kept for the new segment's `.txnindex`.
+Which were aborted is read along with the batches, in the order of their markers, and no further
+than needed: each entry says up to where everything was decided when its marker was written, so no
+transaction that begins below is told of by a later one. At a time this holds only those that the
+cleaning is in the midst of. The ones whose markers stay are kept for the new segment's `.txnindex`.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable
+from typing import Final
 
 from moldau.base.files import Buffer
 from moldau.records.batch import BatchHeader
 from moldau.records.control import ControlType, control_type
 from moldau.records.record import read_records
-from moldau.storage.indexes import AbortedTransaction
+from moldau.storage.indexes import AbortedIndex, AbortedTransaction
+
+EVERYTHING: Final = 1 << 63
+"""Above all offsets."""
 
 
 class CleanedTransactions:
     """The transactions open at the place that a cleaning has reached."""
 
-    __slots__ = ("_aborted", "_committed", "_kept", "_seen", "_waiting")
+    __slots__ = ("_aborted", "_ahead", "_committed", "_kept", "_known_below", "_seen", "_waiting")
 
-    def __init__(self) -> None:
+    def __init__(self, aborted: Iterable[AbortedTransaction] = ()) -> None:
+        self._ahead = iter(aborted)
+        """Aborted ones that were not looked at yet, in the order of their markers."""
+        self._known_below = 0
+        """Every aborted one that begins below this was looked at."""
         self._waiting: list[tuple[int, AbortedTransaction]] = []
         """Aborted ones that begin further on, the next one first."""
         self._aborted: dict[int, AbortedTransaction] = {}
@@ -35,18 +46,12 @@ class CleanedTransactions:
         """Producers of those of which a batch was met."""
         self._committed: set[int] = set()
         """Producers of which a batch was met that is going to be committed."""
-        self._kept: list[AbortedTransaction] = []
+        self._kept = AbortedIndex()
         """Aborted ones whose marker stays."""
-
-    def add(self, transactions: Iterable[AbortedTransaction]) -> None:
-        """Tell of aborted transactions ahead; being told twice of one that goes on is harmless."""
-        for transaction in transactions:
-            heapq.heappush(self._waiting, (transaction.first_offset, transaction))
 
     def pass_data(self, header: BatchHeader) -> bool:
         """Go past a batch of records; tell whether its transaction was aborted."""
-        if self._waiting:
-            self._begin_up_to(header.last_offset)
+        self._begin_up_to(header.last_offset)
         if not header.transactional:
             return False
         producer_id = header.producer_id
@@ -78,13 +83,21 @@ class CleanedTransactions:
         self._kept.append(transaction)
         return False
 
-    def take_kept(self) -> list[AbortedTransaction]:
+    def take_kept(self) -> AbortedIndex:
         """Return the aborted transactions kept since the last time."""
-        kept, self._kept = self._kept, []
+        kept, self._kept = self._kept, AbortedIndex()
         return kept
 
     def _begin_up_to(self, offset: int) -> None:
+        """Come to an offset: what begins up to there has begun."""
         waiting = self._waiting
+        while self._known_below <= offset:
+            ahead = next(self._ahead, None)
+            if ahead is None:
+                self._known_below = EVERYTHING
+            else:
+                heapq.heappush(waiting, (ahead.first_offset, ahead))
+                self._known_below = ahead.last_stable_offset
         while waiting and waiting[0][0] <= offset:
             _, transaction = heapq.heappop(waiting)
             self._aborted.setdefault(transaction.producer_id, transaction)

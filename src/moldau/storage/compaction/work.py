@@ -99,6 +99,8 @@ class CleanedGroup(NamedTuple):
 
     base_offsets: tuple[int, ...]
     size: int
+    has_aborted: bool
+    """Whether it has a `.txnindex`."""
 
 
 class Step(NamedTuple):
@@ -155,8 +157,10 @@ class _Cleaning:
         self._keys = KeyOffsets(plan.key_bytes)
         self._newest_offsets = array("q")
         """Where in the dirty part the newest records are, in order."""
-        self._transactions = CleanedTransactions()
+        self._transactions = CleanedTransactions(self._reader.aborted())
         self._moved_bytes = 0
+        self._group_end = 0
+        """Where the group ends that is being cleaned, and the next segment begins."""
         self._outcome = Outcome(plan.first_dirty_offset, 0, 0)
         bases = [segment.base_offset for segment in plan.segments]
         self._behind = dict(pairwise(bases))
@@ -195,14 +199,13 @@ class _Cleaning:
     def _index(self) -> Iterator[Step]:
         """Remember the keys of the dirty part, and how far that went."""
         start, end = self._plan.first_dirty_offset, self._plan.end_offset
-        transactions = CleanedTransactions()
+        transactions = CleanedTransactions(self._reader.aborted(start))
         for segment in self._plan.segments:
             if segment.base_offset >= end:
                 return
             behind = self._behind[segment.base_offset]
             if behind <= start:
                 continue
-            transactions.add(self._reader.aborted(segment, start, behind))
             for source in self._reader.batches(segment, start):
                 size, next_offset = self._index_source(source, transactions)
                 self._outcome.indexed_bytes += size
@@ -237,11 +240,12 @@ class _Cleaning:
     def _clean(self, group: list[SegmentFiles]) -> Iterator[Step]:
         """Write what stays of a group of segments into one."""
         plan, outcome = self._plan, self._outcome
-        folder, base_offset, _ = group[0]
-        cleaned = CleanedSegment(plan.files, folder, base_offset, plan.index_interval_bytes)
+        first = group[0]
+        cleaned = CleanedSegment(
+            plan.files, first.folder, first.base_offset, plan.index_interval_bytes
+        )
+        self._group_end = self._behind[group[-1].base_offset]
         for segment in group:
-            behind = self._behind[segment.base_offset]
-            self._transactions.add(self._reader.aborted(segment, 0, behind))
             for source in self._reader.batches(segment):
                 written_bytes = cleaned.size
                 if isinstance(source, Source):
@@ -253,10 +257,12 @@ class _Cleaning:
                 outcome.read_bytes += size
                 if self._paused(size + cleaned.size - written_bytes):
                     yield Step(self._take_moved())
-        cleaned.finish(self._transactions.take_kept())
+        aborted = self._transactions.take_kept()
+        cleaned.finish(aborted)
         outcome.written_bytes += cleaned.size
         bases = tuple(one.base_offset for one in group)
-        yield Step(self._take_moved(), CleanedGroup(bases, cleaned.size))
+        done = CleanedGroup(bases, cleaned.size, has_aborted=aborted.size > 0)
+        yield Step(self._take_moved(), done)
 
     def _clean_batch(self, source: Source, cleaned: CleanedSegment) -> None:
         header = source.header
@@ -292,10 +298,12 @@ class _Cleaning:
     def _must_stay(self, header: BatchHeader) -> bool:
         """Tell whether a batch is needed without its records.
 
-        The last one of a producer says which sequence and which epoch come next; the last one of
-        what is cleaned says where the next offset is.
+        The last one of a producer says which sequence and which epoch come next. The last one of a
+        group says that nothing is missing up to the next segment: without it, recovery could not
+        tell what was cleaned away from the end of a file that a power cut has taken. Kafka, which
+        does not look for such gaps, keeps only that of the last group.
         """
-        if header.next_offset == self._plan.end_offset:
+        if header.next_offset == self._group_end:
             return True
         last = self._plan.producers.get(header.producer_id)
         if last is None or header.producer_id < 0:

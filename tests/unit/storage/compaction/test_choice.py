@@ -9,7 +9,9 @@ import pytest
 
 from compaction_kit import COMPACTED, clean, write
 from log_kit import FOLDER, KEY, NOW_MS, Broker
+from moldau.base.errors import CorruptRecords
 from moldau.sim.disk import SimDisk
+from moldau.sim.disk_faults import Operation
 from moldau.storage.compaction.choice import GROUP_COUNT_MAX, Dirt, group_segments
 from moldau.storage.compaction.source import SegmentFiles
 
@@ -99,6 +101,21 @@ def test_what_waits_for_too_long_is_cleaned_whatever_the_ratio():
     assert dirt_of(broker).worth_cleaning(1.0)
     clean(broker)
     assert not dirt_of(broker).worth_cleaning(1.0)
+
+
+def test_how_old_a_segment_is_is_read_once():
+    broker = filled(replace(COMPACTED, max_compaction_lag_ms=100)).stop()
+    assert not dirt_of(broker).overdue
+    broker.sim().faults.fail(Operation.READ, FOLDER)
+    broker.clock.now_ms += 101
+    assert dirt_of(broker).overdue
+
+
+def test_a_log_whose_age_cannot_be_read_is_corrupt():
+    broker = filled(replace(COMPACTED, max_compaction_lag_ms=100)).stop()
+    broker.sim().flip_bit(broker.log().segments[1].path, 16)
+    with pytest.raises(CorruptRecords):
+        dirt_of(broker)
 
 
 def test_a_start_behind_the_cleaned_part_makes_the_rest_dirty():

@@ -22,8 +22,7 @@ def end(transactions: CleanedTransactions, offset: int, producer_id: int, *, abo
 
 
 def test_batches_of_an_aborted_transaction_are_told_from_others():
-    transactions = CleanedTransactions()
-    transactions.add([AbortedTransaction(1, 10, 20, 21)])
+    transactions = CleanedTransactions([AbortedTransaction(1, 10, 20, 21)])
     assert not transactions.pass_data(data(9, 1))
     assert transactions.pass_data(data(10, 1))
     assert not transactions.pass_data(data(11, 2))
@@ -42,22 +41,37 @@ def test_a_marker_is_needed_as_long_as_a_batch_of_its_transaction_is_there():
 
 
 def test_aborted_transactions_with_batches_are_kept_for_the_index():
-    transactions = CleanedTransactions()
-    with_batch, without = AbortedTransaction(1, 0, 5, 6), AbortedTransaction(2, 1, 6, 7)
-    transactions.add([without, with_batch])
+    with_batch, without = AbortedTransaction(1, 0, 5, 1), AbortedTransaction(2, 1, 6, 7)
+    transactions = CleanedTransactions([with_batch, without])
     transactions.pass_data(data(0, 1))
     assert not end(transactions, 5, 1, aborted=True)
     assert end(transactions, 6, 2, aborted=True)
-    assert transactions.take_kept() == [with_batch]
-    assert transactions.take_kept() == []
+    assert list(transactions.take_kept()) == [with_batch]
+    assert list(transactions.take_kept()) == []
 
 
-def test_being_told_again_of_one_that_goes_on_changes_nothing():
-    transactions = CleanedTransactions()
-    spanning = AbortedTransaction(1, 0, 50, 51)
-    transactions.add([spanning])
+def test_no_more_is_read_ahead_than_what_can_have_begun():
+    # Producer 1 is open from 0 to 50; others begin and end within.
+    entries = [AbortedTransaction(n, 10 * n, 10 * n + 5, 0) for n in (2, 3, 4)]
+    entries += [AbortedTransaction(1, 0, 50, 51)]
+    entries += [AbortedTransaction(n, 10 * n, 10 * n + 5, 10 * n + 6) for n in range(6, 100)]
+    left = iter(entries)
+    transactions = CleanedTransactions(left)
     assert transactions.pass_data(data(0, 1))
-    transactions.add([spanning])
+    assert transactions.pass_data(data(20, 2))
+    assert not end(transactions, 50, 1, aborted=True)
+    assert next(left).producer_id == 6
+
+
+def test_transactions_that_began_later_and_ended_earlier_are_told_apart():
+    entries = [AbortedTransaction(2, 10, 15, 0), AbortedTransaction(1, 0, 50, 51)]
+    transactions = CleanedTransactions(entries)
+    assert transactions.pass_data(data(0, 1))
+    assert not transactions.pass_data(data(9, 2))
+    assert transactions.pass_data(data(10, 2))
+    assert not end(transactions, 15, 2, aborted=True)
+    assert not transactions.pass_data(data(20, 2))
+    assert transactions.pass_data(data(30, 1))
     assert not end(transactions, 50, 1, aborted=True)
     assert not transactions.pass_data(data(51, 1))
 
