@@ -18,10 +18,13 @@ from kafka_harness.waiting import eventually
 from log_kit import stored_batches
 from moldau.base.clock import SystemClock
 from moldau.base.ids import PartitionKey
+from moldau.records.batch import BatchHeader
+from moldau.records.record import Record
 from moldau.storage.checkpoints import CLEANER_OFFSETS, read_offsets
 from moldau.storage.compaction.swap import Limits
 from moldau.storage.compaction.work import begin, go_on
 from moldau.storage.disk import Disk
+from moldau.storage.indexes import AbortedTransaction
 from moldau.storage.log import Log
 from moldau.storage.manager import LogManager
 from moldau.storage.resources import Resources
@@ -79,7 +82,7 @@ def clean(data: Path) -> None:
     manager.close({})
 
 
-def contents(data: Path) -> tuple[list[object], list[object], list[object]]:
+def contents(data: Path) -> tuple[list[BatchHeader], list[Record], list[AbortedTransaction]]:
     """What is left: batches as far as both may agree, records, and aborted transactions.
 
     Kafka counts the timestamps of a batch it writes anew from another one; when each has set the
@@ -87,11 +90,18 @@ def contents(data: Path) -> tuple[list[object], list[object], list[object]]:
     """
     manager, log = open_log(data)
     batches = [
-        batch.header._replace(length=0, crc=0, base_timestamp=0) for batch in stored_batches(log)
+        batch.header._replace(length=0, crc=0, base_timestamp=0)
+        for batch in stored_batches(log)
+        if batch.header is not None
     ]
     found = (batches, records(log), [one for each in log.segments for one in each.aborted()])
     manager.release()
     return found
+
+
+def without_borders(batches: list[BatchHeader], borders: set[int]) -> list[BatchHeader]:
+    """Leave out the empty batches that we keep where the next segment begins, and Kafka may not."""
+    return [batch for batch in batches if batch.count or batch.next_offset not in borders]
 
 
 def test_kafka_and_we_leave_the_same(tmp_path):
@@ -111,6 +121,8 @@ def test_kafka_and_we_leave_the_same(tmp_path):
         )
     clean(ours)
     kafkas, own = contents(kafka.data), contents(ours)
+    borders = {int(path.stem) for path in (ours / str(KEY)).glob("*.log")}
+    assert len(borders) > 2, "a border between cleaned segments was meant to be there"
     assert len(own[1]) < len(before[1]) / 2
     assert any(batch.count == 0 for batch in own[0]), "an emptied batch was meant to be there"
     assert any(batch.has_delete_horizon for batch in own[0])
@@ -118,4 +130,4 @@ def test_kafka_and_we_leave_the_same(tmp_path):
     assert own[2], "an aborted transaction was meant to be there"
     assert own[1] == kafkas[1]
     assert own[2] == kafkas[2]
-    assert own[0] == kafkas[0]
+    assert without_borders(own[0], borders) == without_borders(kafkas[0], borders)

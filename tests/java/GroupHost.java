@@ -31,6 +31,8 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
  */
 public final class GroupHost {
     private static final long POLL_MS = 50;
+    /** How long members may take to leave a broker that is perhaps gone. */
+    private static final long END_MS = 10_000;
     private static final long NO_OFFSET = -1001;
 
     private GroupHost() { }
@@ -54,9 +56,11 @@ public final class GroupHost {
         for (Member member : members.values()) {
             member.commands.add(new String[] {"leave"});
         }
+        long deadline = System.currentTimeMillis() + END_MS;
         for (Member member : members.values()) {
-            member.join();
+            member.join(Math.max(1, deadline - System.currentTimeMillis()));
         }
+        Runtime.getRuntime().halt(0);
     }
 
     private static Map<String, String> wishes(String[] parts) {

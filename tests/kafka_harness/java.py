@@ -48,12 +48,7 @@ def run_class(
     properties: Mapping[str, str] | None = None,
 ) -> Output:
     """Run a main class of Kafka `version`; with `check` anything but status 0 is an error."""
-    entries = [str(jars(version) / "*"), *([str(extra_classpath)] if extra_classpath else [])]
-    defines = [f"-D{name}={value}" for name, value in (properties or {}).items()]
-    command = [
-        require("java"), *QUICK_START, QUIET, *defines, "-cp", ":".join(entries), main_class,
-        *(str(argument) for argument in arguments),
-    ]  # fmt: skip
+    command = _command(version, main_class, arguments, extra_classpath, properties or {})
     said = f"{main_class} of Kafka {version} {' '.join(map(str, arguments))}"
     try:
         done = subprocess.run(
@@ -83,6 +78,11 @@ def run_source(
     )
 
 
+def java_command(version: str, source: Path, *arguments: object) -> list[str]:
+    """Return the command line of a compiled source, for a process that is talked to."""
+    return _command(version, source.stem, arguments, compiled(version, source), {})
+
+
 def compiled(version: str, source: Path) -> Path:
     """Return the folder with the classes of a source, kept by the hash of its text."""
     digest = hashlib.sha256(source.read_bytes()).hexdigest()[:16]
@@ -92,6 +92,21 @@ def compiled(version: str, source: Path) -> Path:
             if not place.exists():
                 _compile(version, source, place)
     return place
+
+
+def _command(
+    version: str,
+    main_class: str,
+    arguments: tuple[object, ...],
+    extra_classpath: Path | None,
+    properties: Mapping[str, str],
+) -> list[str]:
+    entries = [str(jars(version) / "*"), *([str(extra_classpath)] if extra_classpath else [])]
+    defines = [f"-D{name}={value}" for name, value in properties.items()]
+    return [
+        require("java"), *QUICK_START, QUIET, *defines, "-cp", ":".join(entries), main_class,
+        *(str(argument) for argument in arguments),
+    ]  # fmt: skip
 
 
 def _compile(version: str, source: Path, place: Path) -> None:

@@ -13,3 +13,7 @@ OPEN_FILES_CACHED = 512
 
 INDEXES_CACHED_BYTES = 32 * 1024 * 1024
 """Index bytes of closed segments kept in memory, least recently used first out."""
+
+ABORTED_CACHED_BYTES = 16 * 1024 * 1024
+"""Bytes of `.txnindex` kept in memory: half a million aborted transactions, least recently used
+segments first out. The index of one segment that has more is read for each fetch that needs it."""

@@ -1,8 +1,9 @@
 """The broker's cleaner: picks the dirtiest compacted log, has it cleaned, takes another.
 
-The work itself is done in another process, step by step (`storage.compaction.work`); here it is
-decided what is cleaned, how fast, and whether it still makes sense, and each new segment is put in
-place of the old ones. When nothing is dirty enough the cleaner rests for `log.cleaner.backoff.ms`.
+The work itself is done step by step (`storage.compaction.work`) in a process that does nothing
+else and holds the keys, no more than `log.cleaner.dedupe.buffer.size` of them; here it is decided
+what is cleaned, how fast, and whether it still makes sense, and each new segment is put in place of
+the old ones. When nothing is dirty enough the cleaner rests for `log.cleaner.backoff.ms`.
 
 A log that cannot be cleaned, because its records are not what they claim to be, is left alone from
 then on, with one line that says why; the others go on. A log that changed under the work, and a
@@ -34,7 +35,9 @@ from moldau.storage.manager import LogManager
 logger = logging.getLogger(__name__)
 
 STEP_BYTES: Final = 32 * 1024 * 1024
-"""Moved between two looks at the log: a tenth of a second or so, in which a stop has to wait."""
+"""Moved between two looks at the log: up to a second of work when records are tiny, and a few
+hundredths when they are large. Only a stop, and a cleaning that is called off, wait for its end;
+all else goes on, for the worker is a process of its own that yields to the broker."""
 
 THROTTLE_INTERVAL_S: Final = 0.3
 """How evenly a throttled cleaner works."""

@@ -1,6 +1,7 @@
 """Idempotence and open transactions of one log, as Kafka keeps them."""
 
 import struct
+from collections import OrderedDict
 
 import pytest
 from crc32c import crc32c
@@ -68,6 +69,17 @@ class Log:
         self.states.check_marker(ended, marker, 0)
         offset, self.end = self.end, self.end + 1
         return self.states.apply_marker(ended, marker, offset)
+
+
+class Watched(OrderedDict):
+    """Counts how many of its keys are looked at."""
+
+    seen_count = 0
+
+    def __iter__(self):
+        for key in super().__iter__():
+            self.seen_count += 1
+            yield key
 
 
 @pytest.fixture
@@ -196,6 +208,29 @@ class TestTransactions:
         assert log.states.first_unstable_offset == 0
         log.states.high_watermark_moved(2)
         assert log.states.first_unstable_offset is None
+
+    def test_closed_in_any_order_the_first_that_began_counts(self, log):
+        for producer_id in range(5):
+            log.send(0, producer_id=producer_id, transactional=True)
+        for producer_id in (3, 1, 4, 0, 2):
+            log.end_transaction(producer_id=producer_id)
+        firsts = []
+        for high_watermark in range(5, 11):
+            log.states.high_watermark_moved(high_watermark)
+            firsts.append(log.states.first_unstable_offset)
+        assert firsts == [0, 0, 0, 0, 2, None]
+
+    def test_however_many_are_open_only_the_first_is_looked_at(self, log):
+        for producer_id in range(1000):
+            log.send(0, producer_id=producer_id, transactional=True)
+        states = log.states
+        states._ongoing = watched = Watched(states._ongoing)
+        for sequence in range(10):
+            log.send(sequence, producer_id=1000, transactional=True)
+            log.end_transaction(producer_id=1000)
+            states.high_watermark_moved(log.end)
+        assert states.first_unstable_offset == 0
+        assert watched.seen_count <= 2 * 10
 
     def test_a_marker_tells_what_it_closed(self, log):
         log.send(0, producer_id=1, transactional=True)

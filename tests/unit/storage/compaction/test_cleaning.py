@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 from dataclasses import replace
-from itertools import pairwise
 
 import pytest
 
@@ -26,9 +25,7 @@ from moldau.records.batch import iter_batches
 from moldau.records.compression import Codec
 from moldau.records.legacy import message_set, read_message, unwrapped
 from moldau.records.record import Record
-from moldau.sim.disk import SimDisk
 from moldau.sim.disk_faults import Operation
-from moldau.storage.compaction import source
 from moldau.storage.compaction.keys import ENTRY_OVERHEAD
 from moldau.storage.compaction.swap import CalledOff, Limits
 from moldau.storage.compaction.work import (
@@ -38,7 +35,6 @@ from moldau.storage.compaction.work import (
     give_up,
     go_on,
 )
-from moldau.storage.indexes import ABORTED_ENTRY_SIZE
 from moldau.storage.tail import Tail
 from moldau.storage.verify import verify_partition
 
@@ -467,108 +463,6 @@ class TestTransactions:
         log.roll()
         clean(broker, stable=log.first_unstable_offset)
         assert [offset for offset, _, _ in pairs(log)] == [1, 2]
-
-
-class TestAbortedOfManySegments:
-    """A transaction aborted in every segment, each of them on the disk and read for itself."""
-
-    def filled(self, broker: Broker, count: int = 6):
-        log = broker.log()
-        for number in range(count):
-            content = [(b"k%d" % number, b"aborted")]
-            append(log, keyed_batch(content, producer=(7, 0, number), transactional=True))
-            log.append_marker(*marker(7, 0, aborted=True), 0, transaction_version=1)
-            write(log, (b"k%d" % number, b"v" * 400))
-            log.roll()
-        return log
-
-    def test_each_index_is_opened_once_in_each_pass(self, broker, monkeypatch):
-        self.filled(broker)
-        cleaning = start_cleaning(broker)
-        opened: list[str] = []
-        really_open = SimDisk.open
-
-        def noting(disk, path, *, create=False):
-            opened.append(path)
-            return really_open(disk, path, create=create)
-
-        monkeypatch.setattr(SimDisk, "open", noting)
-        finish_cleaning(broker, cleaning)
-        indexes = [path[-29:] for path in opened if path.endswith(".txnindex")]
-        assert indexes == [f"{3 * number:020d}.txnindex" for number in range(6)] * 2
-
-    def test_half_an_entry_that_is_being_written_is_not_read(self, broker):
-        log = self.filled(broker)
-        append(log, keyed_batch([(b"k0", b"x")], producer=(7, 0, 6), transactional=True))
-        log.append_marker(*marker(7, 0, aborted=True), 0, transaction_version=1)
-        cleaning = start_cleaning(broker, stable=18)
-        broker.disk.open(log.active.stem + ".txnindex").truncate(33)
-        finish_cleaning(broker, cleaning)
-        assert {value[:1] for _, _, value in pairs(log)[:-1]} == {b"v"}
-
-    def test_half_an_entry_in_a_closed_one_is_an_error(self, broker):
-        log = self.filled(broker)
-        cleaning = start_cleaning(broker)
-        broker.disk.open(log.segments[1].stem + ".txnindex").truncate(33)
-        with pytest.raises(CorruptRecords, match="half an entry"):
-            finish_cleaning(broker, cleaning)
-
-    def test_an_index_of_several_pieces_is_read_whole(self, monkeypatch):
-        monkeypatch.setattr(source, "ABORTED_CHUNK", 2 * ABORTED_ENTRY_SIZE)
-        broker = Broker(config=replace(COMPACTED, segment_bytes=10_000))
-        log = broker.log()
-        for number in range(7):
-            content = [(b"k", b"aborted")]
-            append(log, keyed_batch(content, producer=(7 + number, 0, 0), transactional=True))
-        for number in reversed(range(7)):
-            log.append_marker(*marker(7 + number, 0, aborted=True), 0, transaction_version=1)
-        entries = list(log.active.aborted())
-        write(log, (b"z", b"end"))
-        roll_and_clean(broker)
-        assert pairs(log) == [(14, b"z", b"end")]
-        assert [one for segment in log.segments for one in segment.aborted()] == entries
-
-
-class TestBordersOfSegments:
-    def cleaned(self, broker: Broker):
-        """Of many segments, which do not fit into one, nothing is left but the newest record."""
-        log = broker.log()
-        for _ in range(40):
-            write(log, (b"k", b"v" * 100))
-        log.roll()
-        count = len(log.segments)
-        clean(broker)
-        assert 3 < len(log.segments) <= count
-        return log
-
-    def test_no_cleaning_leaves_a_gap_between_two_segments(self, broker):
-        log = self.cleaned(broker)
-        for before, after in pairwise(log.segments):
-            *_, last = before.batches()
-            assert last.last_offset + 1 == after.base_offset
-
-    def test_what_keeps_the_border_is_one_empty_batch(self, broker):
-        log = self.cleaned(broker)
-        batches = stored_batches(log)
-        assert [batch.header.count for batch in batches] == [0] * (len(log.segments) - 2) + [1]
-        write(log, (b"k", b"new"))
-        roll_and_clean(broker)
-        assert len(log.segments) == 3
-        assert [batch.header.count for batch in stored_batches(log)] == [0, 1]
-
-    @pytest.mark.parametrize("lost", [("recovery-point", "cleaner"), ("recovery-point",)])
-    def test_another_policy_and_a_crash_lose_nothing(self, broker, lost):
-        log = self.cleaned(broker)
-        write(log, (b"other", b"v"))
-        before = pairs(log)
-        disk = broker.sim().kill()
-        for name in lost:
-            disk.remove(f"/data/{name}-offset-checkpoint")
-        deleting = replace(COMPACTED, cleanup_policy=frozenset({"delete"}))
-        again = Broker(disk, deleting, clock=broker.clock)
-        assert again.reports[KEY].removed_segments == 0
-        assert again.log().log_end_offset == 41
-        assert pairs(again.log()) == before
 
 
 class TestCallingOff:
