@@ -18,6 +18,7 @@ from moldau.replication.partition import Partition
 from moldau.server.handlers.produce import ProduceHandler
 from moldau.sim.history import Violation
 from moldau.sim.scenarios import Failed, run_seed
+from moldau.sim.swarm import Coordination
 from moldau.sim.workload.producer import ProducerPlan
 from moldau.storage import producers, recovery, scan
 from moldau.storage.epochs import LeaderEpochs
@@ -27,6 +28,9 @@ from moldau.storage.log import AppendResult
 
 SEEDS = range(20)
 """How long a mutant may live."""
+
+FOCUSED = {"duration_s": 3.0, "coordination": Coordination()}
+"""Coordinators have their own mutants (`test_mutants_coordination`)."""
 
 
 def answers_before_it_appends(patch):
@@ -122,7 +126,7 @@ def caught(focus) -> Failed | None:
     """Run seeds until one fails."""
     for seed in SEEDS:
         try:
-            run_seed(seed, adjust=lambda swarm: replace(swarm, duration_s=3.0, **focus))
+            run_seed(seed, adjust=lambda swarm: replace(swarm, **FOCUSED, **focus))
         except Failed as failure:
             return failure
     return None
@@ -145,4 +149,4 @@ def test_a_broker_with_a_mistake_is_caught(mutant, finding, focus, monkeypatch):
     ids=["crashes", "power cuts", "resets"],
 )
 def test_without_a_mistake_nothing_is_found(focus):
-    run_seed(0, adjust=lambda swarm: replace(swarm, duration_s=3.0, **focus))
+    run_seed(0, adjust=lambda swarm: replace(swarm, **FOCUSED, **focus))

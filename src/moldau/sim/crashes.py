@@ -35,6 +35,8 @@ class CrashPlan:
         self._trace = trace or Trace()
         self.passed: Counter[str] = Counter()
         """How often each point was reached."""
+        self.ended: Counter[str] = Counter()
+        """How often a process ended at each."""
 
     def arm(self, name: str, hit: int, end: Callable[[], object]) -> None:
         """Plan for the n-th visit from now: `end` ends the process, and nothing of it runs on."""
@@ -52,6 +54,7 @@ class CrashPlan:
         self._visits_left -= 1
         if self._visits_left == 0:
             end = self._end
+            self.ended[name] += 1
             self.disarm()
             if end is not None:
                 end()

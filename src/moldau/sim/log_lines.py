@@ -23,6 +23,8 @@ class LogLines(logging.Handler):
         """Lines with a traceback."""
         self.cut_count = 0
         """Logs whose recovery had to cut something off."""
+        self.cleaned_count = 0
+        """Compactions that came to an end."""
 
     def emit(self, record: logging.LogRecord) -> None:
         line = record.getMessage()
@@ -31,6 +33,8 @@ class LogLines(logging.Handler):
             self.bugs.append(f"{line}: {record.exc_info[1]!r}")
         if "segments cut" in line:
             self.cut_count += 1
+        if ": cleaned [" in line:
+            self.cleaned_count += 1
 
 
 @contextmanager

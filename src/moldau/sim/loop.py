@@ -55,7 +55,7 @@ EXECUTOR_MEAN_S = 0.001
 """How long a call handed to a thread takes on average."""
 
 PROCESS: ContextVar[str] = ContextVar("PROCESS", default="")
-"""The simulated process whose code runs now; a task belongs to the one that made it."""
+"""The simulated process whose code runs now; a task or timer belongs to the one that made it."""
 
 
 class SimulationError(MoldauError):
@@ -85,8 +85,9 @@ class SimLoop(asyncio.BaseEventLoop):
         self._now = START_S
         self._chance = chance
         self._fifo = fifo
-        self._timers: list[tuple[float, int, TimerHandle]] = []
+        self._timers: list[tuple[float, int, TimerHandle, str]] = []
         self._timer_order = itertools.count()
+        self._ended_processes: set[str] = set()
         self._task_order = itertools.count(1)
         self._task_numbers: weakref.WeakKeyDictionary[asyncio.Task[Any], int] = (
             weakref.WeakKeyDictionary()
@@ -116,7 +117,9 @@ class SimLoop(asyncio.BaseEventLoop):
     ) -> TimerHandle:
         self._check_open()
         timer = TimerHandle(when, callback, args, self, context)
-        heapq.heappush(self._timers, (when, next(self._timer_order), timer))
+        owner = _owner(context)
+        if owner not in self._ended_processes:
+            heapq.heappush(self._timers, (when, next(self._timer_order), timer, owner))
         return timer
 
     def _check_open(self) -> None:
@@ -222,10 +225,16 @@ class SimLoop(asyncio.BaseEventLoop):
         number = next(self._task_order)
         task = super().create_task(coro, name=name or f"task-{number}", **options)
         self._task_numbers[task] = number
-        context: Context | None = options.get("context")
-        owner = PROCESS.get() if context is None else context.get(PROCESS, "")
-        self._task_processes[task] = owner
+        self._task_processes[task] = _owner(options.get("context"))
         return task
+
+    def end_process(self, process: str) -> None:
+        """Cancel the tasks of a process that has ended; no timer of it fires any more."""
+        self._ended_processes.add(process)
+        self._timers = [one for one in self._timers if one[3] != process]
+        heapq.heapify(self._timers)
+        for task in self.pending_tasks(process):
+            task.cancel()
 
     def pending_tasks(self, process: str | None = None) -> list[asyncio.Task[Any]]:
         """Tasks that are not done, of one process or of all, in the order in which they began."""
@@ -261,6 +270,11 @@ class SimLoop(asyncio.BaseEventLoop):
     def delay_s(self, mean_s: float) -> float:
         """Draw a duration: mostly short, now and then long, as waiting for a machine is."""
         return self._chance.expovariate(1 / mean_s)
+
+
+def _owner(context: Context | None) -> str:
+    """Name the process whose code runs in a context; without one, in the present one."""
+    return PROCESS.get() if context is None else context.get(PROCESS, "")
 
 
 def _keep_unhandled(loop: AbstractEventLoop, context: dict[str, Any]) -> None:

@@ -13,21 +13,37 @@ from collections.abc import Awaitable, Callable
 from moldau.base.errors import StorageError
 from moldau.cluster.journal import CRASH_POINTS as JOURNAL_POINTS
 from moldau.cluster.store import StoreFailed
+from moldau.coordination.crash_points import CRASH_POINTS as COORDINATION_POINTS
 from moldau.sim.checks import check_no_task_left
+from moldau.sim.coordination_checks import check_replayed
 from moldau.sim.crashes import Crashed, CrashPlan
 from moldau.sim.disk_faults import Operation
 from moldau.sim.swarm import Swarm
 from moldau.sim.workload.targets import Targets
-from moldau.storage.crash_points import CRASH_POINTS
+from moldau.storage.crash_points import COMPACTION_POINTS, CRASH_POINTS
 
 REACHED_POINTS = tuple(
     point
     for point in CRASH_POINTS + JOURNAL_POINTS
     if not point.startswith(("log.restart", "log.truncate", "segment.abort"))
 )
-"""Those that a broker without followers and transactions can pass."""
+"""Those that a broker without followers and coordinators can pass."""
 
-STARTING_POINTS = ("recovery.", "manager.open.", "journal.cut.", "segment.create.")
+COORDINATOR_POINTS = (
+    *COORDINATION_POINTS,
+    *COMPACTION_POINTS,
+    "segment.abort.before_entry",
+    "segment.abort.after_entry",
+)
+"""Those that only a broker with coordinators passes, on logs that are compacted."""
+
+STARTING_POINTS = (
+    "recovery.",
+    "manager.open.",
+    "journal.cut.",
+    "segment.create.",
+    "coordinator.load.",
+)
 STOPPING_POINTS = ("manager.close.", "manager.checkpoint.", "log.close.")
 """Those that are passed, only or also, when a broker starts or stops."""
 
@@ -55,6 +71,7 @@ class Nemesis:
             "disk error": self._disk_error,
             "disk full": self._disk_full,
             "cold pages": self._cold_pages,
+            "slow disk": self._slow_disk,
         }
 
     async def run(self) -> None:
@@ -64,6 +81,7 @@ class Nemesis:
         while loop.time() < end_s:
             await asyncio.sleep(self._chance.expovariate(1 / self._swarm.fault_mean_s))
             await self._bring_up()
+            await self._look_inside()
             fault = self._chance.choice(self._swarm.faults)
             self._targets.world.trace.note("fault", fault)
             self._targets.seen[fault] += 1
@@ -91,6 +109,13 @@ class Nemesis:
                 self._targets.seen["crash while starting"] += 1
                 await asyncio.sleep(self._chance.expovariate(10.0))
 
+    async def _look_inside(self) -> None:
+        """Hold a coordinator's memory against its log, before anything else goes wrong."""
+        broker = self._broker.broker
+        if self._swarm.coordination and broker is not None and not self._targets.disk_failed:
+            with contextlib.suppress(Crashed):
+                await self._broker.inside(check_replayed(broker))
+
     # Processes
 
     async def _kill(self) -> None:
@@ -112,7 +137,7 @@ class Nemesis:
 
     async def _crash_soon(self, *, power: bool) -> None:
         """Let the process end at a point; kill it or stop it for those only passed around that."""
-        point = self._chance.choice(REACHED_POINTS)
+        point = self._choose_point()
         self._targets.world.trace.note("crash planned", point)
         starting = point.startswith(STARTING_POINTS)
         if starting:
@@ -125,6 +150,16 @@ class Nemesis:
             await self._restart(keep_plan=True)
         if not self._broker.alive:
             self._targets.seen["crashed at a point"] += 1
+
+    def _choose_point(self) -> str:
+        """Choose one of the points this run can pass; those of a start are few, and count more."""
+        if self._swarm.crash_points:
+            return self._chance.choice(self._swarm.crash_points)
+        coordinators = self._swarm.coordination and self._chance.random() < 0.5
+        points = COORDINATOR_POINTS if coordinators else REACHED_POINTS
+        if self._chance.random() < 0.25:
+            points = tuple(point for point in points if point.startswith(STARTING_POINTS))
+        return self._chance.choice(points)
 
     async def _restart(self, *, keep_plan: bool = False) -> None:
         if not keep_plan:
@@ -175,7 +210,7 @@ class Nemesis:
         await self._suffer()
 
     def _break_disk(self) -> None:
-        self._targets.disk_failed = True
+        self._targets.disk_failed_lives.add(self._broker.life)
 
     async def _suffer(self) -> None:
         """Leave the broker with its broken disk for a while, then repair it and start anew."""
@@ -193,6 +228,10 @@ class Nemesis:
             for name in disk.names(folder):
                 if disk.is_folder(f"{folder}/{name}"):
                     self._chill(f"{folder}/{name}")
+
+    async def _slow_disk(self) -> None:
+        """Let everything that waits for the disk take long until the next start."""
+        self._broker.slow_disk(self._chance.choice((0.01, 0.05)))
 
     def _chill(self, folder: str) -> None:
         disk = self._broker.disk

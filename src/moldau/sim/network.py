@@ -17,6 +17,7 @@ what its peers still send.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import errno
 import functools
 import os
@@ -130,6 +131,8 @@ class SimNetwork:
     ) -> None:
         self._loop = world.loop
         self._trace = world.trace
+        self._context = contextvars.copy_context()
+        """What travels belongs to no process: it arrives after its sender has ended."""
         self.chance = world.random("network")
         self.mean_delay_s = mean_delay_s
         self.window_size = window_size
@@ -227,7 +230,7 @@ class SimNetwork:
 
     def _after_delay(self, link: _Link, arrive: Callable[[], None]) -> None:
         delay_s = self.chance.expovariate(1 / self.mean_delay_s)
-        self._loop.call_later(delay_s, self._arrive, link, arrive)
+        self._loop.call_later(delay_s, self._arrive, link, arrive, context=self._context)
 
     def _arrive(self, link: _Link, arrive: Callable[[], None]) -> None:
         if link.clogged:
@@ -236,7 +239,8 @@ class SimNetwork:
             arrive()
 
     def later(self, act: Callable[[], None]) -> None:
-        self._loop.call_later(self.chance.expovariate(1 / self.mean_delay_s), act)
+        delay_s = self.chance.expovariate(1 / self.mean_delay_s)
+        self._loop.call_later(delay_s, act, context=self._context)
 
     def soon(self, act: Callable[[], None]) -> None:
         self._loop.call_soon(act)
@@ -277,7 +281,8 @@ class SimNetwork:
         if accepted.over or caller.over:
             return
         if host.silent and not host.alive:
-            self._loop.call_later(retry_s, self._knock, caller, answer, retry_s * 2)
+            knock = functools.partial(self._knock, caller, answer, retry_s * 2)
+            self._loop.call_later(retry_s, knock, context=self._context)
             return
         listener = host.listeners.get(caller.peer.port)
         if listener is None:

@@ -1,12 +1,13 @@
 """A broker as a simulated process: started, stopped, killed, cut from its power, started again.
 
 The broker is the real one, given a simulated world. What makes it a process is that it can end at
-any moment and then has no effect any more: its tasks are cancelled, its connections reset, what
-its threads had not begun never happens, and code of it that still unwinds finds its disk gone.
+any moment and then has no effect any more: its tasks are cancelled, its timers never fire, its
+connections are reset, what its threads had not begun never happens, and code of it that still
+unwinds finds its disk gone.
 
-Tasks are told apart by the context they were made in: everything the broker is called with from
-outside (its connections) enters the context of its process. So several brokers can live on one
-loop, and a task that outlives an orderly stop is found.
+Tasks and timers are told apart by the context they were made in: everything the broker is called
+with from outside (its connections) enters the context of its process. So several brokers can live
+on one loop, and a task that outlives an orderly stop is found.
 
     broker = SimBroker(world, network, disk, {"log.dirs": "/data"})
     await broker.start()
@@ -148,10 +149,11 @@ class SimBroker:
                 files=self.disk,
                 network=_OwnedNetwork(self._network.host(self.name), self._context),
                 executor=self._executor,
+                cleaner=self._executor,
                 boot_id=f"{self.name}-{self.boot}",
             ),
         )
-        await self._inside(self._start(broker))
+        await self.inside(self._start(broker))
 
     async def _start(self, broker: Broker) -> None:
         await broker.start()
@@ -167,7 +169,7 @@ class SimBroker:
         if not self.serving or broker is None:
             raise InvariantViolated(f"{self.name} does not run")
         self._stopping.set()
-        await self._inside(self._stop(broker))
+        await self.inside(self._stop(broker))
         self._end()
         self.disk = self.disk.kill()
 
@@ -178,7 +180,7 @@ class SimBroker:
         await broker.stop()
         await self._executor.close()
 
-    async def _inside(self, work: Coroutine[Any, Any, None]) -> None:
+    async def inside(self, work: Coroutine[Any, Any, None]) -> None:
         """Run something as this process and wait for it; Crashed if the process ends first."""
         life = self.life
         task = self._world.loop.create_task(work, context=self._context)
@@ -217,8 +219,7 @@ class SimBroker:
 
     def _die(self) -> None:
         self._executor.kill()
-        for task in self._world.loop.pending_tasks(self.process):
-            task.cancel()
+        self._world.loop.end_process(self.process)
         self._end()
 
     def _end(self) -> None:

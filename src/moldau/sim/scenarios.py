@@ -15,26 +15,43 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from moldau.base.errors import MoldauError
+from moldau.server.internal_topics import INTERNAL_TOPICS
 from moldau.sim.checks import FinalReader, check_files, check_insides, check_no_task_left
+from moldau.sim.coordination_checks import FinalCommittedReader, check_replayed
 from moldau.sim.crashes import CrashPlan
 from moldau.sim.disk import SimDisk
 from moldau.sim.history import Violation
+from moldau.sim.keyed_history import KeyedHistory
 from moldau.sim.log_lines import LogLines, log_lines
 from moldau.sim.nemesis import Nemesis
 from moldau.sim.network import SimNetwork
 from moldau.sim.process import SimBroker
 from moldau.sim.swarm import Swarm, draw_swarm
 from moldau.sim.workload.administrator import Administrator
+from moldau.sim.workload.client import Worker
+from moldau.sim.workload.committed_reader import CommittedReader
+from moldau.sim.workload.committer import Committer
 from moldau.sim.workload.consumer import Consumer
+from moldau.sim.workload.group_member import GroupMember
+from moldau.sim.workload.keyed import FinalKeyedReader, KeyedReader, KeyedWriter
 from moldau.sim.workload.producer import Producer
 from moldau.sim.workload.targets import Targets, TopicTarget
+from moldau.sim.workload.transactor import Transactor
 from moldau.sim.world import World
 
 RUN_LIMIT_S = 300.0
 """Virtual seconds; a run of ten that has not ended by then is stuck (P7)."""
 
+SETTLED_WITHIN_S = 60.0
+"""Virtual seconds in which clients have finished what they began, once all is well (P7)."""
+
 EVENTS_SHOWN = 60
 REUSED_NAME = "phoenix"
+KEPT_NAME = "kept"
+KEPT_PARTITIONS = 3
+KEYED_NAME = "keyed"
+KEYED_PARTITIONS = 2
+COMPACTED_NAMES = (KEYED_NAME, *INTERNAL_TOPICS)
 
 
 class Failed(MoldauError):  # noqa: N818 - it names the outcome
@@ -50,6 +67,8 @@ class Outcome:
     event_count: int
     seen: Counter[str]
     """What happened in it, and how often."""
+    crashes: Counter[str]
+    """At which named points the broker crashed, and how often."""
 
 
 Adjust = Callable[[Swarm], Swarm]
@@ -71,7 +90,8 @@ def run_seed(seed: int, *, fifo: bool = False, adjust: Adjust = lambda swarm: sw
                 raise Failed(_report(seed, swarm, world, cause)) from cause
         seen = scenario.targets.seen
         seen["torn tail cut"] += lines.cut_count
-        return Outcome(seed, world.trace.digest(), world.trace.count, seen)
+        seen["log cleaned"] += lines.cleaned_count
+        return Outcome(seed, world.trace.digest(), world.trace.count, seen, plan.ended)
 
 
 def _cause(error: BaseException) -> BaseException:
@@ -107,7 +127,7 @@ class _Scenario:
             world,
             network,
             SimDisk(world.random("disk"), trace=world.trace),
-            {"node.id": "1", "log.dirs": ",".join(swarm.log_dirs), **swarm.broker},
+            {"node.id": "1", "log.dirs": ",".join(swarm.log_dirs), **swarm.settings},
             started=self.targets.broker_started,
         )
         self._nemesis = Nemesis(self.targets, swarm, plan)
@@ -118,25 +138,54 @@ class _Scenario:
         await self._broker.start()
         for configs in self._swarm.topics:
             await self._administrator.create(self._new_topic(configs))
+        if self._swarm.coordination:
+            await self._create_kept_topics()
         async with asyncio.TaskGroup() as group:
-            for client in self._clients():
+            working = [
                 group.create_task(client.run(), name=client.name)
+                for client in (*self._clients(), *self._coordinated())
+            ]
             changes = group.create_task(self._change_topics(), name="changes")
             await self._nemesis.run()
             await changes
             self.targets.stopped = True
+            await self._wait_for(working)
         await self._finish()
+
+    async def _create_kept_topics(self) -> None:
+        kept = TopicTarget(KEPT_NAME, KEPT_PARTITIONS, {}, by_id=False, kept=True)
+        await self._administrator.create(kept)
+        if self._swarm.coordination.keyed_writers:
+            configs = {"cleanup.policy": "compact", **dict(self._swarm.coordination.keyed_configs)}
+            keyed = TopicTarget(KEYED_NAME, KEYED_PARTITIONS, configs, by_id=False, kept=True)
+            await self._administrator.create(keyed)
+            names = [f"{KEYED_NAME}-{index}" for index in range(KEYED_PARTITIONS)]
+            self.targets.keyed = [KeyedHistory(name) for name in names]
+
+    async def _wait_for(self, working: list[asyncio.Task[None]]) -> None:
+        """P7: let clients finish."""
+        if not working:
+            return
+        _, busy = await asyncio.wait(working, timeout=SETTLED_WITHIN_S)
+        if busy:
+            names = ", ".join(sorted(task.get_name() for task in busy))
+            groups = "; ".join(str(one) for one in self.targets.groups.values())
+            raise Violation(f"P7: {names} cannot finish, when all is well; {groups}")
 
     async def _finish(self) -> None:
         await self._administrator.check_topics()
         self._administrator.close()
         await FinalReader(self.targets).run()
         assert self._broker.broker is not None
+        if self._swarm.coordination:
+            await FinalCommittedReader(self.targets).run()
+            await FinalKeyedReader(self.targets).run()
+            await check_replayed(self._broker.broker)
         check_insides(self._broker.broker)
         await self._broker.stop()
         await check_no_task_left(self._broker)
         for folder in self._swarm.log_dirs:
-            check_files(self._broker.disk, folder)
+            check_files(self._broker.disk, folder, COMPACTED_NAMES)
         if self._lines.bugs:
             raise Violation(f"E10: the broker met a bug of its own: {self._lines.bugs[0]}")
 
@@ -150,6 +199,33 @@ class _Scenario:
             for number, plan in enumerate(self._swarm.consumers)
         ]
         return [*producers, *consumers]
+
+    def _coordinated(self) -> list[Worker]:
+        work = self._swarm.coordination
+        return [
+            *(
+                GroupMember(self.targets, f"member-{number}-{one}", f"group-{number}", plan)
+                for number, plans in enumerate(work.groups)
+                for one, plan in enumerate(plans)
+            ),
+            *(
+                Committer(self.targets, f"committer-{number}", group)
+                for number, group in enumerate(work.committers)
+            ),
+            *(
+                Transactor(self.targets, f"transactor-{number}", plan)
+                for number, plan in enumerate(work.transactors)
+            ),
+            *(
+                CommittedReader(self.targets, f"committed-reader-{number}", plan)
+                for number, plan in enumerate(work.readers)
+            ),
+            *(
+                KeyedWriter(self.targets, f"keyed-writer-{number}", number % KEYED_PARTITIONS)
+                for number in range(work.keyed_writers)
+            ),
+            *([KeyedReader(self.targets, "keyed-reader")] if work.keyed_writers else ()),
+        ]
 
     # Topics
 

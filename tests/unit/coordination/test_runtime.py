@@ -7,7 +7,6 @@ import asyncio
 import pytest
 
 from coordinator_kit import Bench, MemoryLog, batches, failed, run
-from moldau.base.errors import InvariantViolated
 from moldau.coordination.answers import combined
 from moldau.coordination.outcome import (
     NOTHING,
@@ -160,6 +159,36 @@ class TestCombining:
 
         run(work)
 
+    def test_a_part_that_fails_fails_the_whole(self):
+        async def work():
+            waiting = asyncio.get_running_loop().create_future()
+            result = combined([waiting, 1], list)
+            waiting.set_exception(ApiError(ErrorCode.NOT_COORDINATOR))
+            with pytest.raises(ApiError):
+                await result
+
+        run(work)
+
+    def test_parts_that_cannot_be_combined_fail_the_whole(self):
+        async def work():
+            waiting = asyncio.get_running_loop().create_future()
+            result = combined([waiting, "a"], sum)
+            waiting.set_result(1)
+            with pytest.raises(TypeError):
+                await result
+
+        run(work)
+
+    def test_a_part_that_is_cancelled_cancels_the_whole(self):
+        async def work():
+            waiting = asyncio.get_running_loop().create_future()
+            result = combined([waiting, 1], list)
+            waiting.cancel()
+            await asyncio.sleep(0)
+            assert result.cancelled()
+
+        run(work)
+
     def test_leaving_gives_up_what_is_still_to_come(self):
         async def work():
             waiting = asyncio.get_running_loop().create_future()
@@ -303,16 +332,16 @@ class TestOutcomes:
 
         run(work)
 
-    def test_an_effect_that_calls_back_at_once_is_a_bug_that_shows(self):
+    def test_an_effect_that_calls_back_at_once_is_a_bug_that_shows(self, caplog):
         async def work():
             def perform(effect):
                 bench.do(NOTHING)
 
             bench = await Bench(perform=perform).begin()
-            with pytest.raises(InvariantViolated):
-                bench.put(b"a", b"1", effects=["loop"])
+            bench.put(b"a", b"1", effects=["loop"])
 
         run(work)
+        assert "an outcome in the middle of another" in caplog.text
 
     def test_outcomes_are_replayed_in_the_order_of_the_log_when_an_append_moves_the_commit(self):
         """An in-sync set that shrinks to the leader commits in the middle of an append."""
@@ -390,32 +419,12 @@ class TestLettingGo:
 
         run(work)
 
-    def test_a_shard_that_cannot_follow_its_log_is_served_no_more(self, caplog):
+    def test_events_for_a_shard_that_is_not_here_or_not_available_are_dropped(self):
         async def work():
-            bench = await Bench().begin()
-            parked = bench.park()
-            assert bench.put(b"broken", b"1") == ("failed", "COORDINATOR_NOT_AVAILABLE")
-            assert parked.result() == ("failed", "COORDINATOR_NOT_AVAILABLE")
-            assert bench.get(b"a") == ("failed", "COORDINATOR_NOT_AVAILABLE")
+            bench = Bench(MemoryLog(batches=await batches((b"a", b"1"))))
+            bench.log.unreadable = ApiError(ErrorCode.KAFKA_STORAGE_ERROR)
+            await bench.begin()
             assert not bench.runtime.holds(0)
-
-        run(work)
-        assert "internal-0 cannot follow its log" in caplog.text
-
-    def test_a_shard_that_cannot_take_a_marker_is_served_no_more(self, caplog):
-        async def work():
-            bench = await Bench().begin()
-            bench.shard.transaction_ended = lambda producer, *, committed: 1 // 0
-            bench.runtime.transaction_ended(0, PRODUCER, committed=True)
-            assert bench.get(b"a") == ("failed", "COORDINATOR_NOT_AVAILABLE")
-
-        run(work)
-        assert "internal-0 cannot follow its log" in caplog.text
-
-    def test_events_for_a_shard_that_is_not_here_or_not_available_are_dropped(self, caplog):
-        async def work():
-            bench = await Bench().begin()
-            bench.put(b"broken", b"")
             end = bench.log.log_end_offset
             for _ in range(2):
                 bench.do(Outcome(records=[StateRecord(b"a", b"1")]))
@@ -425,22 +434,13 @@ class TestLettingGo:
 
         run(work)
 
-    def test_an_effect_that_nobody_carries_out_is_a_bug_that_shows(self):
+    def test_an_effect_that_nobody_carries_out_is_a_bug_that_shows(self, caplog):
         async def work():
             bench = await Bench(perform=no_effects).begin()
-            with pytest.raises(InvariantViolated):
-                bench.put(b"a", b"1", effects=["marker"])
+            bench.put(b"a", b"1", effects=["marker"])
 
         run(work)
-
-    def test_a_handler_that_fails_leaves_no_ticket_behind(self):
-        async def work():
-            bench = await Bench().begin()
-            with pytest.raises(ZeroDivisionError):
-                bench.runtime.call("k", lambda shard, ticket, now: 1 // 0, failed)
-            assert bench.put(b"a", b"1") == ("put", b"1")
-
-        run(work)
+        assert "nobody carries out 'marker'" in caplog.text
 
     def test_a_disk_that_fails_within_an_append_ends_the_shard_without_harm(self):
         async def work():
