@@ -1,14 +1,32 @@
 """Small partition folders, the same bytes every time, for whoever compares dumps of them.
 
 `write_samples` makes a sound folder with every kind of batch, one of old messages, one with damage
-in its log, one with damage in its indexes, and a metadata log. The texts in
+in its log, one with damage in its indexes, a metadata log, and one of each coordinator's topic. The
+texts in
 `tests/unit/storage/dumps` are what Kafka's own tools (4.3.1 and 1.1.1) print for them.
 """
 
 import struct
 from pathlib import Path
 
+from moldau.coordination.groups.records import (
+    CommittedOffset,
+    GroupKey,
+    GroupValue,
+    MemberValue,
+    OffsetKey,
+)
+from moldau.coordination.transactions.records import (
+    TransactionLogKey,
+    TransactionLogPartitions,
+    TransactionLogValue,
+)
 from moldau.protocol.compiler import encode
+from moldau.protocol.messages.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    ConsumerProtocolTopicPartition,
+)
 from moldau.protocol.messages.control_records import (
     KRaftVersionRecord,
     LeaderChangeMessage,
@@ -59,6 +77,7 @@ GZIPPED_RECORDS = bytes.fromhex(
 
 SOUND, OLD, DAMAGED, MISLED = "sound-0", "old-0", "damaged-0", "misled-0"
 METADATA = "__cluster_metadata-0"
+OFFSETS, TRANSACTIONS = "__consumer_offsets-0", "__transaction_state-0"
 
 
 def built(base_offset, *records, **settings):
@@ -136,13 +155,15 @@ def positions(batches):
 
 def write_samples(root):
     """Make all the folders below this one."""
-    for name in (SOUND, OLD, DAMAGED, MISLED, METADATA):
+    for name in (SOUND, OLD, DAMAGED, MISLED, METADATA, OFFSETS, TRANSACTIONS):
         (Path(root) / name).mkdir()
     _write_sound(Path(root) / SOUND)
     _write_old(Path(root) / OLD)
     _write_damaged(Path(root) / DAMAGED)
     _write_misled(Path(root) / MISLED)
     _write_metadata(Path(root) / METADATA)
+    _write_records(Path(root) / OFFSETS, [*offset_records(), *group_records()])
+    _write_records(Path(root) / TRANSACTIONS, transaction_records())
 
 
 def _write_sound(folder):
@@ -237,3 +258,77 @@ def _write_metadata(folder):
     ]
     batches.append(built(len(batches), *framed, leader_epoch=1))
     (folder / f"{STEM}.log").write_bytes(b"".join(batches))
+
+
+def _write_records(folder, records):
+    """Write keys and values into one batch, and a marker behind it."""
+    batch = built(0, *((0, key, value) for key, value in records))
+    end = marker(len(records), aborted=False, coordinator_epoch=1)
+    (folder / f"{STEM}.log").write_bytes(batch + end)
+
+
+def numbered(number, message, version=None):
+    """Put a number before a message: a record type or a version."""
+    return struct.pack(">h", number) + encode(message, number if version is None else version)
+
+
+def offset_records():
+    """An offset in every version, one under the older type of key, tombstones, and the unknown."""
+    key = numbered(1, OffsetKey("group", "na\u00efve", 7), 0)
+    offset = CommittedOffset(42, 3, 'told "by"\n\x1f\\u001f', TIME, topic_id=ID)
+    kept = CommittedOffset(43, -1, "", TIME + 1, TIME + 2)
+    return [
+        *((key, numbered(version, offset)) for version in range(5)),
+        *((key, numbered(version, kept)) for version in (1, 4)),
+        (numbered(0, OffsetKey("older", "t", 0), 0), numbered(0, offset)),
+        (key, None),
+        (numbered(2, GroupKey("gone"), 0), None),
+        (numbered(99, GroupKey("future"), 0), b"\0\0"),
+    ]
+
+
+def group_records():
+    """Groups of consumers and of others, in every version, with whatever members may send."""
+    owned = [ConsumerProtocolTopicPartition("t", [0, 2])]
+    subscription = ConsumerProtocolSubscription(["t", "u"], b"\xff\x01", owned, 5, "rack")
+    assignment = ConsumerProtocolAssignment(owned, b"")
+    members = [
+        MemberValue(
+            "m-1", "i-1", "c", "/h", 9, 8, numbered(3, subscription), numbered(0, assignment)
+        ),
+        MemberValue("m-2", None, "c", "/h", 9, 8, numbered(0, subscription), b""),
+        MemberValue("m-3", None, "c", "/h", 9, 8, numbered(1, subscription)[:-1], b"\xff\xfe\0"),
+    ]
+    key = numbered(2, GroupKey("g"), 0)
+    consumers = GroupValue("consumer", 5, "range", "m-1", TIME, members)
+    others = GroupValue("connect", 6, "sessioned", "m-1", TIME, members[:1])
+    empty = GroupValue("consumer", 7, None, None, TIME, [])
+    return [
+        *((key, numbered(version, consumers)) for version in range(5)),
+        (key, numbered(3, others)),
+        (key, numbered(3, empty)),
+    ]
+
+
+def transaction_records():
+    """Transactional ids in every version, a tombstone, and the unknown."""
+    key = numbered(0, TransactionLogKey("copier-1"), 0)
+    partitions = [TransactionLogPartitions("a", [0, 1]), TransactionLogPartitions("b", [3])]
+    open_one = TransactionLogValue(
+        producer_id=7,
+        previous_producer_id=5,
+        next_producer_id=9,
+        producer_epoch=3,
+        transaction_timeout_ms=60_000,
+        transaction_status=1,
+        transaction_partitions=partitions,
+        transaction_last_update_timestamp_ms=TIME,
+        transaction_start_timestamp_ms=TIME - 1,
+        client_transaction_version=2,
+    )
+    fresh = TransactionLogValue(producer_id=7, transaction_partitions=None)
+    return [
+        *((key, numbered(version, value)) for value in (open_one, fresh) for version in (0, 1)),
+        (key, None),
+        (numbered(8, TransactionLogKey("future"), 0), b"\0\0"),
+    ]

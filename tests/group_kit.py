@@ -161,7 +161,8 @@ class Desk:
         for snapshot in self.log:
             assert snapshot is not None
             self.group.replay(snapshot)
-        self.carry_out(self.group.loaded(self.now))
+        self.group.loaded()
+        self.carry_out(self.group.begin_sessions(self.now))
 
     def waiter(self, version: int) -> Waiter:
         waiter = Waiter(version)

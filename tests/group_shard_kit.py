@@ -73,6 +73,7 @@ class ServedShard:
             else:
                 self.shard.replay(*entry)
         self.carry_out(self.shard.loaded(self.now))
+        self.later(0)
 
     def restarted(self):
         """The same log, read by the next coordinator."""
@@ -191,7 +192,14 @@ class ServedShard:
         return self.ask(lambda shard, t, now: shard.describe_group(group, version, t)).answer
 
     def delete(self, group="g"):
-        return self.ask(lambda shard, t, now: shard.delete_group(group, t, now)).answer.error_code
+        ticket = self.ask(lambda shard, t, now: shard.delete_group(group, t, now))
+        self.later(0)
+        return ticket.answer.error_code
+
+    def topic_deleted(self, topic="orders", topic_id=TOPIC_ID):
+        """Tell of a topic that is gone, and let the shard forget it."""
+        self.carry_out(self.shard.topics_deleted({topic: topic_id}, self.now))
+        self.later(0)
 
     def make_stable(self, topics=("orders",), group="g"):
         """Bring one member in; return its id."""

@@ -13,7 +13,12 @@ from typing import Any
 from moldau.base.ids import PartitionKey
 from moldau.coordination.outcome import Now, Outcome, ProducerIdentity, StateRecord, Timer
 from moldau.coordination.transactions.counters import TransactionCounters
-from moldau.coordination.transactions.effects import MarkerResult, TimedOut, WriteMarkers
+from moldau.coordination.transactions.effects import (
+    MarkerResult,
+    MarkersLate,
+    TimedOut,
+    WriteMarkers,
+)
 from moldau.coordination.transactions.shard import TransactionShard
 from moldau.coordination.transactions.sweeping import TransactionSettings
 from moldau.coordination.transactions.transaction import Transaction
@@ -58,6 +63,7 @@ class Desk:
         self.next_producer_id = 4000
         self.written: list[WriteMarkers] = []
         self.timed_out: list[TimedOut] = []
+        self.late: list[MarkersLate] = []
         self.counters = TransactionCounters()
         self.settings = TransactionSettings(
             max_timeout_ms=MAX_TIMEOUT_MS,
@@ -121,9 +127,13 @@ class Desk:
             ticket.answers.append(response)
             assert len(ticket.answers) == 1, "answered twice"
         for effect in outcome.effects:
-            self.timed_out.append(effect) if isinstance(effect, TimedOut) else self.written.append(
-                effect
-            )
+            match effect:
+                case TimedOut():
+                    self.timed_out.append(effect)
+                case MarkersLate():
+                    self.late.append(effect)
+                case WriteMarkers():
+                    self.written.append(effect)
         return None if outcome.then is None else outcome.then(self.now)
 
     def commit(self) -> None:

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from group_shard_kit import (
-    TOPIC_ID,
     Marker,
     ServedShard,
     commit_request,
@@ -146,8 +145,7 @@ class OffsetsMachine(RuleBasedStateMachine):
             gone = [one for one in PLACES if one[0] == group]
             assert group not in self.served.states()
         else:
-            now = self.served.now
-            self.served.carry_out(self.served.shard.topics_deleted({topic: TOPIC_ID}, now))
+            self.served.topic_deleted(topic)
             gone = [one for one in PLACES if one[1] == topic]
         for one in gone:
             assert by_definition(self.served.log, one) == (None, False)
@@ -188,6 +186,15 @@ class OffsetsMachine(RuleBasedStateMachine):
     def what_was_acknowledged_is_there(self):
         for (group, topic, partition), (offset, _) in self.acknowledged.items():
             assert self.served.offset(topic, partition, group) == (offset, 0)
+
+    @invariant()
+    def a_topic_that_is_deleted_finds_its_groups(self):
+        store = self.served.shard._offsets
+        expected = {}
+        for group, topic, partition in PLACES:
+            if store.has(group, topic, partition):
+                expected.setdefault(topic, set()).add(group)
+        assert {topic: set(groups) for topic, groups in store._groups_of.items()} == expected
 
     @invariant()
     def groups_are_there_as_long_as_their_offsets(self):

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from moldau.base.ids import PartitionKey
 from moldau.coordination.outcome import ProducerIdentity
 from moldau.coordination.transactions.effects import MarkerResult, WriteMarkers
-from moldau.coordination.transactions.marking import RETRY_S
+from moldau.coordination.transactions.marking import RETRY_MAX_S
 from moldau.coordination.transactions.records import (
     read_key,
     read_transaction,
@@ -37,7 +37,7 @@ from transaction_kit import ABORT_INTERVAL_MS, START_MS, TIMEOUT_MS, Desk, Waite
 
 IDS = ("copier", "billing")
 PARTITIONS = tuple(PartitionKey("orders", index) for index in range(3))
-RETRY_MS = round(RETRY_S * 1000)
+RETRY_MS = round(RETRY_MAX_S * 1000)
 EXAMPLES = 300
 STEPS = 100
 

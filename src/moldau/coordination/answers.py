@@ -59,7 +59,8 @@ class OpenTicket:
 def combined(answers: Sequence[Answer[R]], combine: Callable[[list[R]], T]) -> Answer[T]:
     """Make one answer of several, once all of them are there; at once if they are.
 
-    Cancelling the result cancels those that are still to come.
+    A part that fails, or is cancelled, does the same to the result. Cancelling the result cancels
+    those that are still to come.
     """
     waiting = [one for one in answers if isinstance(one, asyncio.Future)]
     if not waiting:
@@ -70,12 +71,15 @@ def combined(answers: Sequence[Answer[R]], combine: Callable[[list[R]], T]) -> A
     def arrived(_: asyncio.Future[R]) -> None:
         nonlocal left
         left -= 1
-        if left == 0 and not result.done():
-            result.set_result(
-                combine(
-                    [one.result() if isinstance(one, asyncio.Future) else one for one in answers]
-                )
-            )
+        if left or result.done():
+            return
+        try:
+            parts = [one.result() if isinstance(one, asyncio.Future) else one for one in answers]
+            result.set_result(combine(parts))
+        except asyncio.CancelledError:
+            result.cancel()
+        except Exception as error:  # noqa: BLE001 - whoever awaits the result deals with it
+            result.set_exception(error)
 
     def abandoned(_: asyncio.Future[T]) -> None:
         if result.cancelled():

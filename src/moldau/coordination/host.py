@@ -9,6 +9,10 @@ The state goes ahead of what is committed: the next handler sees records that ar
 What it answers therefore waits for them (`Outcome`). If this broker loses the partition, state,
 timers and all that waits are thrown away together; the next leader loads what the log has.
 
+The same happens when anything raises while an outcome is decided or carried out. That is a bug, and
+it may have left the state half changed: whoever waits is told that the coordinator is not available
+and the runtime loads the shard anew, so that its state is what the log says. Only `begin` raises.
+
 The host does not know what its shard coordinates, nor who asks.
 """
 
@@ -54,6 +58,8 @@ class HostSettings(NamedTuple):
     """Carries out an effect. It must not call the runtime before it has returned."""
     codec: Codec
     commit_timeout_s: float
+    failed: Callable[[InternalLog], None]
+    """Hears that the shard of this log had a bug and has ended."""
 
 
 class _Held(NamedTuple):
@@ -106,7 +112,7 @@ class Host(Generic[S]):
     # Beginning and ending
 
     def begin(self) -> None:
-        """Serve: everything in the log has been replayed."""
+        """Serve: everything in the log has been replayed. Raises what the shard raises."""
         self.refusal = ErrorCode.NONE
         self._end_offset = self.log.log_end_offset
         self._carry_out(self.shard.loaded(self._now()))
@@ -142,18 +148,19 @@ class Host(Generic[S]):
         ticket = OpenTicket(failed)
         self._tickets[ticket] = None
         try:
-            outcome = handler(self.shard, ticket, self._now())
-        except BaseException:
-            self._tickets.pop(ticket, None)
-            raise
-        self._carry_out(outcome)
+            self._carry_out(handler(self.shard, ticket, self._now()))
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is dealt with
+            self._fail(error)
         answer: Any = ticket.taken()
         return answer  # type: ignore[no-any-return]  # a ticket is answered by who knows its type
 
     def tell(self, handler: Callable[[S, Now], Outcome]) -> None:
         """Let a handler decide on an event that nobody waits for; kept while loading."""
         if self.refusal is ErrorCode.NONE:
-            self._carry_out(handler(self.shard, self._now()))
+            try:
+                self._carry_out(handler(self.shard, self._now()))
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is dealt with
+                self._fail(error)
         elif self.refusal is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             self._waiting_to_load.append(handler)
 
@@ -163,16 +170,26 @@ class Host(Generic[S]):
             self._end_offset = self.log.log_end_offset
             try:
                 self.shard.transaction_ended(producer, committed=committed)
-            except Exception as error:  # noqa: BLE001 - whatever it is, the state is wrong now
-                self._lost_track(error)
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is dealt with
+                self._fail(error)
 
     def _fire(self, key: Hashable) -> None:
         del self._timers[key]
-        self._carry_out(self.shard.timer_fired(key, self._now()))
+        try:
+            self._carry_out(self.shard.timer_fired(key, self._now()))
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is dealt with
+            self._fail(error)
 
     def _now(self) -> Now:
         clock = self._settings.clock
         return Now(clock.wall_ms(), clock.monotonic())
+
+    def _fail(self, error: Exception) -> None:
+        """Stop serving rather than go on with a state that nobody knows."""
+        logger.error("%s has a bug and is thrown away", self, exc_info=error)
+        if not self._ended:
+            self.end(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            self._settings.failed(self.log)
 
     # Outcomes
 
@@ -197,8 +214,7 @@ class Host(Generic[S]):
                 self._append(outcome)
             except ApiError as error:
                 return self._refused(outcome, error.code)
-            if not self._replay(outcome):
-                return None
+            self._replay(outcome)
         for timer in outcome.timers:
             self._set(timer)
         if outcome.at_once or self.log.committed_offset >= self._end_offset:
@@ -225,22 +241,12 @@ class Host(Generic[S]):
         crash_point("coordinator.after_append")
         self._end_offset = self.log.log_end_offset
 
-    def _replay(self, outcome: Outcome) -> bool:
-        """Take records that were just appended into the state; tell whether that went well."""
+    def _replay(self, outcome: Outcome) -> None:
+        """Take records that were just appended into the state."""
         replay, producer = self.shard.replay, outcome.producer
-        try:
-            for record in outcome.records:
-                replay(record, producer)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the state is wrong now
-            self._lost_track(error)
-            return False
+        for record in outcome.records:
+            replay(record, producer)
         crash_point("coordinator.after_replay")
-        return True
-
-    def _lost_track(self, error: Exception) -> None:
-        """Stop serving rather than go on with a state that could not follow its log."""
-        logger.error("%s cannot follow its log and is not served any more", self, exc_info=error)
-        self.end(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
     def _refused(self, outcome: Outcome, code: ErrorCode) -> Outcome | None:
         """Find out what happens instead of an outcome that the log has refused.
@@ -289,9 +295,12 @@ class Host(Generic[S]):
         while (
             not self._busy and self._held and self._held[0].end_offset <= self.log.committed_offset
         ):
-            following = self._finish(self._held.popleft().outcome)
-            if following is not None:
-                self._carry_out(following)
+            try:
+                following = self._finish(self._held.popleft().outcome)
+                if following is not None:
+                    self._carry_out(following)
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is dealt with
+                self._fail(error)
         if not self._held:
             self.log.unwatch()
 

@@ -130,7 +130,8 @@ class Shard(Protocol):
         """Take one record into the state, just written or read back while loading.
 
         With a producer the record counts only when its transaction commits. UnknownRecord if this
-        release cannot know what it says; anything else that is raised ends the shard.
+        release cannot know what it says. Anything else is a bug, here and everywhere else in a
+        shard: the runtime throws the shard away and loads it anew.
         """
         ...
 

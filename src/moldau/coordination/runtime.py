@@ -9,11 +9,15 @@ partition coordinates it. The runtime finds the shard of a key and lets a handle
         lambda code: HeartbeatResponse(error_code=code),
     )
 
-The answer is the response, or a future of it; it never raises. The second function makes the
-response for errors of the coordinator itself: NOT_COORDINATOR (this broker does not lead the
-partition, or no longer does), COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE.
+The answer is the response, or a future of it; neither that nor the call ever raises. The second
+function makes the response for errors of the coordinator itself: NOT_COORDINATOR (this broker does
+not lead the partition, or no longer does), COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE.
 
 A shard is loaded when its partition is led (`lead`), and thrown away when it is not (`resign`).
+One in which anything raised is loaded anew, each time after a longer wait: a request that can do
+that harms the others of its partition, but never holds up the broker with loads. One that cannot be
+loaded stays not available until the partition is led in another epoch.
+
 One runtime serves groups, another one transactions; neither knows which it is.
 """
 
@@ -22,11 +26,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from moldau.base.clock import Clock
 from moldau.base.errors import InvariantViolated, ProtocolError, StorageError
 from moldau.coordination.answers import Answer, Failed
+from moldau.coordination.backoff import backoff_s
 from moldau.coordination.hashing import partition_of
 from moldau.coordination.host import Host, HostSettings
 from moldau.coordination.internal_log import InternalLog
@@ -46,8 +51,22 @@ LOAD_BUFFER_BYTES: Final = 5 * 1024 * 1024
 COMMIT_TIMEOUT_S: Final = 5.0
 """How long a reply waits for a commit; Kafka's default of `offsets.commit.timeout.ms`."""
 
+RELOAD_FIRST_S: Final = 1.0
+RELOAD_MAX_S: Final = 60.0
+"""How long a shard that raised waits to be loaded again, at first and at last."""
+
+FAILURES_FORGOTTEN_S: Final = 600.0
+"""A shard that has gone so long without raising waits no longer than at first."""
+
 LOADS_AT_ONCE: Final = 2
 """One shard is replayed while another waits for the disk; more would only take memory."""
+
+
+class _Failures(NamedTuple):
+    """How often a shard has raised, and when it did last, on the monotonic clock."""
+
+    times: int
+    last_s: float
 
 
 class LoadTimes:
@@ -92,11 +111,14 @@ class Runtime(Generic[S]):
         self.partition_count = partition_count
         """By which keys are spread: as many as the topic has when it is first led."""
         self._make_shard = make_shard
-        self._settings = HostSettings(topic, clock, perform, codec, commit_timeout_s)
+        self._settings = HostSettings(
+            topic, clock, perform, codec, commit_timeout_s, self._load_again
+        )
         self._load_buffer_bytes = load_buffer_bytes
         self.load_times = LoadTimes()
         self._hosts: dict[int, Host[S]] = {}
         self._loads: dict[int, asyncio.Task[None]] = {}
+        self._failures: dict[int, _Failures] = {}
         self._turns = asyncio.Semaphore(LOADS_AT_ONCE)
 
     # Asking
@@ -112,16 +134,24 @@ class Runtime(Generic[S]):
         failed: Failed[R],
     ) -> Answer[R]:
         """Let the shard of a key decide on a request; the answer is there at once, or a future."""
-        host = self._hosts.get(partition_of(key, self.partition_count))
+        host = self._hosts.get(self.partition_for(key))
         if host is None:
             return failed(ErrorCode.NOT_COORDINATOR)
         return host.call(handler, failed)
 
-    def call_all(
+    async def call_all(
         self, handler: Callable[[S, Ticket, Now], Outcome], failed: Failed[R]
-    ) -> list[Answer[R]]:
-        """Put a request to every shard here, in the order of their partitions."""
-        return [host.call(handler, failed) for _, host in sorted(self._hosts.items())]
+    ) -> list[R]:
+        """Put a request to every shard here, in the order of their partitions.
+
+        Each has a turn of its own, because what is asked of all shards is mostly asked about all
+        that they hold.
+        """
+        answers: list[Answer[R]] = []
+        for _, host in sorted(self._hosts.items()):
+            answers.append(host.call(handler, failed))
+            await asyncio.sleep(0)
+        return [await one if isinstance(one, asyncio.Future) else one for one in answers]
 
     def tell(self, key: str, handler: Callable[[S, Now], Outcome]) -> None:
         """Let the shard of a key decide on an event that nobody waits for.
@@ -181,12 +211,33 @@ class Runtime(Generic[S]):
         if self.leader_epoch(index) == log.leader_epoch:
             return
         self.resign(index)
-        shard = self._make_shard(index, log.leader_epoch)
-        host = self._hosts[index] = Host(log, shard, self._settings)
+        host = self._add_host(log)
         if log.log_start_offset == log.log_end_offset:
             self._begin(host)
-            return
-        load = asyncio.get_running_loop().create_task(self._load(host), name=f"load {host}")
+        else:
+            self._begin_load(host, after_s=0.0)
+
+    def _load_again(self, log: InternalLog) -> None:
+        """Put a new shard in the place of one that raised, and load it after a while."""
+        index, now_s = log.index, self._settings.clock.monotonic()
+        times, last_s = self._failures.get(index, _Failures(0, now_s))
+        times = 1 if now_s - last_s >= FAILURES_FORGOTTEN_S else times + 1
+        self._failures[index] = _Failures(times, now_s)
+        after_s = backoff_s(times, RELOAD_FIRST_S, RELOAD_MAX_S)
+        host = self._add_host(log)
+        logger.warning("%s is loaded anew in %.0f s", host, after_s)
+        self._begin_load(host, after_s)
+
+    def _add_host(self, log: InternalLog) -> Host[S]:
+        shard = self._make_shard(log.index, log.leader_epoch)
+        host = self._hosts[log.index] = Host(log, shard, self._settings)
+        return host
+
+    def _begin_load(self, host: Host[S], after_s: float) -> None:
+        index = host.log.index
+        load = asyncio.get_running_loop().create_task(
+            self._load(host, after_s), name=f"load {host}"
+        )
         self._loads[index] = load
         load.add_done_callback(lambda done: self._load_ended(index, done))
 
@@ -199,6 +250,7 @@ class Runtime(Generic[S]):
         load = self._loads.pop(index, None)
         if load is not None:
             load.cancel()
+        self._failures.pop(index, None)
         host = self._hosts.pop(index, None)
         if host is not None:
             host.end(ErrorCode.NOT_COORDINATOR)
@@ -210,11 +262,12 @@ class Runtime(Generic[S]):
             self.resign(index)
         await asyncio.gather(*loads, return_exceptions=True)
 
-    async def _load(self, host: Host[S]) -> None:
+    async def _load(self, host: Host[S], after_s: float) -> None:
         """Load a shard and let it serve; if it cannot be, clients are told so until it is led anew.
 
         Cancelled when the shard is thrown away meanwhile.
         """
+        await asyncio.sleep(after_s)
         async with self._turns:
             clock = self._settings.clock
             start_s = clock.monotonic()

@@ -175,20 +175,29 @@ class _DecoderWriter:
         self, field: Field, name: str, size: str, body: Callable[[Field, str, str], None]
     ) -> None:
         source, label = self._source, self._label()
-        longer = f"{size}, position = long_length(data, position, {size})"
         if not self._layout.nullable(field):
-            with source.block(f"if {size} > 127:"):
-                source.line(longer)
+            self._longer(field, size)
             with source.block(f"elif not {size}:"):
                 source.line(f"raise null_value({label!r})")
             body(field, name, size)
             return
         with source.block(f"if {size}:"):
-            with source.block(f"if {size} > 127:"):
-                source.line(longer)
+            self._longer(field, size)
             body(field, name, size)
         with source.block("else:"):
             source.line(f"{name} = None")
+
+    def _longer(self, field: Field, size: str) -> None:
+        """Write what finishes a length of several bytes; compact ones are one more than they say.
+
+        A text may be no longer than in the classic form, as in Kafka: everything that is kept of it
+        (the keys of internal topics, for one) counts its bytes in 16 bits.
+        """
+        with self._source.block(f"if {size} > 127:"):
+            self._source.line(f"{size}, position = long_length(data, position, {size})")
+            if field.kind is Kind.STRING:
+                with self._source.block(f"if {size} > {wire.TEXT_BYTES_MAX + 1}:"):
+                    self._source.line(f"raise bad_length({self._label()!r}, {size} - 1)")
 
     def _classic(
         self, field: Field, name: str, size: str, body: Callable[[Field, str, str], None]

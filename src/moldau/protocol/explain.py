@@ -12,10 +12,7 @@ from typing import Any
 from moldau.base.files import FileRegion
 from moldau.protocol.fields import Field, Kind
 from moldau.protocol.layout import CODES, Layout
-from moldau.protocol.wire import EncodeError
-
-_CLASSIC_TEXT_BYTES = 32767
-"""What the signed 16-bit length of a string in a version that is not flexible can say."""
+from moldau.protocol.wire import TEXT_BYTES_MAX, EncodeError
 
 _SHOWN_CHARACTERS = 60
 """Enough of a wrong value to recognise it; the rest would only fill the log."""
@@ -89,8 +86,8 @@ def _text_problem(value: Any, layout: Layout) -> str | None:
         size = len(value.encode())
     except UnicodeEncodeError:
         return f"is {_shown(value)}, which UTF-8 cannot write"
-    if size > _CLASSIC_TEXT_BYTES and not layout.flexible:
-        return f"has {size} bytes, more than {_CLASSIC_TEXT_BYTES}"
+    if size > TEXT_BYTES_MAX and not layout.flexible:
+        return f"has {size} bytes, more than {TEXT_BYTES_MAX}"
     return None
 
 

@@ -24,16 +24,13 @@ from moldau.base.network import Part
 from moldau.protocol.compiler import decoder, encoder
 from moldau.protocol.fields import FOREVER, NEVER, Versions
 from moldau.protocol.messages import API_MESSAGES
-from moldau.protocol.wire import EncodeError, parts_size, skip_tags
+from moldau.protocol.wire import TEXT_BYTES_MAX, EncodeError, parts_size, skip_tags
 
 API_VERSIONS_KEY = 18
 CONTROLLED_SHUTDOWN_KEY = 7
 
 NO_VERSION = FOREVER + 1
 """Above every version the wire can carry."""
-
-CLIENT_ID_BYTES = 32767
-"""What the length of a classic string can say."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -177,8 +174,8 @@ def encode_request(
         head = _write_request_v0(8 + size, api.key, version, correlation_id)
     else:
         name = b"" if client_id is None else client_id.encode()
-        if len(name) > CLIENT_ID_BYTES:
-            raise EncodeError(f"a client id of {len(name)} bytes is longer than {CLIENT_ID_BYTES}")
+        if len(name) > TEXT_BYTES_MAX:
+            raise EncodeError(f"a client id of {len(name)} bytes is longer than {TEXT_BYTES_MAX}")
         tags = b"\0" if header_version == 2 else b""
         size += 10 + len(name) + len(tags)
         length = -1 if client_id is None else len(name)

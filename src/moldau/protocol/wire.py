@@ -23,6 +23,9 @@ LENGTH_VARINT_BYTES = 5
 LENGTH_MAX = 2**31 - 1
 """Lengths and counts are signed 32-bit numbers wherever they are not varints."""
 
+TEXT_BYTES_MAX = 2**15 - 1
+"""The classic form of a text has a signed length of 16 bits; no form of it may be longer."""
+
 SMALL_COUNT = 17
 """Arrays of scalars below this count (replicas, partitions, ISRs) use a `Struct` made once."""
 
@@ -151,7 +154,7 @@ def null_value(label: str) -> ProtocolError:
 
 
 def bad_length(label: str, length: int) -> ProtocolError:
-    """Build the refusal of a negative length, or of a null one where none is allowed."""
+    """Build the refusal of a length that is negative, too large, or null where none may be."""
     return ProtocolError(f"{label} has length {length}")
 
 

@@ -17,11 +17,16 @@ from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple, Protocol
 
 from moldau.base.clock import Clock
-from moldau.base.errors import StorageError
+from moldau.base.errors import InvariantViolated, StorageError
 from moldau.base.ids import NO_LEADER_EPOCH, BrokerId, PartitionKey
 from moldau.cluster.image import MetadataImage
 from moldau.coordination.outcome import Now, Outcome, ProducerIdentity
-from moldau.coordination.transactions.effects import MarkerResult, TimedOut, WriteMarkers
+from moldau.coordination.transactions.effects import (
+    MarkerResult,
+    MarkersLate,
+    TimedOut,
+    WriteMarkers,
+)
 from moldau.coordination.transactions.shard import TransactionShard
 from moldau.protocol.errors import ApiError, ErrorCode
 from moldau.records.batch import BatchHeader, parse_header
@@ -37,6 +42,9 @@ FENCING: Final = frozenset(
     {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED}
 )
 """What a partition says that has ended the transaction already, and seen a newer epoch since."""
+
+PARTITIONS_NAMED: Final = 5
+"""Partitions that a line of the log names: a transaction may have thousands."""
 
 
 class Marker(NamedTuple):
@@ -165,8 +173,15 @@ class MarkerSender:
                 "it was open for more than its %d ms",
                 effect.transactional_id, *effect.producer, effect.timeout_ms,
             )  # fmt: skip
+        elif isinstance(effect, MarkersLate):
+            logger.warning(
+                "the transaction of %r is decided, but does not come to its end: "
+                "%d partition(s) take no marker now %s",
+                effect.transactional_id, len(effect.partitions),
+                [str(key) for key in sorted(effect.partitions)[:PARTITIONS_NAMED]],
+            )  # fmt: skip
         else:
-            raise TypeError(f"not an effect of a transaction shard: {effect!r}")
+            raise InvariantViolated(f"not an effect of a transaction shard: {effect!r}")
 
     async def close(self) -> None:
         """Wait for what is being written, for an orderly stop."""

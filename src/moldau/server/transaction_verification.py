@@ -10,8 +10,8 @@ tried again for a moment: that is cheaper than to have the batch sent once more.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from moldau.base.clock import Clock
 from moldau.base.ids import PartitionKey
@@ -21,9 +21,7 @@ from moldau.coordination.runtime import Runtime
 from moldau.coordination.transactions.shard import TransactionShard
 from moldau.coordination.transactions.transaction import EPOCH_PER_TRANSACTION
 from moldau.protocol.errors import ErrorCode
-
-Verdicts: TypeAlias = Mapping[PartitionKey, ErrorCode]
-"""NONE, or why a partition may not be written to, in the words of the coordinator."""
+from moldau.server.transaction_partitions import Verdicts, add_partitions, verify_partitions
 
 
 class RetrySettings(NamedTuple):
@@ -53,13 +51,7 @@ class TransactionVerifier:
     ) -> Answer[Verdicts]:
         """Say of each partition whether the producer has it in its transaction; add it if asked."""
         if not add:
-            return self._runtime.call(
-                transactional_id,
-                lambda shard, ticket, _: shard.verify_partitions(
-                    transactional_id, producer, partitions, ticket
-                ),
-                lambda code: dict.fromkeys(partitions, code),
-            )
+            return verify_partitions(self._runtime, transactional_id, producer, partitions)
         answer = self._add(transactional_id, producer, partitions)
         if isinstance(answer, asyncio.Future) or answer is ErrorCode.CONCURRENT_TRANSACTIONS:
             deadline_s = self._clock.monotonic() + self._retries.max_ms / 1000
@@ -89,12 +81,8 @@ class TransactionVerifier:
         producer: ProducerIdentity,
         partitions: Sequence[PartitionKey],
     ) -> Answer[ErrorCode]:
-        return self._runtime.call(
-            transactional_id,
-            lambda shard, ticket, now: shard.add_partitions(
-                transactional_id, producer, partitions, EPOCH_PER_TRANSACTION, ticket, now
-            ),
-            lambda code: code,
+        return add_partitions(
+            self._runtime, transactional_id, producer, partitions, EPOCH_PER_TRANSACTION
         )
 
     async def _add_patiently(
@@ -116,31 +104,3 @@ class TransactionVerifier:
 
 async def _verdict(answer: asyncio.Future[Verdicts], partition: PartitionKey) -> ErrorCode:
     return (await answer)[partition]
-
-
-KNOWS_ABORTABLE = 11
-"""The version of Produce from which a client knows TRANSACTION_ABORTABLE."""
-ADDS_PARTITIONS = 12
-"""The version of Produce from which the broker adds the partition (transaction version 2)."""
-
-_NOT_NOW = frozenset(
-    {
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.NOT_COORDINATOR,
-    }
-)
-
-
-def produce_error(code: ErrorCode, version: int) -> ErrorCode:
-    """Say what a producer is told for a verdict, in words that its version of Produce knows.
-
-    NOT_ENOUGH_REPLICAS is what every producer retries without looking for another leader.
-    """
-    if code is ErrorCode.PRODUCER_FENCED:
-        return ErrorCode.INVALID_PRODUCER_EPOCH
-    if code is ErrorCode.TRANSACTION_ABORTABLE and version < KNOWS_ABORTABLE:
-        return ErrorCode.INVALID_TXN_STATE
-    if code is ErrorCode.CONCURRENT_TRANSACTIONS and version < ADDS_PARTITIONS:
-        return ErrorCode.NOT_ENOUGH_REPLICAS
-    return ErrorCode.NOT_ENOUGH_REPLICAS if code in _NOT_NOW else code

@@ -26,12 +26,9 @@ from moldau.records.batch import BatchHeader, is_transactional, parse_header
 from moldau.replication.partition import Partition
 from moldau.replication.partitions import Partitions
 from moldau.server.internal_topics import INTERNAL_TOPICS
-from moldau.server.transaction_verification import (
-    ADDS_PARTITIONS,
-    TransactionVerifier,
-    Verdicts,
-    produce_error,
-)
+from moldau.server.produce_verdicts import ADDS_PARTITIONS, produce_error
+from moldau.server.transaction_partitions import Verdicts
+from moldau.server.transaction_verification import TransactionVerifier
 from moldau.storage.log import Log
 
 

@@ -133,11 +133,41 @@ class TestAnswering:
             bench.runtime.partition_count = 3
             for index in (2, 0, 1):
                 bench.runtime.lead(MemoryLog(index))
-            asked = bench.runtime.call_all(
+            asked = await bench.runtime.call_all(
                 lambda shard, ticket, now: Outcome(replies=[Reply(ticket, shard.index)]), failed
             )
             assert asked == [0, 1, 2]
             assert bench.runtime.led == (2, 0, 1)
+
+        run(work)
+
+    def test_when_every_shard_is_asked_others_are_served_in_between(self):
+        async def work():
+            bench = Bench()
+            for index in (0, 1):
+                bench.runtime.lead(MemoryLog(index))
+            asked = []
+
+            def ask(shard, ticket, now):
+                asked.append(shard.index)
+                return Outcome(replies=[Reply(ticket, shard.index)])
+
+            asyncio.get_running_loop().call_soon(asked.append, "somebody else")
+            await bench.runtime.call_all(ask, failed)
+            assert asked == [0, "somebody else", 1]
+
+        run(work)
+
+    def test_a_shard_that_moves_away_while_all_are_asked_says_so(self):
+        async def work():
+            bench = Bench()
+            for index in (0, 1):
+                bench.runtime.lead(MemoryLog(index))
+            asyncio.get_running_loop().call_soon(bench.runtime.resign, 1)
+            asked = await bench.runtime.call_all(
+                lambda shard, ticket, now: Outcome(replies=[Reply(ticket, shard.index)]), failed
+            )
+            assert asked == [0, ("failed", "NOT_COORDINATOR")]
 
         run(work)
 

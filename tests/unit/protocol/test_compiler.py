@@ -287,7 +287,7 @@ def test_a_tagged_struct_declared_without_a_value_is_left_out_when_none():
 
 @pytest.mark.parametrize("size", [0, 1, 125, 126, 127, 128, 16382, 16383, 16384, 2097151, 2097152])
 def test_lengths_of_every_varint_size_survive(size):
-    original = Sized(text="x" * size)
+    original = Sized(blob=b"x" * size)
     assert decode(Sized, 2, encode(original, 2)) == original
 
 
@@ -306,6 +306,15 @@ def test_a_padded_length_that_is_not_zero_is_read():
     assert decode(Sized, 2, hexed("8200 78 8100 81808000 01 01 01 01 01 00")) == Sized(
         "x", "", b"", b""
     )
+
+
+def test_a_text_may_be_as_long_as_its_classic_form_can_say_and_no_longer():
+    longest = Sized(text="x" * 32767, maybe="y" * 32767)
+    assert decode(Sized, 2, encode(longest, 2)) == longest
+    for name in ("text", "maybe"):
+        longer = Sized(**{name: "x" * 32768})
+        with pytest.raises(ProtocolError, match=f"{name} has length 32768"):
+            decode(Sized, 2, encode(longer, 2))
 
 
 def test_more_than_127_tags_are_read():

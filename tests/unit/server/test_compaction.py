@@ -247,9 +247,9 @@ def test_one_whose_age_cannot_be_read_does_not_stop_the_cleaner(caplog):
         rotten = bench.fill(FIRST).segments[0]
         bench.fill(SECOND)
         bench.storage.sim().flip_bit(rotten.path, 16)
-        bench.storage.config = replace(COMPACTED, max_compaction_lag_ms=1000)
-        bench = bench.restarted(bench.storage.config)
-        first, sound = bench.log(FIRST), bench.log(SECOND)
+        config = replace(COMPACTED, max_compaction_lag_ms=1000)
+        bench = bench.restarted(config)
+        first, sound = bench.log(FIRST, config), bench.log(SECOND, config)
         task = asyncio.create_task(bench.cleaner.run())
         await asyncio.sleep(100)
         assert not task.done()

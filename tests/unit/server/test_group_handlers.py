@@ -62,8 +62,12 @@ class OneShardRuntime:
         ticket = self.served.ask(handler)
         return ticket.answer if ticket.answers else asyncio.get_running_loop().create_future()
 
-    def call_all(self, handler, failed):
+    async def call_all(self, handler, failed):
         return [self.call("", handler, failed)]
+
+
+def list_groups(broker, *filters):
+    return asyncio.run(broker.groups.list_groups(ListGroupsRequest(*filters), context(5)))
 
 
 class Verifier:
@@ -191,16 +195,16 @@ class TestTools:
 
     def test_groups_are_listed(self, broker):
         broker.served.commit(commit_request())
-        listed = broker.groups.list_groups(ListGroupsRequest(["Empty"], ["classic"]), context(5))
+        listed = list_groups(broker, ["Empty"], ["classic"])
         assert [group.group_id for group in listed.groups] == ["g"]
-        none = broker.groups.list_groups(ListGroupsRequest(["Stable"]), context(5))
+        none = list_groups(broker, ["Stable"])
         assert (none.groups, none.error_code) == ([], 0)
 
     def test_a_list_is_not_complete_while_a_shard_loads(self, broker):
         broker.runtime.refusal = LOADING
-        assert broker.groups.list_groups(ListGroupsRequest(), context(5)).error_code == LOADING
+        assert list_groups(broker).error_code == LOADING
         broker.runtime.refusal = ELSEWHERE
-        assert broker.groups.list_groups(ListGroupsRequest(), context(5)).error_code == 0
+        assert list_groups(broker).error_code == 0
 
     def test_groups_are_deleted_each_once(self, broker):
         broker.served.commit(commit_request())

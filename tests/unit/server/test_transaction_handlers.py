@@ -11,11 +11,12 @@ import pytest
 
 import log_kit
 from coordinator_kit import MemoryLog
-from moldau.base.errors import StorageError
+from moldau.base.errors import InvariantViolated, StorageError
 from moldau.base.ids import PartitionKey, TopicId
 from moldau.cluster.store import StoreFailed
 from moldau.coordination.outcome import ProducerIdentity
 from moldau.coordination.runtime import Runtime
+from moldau.coordination.transactions.effects import MarkersLate
 from moldau.coordination.transactions.records import transaction_record
 from moldau.coordination.transactions.shard import TransactionShard
 from moldau.coordination.transactions.sweeping import Sweep, TransactionSettings
@@ -42,10 +43,10 @@ from moldau.replication.partitions import Partitions
 from moldau.server.handlers.transaction_admin import TransactionAdminHandlers
 from moldau.server.handlers.transactions import TransactionHandlers
 from moldau.server.markers import MarkerSender, MarkerWriter
+from moldau.server.produce_verdicts import produce_error
 from moldau.server.transaction_verification import (
     RetrySettings,
     TransactionVerifier,
-    produce_error,
 )
 from moldau.storage.flushing import Flusher
 from moldau.storage.topic_config import LogConfig
@@ -216,7 +217,7 @@ def run(work):
 
 @pytest.fixture(autouse=True)
 def _no_rest(monkeypatch):
-    monkeypatch.setattr("moldau.coordination.transactions.marking.RETRY_S", 0.0)
+    monkeypatch.setattr("moldau.coordination.transactions.marking.RETRY_FIRST_S", 0.0)
 
 
 # Producers
@@ -549,8 +550,16 @@ def test_a_timed_out_transaction_is_told_of_in_the_log(caplog):
 
 
 def test_only_effects_of_transactions_are_carried_out():
-    with pytest.raises(TypeError):
+    with pytest.raises(InvariantViolated):
         Kit().sender(object())
+
+
+def test_a_transaction_that_does_not_come_to_its_end_is_told_to_the_log(caplog):
+    keys = frozenset(PartitionKey("orders", index) for index in range(1_000))
+    Kit().sender(MarkersLate("copier", keys))
+    assert "'copier' is decided" in caplog.text
+    assert "1000 partition(s)" in caplog.text
+    assert len(caplog.text) < 500
 
 
 def write_markers(kit, *keys, epoch=0, coordinator_epoch=1, version=0):

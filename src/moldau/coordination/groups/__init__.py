@@ -1,0 +1,1 @@
+"""The group coordinator: consumer groups of the classic protocol, and committed offsets."""

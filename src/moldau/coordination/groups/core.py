@@ -27,7 +27,7 @@ from moldau.coordination.groups.counters import GroupCounters
 from moldau.coordination.groups.member import Member, WaitingJoin
 from moldau.coordination.groups.responses import join_error, protocol_name, sync_error
 from moldau.coordination.groups.roster import Roster
-from moldau.coordination.groups.settings import GroupSettings
+from moldau.coordination.groups.settings import PENDING_MEMBERS_MAX, GroupSettings
 from moldau.coordination.groups.snapshot import NO_STATE_TIMESTAMP, GroupSnapshot
 from moldau.coordination.groups.states import FOLLOWERS, GroupState
 from moldau.coordination.groups.subscription import (
@@ -160,13 +160,20 @@ class GroupCore:
         self.expect(member, member.session_timeout_ms, turn)
 
     def expect_pending(self, member_id: str, session_timeout_ms: int, turn: Turn) -> None:
-        """Wait for a member to come back with the id it was given (KIP-394)."""
-        self.roster.pending.add(member_id)
+        """Wait for a member to come back with the id it was given (KIP-394).
+
+        Where too many are waited for, the one that has had the longest time is not any more: it is
+        told that its id is unknown, should it come, and asks for another.
+        """
+        pending = self.roster.pending
+        if len(pending) >= PENDING_MEMBERS_MAX:
+            self.forget_pending(next(iter(pending)), turn)
+        pending[member_id] = None
         turn.arm(self._session_timer(member_id), session_timeout_ms)
 
     def forget_pending(self, member_id: str, turn: Turn) -> None:
         """Stop waiting for a member that did not come, or has left."""
-        self.roster.pending.discard(member_id)
+        self.roster.pending.pop(member_id, None)
         turn.cancel(self._session_timer(member_id))
 
     def session_elapsed(self, member_id: str, turn: Turn) -> None:
@@ -175,7 +182,7 @@ class GroupCore:
         if member is not None:
             self._member_silent(member, turn)
         elif member_id in self.roster.pending:
-            self.roster.pending.discard(member_id)
+            del self.roster.pending[member_id]
             self._complete_if_everybody_joined(turn)
 
     def _member_silent(self, member: Member, turn: Turn) -> None:
@@ -239,14 +246,25 @@ class GroupCore:
         """Go on after a member came, went or changed: begin a rebalance, or end the join phase."""
         if self.state is not GroupState.PREPARING_REBALANCE:
             self.prepare_rebalance(reason, turn)
-        elif self.initial_delay is None:
+        else:
             self._complete_if_everybody_joined(turn)
 
     def _complete_if_everybody_joined(self, turn: Turn) -> bool:
-        is_due = self.state is GroupState.PREPARING_REBALANCE and self.roster.everybody_joined
+        """End the join phase if nobody is missing; the first of an empty group lasts its time."""
+        is_due = (
+            self.state is GroupState.PREPARING_REBALANCE
+            and self.initial_delay is None
+            and self.roster.everybody_joined
+        )
         if is_due:
             self._complete_join(turn)
         return is_due
+
+    def supersede(self, waiting: WaitingJoin | None, turn: Turn) -> None:
+        """Answer a join that its member has repeated; nobody should be listening any more."""
+        if waiting is not None:
+            answer = join_error(waiting.version, ErrorCode.REBALANCE_IN_PROGRESS)
+            turn.reply(waiting.ticket, answer)
 
     def join_phase_elapsed(self, turn: Turn) -> None:
         """End the join phase as its time is up, unless the initial delay is extended."""
@@ -405,9 +423,3 @@ class GroupCore:
                 for member in self.roster
             ),
         )
-
-    def supersede(self, waiting: WaitingJoin | None, turn: Turn) -> None:
-        """Answer a join that its member has repeated; nobody should be listening any more."""
-        if waiting is not None:
-            answer = join_error(waiting.version, ErrorCode.REBALANCE_IN_PROGRESS)
-            turn.reply(waiting.ticket, answer)

@@ -90,13 +90,20 @@ class Group:
         core.protocol = snapshot.protocol
         core.find_subscribed_topics()
 
-    def loaded(self, now: Now) -> Outcome:
-        """Begin to serve: members have a whole session to be heard of again."""
+    def loaded(self) -> None:
+        """Begin to serve. Members that were read have no session before `begin_sessions`."""
         self._is_loading = False
+
+    def begin_sessions(self, now: Now) -> Outcome:
+        """Give members that were read a whole session to be heard of again.
+
+        The group may have served for a while: whoever was heard of meanwhile has a session.
+        """
         core, turn = self._core, Turn(now)
         for member in core.roster:
-            core.heard_of(member, turn)
-        if len(core.roster) > core.settings.max_size:
+            if member.timer_due is None:
+                core.heard_of(member, turn)
+        if core.state is GroupState.STABLE and len(core.roster) > core.settings.max_size:
             core.prepare_rebalance("the group has more members than group.max.size allows", turn)
         return turn.outcome()
 

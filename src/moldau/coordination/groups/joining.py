@@ -21,6 +21,7 @@ from moldau.coordination.groups.turn import Turn
 from moldau.coordination.outcome import Caller, Ticket
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.groups import JoinGroupRequest, JoinGroupResponse
+from moldau.protocol.wire import TEXT_BYTES_MAX
 
 _REASON_LENGTH_MAX = 255
 """Characters of a client's reason that are quoted; clients cut it there too (KIP-800)."""
@@ -117,7 +118,10 @@ class Join:
             self._add(member_id)
 
     def _new_member_id(self, prefix: str) -> str:
-        return f"{prefix}-{UUID(bytes=self._core.random.randbytes(16), version=4)}"
+        """Make an id; where the prefix is too long for one, that is cut."""
+        suffix = f"-{UUID(bytes=self._core.random.randbytes(16), version=4)}"
+        kept = prefix.encode()[: TEXT_BYTES_MAX - len(suffix)].decode(errors="ignore")
+        return kept + suffix
 
     def _add(self, member_id: str) -> None:
         core, turn = self._core, self._turn

@@ -15,7 +15,7 @@ Only `replay` and the marker of a transaction change this state, so that a resta
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import takewhile
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -28,7 +28,7 @@ _NO_TOPICS: Final[Mapping[str, dict[int, bytes]]] = MappingProxyType({})
 
 
 class _Place(NamedTuple):
-    """Where a transaction has an offset that waits."""
+    """Which partition for which group."""
 
     group: str
     topic: str
@@ -42,12 +42,16 @@ _Waiting = dict[int, bytes | None]
 class OffsetStore:
     """Committed offsets by group, topic and partition, and those that wait for a transaction."""
 
-    __slots__ = ("_committed", "_transactions", "_waiting")
+    __slots__ = ("_committed", "_groups_of", "_transactions", "_waiting")
 
     def __init__(self) -> None:
         self._committed: dict[str, dict[str, dict[int, bytes]]] = {}
-        self._waiting: dict[str, dict[tuple[str, int], _Waiting]] = {}
+        self._waiting: dict[str, dict[str, dict[int, _Waiting]]] = {}
         self._transactions: dict[int, dict[_Place, None]] = {}
+        """Where the open transaction of a producer has offsets that wait."""
+        self._groups_of: dict[str, dict[str, None]] = {}
+        """The groups that have offsets of a topic, waiting ones included: a topic that is deleted
+        concerns few of them."""
 
     # Replaying
 
@@ -62,18 +66,17 @@ class OffsetStore:
             return
         self._keep(key.group, key.topic, key.partition, value)
         if key.group in self._waiting:
-            waiting = self._waiting[key.group].get((key.topic, key.partition), {})
+            waiting = self._waiting_at(_Place(key.group, key.topic, key.partition)) or {}
             for earlier in waiting:
                 waiting[earlier] = None
 
     def end_transaction(self, producer_id: int, *, committed: bool) -> None:
         """Take over, or drop, what a producer's transaction has committed."""
         for place in self._transactions.pop(producer_id, ()):
-            group, topic, partition = place
-            waiting = self._waiting[group][topic, partition]
+            waiting = self._waiting[place.group][place.topic][place.partition]
             value = waiting[producer_id]
             if committed and value is not None:
-                self._keep(group, topic, partition, value)
+                self._keep(*place, value)
                 for earlier in takewhile(producer_id.__ne__, waiting):
                     waiting[earlier] = None
             del waiting[producer_id]
@@ -87,15 +90,18 @@ class OffsetStore:
         partitions = topics.get(topic)
         if partitions is None:
             topics[topic] = {partition: value}
+            self._note_group(group, topic)
         else:
             partitions[partition] = value
 
     def _wait(self, key: OffsetKey, value: bytes, producer_id: int) -> None:
         place = _Place(key.group, key.topic, key.partition)
-        waiting = self._waiting.setdefault(place.group, {}).setdefault(place[1:], {})
+        topics = self._waiting.setdefault(place.group, {})
+        waiting = topics.setdefault(place.topic, {}).setdefault(place.partition, {})
         waiting.pop(producer_id, None)  # what it commits now stands later in the log
         waiting[producer_id] = value
         self._transactions.setdefault(producer_id, {})[place] = None
+        self._note_group(place.group, place.topic)
 
     def _forget(self, key: OffsetKey) -> None:
         place = _Place(key.group, key.topic, key.partition)
@@ -105,17 +111,41 @@ class OffsetStore:
             del topics[place.topic]
             if not topics:
                 del self._committed[place.group]
-        waiting = self._waiting.get(place.group, {}).get(place[1:])
+            self._forget_group(place.group, place.topic)
+        waiting = self._waiting_at(place)
         if waiting is not None:
             for producer_id in waiting:
                 del self._transactions[producer_id][place]
             self._nothing_waits(place)
 
+    def _waiting_at(self, place: _Place) -> _Waiting | None:
+        return self._waiting.get(place.group, {}).get(place.topic, {}).get(place.partition)
+
     def _nothing_waits(self, place: _Place) -> None:
-        of_group = self._waiting[place.group]
-        del of_group[place[1:]]
-        if not of_group:
-            del self._waiting[place.group]
+        topics = self._waiting[place.group]
+        partitions = topics[place.topic]
+        del partitions[place.partition]
+        if not partitions:
+            del topics[place.topic]
+            if not topics:
+                del self._waiting[place.group]
+            self._forget_group(place.group, place.topic)
+
+    def _note_group(self, group: str, topic: str) -> None:
+        groups = self._groups_of.get(topic)
+        if groups is None:
+            self._groups_of[topic] = {group: None}
+        else:
+            groups[group] = None
+
+    def _forget_group(self, group: str, topic: str) -> None:
+        """Note that a group may have had its last offset of a topic."""
+        if topic in self._committed.get(group, ()) or topic in self._waiting.get(group, ()):
+            return
+        groups = self._groups_of[topic]
+        del groups[group]
+        if not groups:
+            del self._groups_of[topic]
 
     # Reading
 
@@ -137,17 +167,14 @@ class OffsetStore:
 
     def is_unstable(self, group: str, topic: str, partition: int) -> bool:
         """Tell whether an open transaction may still change this offset."""
-        return (topic, partition) in self._waiting.get(group, ())
+        topics = self._waiting.get(group)
+        return topics is not None and partition in topics.get(topic, ())
 
     def has(self, group: str, topic: str, partition: int) -> bool:
         """Tell whether there is an offset, or one that waits."""
         return self.value(group, topic, partition) is not None or self.is_unstable(
             group, topic, partition
         )
-
-    def groups(self) -> Collection[str]:
-        """Return the groups that have offsets here, waiting ones included."""
-        return dict.fromkeys((*self._committed, *self._waiting))
 
     def holds(self, group: str) -> bool:
         """Tell whether a group has offsets here, waiting ones included."""
@@ -159,28 +186,38 @@ class OffsetStore:
         for topic, partitions in topics.items():
             for partition in partitions:
                 yield OffsetKey(group, topic, partition)
-        for topic, partition in self._waiting.get(group, ()):
-            if partition not in topics.get(topic, ()):
-                yield OffsetKey(group, topic, partition)
-
-    def keys_of_topic(self, topic: str, topic_id: bytes) -> Iterator[OffsetKey]:
-        """Walk over the partitions of one topic, all groups', that have an offset or a waiting one.
-
-        One that was committed to another topic of the same name is left out.
-        """
-        for group in self.groups():
-            values: dict[int, list[bytes | None]] = {
-                partition: [value] for partition, value in self.topics(group).get(topic, {}).items()
-            }
-            for (name, partition), waiting in self._waiting.get(group, {}).items():
-                if name == topic:
-                    values.setdefault(partition, []).extend(waiting.values())
-            for partition, found in values.items():
-                if any(value and _may_belong(value, topic_id) for value in found):
+        for topic, waiting in self._waiting.get(group, {}).items():
+            for partition in waiting:
+                if partition not in topics.get(topic, ()):
                     yield OffsetKey(group, topic, partition)
 
+    def has_topic(self, topic: str) -> bool:
+        """Tell whether any group has an offset of a topic, or one that waits."""
+        return topic in self._groups_of
 
-def _may_belong(value: bytes, topic_id: bytes) -> bool:
+    def keys_of_topic(self, topic: str, topic_id: bytes) -> Iterator[OffsetKey | None]:
+        """Walk over all partitions of a topic that have an offset, or one that waits: all groups'.
+
+        For one that was committed to another topic of the same name there is None, so that every
+        step is as short as the others. What changes under way is seen as it is then.
+        """
+        for group in tuple(self._groups_of.get(topic, ())):
+            committed = self.topics(group).get(topic, ())
+            waiting = self._waiting.get(group, {}).get(topic, ())
+            for partition in dict.fromkeys((*committed, *waiting)):
+                place = _Place(group, topic, partition)
+                yield OffsetKey(*place) if self._may_belong(place, topic_id) else None
+
+    def _may_belong(self, place: _Place, topic_id: bytes) -> bool:
+        """Tell whether an offset, or one that waits, is of this topic as far as one can know."""
+        waiting = self._waiting_at(place) or {}
+        return any(
+            value is not None and _is_of(value, topic_id)
+            for value in (self.value(*place), *waiting.values())
+        )
+
+
+def _is_of(value: bytes, topic_id: bytes) -> bool:
     """Tell whether an offset is one of this topic; older records, and damaged ones, name none."""
     try:
         return decode_offset(value).topic_id in (topic_id, ZERO_TOPIC_ID)

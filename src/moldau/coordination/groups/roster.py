@@ -23,8 +23,9 @@ class Roster:
         self._members: dict[str, Member] = {}
         self._instances: dict[str, str] = {}
         self._supporters: Counter[str] = Counter()
-        self.pending: set[str] = set()
-        """Ids given to dynamic members that have yet to come back with them (KIP-394)."""
+        self.pending: dict[str, None] = {}
+        """Ids given to dynamic members that have yet to come back with them, the oldest first
+        (KIP-394)."""
         self.leader: str | None = None
         """The member that assigns; there is one whenever there are members."""
         self.waiting_count = 0
@@ -57,7 +58,7 @@ class Roster:
         self._supporters.update(name for name, _ in member.protocols)
         self.waiting_count += member.waiting_join is not None
         self.leader = self.leader or member.member_id
-        self.pending.discard(member.member_id)
+        self.pending.pop(member.member_id, None)
 
     def remove(self, member: Member) -> None:
         """Let a member go; if it led, the one that has been there longest leads."""

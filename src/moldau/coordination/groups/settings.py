@@ -12,6 +12,12 @@ A new member cannot heartbeat yet, so its session says nothing about it. One tha
 and joined again under another id would otherwise stay in the group for as long as the rebalance
 lasts. Kafka has the same constant."""
 
+PENDING_MEMBERS_MAX: Final = 10_000
+"""Ids given out to members of one group that have yet to come back with them (KIP-394).
+
+Kafka counts them nowhere: a client that asks for one after the other would fill the memory with
+ids and timers. A group of this size may still start at once."""
+
 
 @dataclass(frozen=True, slots=True)
 class GroupSettings:

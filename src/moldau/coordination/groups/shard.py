@@ -11,15 +11,16 @@ that what tools list is what a restart finds.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Collection, Hashable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from moldau.base.checks import invariant
 from moldau.base.clock import Random
+from moldau.base.errors import InvariantViolated
 from moldau.coordination.groups.counters import GroupCounters
-from moldau.coordination.groups.expiry import Sweep, tombstones
+from moldau.coordination.groups.expiry import expiry
 from moldau.coordination.groups.group import GROUP_TYPE, Group
 from moldau.coordination.groups.offset_requests import (
     OffsetCommits,
@@ -37,6 +38,7 @@ from moldau.coordination.groups.records import (
     decode_group,
     decode_key,
     group_record,
+    offset_tombstone,
 )
 from moldau.coordination.groups.responses import (
     describe_without_group,
@@ -49,6 +51,7 @@ from moldau.coordination.groups.responses import (
     sync_refusal,
 )
 from moldau.coordination.groups.settings import GroupSettings
+from moldau.coordination.groups.slices import Slices
 from moldau.coordination.groups.snapshot import GroupSnapshot
 from moldau.coordination.groups.states import GroupState
 from moldau.coordination.groups.turn import GroupTimer
@@ -83,6 +86,11 @@ from moldau.protocol.messages.offsets import (
 from moldau.protocol.messages.transactions import TxnOffsetCommitRequest
 
 EXPIRY_TIMER: Final = "offset expiry"
+SESSIONS_TIMER: Final = "sessions"
+
+GROUPS_PER_TURN: Final = 100
+"""Groups whose sessions begin in one turn after a load: some milliseconds if they have ten members
+each."""
 
 _TOO_LARGE: Final = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 _SAYS_GROUP_IS_MISSING: Final = 9
@@ -105,6 +113,20 @@ class ShardSettings:
     """offsets.retention.check.interval.ms"""
 
 
+class TopicDeletion(NamedTuple):
+    """The timer of a topic that is gone, while offsets of it are left."""
+
+    name: str
+    topic_id: bytes
+
+
+class GroupDeletion(NamedTuple):
+    """The timer of a group that is being deleted, while offsets of it are left."""
+
+    group_id: str
+    ticket: Ticket
+
+
 class GroupShard:
     """The groups of one partition."""
 
@@ -118,7 +140,12 @@ class GroupShard:
         self._offsets = OffsetStore()
         self._commits = OffsetCommits(settings.form, settings.metadata_length_max)
         self._is_loading = True
-        self._sweep: Sweep | None = None
+        self._without_sessions: deque[Group] = deque()
+        """Groups that were read, and whose members have no sessions yet."""
+        self._sweep: Slices | None = None
+        self._sweep_interval_s = settings.retention_check_interval_ms / 1000
+        self._deletions: dict[TopicDeletion, Slices] = {}
+        """Topics that are gone, and how far their offsets are forgotten."""
 
     # The state and its log
 
@@ -142,6 +169,8 @@ class GroupShard:
             group.replay(snapshot)
         elif (gone := self._groups.pop(key.group, None)) is not None:
             gone.ended()
+            if self._offsets.holds(key.group):
+                self._groups[key.group] = self._make_group(key.group)
 
     def _make_group(self, group_id: str) -> Group:
         return Group(
@@ -161,18 +190,25 @@ class GroupShard:
         self._offsets.end_transaction(producer.producer_id, committed=committed)
 
     def loaded(self, now: Now) -> Outcome:
-        """Begin to serve; members have a whole session to be heard of again."""
+        """Begin to serve; sessions of members begin group by group, in turns of their own."""
+        del now
         self._is_loading = False
-        for group_id in self._offsets.groups():
-            if group_id not in self._groups:
-                self._groups[group_id] = self._make_group(group_id)
-        timers: list[Timer | TimerCancelled] = [self._next_sweep()]
-        effects: list[object] = []
         for group in self._groups.values():
-            outcome = group.loaded(now)
-            invariant(not outcome.records, "a group that was just read has nothing to write")
+            group.loaded()
+        self._without_sessions.extend(self._groups.values())
+        return Outcome(timers=(self._next_sweep(), Timer(SESSIONS_TIMER, 0)))
+
+    def _begin_sessions(self, now: Now) -> Outcome:
+        timers: list[Timer | TimerCancelled] = []
+        effects: list[object] = []
+        groups = self._without_sessions
+        for _ in range(min(GROUPS_PER_TURN, len(groups))):
+            outcome = groups.popleft().begin_sessions(now)
+            invariant(not outcome.records, "sessions that begin change nothing")
             timers.extend(outcome.timers)
             effects.extend(outcome.effects)
+        if groups:
+            timers.append(Timer(SESSIONS_TIMER, 0))
         return Outcome(timers=timers, effects=effects)
 
     def resigned(self) -> None:
@@ -180,14 +216,25 @@ class GroupShard:
         for group in self._groups.values():
             group.ended()
         self._groups.clear()
+        self._without_sessions.clear()
         self._sweep = None
+        self._deletions.clear()
 
     def timer_fired(self, key: Hashable, now: Now) -> Outcome:
         """Go on with what a timer was set for."""
-        if not isinstance(key, GroupTimer):
-            return self._expire(now)
-        group = self._groups.get(key.group_id)
-        return NOTHING if group is None else group.timer_fired(key, now)
+        match key:
+            case GroupTimer():
+                group = self._groups.get(key.group_id)
+                return NOTHING if group is None else group.timer_fired(key, now)
+            case TopicDeletion():
+                return self._forget_topic(key)
+            case GroupDeletion():
+                return self.delete_group(key.group_id, key.ticket, now)
+            case _ if key == SESSIONS_TIMER:
+                return self._begin_sessions(now)
+            case _ if key == EXPIRY_TIMER:
+                return self._expire(now)
+        raise InvariantViolated(f"a timer of nobody: {key!r}")
 
     # Membership
 
@@ -211,6 +258,8 @@ class GroupShard:
         outcome = group.join(request, caller, ticket, now)
         if group.is_disposable:
             return outcome  # the join was refused: there is no group
+        invariant(not outcome.records, "a group that was just made has no generation to write")
+        record = self._encode(group_id, GroupSnapshot("", 0, None, None, now.wall_ms))
         self._groups[group_id] = group
 
         def refused(code: ErrorCode, now: Now) -> Outcome:
@@ -218,8 +267,6 @@ class GroupShard:
             self._groups.pop(group_id).ended()
             return _answer(ticket, join_error(caller.version, coordinator_error(code)))
 
-        invariant(not outcome.records, "a group that was just made has no generation to write")
-        record = self._encode(group_id, GroupSnapshot("", 0, None, None, now.wall_ms))
         return outcome._replace(records=(record,), refused=refused)
 
     def sync(self, request: SyncGroupRequest, caller: Caller, ticket: Ticket, now: Now) -> Outcome:
@@ -333,16 +380,36 @@ class GroupShard:
         return Outcome(records, (Reply(ticket, response),))
 
     def topics_deleted(self, topics: Mapping[str, bytes], now: Now) -> Outcome:
-        """Forget the offsets of topics that are gone, given by name and id."""
+        """Forget the offsets of topics that are gone, given by name and id; in turns to come."""
         del now
-        keys = (
-            key for name, topic_id in topics.items()
-            for key in self._offsets.keys_of_topic(name, topic_id)
-        )  # fmt: skip
-        records, is_all = tombstones(keys)
         return Outcome(
-            records, then=None if is_all else lambda later: self.topics_deleted(topics, later)
+            timers=[
+                Timer(TopicDeletion(name, topic_id), 0)
+                for name, topic_id in topics.items()
+                if self._offsets.has_topic(name)
+            ]
         )
+
+    def _forget_topic(self, deletion: TopicDeletion) -> Outcome:
+        """Write the next slice of tombstones for a topic that is gone."""
+        slices = self._deletions.get(deletion)
+        if slices is None:
+            keys = self._offsets.keys_of_topic(*deletion)
+            slices = Slices(None if key is None else offset_tombstone(key) for key in keys)
+        records, is_last = slices.next_slice()
+        if is_last:
+            self._deletions.pop(deletion, None)
+        else:
+            self._deletions[deletion] = slices
+
+        def refused(code: ErrorCode, now: Now) -> Outcome:
+            """Begin anew later: the log takes nothing now."""
+            del code, now
+            self._deletions.pop(deletion, None)
+            return Outcome(timers=(Timer(deletion, self._sweep_interval_s),))
+
+        timers = () if is_last else (Timer(deletion, 0),)
+        return Outcome(records, timers=timers, refused=refused)
 
     # Administration
 
@@ -370,20 +437,22 @@ class GroupShard:
     def delete_group(self, group_id: str, ticket: Ticket, now: Now) -> Outcome:
         """Delete a group without members, and its offsets, batch by batch where they are many.
 
-        Between two batches things may change. Then the rest stays, and the answer says why.
+        Each batch has a turn of its own. Between two of them things may change: then the rest
+        stays, and the answer says why.
         """
         del now
         group = self._groups.get(group_id)
         error = ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.check_delete()
         if group is None or error is not ErrorCode.NONE:
             return _answer(ticket, DeletableGroupResult(group_id, error))
-        records, is_all = tombstones(self._offsets.keys(group_id))
-        if is_all:
+        keys = self._offsets.keys(group_id)
+        records, is_last = Slices(offset_tombstone(key) for key in keys).next_slice()
+        if is_last:
             records.append(group.tombstone())
             return Outcome(records, (Reply(ticket, DeletableGroupResult(group_id)),))
         return Outcome(
             records,
-            then=lambda later: self.delete_group(group_id, ticket, later),
+            timers=(Timer(GroupDeletion(group_id, ticket), 0),),
             refused=lambda code, _: _answer(
                 ticket, DeletableGroupResult(group_id, coordinator_error(code))
             ),
@@ -404,8 +473,9 @@ class GroupShard:
     def _expire(self, now: Now) -> Outcome:
         """Go on with a sweep through everything that may be expired, or begin one."""
         if self._sweep is None:
-            self._sweep = Sweep(self._groups, self._offsets, self._settings.retention_ms)
-        records, is_last = self._sweep.next_slice(now.wall_ms)
+            retention_ms = self._settings.retention_ms
+            self._sweep = expiry(self._groups, self._offsets, retention_ms, now.wall_ms)
+        records, is_last = self._sweep.next_slice()
         if is_last:
             self._sweep = None
         timer = self._next_sweep() if is_last else Timer(EXPIRY_TIMER, 0)
@@ -418,7 +488,7 @@ class GroupShard:
         return Outcome(timers=(self._next_sweep(),))
 
     def _next_sweep(self) -> Timer:
-        return Timer(EXPIRY_TIMER, self._settings.retention_check_interval_ms / 1000)
+        return Timer(EXPIRY_TIMER, self._sweep_interval_s)
 
 
 def _answer(ticket: Ticket, response: object) -> Outcome:

@@ -61,6 +61,7 @@ def _wait(member: Member, ticket: Ticket, turn: Turn) -> None:
 
 def _store(core: GroupCore, request: SyncGroupRequest, turn: Turn) -> None:
     assignments = {one.member_id: one.assignment for one in request.assignments}
+    record = core.encode(core.group_id, core.snapshot(assignments))
     generation = core.generation
     core.storing_assignment = True
 
@@ -73,4 +74,4 @@ def _store(core: GroupCore, request: SyncGroupRequest, turn: Turn) -> None:
         core.abandon_assignment(code, turn)
         core.prepare_rebalance(f"the assignment could not be stored: {code.name}", turn)
 
-    turn.write(core.encode(core.group_id, core.snapshot(assignments)), committed, refused)
+    turn.write(record, committed, refused)

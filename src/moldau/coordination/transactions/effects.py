@@ -34,6 +34,15 @@ class TimedOut:
     timeout_ms: int
 
 
+@dataclass(frozen=True, slots=True)
+class MarkersLate:
+    """Say in the log that a decided transaction still holds its id; once for each."""
+
+    transactional_id: str
+    partitions: frozenset[PartitionKey]
+    """Those that have not taken the marker. None if it is the last record that is refused."""
+
+
 class MarkerResult(Enum):
     """What became of a marker in one partition."""
 

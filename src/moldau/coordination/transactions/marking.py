@@ -19,16 +19,23 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from moldau.base.ids import PartitionKey
+from moldau.coordination.backoff import backoff_s
 from moldau.coordination.outcome import NOTHING, Now, Outcome, Timer
 from moldau.coordination.transactions.counters import TransactionCounters
-from moldau.coordination.transactions.effects import MarkerResult, WriteMarkers
+from moldau.coordination.transactions.effects import MarkerResult, MarkersLate, WriteMarkers
 from moldau.coordination.transactions.ledger import Ledger
 from moldau.coordination.transactions.transaction import complete
 from moldau.protocol.errors import ErrorCode
 
-RETRY_S: Final = 0.1
-"""How long a marker rests that could not be written: an election takes about that long, and a
-partition that is away for longer costs ten requests a second."""
+RETRY_FIRST_S: Final = 0.1
+"""How long a marker rests that could not be written: an election takes about that long."""
+
+RETRY_MAX_S: Final = 5.0
+"""How long it rests at last. Partitions that are away for hours may hold thousands of ids, each of
+which costs a task for every try."""
+
+LATE_RETRY: Final = 6
+"""The retry before which the log is told, after three seconds: it is no election any more."""
 
 
 class SendMarkers(NamedTuple):
@@ -46,6 +53,7 @@ class _Ending:
     asked: dict[PartitionKey, WriteMarkers] = field(default_factory=dict)
     """Partitions that have not answered yet, and by which effect they were asked."""
     timer_set: bool = False
+    retry_count: int = 0
 
     def waits(self, key: PartitionKey, markers: WriteMarkers) -> bool:
         """Tell whether a partition owes an answer to this very effect."""
@@ -113,12 +121,22 @@ class Marking:
             return NOTHING if ending.asked else self._complete(transactional_id, now)
         if ending.timer_set:
             return NOTHING
-        ending.timer_set = True
-        return Outcome(timers=(Timer(SendMarkers(transactional_id), RETRY_S),))
+        return self._retry(transactional_id, ending)
 
     def clear(self) -> None:
         """Forget everything: somebody else has the log."""
         self._endings.clear()
+
+    def _retry(self, transactional_id: str, ending: _Ending) -> Outcome:
+        """Try again after a while, each time after a longer one."""
+        ending.timer_set = True
+        ending.retry_count += 1
+        after_s = backoff_s(ending.retry_count, RETRY_FIRST_S, RETRY_MAX_S)
+        late = MarkersLate(transactional_id, frozenset(ending.due))
+        return Outcome(
+            timers=(Timer(SendMarkers(transactional_id), after_s),),
+            effects=(late,) if ending.retry_count == LATE_RETRY else (),
+        )
 
     def _go_on(self, transactional_id: str, now: Now) -> Outcome:
         """Ask for the markers that are due, or end the transaction if there are none to write."""
@@ -140,7 +158,7 @@ class Marking:
 
     def _complete(self, transactional_id: str, now: Now) -> Outcome:
         transaction = self._ledger[transactional_id]
-        del self._endings[transactional_id]
+        ending = self._endings.pop(transactional_id)
 
         def committed(_: Now) -> Outcome:
             self._ledger.settle(transactional_id)
@@ -152,8 +170,8 @@ class Marking:
 
         def refused(_code: ErrorCode, _now: Now) -> Outcome:
             self._ledger.settle(transactional_id)
-            self._endings[transactional_id] = _Ending(set(), timer_set=True)
-            return Outcome(timers=(Timer(SendMarkers(transactional_id), RETRY_S),))
+            self._endings[transactional_id] = ending
+            return self._retry(transactional_id, ending)
 
         return Outcome(
             records=(self._ledger.propose(complete(transaction, now.wall_ms)),),

@@ -106,9 +106,9 @@ class GroupHandlers:
 
     # Tools
 
-    def list_groups(
+    async def list_groups(
         self, request: ListGroupsRequest, context: RequestContext
-    ) -> Answer[ListGroupsResponse]:
+    ) -> ListGroupsResponse:
         """List the groups that this broker coordinates."""
         del context
 
@@ -116,8 +116,9 @@ class GroupHandlers:
             del now
             return shard.list_groups(request.states_filter, request.types_filter, ticket)
 
-        answers = self._runtime.call_all(decide, lambda code: ListGroupsResponse(error_code=code))
-        return combined(answers, _all_listed)
+        return _all_listed(
+            await self._runtime.call_all(decide, lambda code: ListGroupsResponse(error_code=code))
+        )
 
     def describe_groups(
         self, request: DescribeGroupsRequest, context: RequestContext

@@ -69,9 +69,9 @@ class TransactionAdminHandlers:
         )
         return combined([found], lambda answers: _description(transactional_id, answers[0]))
 
-    def list_transactions(
+    async def list_transactions(
         self, request: ListTransactionsRequest, context: RequestContext
-    ) -> Answer[ListTransactionsResponse]:
+    ) -> ListTransactionsResponse:
         """List the transactional ids of this broker that pass the filters."""
         del context
         try:
@@ -84,15 +84,13 @@ class TransactionAdminHandlers:
         except ApiError as error:
             return ListTransactionsResponse(error_code=error.code)
         now_ms = self._clock.wall_ms()
-        return combined(
-            self._runtime.call_all(
-                lambda shard, ticket, _: shard.list_transactions(
-                    lambda transaction: listing.includes(transaction, now_ms), ticket
-                ),
-                Listed,
+        lists = await self._runtime.call_all(
+            lambda shard, ticket, _: shard.list_transactions(
+                lambda transaction: listing.includes(transaction, now_ms), ticket
             ),
-            lambda lists: _list(listing, lists),
+            Listed,
         )
+        return _list(listing, lists)
 
     def write_txn_markers(
         self, request: WriteTxnMarkersRequest, context: RequestContext
@@ -159,8 +157,12 @@ def _description(
 
 
 def _list(listing: Listing, lists: list[Listed]) -> ListTransactionsResponse:
-    """Put the shards' lists together; one that cannot answer yet makes the client ask again."""
-    refused = [one.error for one in lists if one.error is not ErrorCode.NONE]
+    """Put the shards' lists together; one that cannot answer yet makes the client ask again.
+
+    A shard that is elsewhere by now has none.
+    """
+    here = {ErrorCode.NONE, ErrorCode.NOT_COORDINATOR}
+    refused = [one.error for one in lists if one.error not in here]
     if refused:
         return ListTransactionsResponse(error_code=refused[0])
     return ListTransactionsResponse(

@@ -12,7 +12,7 @@ INVALID_PRODUCER_EPOCH, which they treat the same.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
 from moldau.base.ids import NO_PRODUCER_ID, PartitionKey
@@ -41,10 +41,9 @@ from moldau.protocol.messages.transactions import (
 from moldau.server.dispatch import RequestContext
 from moldau.server.internal_topics import INTERNAL_TOPICS, OFFSETS_TOPIC
 from moldau.server.producer_ids import ProducerIds
+from moldau.server.transaction_partitions import Verdicts, add_partitions, verify_partitions
 
 R = TypeVar("R")
-
-Codes = dict[PartitionKey, ErrorCode]
 
 _INIT_KNOWS_FENCED: Final = 4
 _KNOWS_FENCED: Final = 2
@@ -146,7 +145,7 @@ class TransactionHandlers:
             ),
         )
 
-    def _added(self, asked: AddPartitionsToTxnTransaction, client_version: int) -> Answer[Codes]:
+    def _added(self, asked: AddPartitionsToTxnTransaction, client_version: int) -> Answer[Verdicts]:
         keys = [
             PartitionKey(topic.name, partition)
             for topic in asked.topics
@@ -158,22 +157,14 @@ class TransactionHandlers:
         if refused:
             return {key: refused.get(key, ErrorCode.OPERATION_NOT_ATTEMPTED) for key in keys}
         producer = ProducerIdentity(asked.producer_id, asked.producer_epoch)
-
-        def failed(code: ErrorCode) -> Codes:
-            return dict.fromkeys(keys, code)
-
         if asked.verify_only:
-            return self._runtime.call(
-                asked.transactional_id,
-                lambda shard, ticket, _: shard.verify_partitions(
-                    asked.transactional_id, producer, keys, ticket
-                ),
-                failed,
-            )
-        added = self._add(asked.transactional_id, producer, keys, client_version)
-        return combined([added], lambda codes: failed(codes[0]))
+            return verify_partitions(self._runtime, asked.transactional_id, producer, keys)
+        added = add_partitions(
+            self._runtime, asked.transactional_id, producer, keys, client_version
+        )
+        return combined([added], lambda codes: dict.fromkeys(keys, codes[0]))
 
-    def _refused(self, keys: list[PartitionKey], *, from_client: bool) -> Codes:
+    def _refused(self, keys: list[PartitionKey], *, from_client: bool) -> Verdicts:
         """Say which partitions nobody, or no client, may write to in a transaction."""
         image = self._image()
         refused = {}
@@ -184,21 +175,6 @@ class TransactionHandlers:
                 refused[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return refused
 
-    def _add(
-        self,
-        transactional_id: str,
-        producer: ProducerIdentity,
-        keys: list[PartitionKey],
-        client_version: int,
-    ) -> Answer[ErrorCode]:
-        return self._runtime.call(
-            transactional_id,
-            lambda shard, ticket, now: shard.add_partitions(
-                transactional_id, producer, keys, client_version, ticket, now
-            ),
-            lambda code: code,
-        )
-
     # AddOffsetsToTxn
 
     def add_offsets_to_txn(
@@ -208,7 +184,8 @@ class TransactionHandlers:
         if not request.transactional_id:
             return AddOffsetsToTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
         key = PartitionKey(OFFSETS_TOPIC, self._offsets_partition(request.group_id))
-        added = self._add(
+        added = add_partitions(
+            self._runtime,
             request.transactional_id,
             ProducerIdentity(request.producer_id, request.producer_epoch),
             [key],
@@ -302,7 +279,7 @@ def _known(code: ErrorCode, version: int, knows_fenced: int) -> ErrorCode:
 
 
 def _by_topic(
-    asked: AddPartitionsToTxnTransaction, codes: Mapping[PartitionKey, ErrorCode], version: int
+    asked: AddPartitionsToTxnTransaction, codes: Verdicts, version: int
 ) -> list[AddPartitionsToTxnTopicResult]:
     return [
         AddPartitionsToTxnTopicResult(

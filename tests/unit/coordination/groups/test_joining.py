@@ -299,3 +299,19 @@ def test_a_group_loaded_above_a_lowered_limit_leaves_out_the_last_to_come():
 def test_a_dead_group_sends_joins_away(desk):
     desk.group.ended()
     assert desk.join("m").error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def test_a_client_id_of_any_length_makes_a_member_id_that_can_be_written(desk):
+    for client_id in ("x" * 32_767, "\u00e4" * 16_383):
+        member_id = desk.member_id(client_id=client_id)
+        assert len(member_id.encode()) in (32_766, 32_767)
+        assert client_id.startswith(member_id[:-37])
+        assert member_id[-37] == "-"
+
+
+def test_ids_that_nobody_comes_back_with_do_not_pile_up(desk, monkeypatch):
+    monkeypatch.setattr("moldau.coordination.groups.core.PENDING_MEMBERS_MAX", 3)
+    given = [desk.member_id() for _ in range(5)]
+    assert len(desk.timers) == 3
+    assert desk.join(given[0]).error is ErrorCode.UNKNOWN_MEMBER_ID
+    assert desk.join(given[4]).answer is None

@@ -62,6 +62,26 @@ def test_without_a_delay_the_first_generation_begins_at_once():
     assert joined.answer.generation_id == 1
 
 
+def test_somebody_expected_who_does_not_come_does_not_end_the_initial_delay(desk):
+    desk.member_id(session_ms=6_000)
+    desk.advance(4)
+    joined = desk.join(desk.member_id())
+    desk.advance(2.5)  # the id that was given out first has expired
+    assert joined.answer is None
+    desk.advance(0.5)
+    assert joined.answer.generation_id == 1
+
+
+def test_a_member_whose_session_ends_does_not_end_the_initial_delay():
+    desk = Desk(GroupSettings(initial_rebalance_delay_ms=400_000))
+    gone = desk.join(desk.member_id(), rebalance_ms=1_000_000)
+    desk.advance(150)
+    joined = desk.join(desk.member_id(), rebalance_ms=1_000_000)
+    desk.advance(200)  # five minutes are over for the first
+    assert gone.error is ErrorCode.UNKNOWN_MEMBER_ID
+    assert joined.answer is None
+
+
 def test_a_group_whose_members_leave_during_the_delay_is_empty_after_it(desk):
     member_id = desk.member_id()
     joined = desk.join(member_id)

@@ -6,15 +6,14 @@ import pytest
 
 from group_shard_kit import (
     DAY_MS,
-    TOPIC_ID,
     ServedShard,
     commit_request,
     errors,
     transactional_request,
 )
-from moldau.coordination.groups.expiry import TOMBSTONES_PER_BATCH
 from moldau.coordination.groups.records import GroupKey, decode_group, decode_key
 from moldau.coordination.groups.shard import EXPIRY_TIMER
+from moldau.coordination.groups.slices import LOOKS_PER_SLICE
 from moldau.coordination.groups.turn import GroupTimer
 from moldau.coordination.outcome import Caller, StateRecord, UnknownRecord
 from moldau.protocol.errors import ErrorCode
@@ -24,6 +23,7 @@ from moldau.protocol.messages.offsets import (
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
+from moldau.protocol.wire import EncodeError
 
 WEEK_S = 7 * DAY_MS / 1000
 CHECK_S = 600
@@ -51,6 +51,19 @@ class TestMembership:
         member_id, generation = served.make_stable()
         assert served.heartbeat(member_id, generation) == ErrorCode.NONE
         assert served.states() == {"g": "Stable"}
+
+    def test_a_group_that_cannot_be_written_is_not_kept(self, served):
+        with pytest.raises(EncodeError):
+            served.join(group="g" * 32_768)
+        assert served.states() == {}
+
+    def test_members_with_the_longest_names_get_their_assignment(self, served):
+        joined = served.join(client_id="x" * 32_767)
+        served.later(3)
+        member_id, generation = joined.answer.member_id, joined.answer.generation_id
+        synced = served.sync(member_id, generation, [(member_id, b"all")])
+        assert synced.answer.assignment == b"all"
+        assert served.restarted().heartbeat(member_id, generation) == ErrorCode.NONE
 
     def test_the_first_join_writes_the_group(self, served):
         served.join()
@@ -245,22 +258,22 @@ class TestDeletedTopics:
         for group in ("g", "other"):
             served.commit(commit_request(1, group=group))
             served.commit(commit_request(1, group=group, topic="payments"))
-        served.carry_out(served.shard.topics_deleted({"orders": TOPIC_ID}, served.now))
+        served.topic_deleted()
         for group in ("g", "other"):
             assert served.offset(group=group) == NOTHING
             assert served.offset("payments", group=group) == (1, 0)
 
     def test_those_of_a_new_topic_of_the_name_stay(self, served):
         served.commit(commit_request(1, topic_id=b"n" * 16))
-        served.carry_out(served.shard.topics_deleted({"orders": TOPIC_ID}, served.now))
+        served.topic_deleted()
         assert served.offset() == (1, 0)
 
     def test_many_go_in_several_batches(self, served):
-        for partition in range(TOMBSTONES_PER_BATCH + 1):
+        for partition in range(LOOKS_PER_SLICE + 1):
             served.commit(commit_request(partition=partition))
         served.batches.clear()
-        served.carry_out(served.shard.topics_deleted({"orders": TOPIC_ID}, served.now))
-        assert [len(batch) for batch in served.batches] == [TOMBSTONES_PER_BATCH, 1]
+        served.topic_deleted()
+        assert [len(batch) for batch in served.batches] == [LOOKS_PER_SLICE, 1]
         assert served.fetch().topics == []
 
 
@@ -310,12 +323,12 @@ class TestAdministration:
         assert served.delete() == ErrorCode.GROUP_ID_NOT_FOUND
 
     def test_many_offsets_are_deleted_in_several_batches(self, served):
-        for partition in range(2 * TOMBSTONES_PER_BATCH):
+        for partition in range(2 * LOOKS_PER_SLICE):
             served.commit(commit_request(partition=partition))
         served.batches.clear()
         assert served.delete() == ErrorCode.NONE
         sizes = [len(batch) for batch in served.batches]
-        assert sizes == [TOMBSTONES_PER_BATCH, TOMBSTONES_PER_BATCH + 1]
+        assert sizes == [LOOKS_PER_SLICE, LOOKS_PER_SLICE, 1]
         assert (served.states(), served.restarted().states()) == ({}, {})
 
     def test_long_names_make_small_batches(self, served):
@@ -327,7 +340,7 @@ class TestAdministration:
         assert max(len(batch) for batch in served.batches) < 12
 
     def test_a_deletion_that_the_log_refuses_is_told(self, served):
-        for partition in range(TOMBSTONES_PER_BATCH + 1):
+        for partition in range(LOOKS_PER_SLICE + 1):
             served.commit(commit_request(partition=partition))
         served.refusal = ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert served.delete() == ErrorCode.NOT_COORDINATOR

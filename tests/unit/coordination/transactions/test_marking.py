@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from moldau.coordination.transactions.effects import MarkerResult
-from moldau.coordination.transactions.marking import RETRY_S, SendMarkers
+from moldau.coordination.transactions.effects import MarkerResult, MarkersLate
+from moldau.coordination.transactions.marking import (
+    RETRY_FIRST_S,
+    RETRY_MAX_S,
+    SendMarkers,
+)
 from moldau.coordination.transactions.transaction import TransactionState
 from moldau.protocol.errors import ErrorCode
 from transaction_kit import ORDERS_0, ORDERS_1, Desk
 
-RETRY_MS = round(RETRY_S * 1000)
+RETRY_MS = round(RETRY_FIRST_S * 1000)
+RETRY_MAX_MS = round(RETRY_MAX_S * 1000)
 COPIER = SendMarkers("copier")
 
 
@@ -31,15 +36,42 @@ def is_complete(desk):
 def test_what_could_not_be_written_is_tried_again_until_it_is(desk):
     desk.mark({ORDERS_0: MarkerResult.WRITTEN, ORDERS_1: MarkerResult.UNAVAILABLE})
     assert desk.state().partitions == {ORDERS_1}
-    for _ in range(3):
+    for doublings in range(3):
         assert desk.written == []
-        desk.wait(RETRY_MS)
+        desk.wait(RETRY_MS << doublings)
         assert [one.partitions for one in desk.written] == [{ORDERS_1}]
         desk.mark({ORDERS_1: MarkerResult.UNAVAILABLE})
-    desk.wait(RETRY_MS)
+    desk.wait(RETRY_MS << 3)
     desk.mark()
     assert is_complete(desk)
     assert COPIER not in desk.timers
+
+
+def test_a_partition_that_is_away_for_long_is_asked_ever_less_often_and_the_log_told_once(desk):
+    tries = 0
+    desk.mark({ORDERS_0: MarkerResult.WRITTEN, ORDERS_1: MarkerResult.UNAVAILABLE})
+    for _ in range(60):
+        desk.wait(1_000)
+        while desk.written:
+            tries += 1
+            desk.mark({ORDERS_1: MarkerResult.UNAVAILABLE})
+    assert tries < 20
+    assert desk.late == [MarkersLate("copier", frozenset({ORDERS_1}))]
+    desk.wait(RETRY_MAX_MS)
+    desk.mark()
+    assert is_complete(desk)
+
+
+def test_a_log_that_refuses_for_long_is_asked_ever_less_often_and_the_log_told_once(desk):
+    desk.refusal = ErrorCode.NOT_ENOUGH_REPLICAS
+    desk.refusals_left = 1_000
+    desk.mark()
+    desk.wait(60_000)
+    assert desk.refusals_left > 980
+    assert desk.late == [MarkersLate("copier", frozenset())]
+    desk.refusal = None
+    desk.wait(RETRY_MAX_MS)
+    assert is_complete(desk)
 
 
 @pytest.mark.parametrize("result", [MarkerResult.DELETED, MarkerResult.FENCED])
@@ -107,7 +139,7 @@ def test_a_last_record_that_is_refused_is_written_later(desk):
     desk.refusal = None
     desk.report(markers, dict.fromkeys(markers.partitions, MarkerResult.WRITTEN))
     assert desk.state().state is TransactionState.PREPARE_COMMIT
-    desk.wait(RETRY_MS)
+    desk.wait(2 * RETRY_MS)
     assert is_complete(desk)
     assert desk.written == []
 
