@@ -4,11 +4,12 @@ The scenarios of `differential` are put to both brokers in every version both se
 people may differ; `-rP` or `-s` shows where. Everything else must be equal or stand in ACCEPTED
 with a reason. An entry that no longer applies fails the test too, so the list stays true.
 
-Not compared at all: groups and transactions, which Moldau does not serve yet, and FindCoordinator,
-which it answers with COORDINATOR_NOT_AVAILABLE; automatic creation of topics, where Kafka answers
-LEADER_NOT_AVAILABLE and Moldau waits for the topic; the APIs and features advertised; requests
-Kafka leaves unanswered (null records, a resource named twice in AlterConfigs) or whose error makes
-its controller resign (an operation on configs that does not exist).
+Not compared at all: automatic creation of topics, internal ones too, where Kafka answers with an
+error to retry on and Moldau waits for the topic; the APIs and features advertised; share groups;
+requests Kafka leaves unanswered (null records, a resource named twice in AlterConfigs, partitions
+to verify for no transaction) or whose error makes its controller resign (an operation on configs
+that does not exist); what takes a coordinator longer than a test may (sessions and transactions
+that time out, expiry).
 """
 
 from __future__ import annotations

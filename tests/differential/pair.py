@@ -28,7 +28,9 @@ the way, because the brokers create them differently (see the accepted differenc
 NODE_ID = "1"
 """The harness's Kafka is broker 1."""
 
-CURRENT_FIRST_VERSIONS = {0: 3, 1: 4, 2: 1, 19: 2, 20: 1, 23: 2, 32: 1, 35: 1}
+CURRENT_FIRST_VERSIONS = {
+    0: 3, 1: 4, 2: 1, 8: 2, 9: 1, 19: 2, 20: 1, 23: 2, 27: 1, 32: 1, 35: 1,
+}  # fmt: skip
 """API key -> the oldest version Kafka 4 still serves, where that is not 0 (KIP-896).
 
 For Produce it says 0, because librdkafka takes anything else for a broker without gzip.

@@ -61,6 +61,8 @@ class Peer:
     def recording(self, prefix: str) -> Iterator[dict[str, Any]]:
         """Start a new record; topic names begin with `prefix`, so that scenarios do not meet."""
         self.record = {}
+        self.names.members.clear()
+        self.names.producers.clear()
         self._prefix = prefix
         try:
             yield self.record

@@ -6,12 +6,36 @@ from collections.abc import Callable
 
 from differential.peer import Peer
 
-from . import configs, discovery, fetch, offsets, old_formats, produce, topics
+from . import (
+    configs,
+    coordinators,
+    discovery,
+    fetch,
+    group_offsets,
+    groups,
+    offsets,
+    old_formats,
+    produce,
+    topics,
+    transactions,
+)
 
 Scenario = Callable[[Peer], None]
 
 SCENARIOS: dict[str, Scenario] = {
     f"{module.__name__.rpartition('.')[2]}-{scenario.__name__}": scenario
-    for module in (produce, fetch, offsets, topics, configs, discovery, old_formats)
+    for module in (
+        produce,
+        fetch,
+        offsets,
+        topics,
+        configs,
+        discovery,
+        coordinators,
+        groups,
+        group_offsets,
+        transactions,
+        old_formats,
+    )
     for scenario in module.SCENARIOS
 }

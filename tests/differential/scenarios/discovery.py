@@ -81,7 +81,7 @@ def metadata(peer: Peer) -> None:
             peer.ask("none", _about(), version)
         request = _about(MetadataRequestTopic(name=topic), MetadataRequestTopic(name=topic))
         peer.ask("twice", request, version)
-        for name in ("nowhere", "", ".", "a/b", "a" * 250, "ä", "__consumer_offsets"):
+        for name in ("nowhere", "", ".", "a/b", "a" * 250, "ä", "__share_group_state"):
             for create in (False, True):
                 request = _about(MetadataRequestTopic(name=name))
                 request.allow_auto_topic_creation = create
