@@ -190,8 +190,12 @@ class Confluent(TransactionalClient):
 def _refusals() -> Iterator[None]:
     try:
         yield
-    except confluent.KafkaException as error:
-        raise Refused(error.args[0].name(), error.args[0].str()) from error
+    except (confluent.KafkaException, SystemError) as error:
+        # What is fatal may be thrown while a callback runs, and then comes wrapped.
+        refusal = error.__cause__ if isinstance(error, SystemError) else error
+        if not isinstance(refusal, confluent.KafkaException):
+            raise
+        raise Refused(refusal.args[0].name(), refusal.args[0].str()) from error
 
 
 def confluent_consumer(

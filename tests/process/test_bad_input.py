@@ -225,7 +225,10 @@ BAD_RECORDS = {
     "count beyond delta": (forged(count=5), ErrorCode.INVALID_RECORD),
     "control bit": (forged(attributes=0x20), ErrorCode.INVALID_RECORD),
     "LogAppendTime bit": (forged(attributes=0x08), ErrorCode.INVALID_TIMESTAMP),
-    "transactional without producer": (forged(attributes=0x10), ErrorCode.INVALID_RECORD),
+    "transactional without an id": (
+        forged(attributes=0x10),
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    ),
     "producer without sequence": (forged(producer_id=5), ErrorCode.INVALID_RECORD),
     "codec 7": (forged(attributes=7), ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
     "tomorrow": (

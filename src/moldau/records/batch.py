@@ -173,11 +173,12 @@ def peek(view: Buffer, position: int = 0) -> tuple[int, int, int]:
 
 
 def is_transactional(view: Buffer) -> bool:
-    """Tell from the attributes alone whether a batch belongs to a transaction."""
+    """Tell from the attributes alone whether this is a batch that belongs to a transaction."""
     return (
-        len(view) > _CHECKED_POSITION + 1
+        len(view) >= HEADER_SIZE
         and view[PEEK_SIZE - 1] == MAGIC
         and view[_CHECKED_POSITION + 1] & TRANSACTIONAL_BIT != 0
+        and LENGTH_END + _PEEK.unpack_from(view)[1] == len(view)
     )
 
 

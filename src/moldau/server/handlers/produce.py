@@ -151,7 +151,7 @@ class ProduceHandler:
         if not _has_transactional(request):
             return self._produce(request, context, NO_PERMITS)
         if not request.transactional_id:
-            return self._unauthorized(request)
+            return self._unauthorized(request, context.connection)
         permits = self._transactional.permits(request, context.version, self._name)
         if isinstance(permits, asyncio.Future):
             _keep_records(request)
@@ -164,10 +164,12 @@ class ProduceHandler:
         produced = self._produce(request, context, await permits)
         return await produced if isinstance(produced, Coroutine) else produced
 
-    def _unauthorized(self, request: ProduceRequest) -> Produced:
+    def _unauthorized(self, request: ProduceRequest, asker: Connection) -> Produced:
         """Refuse all of a request that names no transaction for its transactional batches."""
         code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         self._stats.error(code)
+        if request.acks != ACKS_NONE:
+            logger.info("refusing transactional records of %s: no id (%s)", asker.peer, code.name)
         results = [
             TopicProduceResponse(
                 topic.name,
