@@ -22,7 +22,7 @@ from moldau.records.compression import Codec
 from moldau.replication.partition import Partition, Role
 from moldau.replication.partitions import Partitions
 from moldau.server.dispatch import Dispatcher, Route
-from moldau.server.handlers import usual_produce
+from moldau.server.handlers import produce, usual_produce
 from moldau.server.handlers.produce import ProduceHandler
 from moldau.server.handlers.usual_produce import UsualProduce
 from moldau.sim.disk_faults import Operation
@@ -239,3 +239,27 @@ def test_a_damaged_request_is_told_the_same(data):
     cut = data.draw(st.integers(10, len(sent)))
     both.send(bytes(sent[:cut]))
     both.send(bytes(sent))
+
+
+def test_a_request_without_acks_is_decoded_once(monkeypatch):
+    broker = Broker(short_way=True)
+    decoded = []
+    monkeypatch.setattr(usual_produce, "decode_request", lambda *asked: decoded.append(asked))
+    assert broker.usual(memoryview(frame(batch(), acks=0))) is None
+    assert decoded == []
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        LogConfig(cleanup_policy=frozenset({"compact"})),
+        LogConfig(compression_type="gzip"),
+        LogConfig(flush_messages=1),
+    ],
+)
+def test_what_goes_the_long_way_is_not_examined_on_the_short_one(monkeypatch, config):
+    broker = Broker(short_way=True, config=config)
+    examined = []
+    monkeypatch.setattr(produce, "examine", lambda *asked: examined.append(asked))
+    assert broker.usual(memoryview(frame(batch()))) is None
+    assert examined == []

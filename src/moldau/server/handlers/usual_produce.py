@@ -120,12 +120,11 @@ class UsualProduce:
     def _learn(self, opening: tuple[int, bytes], frame: memoryview, topics: int) -> _Known | None:
         """Understand an opening that was not met before, if it is of the usual shape."""
         version, content = opening
-        header_tags, transactional_id = frame[topics - 8 : topics - 6]
-        one_partition = content[-5] == _ONE
+        header_tags, transactional_id, *acks = frame[topics - 8 : topics - 4]
+        one_of_each = frame[topics] == _ONE and content[-5] == _ONE
         long_name = version < TOPIC_IDS_FROM and frame[topics + 1] >= _LONG_NAME
-        if header_tags or transactional_id or frame[topics] != _ONE or not one_partition:
-            return None
-        if long_name:
+        # Without acks there is nothing to answer, and nothing may be decoded twice for that.
+        if header_tags or transactional_id or not any(acks) or not one_of_each or long_name:
             return None
         try:
             request = decode_request(decode_header(frame), frame)
