@@ -33,12 +33,6 @@ FIRST_WITH_INSTANCES = 5
 """Of JoinGroup; the other requests have their own."""
 FIRST_LEAVING_TOGETHER = 3
 
-_NOT_YET = (
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-    ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_COORDINATOR,
-)
-
 SESSION_MS = 30_000
 """Longer than a scenario: nobody is dropped for silence unless a scenario wants it."""
 
@@ -55,10 +49,6 @@ class Room:
         """Let somebody come in who speaks one version of JoinGroup."""
         self._members.append(Member(self, version, about, **more))
         return self._members[-1]
-
-    def coordinated(self) -> bool:
-        """Tell whether the broker serves the group; Kafka takes its partitions over one by one."""
-        return ErrorCode(self._described().error_code) not in _NOT_YET
 
     def in_state(self, state: str) -> bool:
         """Tell whether the group is described so; Kafka's tools may see a change a moment late."""
@@ -227,7 +217,6 @@ def changed(request: Any, changes: dict[str, Any]) -> Any:
 def room(peer: Peer, about: str) -> Iterator[Room]:
     """Open a group, and close the connections of all its members in the end."""
     opened = Room(peer, peer.name(about))
-    peer.until(opened.coordinated, f"{opened.name} has a coordinator")
     try:
         yield opened
     finally:

@@ -16,6 +16,7 @@ from .peer import Peer, Versions
 SETTINGS = {
     "auto.create.topics.enable": "false",
     "group.initial.rebalance.delay.ms": "0",
+    "log.initial.task.delay.ms": "3600000",
     "offsets.topic.replication.factor": "1",
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
@@ -23,7 +24,8 @@ SETTINGS = {
     "share.coordinator.state.topic.min.isr": "1",
 }
 """What the harness sets for one node of Kafka, so that configs can be compared; and no topics by
-the way, because the brokers create them differently (see the accepted differences)."""
+the way, because the brokers create them differently (see the accepted differences); and no
+retention half a minute after the start, because the records of the scenarios are of long ago."""
 
 NODE_ID = "1"
 """The harness's Kafka is broker 1."""

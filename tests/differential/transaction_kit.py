@@ -38,11 +38,6 @@ NO_PRODUCER = 1 << 40
 """A producer id that no broker has given away."""
 
 _UNDER_WAY = ("PrepareCommit", "PrepareAbort")
-_NOT_YET = (
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-    ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_COORDINATOR,
-)
 
 
 class Transactional:
@@ -54,13 +49,12 @@ class Transactional:
         self.producer_id = -1
         self.epoch = -1
         self._sequences: dict[str, int] = {}
-        peer.until(self._served, f"{self.name} has a coordinator and producer ids are given")
+        peer.until(self._ids_are_given, "producer ids are given")
 
-    def _served(self) -> bool:
-        """Tell whether the broker is ready: Kafka's takes over partitions and ids in its time."""
+    def _ids_are_given(self) -> bool:
+        """Tell whether the broker has producer ids: Kafka's fetches a block of them first."""
         new = self.peer.call(InitProducerIdRequest(None, 60_000))
-        codes = {self.described().error_code, new.error_code}
-        return not codes & set(_NOT_YET)
+        return bool(new.error_code != ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
     # Asking
 

@@ -4,21 +4,36 @@ from __future__ import annotations
 
 from differential.peer import Peer
 from kafka_harness.waiting import eventually
+from moldau.coordination.hashing import partition_of
+from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.data import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
+from moldau.protocol.messages.groups import DescribeGroupsRequest
 from moldau.protocol.messages.metadata import (
     FindCoordinatorRequest,
     MetadataRequest,
     MetadataRequestTopic,
 )
+from moldau.protocol.messages.transactions import DescribeTransactionsRequest
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 FIRST_WITH_TYPES = 1
 FIRST_WITH_MANY = 4
 INTERNAL = ("__consumer_offsets", "__transaction_state")
+PARTITIONS_OF_INTERNAL = 50
+
+_NOT_YET = {
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+}
+_ONE_KEY_A_PARTITION = {
+    partition_of(f"key-{number}", PARTITIONS_OF_INTERNAL): f"key-{number}"
+    for number in range(20 * PARTITIONS_OF_INTERNAL)
+}
 
 
 def find(peer: Peer) -> None:
@@ -58,9 +73,24 @@ def internal_topics(peer: Peer) -> None:
 
 
 def make_topic(peer: Peer, kind: int) -> None:
-    """Ask until there is a coordinator: Kafka makes the topic behind its first answer."""
+    """Ask until every key has a coordinator.
+
+    Kafka makes the topic behind its first answer, and takes its partitions over one by one: what
+    comes before a partition's turn is refused, and the scenario would compare what followed.
+    """
     request = FindCoordinatorRequest(key_type=kind, coordinator_keys=["a"])
     eventually(lambda: peer.call(request).coordinators[0].error_code == 0, "a coordinator")
+    peer.until(lambda: not _codes_of_all(peer, kind) & _NOT_YET, "every partition is served")
+
+
+def _codes_of_all(peer: Peer, kind: int) -> set[int]:
+    """Return what the coordinators of all partitions of an internal topic answer."""
+    assert len(_ONE_KEY_A_PARTITION) == PARTITIONS_OF_INTERNAL
+    keys = list(_ONE_KEY_A_PARTITION.values())
+    if kind == GROUP:
+        return {one.error_code for one in peer.call(DescribeGroupsRequest(keys), 0).groups}
+    states = peer.call(DescribeTransactionsRequest(keys)).transaction_states
+    return {one.error_code for one in states}
 
 
 SCENARIOS = (find, other_types, internal_topics)

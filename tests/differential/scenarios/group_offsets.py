@@ -79,6 +79,13 @@ def commit(
     return request
 
 
+def commit_now(peer: Peer, group: str, *topics: tuple[str, list[int]], offset: int = 7) -> None:
+    """Commit, and make sure of it: what follows is compared on top of it."""
+    answer = peer.call(commit(peer, group, *topics, offset=offset))
+    codes = {one.error_code for topic in answer.topics for one in topic.partitions}
+    assert codes == {0}, f"{group}: {codes}"
+
+
 def committed(peer: Peer) -> None:
     make_topic(peer, GROUP)
     topic = peer.topic("t", 2)
@@ -118,9 +125,8 @@ def read(peer: Peer) -> None:
     make_topic(peer, GROUP)
     topic = peer.topic("t", 3)
     group, other = peer.name("group"), peer.name("other")
-    newest = peer.newest(OffsetCommitRequest)
     for each, indexes in ((group, [0, 2]), (other, [1])):
-        peer.call(commit(peer, each, (topic, indexes)), newest)
+        commit_now(peer, each, (topic, indexes))
     for version in peer.versions(OffsetFetchRequest, NOT_IN_ZOOKEEPER, SEVERAL_GROUPS - 1):
         for name in (group, "nobody", ""):
             for label, topics in {
@@ -158,7 +164,7 @@ def deleted(peer: Peer) -> None:
     make_topic(peer, GROUP)
     topic = peer.topic("t", 2)
     group = peer.name("group")
-    peer.call(commit(peer, group, (topic, [0, 1])))
+    commit_now(peer, group, (topic, [0, 1]))
     for label, name, asked in (
         ("no group", "nobody", (topic, [0])),
         ("nameless", "", (topic, [0])),
@@ -212,7 +218,7 @@ def described(peer: Peer) -> None:
     make_topic(peer, GROUP)
     topic = peer.topic("t")
     group = peer.name("group")
-    peer.call(commit(peer, group, (topic, [0])))
+    commit_now(peer, group, (topic, [0]))
     for name in (group, "nobody"):
         for operations in (False, True):
             request = DescribeGroupsRequest([name], operations)
@@ -223,7 +229,7 @@ def listed(peer: Peer) -> None:
     make_topic(peer, GROUP)
     topic = peer.topic("t")
     for name in ("one", "two"):
-        peer.call(commit(peer, peer.name(name), (topic, [0])))
+        commit_now(peer, peer.name(name), (topic, [0]))
     for states in ((), ("Empty",), (" EMPTY ",), ("stable",), ("nonsense",)):
         for types in ((), ("Classic",), ("consumer", "classic"), ("share",), ("nonsense",)):
             for version in peer.versions(ListGroupsRequest, 5 if types else 4 if states else 0):
@@ -238,7 +244,7 @@ def removed(peer: Peer) -> None:
     topic = peer.topic("t")
     group = peer.name("group")
     for version in peer.versions(DeleteGroupsRequest):
-        peer.call(commit(peer, group, (topic, [0])))
+        commit_now(peer, group, (topic, [0]))
         for label, names in {
             "one": [group],
             "again": [group],
@@ -279,7 +285,7 @@ def in_transactions(peer: Peer) -> None:
         group = peer.name(f"group-{version}")
         producer = Transactional(peer, f"id-{version}")
         producer.init(f"for {version}")
-        peer.call(commit(peer, group, (topic, [1]), offset=1))
+        commit_now(peer, group, (topic, [1]), offset=1)
         for committed in (False, True):
             about = f"{'commit' if committed else 'abort'} {version}"
             ask(peer, f"not added, {about}", _within(peer, producer, group, topic), version)
@@ -287,7 +293,7 @@ def in_transactions(peer: Peer) -> None:
                 peer.ask(f"add for {about}", producer.add_offsets_request(group), 4)
             _ask_within(peer, about, producer, group, topic, version)
             _read_stable(peer, f"open, {about}", group, topic)
-            peer.call(commit(peer, group, (topic, [0]), offset=2))
+            commit_now(peer, group, (topic, [0]), offset=2)
             _read_stable(peer, f"overtaken, {about}", group, topic)
             end = FIRST_RAISING_EPOCHS if version >= FIRST_ADDING_GROUPS else 4
             producer.end(about, end, committed=committed)

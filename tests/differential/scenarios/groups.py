@@ -371,13 +371,16 @@ def _wrong_leaves(group: str) -> dict[str, LeaveGroupRequest]:
 
 
 def dropped(peer: Peer) -> None:
-    """Who does not come back in time is dropped, and so is who does not sync."""
+    """Who does not come back in time is dropped, and so is who does not sync.
+
+    The time is long enough to look at the group before it is over, also on a busy machine.
+    """
     for version in joins(peer):
         if version != peer.newest(JoinGroupRequest):
             continue
         with room(peer, f"group-{version}") as group:
-            one = group.member(version, "one", rebalance_ms=300)
-            two = group.member(version, "two", rebalance_ms=300)
+            one = group.member(version, "one", rebalance_ms=2_000)
+            two = group.member(version, "two", rebalance_ms=2_000)
             one.join("first")
             one.sync("first", {one.member_id: b"all"})
             two.send_join("second")

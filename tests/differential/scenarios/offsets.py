@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from differential.batches import TIME, batch, produce
 from differential.peer import Peer
+from differential.scenarios.coordinators import GROUP, make_topic
 from moldau.protocol.messages.data import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -104,6 +105,7 @@ def leader_epochs(peer: Peer) -> None:
 
 
 def records_deleted(peer: Peer) -> None:
+    make_topic(peer, GROUP)
     for version in peer.versions(DeleteRecordsRequest):
         topic = timed(peer, f"t{version}")
         for offset in (0, 2, 1, 4, 99, -2, -1, 9, 10):
