@@ -29,14 +29,15 @@ from moldau.storage.compaction.choice import Dirt
 from moldau.storage.compaction.swap import CalledOff, Cleaning, Limits
 from moldau.storage.compaction.work import CleaningLost, Outcome, begin, give_up, go_on
 from moldau.storage.disk_errors import disk_errors
+from moldau.storage.flushing import Flusher
 from moldau.storage.log import Log
 from moldau.storage.manager import LogManager
 
 logger = logging.getLogger(__name__)
 
-STEP_BYTES: Final = 32 * 1024 * 1024
-"""Moved between two looks at the log: up to a second of work when records are tiny, and a few
-hundredths when they are large. Only a stop, and a cleaning that is called off, wait for its end;
+STEP_BYTES: Final = 64 * 1024 * 1024
+"""Moved between two looks at the log: up to a second of work when records are tiny, and a tenth
+when they are large. Only a stop, and a cleaning that is called off, wait for its end;
 all else goes on, for the worker is a process of its own that yields to the broker."""
 
 THROTTLE_INTERVAL_S: Final = 0.3
@@ -111,6 +112,7 @@ class Compaction:
         self,
         logs: LogManager,
         partitions: Partitions,
+        flusher: Flusher,
         clock: Clock,
         executor: Executor,
         settings: Callable[[], CleanerSettings],
@@ -118,6 +120,7 @@ class Compaction:
     ) -> None:
         self._logs = logs
         self._partitions = partitions
+        self._flusher = flusher
         self._clock = clock
         self._executor = executor
         self._settings = settings
@@ -144,7 +147,11 @@ class Compaction:
             return False
         partition = candidate.partition
         try:
-            return await self._clean(partition, candidate.dirt)
+            # Only what is on the disk is cleaned: what the sync of a segment that was just closed
+            # has not reached yet would be left behind, and wait for as much dirt again.
+            await self._flusher.flush(partition.log, partition.log.active.base_offset)
+            dirt = self._dirt(partition)
+            return dirt is not None and await self._clean(partition, dirt)
         except StorageError as error:
             self._storage_failed(error)
         except CorruptRecords as error:

@@ -82,6 +82,7 @@ class Parts:
         self.compaction = Compaction(
             self.logs,
             self.partitions,
+            self.flusher,
             ports.clock,
             ports.cleaner,
             lambda: CleanerSettings.of(self.configs.broker_values),

@@ -23,6 +23,7 @@ from moldau.sim.disk_faults import Operation
 from moldau.sim.executor import SimExecutor
 from moldau.sim.world import World
 from moldau.storage.compaction.swap import Limits
+from moldau.storage.flushing import Flusher
 from moldau.storage.log import Log
 from moldau.storage.topic_config import LogConfig
 
@@ -48,6 +49,7 @@ class Bench:
         self.cleaner = Compaction(
             self.storage.manager,
             self.partitions,
+            Flusher(self.executor),
             world.clock,
             self.executor,
             lambda: self.settings,
@@ -71,11 +73,16 @@ class Bench:
         return log
 
     def fill(self, key: PartitionKey, batches: int = 20, config: LogConfig = COMPACTED) -> Log:
+        log = self.write(key, batches, config)
+        self.storage.flush(log)
+        return log
+
+    def write(self, key: PartitionKey, batches: int = 20, config: LogConfig = COMPACTED) -> Log:
+        """Fill a log and close its last segment, with nothing synced yet."""
         log = self.log(key, config)
         for number in range(batches):
             write(log, (b"k%d" % (number % 2), b"v" * 60))
         log.roll()
-        self.storage.flush(log)
         self.partitions.get(*key).advance()
         return log
 
@@ -112,6 +119,17 @@ def test_a_dirty_log_is_cleaned_and_that_is_written_down(seed):
         assert not await bench.cleaner.clean_dirtiest()
 
     on_bench(scenario, seed)
+
+
+def test_what_was_closed_but_not_synced_yet_is_cleaned_with_the_rest():
+    async def scenario(bench):
+        bench.fill(FIRST, 16)
+        log = bench.write(FIRST, 4)
+        assert log.recovery_point < log.active.base_offset
+        assert await bench.cleaner.clean_dirtiest()
+        assert offsets(log) == [18, 19]
+
+    on_bench(scenario)
 
 
 def test_what_was_seen_and_cleaned_is_told():

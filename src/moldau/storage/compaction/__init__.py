@@ -2,9 +2,9 @@
 
 `choice` says which log is worth the work and what of it may be touched; `work` does it, in another
 process and on files alone: `keys` remembers where each key was written last, `batches` copies what
-is still the newest, `transactions` tells what was aborted, `output` writes the new segment beside
-the old ones; `swap` lets it take their place, on the event loop. The broker's cleaner, which calls
-them in turn, is `server.compaction`.
+is still the newest, both by what `scan` finds; `transactions` tells what was aborted, `output`
+writes the new segment beside the old ones; `swap` lets it take their place, on the event loop. The
+broker's cleaner, which calls them in turn, is `server.compaction`.
 
 Everything follows Kafka's cleaner: offsets and records never change, only disappear; the segment
 being written, and whatever is undecided or not committed, is never touched; a deleted key's

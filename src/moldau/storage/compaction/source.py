@@ -119,7 +119,8 @@ def _walk(file: File, end_position: int, chunk_size: int) -> Iterator[Source | O
             yield source
             at += size
             source, size = _source_at(data, at)
-        wanted = max(size, chunk_size)
+        # With the header behind a large batch, which says how much to read for the next one.
+        wanted = max(size + HEADER_SIZE, chunk_size)
         position += at
 
 

@@ -285,15 +285,20 @@ class _Cleaning:
             return None
         if header.base_offset >= self._outcome.end_offset:
             return Kept(header, source.content, header.count)
-        if header.base_offset >= plan.first_dirty_offset and not self._holds_newest(header):
-            return None
-        return clean_data(source, self._keys.newest, plan.now_ms, plan.delete_retention_ms)
+        staying = None
+        if header.base_offset >= plan.first_dirty_offset:
+            staying = self._newest_in(header)
+            if not staying:
+                return None
+        return clean_data(
+            source, self._keys.newest, plan.now_ms, plan.delete_retention_ms, staying=staying
+        )
 
-    def _holds_newest(self, header: BatchHeader) -> bool:
-        """Tell whether anything in a dirty batch stays: of most, nothing need be looked at."""
+    def _newest_in(self, header: BatchHeader) -> array[int]:
+        """Tell which offsets of a dirty batch stay: of most, nothing need be looked at."""
         offsets = self._newest_offsets
-        number = bisect_left(offsets, header.base_offset)
-        return number < len(offsets) and offsets[number] <= header.last_offset
+        first = bisect_left(offsets, header.base_offset)
+        return offsets[first : bisect_left(offsets, header.next_offset, first)]
 
     def _must_stay(self, header: BatchHeader) -> bool:
         """Tell whether a batch is needed without its records.
