@@ -6,9 +6,9 @@ alone, the others join and are held until it has joined again, and that is the l
 all. From then on nobody waits but for the broker: everybody's JoinGroup is answered, everybody
 sends SyncGroup, the leader's brings the assignment, and the clock stops at the last answer.
 
-One process plays all members, so what each of them does between the two answers is kept small:
-their requests are made before, since the next generation is known, and their answers read after.
-Only the leader reads and assigns while the clock runs.
+One process plays all members, so what each of them does between the two answers is kept small
+(`bench.rebalance`): requests are made before, since members and generation are known, and answers
+read after.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bench.raw_connection import RawConnection, framed
+from bench.rebalance import Lane, rebalance
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.groups import (
     DescribeGroupsRequest,
@@ -80,17 +81,15 @@ async def _round(connections: list[RawConnection], group: str, topic: str) -> fl
     await first.form_group()
     await asyncio.gather(*(member.introduce() for member in others))
     generation = first.generation + 1
-    following = [member.follow(generation) for member in others]
+    held = [member.lane(generation, []) for member in others]
+    for lane in held:
+        lane.send(lane.join)
     await _wait_until_held(connections[0], group, len(everybody))
-    began = time.perf_counter()
-    leading = asyncio.create_task(first.join_and_sync())
-    answers = await asyncio.gather(*following)
-    await leading
-    took = time.perf_counter() - began
-    for joined, assigned in answers:
-        _check_following(joined, assigned, generation)
-    if first.generation != generation:
-        raise RuntimeError("the members did not come together in one generation")
+    last = first.lane(generation, first.assign([member.member_id for member in everybody]))
+    took = rebalance(last, held)
+    for connection, lane in zip(connections, (last, *held), strict=True):
+        connection.take_back()
+        _check(lane, generation)
     await _dissolve(connections[0], group, everybody)
     return took
 
@@ -121,30 +120,24 @@ class Member:
         answer = await self._join()
         _expect(answer, ErrorCode.NONE)
         self.generation = answer.generation_id
-        assignments = [
-            SyncGroupRequestAssignment(member.member_id, _assignment(self.topic, number))
-            for number, member in enumerate(answer.members)
-        ]
+        assignments = self.assign([member.member_id for member in answer.members])
         assigned = await self.connection.ask(
             self._sync_request(self.generation, assignments), _SYNC
         )
         _expect_assigned(assigned)
 
-    def follow(self, generation: int) -> asyncio.Future[tuple[bytes, bytes]]:
-        """Join under the id that was given and ask for an assignment in the generation to come.
+    def assign(self, member_ids: list[str]) -> list[SyncGroupRequestAssignment]:
+        """Give every member a partition."""
+        return [
+            SyncGroupRequestAssignment(member_id, _assignment(self.topic, number))
+            for number, member_id in enumerate(member_ids)
+        ]
 
-        The future has both answers as they came; `_check_following` reads them.
-        """
-        sync = framed(self._sync_request(generation, []), _SYNC)
-        both = asyncio.get_running_loop().create_future()
-
-        def joined(answer: bytes) -> None:
-            self.connection.send(
-                sync, lambda assigned: both.set_result((answer, assigned)), both.set_exception
-            )
-
-        self.connection.send(framed(self._join_request(), _JOIN), joined, both.set_exception)
-        return both
+    def lane(self, generation: int, assignments: list[SyncGroupRequestAssignment]) -> Lane:
+        """Get ready to join under the id that was given, and to sync in the generation to come."""
+        sync = self._sync_request(generation, assignments)
+        descriptor = self.connection.lend()
+        return Lane(descriptor, framed(self._join_request(), _JOIN), framed(sync, _SYNC))
 
     async def _join(self) -> Any:
         return await self.connection.ask(self._join_request(), _JOIN)
@@ -164,8 +157,9 @@ class Member:
         )
 
 
-def _check_following(joined: bytes, assigned: bytes, generation: int) -> None:
+def _check(lane: Lane, generation: int) -> None:
     """Raise unless a member is in this generation and has something to do in it."""
+    joined, assigned = lane.answers
     join = decode_response(api_of(JoinGroupRequest), _JOIN, memoryview(joined))
     _expect(join, ErrorCode.NONE)
     if join.generation_id != generation:

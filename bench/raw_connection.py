@@ -50,6 +50,18 @@ class RawConnection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
 
+    def lend(self) -> int:
+        """Hand the socket out to somebody who reads and writes it without an event loop."""
+        assert self._transport is not None
+        self._transport.pause_reading()
+        descriptor: int = self._transport.get_extra_info("socket").fileno()
+        return descriptor
+
+    def take_back(self) -> None:
+        """Go on with the socket; everything that was asked meanwhile has been answered."""
+        assert self._transport is not None
+        self._transport.resume_reading()
+
     async def ask(self, request: Any, version: int) -> Any:
         """Send a request and return its answer."""
         answer = await self.exchange(framed(request, version))

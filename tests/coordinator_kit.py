@@ -34,9 +34,14 @@ class MemoryLog:
         for batch in batches:
             self.append(batch)
 
-    def append(self, batch):
+    @property
+    def commits_at_once(self):
+        return self.commits
+
+    def append(self, batch, header=None):
         if self.refusal is not None:
             raise ApiError(self.refusal)
+        assert header in (None, parse_header(batch))
         header = parse_header(batch)
         prefix = rewritten_prefix(header, self.log_end_offset, self.leader_epoch)
         self.batches.append((self.log_end_offset, prefix + batch[PREFIX_SIZE:]))
@@ -137,6 +142,15 @@ class MapShard:
         self.parked.append(ticket)
         return NOTHING
 
+    def put_again(self, asked, now):
+        key, value, bug = asked
+        if bug == "deciding":
+            raise ValueError("a bug")
+        builder = BatchBuilder()
+        builder.append(now.wall_ms, key, value)
+        record = StateRecord(b"broken" if bug == "replaying" else key, value)
+        return *builder.seal(), lambda: self.replay(record, None)
+
 
 def failed(code):
     """The response for an error of the coordinator itself."""
@@ -178,6 +192,9 @@ class Bench:
 
     def park(self):
         return self.runtime.call("k", lambda s, t, _: s.park(t), failed)
+
+    def write_at_once(self, key, value, *, bug=None):
+        return self.runtime.write_at_once("k", MapShard.put_again, (key, value, bug))
 
     def do(self, outcome):
         self.runtime.tell("k", lambda shard, now: outcome)

@@ -15,10 +15,13 @@ import pytest
 from coordination_runs import FAULTS, GROUPS, run_coordinators
 from moldau.sim.scenarios import Outcome
 
+SEED = 2
+"""One whose runs see everything that they are for; nearly all do."""
+
 
 @cache
 def outcome(faults: str) -> Outcome:
-    return run_coordinators(1, GROUPS, FAULTS[faults])
+    return run_coordinators(SEED, GROUPS, FAULTS[faults])
 
 
 @pytest.mark.parametrize("faults", FAULTS)
@@ -47,4 +50,4 @@ def test_the_runs_have_seen_what_they_are_for():
 
 
 def test_the_same_seed_gives_the_same_run():
-    assert run_coordinators(1, GROUPS, FAULTS["kills"]).digest == outcome("kills").digest
+    assert run_coordinators(SEED, GROUPS, FAULTS["kills"]).digest == outcome("kills").digest

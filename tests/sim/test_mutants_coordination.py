@@ -50,8 +50,8 @@ SEEDS = range(20)
 def answers_before_it_writes(patch):
     append = LedPartition.append
 
-    def later(self, batch):
-        asyncio.get_running_loop().call_later(0.02, append, self, batch)
+    def later(self, batch, header):
+        asyncio.get_running_loop().call_later(0.02, append, self, batch, header)
 
     patch.setattr(LedPartition, "append", later)
 
@@ -96,7 +96,7 @@ def counts_generations_anew_after_a_start(patch):
     restore = Group._restore
 
     def anew(self, snapshot):
-        restore(self, replace(snapshot, generation=0))
+        restore(self, snapshot._replace(generation=0))
 
     patch.setattr(Group, "_restore", anew)
 

@@ -13,6 +13,10 @@ The same happens when anything raises while an outcome is decided or carried out
 it may have left the state half changed: whoever waits is told that the coordinator is not available
 and the runtime loads the shard anew, so that its state is what the log says. Only `begin` raises.
 
+`write_at_once` is the short way of requests that come all day, come to one batch and are committed
+as soon as that is appended. It shares the append with everything else, and stands back wherever
+anything waits, is refused, or is not as usual.
+
 The host does not know what its shard coordinates, nor who asks.
 """
 
@@ -22,7 +26,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Hashable
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from moldau.base.checks import crash_point
 from moldau.base.clock import Clock
@@ -33,6 +37,7 @@ from moldau.coordination.outcome import (
     Now,
     Outcome,
     ProducerIdentity,
+    Sealed,
     Shard,
     Ticket,
     Timer,
@@ -40,11 +45,18 @@ from moldau.coordination.outcome import (
 )
 from moldau.coordination.refusals import coordinator_error
 from moldau.protocol.errors import ApiError, ErrorCode
+from moldau.records.batch import BatchHeader
 from moldau.records.builder import BatchBuilder
 from moldau.records.compression import Codec
 
 logger = logging.getLogger(__name__)
 
+_NO_ERROR: Final = ErrorCode.NONE
+"""As a global: Python 3.11 looks a member of an enum up by a call."""
+_NEW: Final = tuple.__new__
+"""Makes a named tuple in half of the time that its own constructor takes."""
+
+A = TypeVar("A")
 R = TypeVar("R")
 S = TypeVar("S", bound=Shard)
 
@@ -75,11 +87,13 @@ class Host(Generic[S]):
 
     __slots__ = (
         "_busy",
+        "_clock",
         "_commit_timer",
         "_end_offset",
         "_ended",
         "_held",
         "_loop",
+        "_seals_itself",
         "_settings",
         "_tickets",
         "_timers",
@@ -95,6 +109,9 @@ class Host(Generic[S]):
         self.refusal = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         """What a client is told instead of being served; NONE while it is served."""
         self._settings = settings
+        self._clock = settings.clock
+        self._seals_itself = settings.codec is Codec.NONE
+        """Whether a batch that a shard has sealed may be appended as it is."""
         self._loop = asyncio.get_running_loop()
         self._end_offset = log.log_end_offset
         """Behind the last record that the state has in it."""
@@ -113,7 +130,7 @@ class Host(Generic[S]):
 
     def begin(self) -> None:
         """Serve: everything in the log has been replayed. Raises what the shard raises."""
-        self.refusal = ErrorCode.NONE
+        self.refusal = _NO_ERROR
         self._end_offset = self.log.log_end_offset
         self._carry_out(self.shard.loaded(self._now()))
         waiting, self._waiting_to_load = self._waiting_to_load, []
@@ -143,7 +160,7 @@ class Host(Generic[S]):
 
     def call(self, handler: Callable[[S, Ticket, Now], Outcome], failed: Failed[R]) -> Answer[R]:
         """Let a handler decide on a request and answer it, now or later."""
-        if self.refusal is not ErrorCode.NONE:
+        if self.refusal is not _NO_ERROR:
             return failed(self.refusal)
         ticket = OpenTicket(failed)
         self._tickets[ticket] = None
@@ -154,9 +171,50 @@ class Host(Generic[S]):
         answer: Any = ticket.taken()
         return answer  # type: ignore[no-any-return]  # a ticket is answered by who knows its type
 
+    def write_at_once(self, decide: Callable[[S, A, Now], Sealed | None], asked: A) -> bool:
+        """Let a handler decide on a request that comes to one batch; tell whether it is committed.
+
+        The short way for requests that come all day: no ticket, no outcome, nothing that waits.
+        False, with nothing appended, if that is not enough: `call` finds out what there is to say.
+        """
+        if (
+            self.refusal is not _NO_ERROR
+            or self._held
+            or self._busy
+            or not self._seals_itself
+            or not self.log.commits_at_once
+        ):
+            return False
+        self._busy = True
+        try:
+            sealed = decide(self.shard, asked, self._now())
+            return sealed is not None and self._write(*sealed) is _NO_ERROR
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is dealt with
+            self._fail(error)
+            return False
+        finally:
+            self._busy = False
+
+    def read_at_once(self, decide: Callable[[S, A], R | None], asked: A) -> R | None:
+        """Let a handler answer what needs no more than a look at a state that is committed.
+
+        No ticket, no outcome, as with `write_at_once`; None if that is not enough.
+        """
+        if (
+            self.refusal is not _NO_ERROR
+            or self._busy
+            or self.log.committed_offset < self._end_offset
+        ):
+            return None
+        try:
+            return decide(self.shard, asked)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is dealt with
+            self._fail(error)
+            return None
+
     def tell(self, handler: Callable[[S, Now], Outcome]) -> None:
         """Let a handler decide on an event that nobody waits for; kept while loading."""
-        if self.refusal is ErrorCode.NONE:
+        if self.refusal is _NO_ERROR:
             try:
                 self._carry_out(handler(self.shard, self._now()))
             except Exception as error:  # noqa: BLE001 - whatever it is, it is dealt with
@@ -166,7 +224,7 @@ class Host(Generic[S]):
 
     def transaction_ended(self, producer: ProducerIdentity, *, committed: bool) -> None:
         """Take a marker that was just appended; while loading it will be read from the log."""
-        if self.refusal is ErrorCode.NONE:
+        if self.refusal is _NO_ERROR:
             self._end_offset = self.log.log_end_offset
             try:
                 self.shard.transaction_ended(producer, committed=committed)
@@ -181,8 +239,8 @@ class Host(Generic[S]):
             self._fail(error)
 
     def _now(self) -> Now:
-        clock = self._settings.clock
-        return Now(clock.wall_ms(), clock.monotonic())
+        clock = self._clock
+        return _NEW(Now, (clock.wall_ms(), clock.monotonic()))
 
     def _fail(self, error: Exception) -> None:
         """Stop serving rather than go on with a state that nobody knows."""
@@ -200,7 +258,7 @@ class Host(Generic[S]):
         self._busy = True
         try:
             following: Outcome | None = outcome
-            while following is not None and self.refusal is ErrorCode.NONE:
+            while following is not None and self.refusal is _NO_ERROR:
                 following = self._step(following)
         finally:
             self._busy = False
@@ -210,11 +268,10 @@ class Host(Generic[S]):
     def _step(self, outcome: Outcome) -> Outcome | None:
         """Carry out one outcome as far as it goes now; return what follows at once."""
         if outcome.records:
-            try:
-                self._append(outcome)
-            except ApiError as error:
-                return self._refused(outcome, error.code)
-            self._replay(outcome)
+            header, batch = self._sealed(outcome)
+            refusal = self._write(header, batch, lambda: self._replay(outcome))
+            if refusal is not _NO_ERROR:
+                return self._refused(outcome, refusal)
         for timer in outcome.timers:
             self._set(timer)
         if outcome.at_once or self.log.committed_offset >= self._end_offset:
@@ -222,7 +279,8 @@ class Host(Generic[S]):
         self._hold(outcome)
         return None
 
-    def _append(self, outcome: Outcome) -> None:
+    def _sealed(self, outcome: Outcome) -> tuple[BatchHeader, bytes]:
+        """Make the batch of an outcome's records."""
         producer = outcome.producer
         if producer is None:
             builder = BatchBuilder(self._settings.codec)
@@ -233,20 +291,29 @@ class Host(Generic[S]):
                 producer_epoch=producer.producer_epoch,
                 transactional=True,
             )
-        now_ms = self._settings.clock.wall_ms()
+        now_ms = self._clock.wall_ms()
         for key, value in outcome.records:
             builder.append(now_ms, key, value)
+        return builder.seal()
+
+    def _write(self, header: BatchHeader, batch: bytes, replay: Callable[[], None]) -> ErrorCode:
+        """Append a batch and take it into the state, or say why the log has refused it."""
         crash_point("coordinator.before_append")
-        self.log.append(builder.build())
+        try:
+            self.log.append(batch, header)
+        except ApiError as error:
+            return error.code
         crash_point("coordinator.after_append")
         self._end_offset = self.log.log_end_offset
+        replay()
+        crash_point("coordinator.after_replay")
+        return _NO_ERROR
 
     def _replay(self, outcome: Outcome) -> None:
         """Take records that were just appended into the state."""
         replay, producer = self.shard.replay, outcome.producer
         for record in outcome.records:
             replay(record, producer)
-        crash_point("coordinator.after_replay")
 
     def _refused(self, outcome: Outcome, code: ErrorCode) -> Outcome | None:
         """Find out what happens instead of an outcome that the log has refused.

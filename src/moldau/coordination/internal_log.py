@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+from moldau.records.batch import BatchHeader
+
 
 class InternalLog(Protocol):
     """One partition of an internal topic, led by this broker in one leader epoch."""
@@ -39,8 +41,13 @@ class InternalLog(Protocol):
         """Everything below will be there, whoever leads: the high watermark."""
         ...
 
-    def append(self, batch: bytes) -> None:
-        """Append one batch; ApiError, and nothing appended, if it cannot be."""
+    @property
+    def commits_at_once(self) -> bool:
+        """Whether what is appended now is committed when `append` returns."""
+        ...
+
+    def append(self, batch: bytes, header: BatchHeader) -> None:
+        """Append one batch, its header given with it; ApiError, nothing appended, if it cannot."""
         ...
 
     async def read(self, offset: int, max_bytes: int) -> bytes:

@@ -15,8 +15,9 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from typing import Final
 
 from moldau.base.checks import crash_point
@@ -38,22 +39,22 @@ from moldau.records.batch import (
 )
 from moldau.records.control import end_transaction_marker
 from moldau.records.legacy import read_message, unwrapped
-from moldau.records.record import iter_records, payload_of
+from moldau.records.record import Record, iter_records, payload_of
 
 logger = logging.getLogger(__name__)
 
 MAGIC_POSITION: Final = PEEK_SIZE - 1
 
-STEPS_PER_SLICE: Final = 256
+RECORDS_PER_SLICE: Final = 256
 """Records, or batches without any, between two turns of the loop.
 
-Two to three milliseconds, if a shard takes some ten microseconds for each."""
+Less than a millisecond for offsets, two or three for a shard that takes some ten microseconds."""
 
 LINES_PER_LOAD: Final = 20
 """Records passed over that get a line each; a topic of a newer release may be full of them."""
 
-Step = tuple[int, StateRecord | None, ProducerIdentity | None]
-"""Offset, record and transaction; without a record a batch that brought none."""
+Run = tuple[Sequence[Record], ProducerIdentity | None]
+"""Records that follow one another, and their transaction; none for a batch that brought none."""
 
 
 class Loader:
@@ -92,21 +93,31 @@ class Loader:
     async def _replay(self, data: bytes) -> None:
         """Replay what was read, up to the last whole batch, and go on behind it."""
         begun = self._offset
-        replay = self._shard.replay
-        for number, (offset, record, producer) in enumerate(self._steps(data), 1):
-            if record is not None:
-                try:
-                    replay(record, producer)
-                except UnknownRecord as error:
-                    self._passed_over(offset, str(error))
-                self.record_count += 1
-            if number % STEPS_PER_SLICE == 0:
+        count = 0
+        for records, producer in self._runs(data):
+            self._take(records, producer)
+            count += len(records) or 1
+            if count >= RECORDS_PER_SLICE:
+                count = 0
                 await asyncio.sleep(0)
         if self._offset == begun:
             raise CorruptRecords(f"there is no whole batch at offset {begun}")
 
-    def _steps(self, data: bytes) -> Iterator[Step]:
-        """Walk the records; markers are taken on the way.
+    def _take(self, records: Sequence[Record], producer: ProducerIdentity | None) -> None:
+        """Replay records. Everything else is done for many at a time, this loop for each."""
+        replay, make = self._shard.replay, tuple.__new__
+        for offset, _, key, value, _ in records:
+            if key is None:
+                self._passed_over(offset, "it has no key")
+                continue
+            try:
+                replay(make(StateRecord, (key, value)), producer)
+            except UnknownRecord as error:
+                self._passed_over(offset, str(error))
+            self.record_count += 1
+
+    def _runs(self, data: bytes) -> Iterator[Run]:
+        """Walk the batches, in runs that fit into a slice; markers are taken on the way.
 
         A log of single commits is a batch for each record, so this loop does by hand what
         `iter_batches` does for others.
@@ -116,9 +127,9 @@ class Loader:
             end = position + LENGTH_END + header.length
             if header.attributes & CONTROL_BIT:
                 self._take_marker(header, data[position:end])
-                yield header.base_offset, None, None
+                yield (), None
             elif not header.count:
-                yield header.base_offset, None, None
+                yield (), None
             else:
                 producer = None
                 if header.attributes & TRANSACTIONAL_BIT:
@@ -127,16 +138,13 @@ class Loader:
                     payload = payload_of(header, data, position)
                 else:
                     payload = data[position + HEADER_SIZE : end]
-                for offset, _, key, value, _ in iter_records(header, payload):
-                    if key is None:
-                        self._passed_over(offset, "it has no key")
-                    else:
-                        yield offset, StateRecord(key, value), producer
+                for run in _cut(iter_records(header, payload)):
+                    yield run, producer
             position = end
             self._offset = header.base_offset + header.last_offset_delta + 1
-        yield from self._old_steps(data[position:])
+        yield from self._old_runs(data[position:])
 
-    def _old_steps(self, data: bytes) -> Iterator[Step]:
+    def _old_runs(self, data: bytes) -> Iterator[Run]:
         """Walk messages of magic 0 and 1, as Kafka wrote them before 0.11.
 
         What follows them in another format is read again, from its own offset on.
@@ -144,11 +152,8 @@ class Loader:
         for span in iter_batches(data, allow_cut=True):
             if span.magic == MAGIC:
                 return
-            for offset, _, key, value, _ in unwrapped(read_message(data, span)):
-                if key is None:
-                    self._passed_over(offset, "it has no key")
-                else:
-                    yield offset, StateRecord(key, value), None
+            for run in _cut(unwrapped(read_message(data, span))):
+                yield run, None
             self._offset = span.base_offset + 1
 
     def _passed_over(self, offset: int, why: str) -> None:
@@ -161,6 +166,13 @@ class Loader:
         if marker is not None:
             producer = ProducerIdentity(header.producer_id, header.producer_epoch)
             self._shard.transaction_ended(producer, committed=not marker.aborted)
+
+
+def _cut(records: Iterable[Record]) -> Iterator[list[Record]]:
+    """Read records in runs of one slice at most: a batch may have any number of them."""
+    left = iter(records)
+    while run := list(islice(left, RECORDS_PER_SLICE)):
+        yield run
 
 
 @contextmanager

@@ -27,10 +27,11 @@ answered already, or whose client has left, is dropped.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from moldau.base.errors import MoldauError
 from moldau.protocol.errors import ErrorCode
+from moldau.records.batch import BatchHeader
 
 
 class UnknownRecord(MoldauError):  # noqa: N818 - it names the thing
@@ -121,6 +122,13 @@ class Outcome(NamedTuple):
 
 
 NOTHING = Outcome()
+
+
+Sealed: TypeAlias = tuple[BatchHeader, bytes, Callable[[], None]]
+"""What follows from a request that comes again and again: success, and one batch ready to append.
+
+The short form of an outcome, for `Runtime.write_at_once`: a header, its batch, and what takes the
+batch's records into the state once they are appended, as `Shard.replay` would."""
 
 
 class Shard(Protocol):

@@ -36,12 +36,13 @@ from moldau.coordination.hashing import partition_of
 from moldau.coordination.host import Host, HostSettings
 from moldau.coordination.internal_log import InternalLog
 from moldau.coordination.loading import Loader
-from moldau.coordination.outcome import Now, Outcome, ProducerIdentity, Shard, Ticket
+from moldau.coordination.outcome import Now, Outcome, ProducerIdentity, Sealed, Shard, Ticket
 from moldau.protocol.errors import ApiError, ErrorCode
 from moldau.records.compression import Codec
 
 logger = logging.getLogger(__name__)
 
+A = TypeVar("A")
 R = TypeVar("R")
 S = TypeVar("S", bound=Shard)
 
@@ -138,6 +139,24 @@ class Runtime(Generic[S]):
         if host is None:
             return failed(ErrorCode.NOT_COORDINATOR)
         return host.call(handler, failed)
+
+    def write_at_once(
+        self, key: str, decide: Callable[[S, A, Now], Sealed | None], asked: A
+    ) -> bool:
+        """Let the shard of a key decide on a request that comes to one batch (`Host`).
+
+        False, with nothing appended, where anything but success at once is the answer.
+        """
+        host = self._hosts.get(partition_of(key, self.partition_count))
+        return host is not None and host.write_at_once(decide, asked)
+
+    def read_at_once(self, key: str, decide: Callable[[S, A], R | None], asked: A) -> R | None:
+        """Let the shard of a key answer what needs no more than a look at its state (`Host`).
+
+        None, with nothing done, where there is more to it.
+        """
+        host = self._hosts.get(self.partition_for(key))
+        return None if host is None else host.read_at_once(decide, asked)
 
     async def call_all(
         self, handler: Callable[[S, Ticket, Now], Outcome], failed: Failed[R]

@@ -236,7 +236,13 @@ def pack_batch(header: BatchHeader, payload: Buffer) -> bytes:
 
     Length and checksum are computed; all else is taken from the header as it is.
     """
-    return b"".join((_sealed(header, payload)[1], payload))
+    return seal_batch(header, payload)[1]
+
+
+def seal_batch(header: BatchHeader, payload: Buffer) -> tuple[BatchHeader, bytes]:
+    """Do the same as `pack_batch`, for who also wants to know the header as it stands there."""
+    sealed, head = _sealed(header, payload)
+    return sealed, b"".join((head, payload))
 
 
 def _sealed(header: BatchHeader, payload: Buffer) -> tuple[BatchHeader, bytes]:

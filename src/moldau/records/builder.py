@@ -7,6 +7,7 @@ table of written varints and nothing is copied twice.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -19,7 +20,7 @@ from moldau.records.batch import (
     TRANSACTIONAL_BIT,
     BatchHeader,
     TimestampType,
-    pack_batch,
+    seal_batch,
 )
 from moldau.records.compression import Codec, compress
 from moldau.records.varint import VARINT
@@ -110,15 +111,17 @@ class BatchBuilder:
         value: bytes | None,
         headers: Sequence[RecordHeader] = (),
         offset_delta: int | None = None,
-    ) -> None:
-        """Add a record, right behind the last one unless an offset delta leaves a gap."""
+        limit: int = sys.maxsize,
+    ) -> bool:
+        """Add a record, right behind the last one unless an offset delta leaves a gap.
+
+        False, and nothing is changed, if that took a batch that holds records past `limit` bytes.
+        """
         delta = self._last_delta + 1 if offset_delta is None else offset_delta
         if delta <= self._last_delta:
             raise ValueError(f"offset delta {delta} after {self._last_delta}")
         if not self.count:
             self._base_timestamp = self._max_timestamp = timestamp
-        elif timestamp > self._max_timestamp:
-            self._max_timestamp = timestamp
         written = VARINT
         body = b"".join(
             (
@@ -133,13 +136,23 @@ class BatchBuilder:
             )
         )
         length = written[len(body)]
+        size = self.size + len(length) + len(body)
+        if size > limit and self.count:
+            return False
         self._parts += (length, body)
-        self.size += len(length) + len(body)
+        self.size = size
         self._last_delta = delta
         self.count += 1
+        if timestamp > self._max_timestamp:  # noqa: PLR1730 - a call of max costs as much as the rest
+            self._max_timestamp = timestamp
+        return True
 
     def build(self) -> bytes:
         """Seal the batch; the builder can go on, and build a larger one later."""
+        return self.seal()[1]
+
+    def seal(self) -> tuple[BatchHeader, bytes]:
+        """Do the same as `build`; the header comes along, so that nobody need parse it again."""
         payload = b"".join(self._parts)
         header = BatchHeader(
             self._base_offset,
@@ -156,7 +169,7 @@ class BatchBuilder:
             self._base_sequence,
             self.count,
         )
-        return pack_batch(header, compress(self._codec, payload, self._level))
+        return seal_batch(header, compress(self._codec, payload, self._level))
 
 
 def _written_headers(headers: Iterable[RecordHeader]) -> bytes:

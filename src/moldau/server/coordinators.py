@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from moldau.base.clock import Clock
 from moldau.base.errors import StorageError
@@ -23,12 +23,17 @@ from moldau.coordination.runtime import Runtime
 from moldau.coordination.transactions.shard import TransactionShard
 from moldau.observe.traffic import Traffic
 from moldau.protocol.errors import ApiError, ErrorCode
-from moldau.records.batch import parse_header, with_append_time
+from moldau.records.batch import BatchHeader, with_append_time
 from moldau.replication.partition import Partition
 from moldau.replication.partitions import Partitions
 from moldau.storage.disk_errors import disk_errors
 from moldau.storage.flushing import Flusher
 from moldau.storage.producers import Origin
+from moldau.storage.topic_config import LONG_MAX
+
+_NO_ERROR: Final = ErrorCode.NONE
+_COORDINATOR: Final = Origin.COORDINATOR
+"""As globals, for every append: Python 3.11 looks a member of an enum up by a call."""
 
 
 class LogParts(NamedTuple):
@@ -72,13 +77,18 @@ class LedPartition:
         high_watermark = self._partition.high_watermark
         return min(high_watermark, self._log.recovery_point) if self._flushes else high_watermark
 
-    def append(self, batch: bytes) -> None:
+    @property
+    def commits_at_once(self) -> bool:
+        alone = len(self._partition.role.isr) == 1
+        return alone and not self._flushes and self._log.config.flush_messages == LONG_MAX
+
+    def append(self, batch: bytes, header: BatchHeader) -> None:
         """Append a batch as the coordinator; what stands in its way is the log's own error."""
         partition, log, config = self._partition, self._log, self._log.config
         if partition.role.leader_epoch != self.leader_epoch:
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         fence = partition.fence(NO_LEADER_EPOCH, self._parts.broker_id)
-        if fence is not ErrorCode.NONE:
+        if fence is not _NO_ERROR:
             raise ApiError(fence)
         if not partition.in_sync_enough:
             raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS)
@@ -87,18 +97,18 @@ class LedPartition:
                 ErrorCode.MESSAGE_TOO_LARGE,
                 f"{len(batch)} bytes are more than max.message.bytes, {config.max_message_bytes}",
             )
-        header = parse_header(batch)
         if config.message_timestamp_type != "CreateTime":
             header, parts = with_append_time(header, batch, self._parts.clock.wall_ms())
             batch = b"".join(parts)
         try:
-            log.append(batch, header, self.leader_epoch, Origin.COORDINATOR)
+            log.append(batch, header, self.leader_epoch, _COORDINATOR)
         except StorageError as error:
             self._parts.storage_failed(error)
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
-        self._traffic.messages_in += header.count
-        self._traffic.bytes_in += header.size
-        if log.unflushed_count >= config.flush_messages:
+        traffic = self._traffic
+        traffic.messages_in += header.count
+        traffic.bytes_in += len(batch)
+        if config.flush_messages != LONG_MAX and log.unflushed_count >= config.flush_messages:
             self._begin_flush()
         partition.advance()
 

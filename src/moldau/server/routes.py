@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from moldau.cluster.topics import TopicDefaults
-from moldau.server.dispatch import Route
+from moldau.server.dispatch import Route, UsualRequest
 from moldau.server.fetch_sessions import FetchSessions
 from moldau.server.handlers.configs import ConfigHandlers
 from moldau.server.handlers.coordinators import CoordinatorHandlers
@@ -26,7 +26,9 @@ from moldau.server.handlers.produce import ProduceHandler
 from moldau.server.handlers.topics import TopicHandlers
 from moldau.server.handlers.transaction_admin import TransactionAdminHandlers
 from moldau.server.handlers.transactions import TransactionHandlers
-from moldau.server.handlers.usual_produce import UsualProduce
+from moldau.server.handlers.usual_commit import OFFSET_COMMIT_KEY, UsualCommit
+from moldau.server.handlers.usual_produce import PRODUCE_KEY, UsualProduce
+from moldau.server.handlers.usual_sync import SYNC_GROUP_KEY, UsualSync
 from moldau.server.internal_topics import InternalTopics
 from moldau.server.parts import Parts
 from moldau.server.producer_ids import ProducerIds
@@ -77,6 +79,8 @@ def make_routes(parts: Parts) -> tuple[list[Route], Callable[[], Any]]:
         parts.housekeeping.storage_failed,
     )
     produce = _produce(parts)
+    groups = GroupHandlers(parts.runtimes.groups)
+    group_offsets = _group_offsets(parts)
     table: tuple[Row, ...] = (
         (0, "0-13", produce),
         (1, "0-18", _fetch(parts)),
@@ -97,27 +101,51 @@ def make_routes(parts: Parts) -> tuple[list[Route], Callable[[], Any]]:
         (61, "0", offsets.describe_producers),
         (74, "0-1", configs.list_resources),
         (75, "0", discovery.describe_topic_partitions),
-        *_group_rows(parts),
+        *_group_rows(parts, groups, group_offsets),
         *_transaction_rows(parts),
     )
     routes = [Route(key, versions, handler, metrics) for key, versions, handler in table]
-    routes[0].usual = UsualProduce(produce, metrics.of("Produce"), parts.ports.clock)
+    usual = _short_ways(parts, produce, groups, group_offsets)
+    for route in routes:
+        route.usual = usual.get(route.api.key)
     discovery.serve(routes)
     return routes, discovery.unsupported_api_versions
 
 
-def _group_rows(parts: Parts) -> tuple[Row, ...]:
-    runtime = parts.runtimes.groups
-    groups = GroupHandlers(runtime)
-    offsets = GroupOffsetHandlers(
-        runtime,
+def _short_ways(
+    parts: Parts,
+    produce: ProduceHandler,
+    groups: GroupHandlers,
+    group_offsets: GroupOffsetHandlers,
+) -> dict[int, UsualRequest]:
+    """Return, by API key, what is asked before a request is decoded (ADR 0007)."""
+    metrics, clock = parts.metrics, parts.ports.clock
+    usual_commit = UsualCommit(
+        group_offsets, parts.runtimes.groups, metrics.of("OffsetCommit"), clock
+    )
+    parts.store.subscribe(usual_commit.metadata_changed)
+    return {
+        PRODUCE_KEY: UsualProduce(produce, metrics.of("Produce"), clock),
+        OFFSET_COMMIT_KEY: usual_commit,
+        SYNC_GROUP_KEY: UsualSync(groups, metrics.of("SyncGroup"), clock),
+    }
+
+
+def _group_offsets(parts: Parts) -> GroupOffsetHandlers:
+    return GroupOffsetHandlers(
+        parts.runtimes.groups,
         parts.image,
         parts.runtimes.verifier.verify_one,
         partial(marker_state, parts.partitions),
     )
+
+
+def _group_rows(
+    parts: Parts, groups: GroupHandlers, offsets: GroupOffsetHandlers
+) -> tuple[Row, ...]:
     return (
         (8, "0-10", offsets.commit),
-        (9, "0-10", OffsetFetchHandler(runtime, parts.image)),
+        (9, "0-10", OffsetFetchHandler(parts.runtimes.groups, parts.image)),
         (11, "0-9", groups.join),
         (12, "0-4", groups.heartbeat),
         (13, "0-5", groups.leave),

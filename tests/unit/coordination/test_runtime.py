@@ -314,7 +314,7 @@ class TestOutcomes:
             bench = await Bench().begin()
             asked = []
 
-            def fail(batch):
+            def fail(batch, header):
                 bench.runtime.resign(0)
                 raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR)
 
@@ -384,6 +384,96 @@ class TestOutcomes:
             bench.put(b"a", b"second")
             assert [value for _, value in bench.stored()] == [b"first", b"second", b"third"]
             assert bench.shard.map == {b"a": b"third"}
+
+        run(work)
+
+
+class TestWritingAtOnce:
+    """The short way of requests that come again and again."""
+
+    def test_a_sealed_batch_is_appended_and_replayed_and_what_follows_sees_it(self):
+        async def work():
+            bench = await Bench().begin()
+            assert bench.write_at_once(b"a", b"1")
+            assert bench.get(b"a") == ("got", b"1")
+            assert bench.stored() == [(b"a", b"1")]
+
+        run(work)
+
+    def test_a_shard_that_decides_against_it_leaves_everything_as_it_was(self):
+        async def work():
+            bench = await Bench().begin()
+            assert not bench.runtime.write_at_once("k", lambda *_: None, None)
+            assert bench.stored() == []
+
+        run(work)
+
+    @pytest.mark.parametrize(
+        ("log", "settings"),
+        [(MemoryLog(commits=False), {}), (MemoryLog(), {"codec": Codec.GZIP})],
+    )
+    def test_what_must_wait_or_be_compressed_is_not_written(self, log, settings):
+        async def work():
+            bench = await Bench(log, **settings).begin()
+            assert not bench.write_at_once(b"a", b"1")
+            assert bench.stored() == []
+
+        run(work)
+
+    def test_nobody_passes_those_who_wait(self):
+        async def work():
+            bench = await Bench(MemoryLog(commits=False)).begin()
+            waiting = bench.put(b"a", b"1")
+            bench.log.commits = True
+            assert not bench.write_at_once(b"a", b"2")
+            bench.log.commit()
+            assert await waiting == ("put", b"1")
+            assert bench.write_at_once(b"a", b"2")
+
+        run(work)
+
+    def test_a_shard_that_loads_or_is_not_here_writes_nothing(self):
+        async def work():
+            log = MemoryLog(batches=await batches((b"a", b"1")))
+            bench = Bench(log)
+            assert not bench.write_at_once(b"a", b"2")
+            bench.runtime.lead(log)
+            assert not bench.write_at_once(b"a", b"2")
+            await bench.settle()
+            assert bench.write_at_once(b"a", b"2")
+
+        run(work)
+
+    def test_a_log_that_refuses_changes_nothing(self):
+        async def work():
+            bench = await Bench().begin()
+            bench.log.refusal = ErrorCode.NOT_ENOUGH_REPLICAS
+            assert not bench.write_at_once(b"a", b"1")
+            bench.log.refusal = None
+            assert bench.get(b"a") == ("got", None)
+
+        run(work)
+
+    @pytest.mark.parametrize("when", ["deciding", "replaying"])
+    def test_a_bug_ends_the_shard(self, when, caplog):
+        async def work():
+            bench = await Bench().begin()
+            waiting = bench.park()
+            assert not bench.write_at_once(b"a", b"1", bug=when)
+            assert await waiting == ("failed", "COORDINATOR_NOT_AVAILABLE")
+            assert bench.get(b"a") == ("failed", "COORDINATOR_LOAD_IN_PROGRESS")
+
+        run(work)
+        assert "has a bug" in caplog.text
+
+    def test_within_an_outcome_nothing_is_written(self):
+        async def work():
+            told = []
+            bench = await Bench(
+                perform=lambda _: told.append(bench.write_at_once(b"b", b"2"))
+            ).begin()
+            bench.do(Outcome(effects=["one"]))
+            assert told == [False]
 
         run(work)
 
@@ -477,10 +567,10 @@ class TestLettingGo:
             bench = await Bench().begin()
             append = bench.log.append
 
-            def fail(batch):
+            def fail(batch, header):
                 bench.runtime.resign(0)
                 bench.log.refusal = ErrorCode.KAFKA_STORAGE_ERROR
-                append(batch)
+                append(batch, header)
 
             bench.log.append = fail
             assert bench.put(b"a", b"1", timers=[Timer("t", 0)]) == ("failed", "NOT_COORDINATOR")

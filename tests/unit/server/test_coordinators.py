@@ -242,6 +242,24 @@ class TestLedPartition:
 
         run(work)
 
+    @pytest.mark.parametrize(
+        ("isr", "config", "expected"),
+        [
+            ((ME,), {}, True),
+            ((ME, OTHER), {}, False),
+            ((ME,), {"flush_messages": 1}, False),
+            ((ME,), {"flush_messages": 1000}, False),
+        ],
+    )
+    def test_only_who_is_alone_and_need_not_flush_commits_at_once(self, isr, config, expected):
+        async def work():
+            kit = Kit(**config)
+            partition = kit.partition()
+            partition.role = Role(ME, 0, 0, (ME, OTHER), isr)
+            assert LedPartition(partition, kit.parts).commits_at_once is expected
+
+        run(work)
+
     def test_a_batch_larger_than_the_topic_takes_is_refused(self):
         async def work():
             kit = Kit(max_message_bytes=200)

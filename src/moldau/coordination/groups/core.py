@@ -20,6 +20,7 @@ The core knows no requests. `joining`, `syncing` and `leaving` decide on those a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Final
 
 from moldau.base.checks import invariant
 from moldau.base.clock import Random
@@ -35,7 +36,7 @@ from moldau.coordination.groups.subscription import (
     all_subscribed_topics,
 )
 from moldau.coordination.groups.turn import GroupTimer, Turn
-from moldau.coordination.outcome import StateRecord
+from moldau.coordination.outcome import StateRecord, Ticket
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.groups import (
     JoinGroupResponse,
@@ -45,6 +46,9 @@ from moldau.protocol.messages.groups import (
 
 Encode = Callable[[str, GroupSnapshot | None], StateRecord]
 """Makes the record of a group of this id; without a snapshot its tombstone."""
+
+_NO_ERROR: Final = ErrorCode.NONE
+"""As a global: Python 3.11 looks a member of an enum up by a call."""
 
 
 class InitialDelay:
@@ -144,16 +148,22 @@ class GroupCore:
                 return ErrorCode.FENCED_INSTANCE_ID
         else:
             member = self.roster.get(member_id)
-        return ErrorCode.UNKNOWN_MEMBER_ID if member is None else ErrorCode.NONE
+        return ErrorCode.UNKNOWN_MEMBER_ID if member is None else _NO_ERROR
 
     # Sessions
 
     def expect(self, member: Member, timeout_ms: int, turn: Turn) -> None:
-        """Count a member as gone unless it is heard of within this time."""
-        member.deadline = turn.now.monotonic + timeout_ms / 1000
+        """Count a member as gone unless it is heard of within this time.
+
+        The timer is set for a session at most. So it need not be set again when many new members,
+        who have longer, are answered together and their sessions begin.
+        """
+        now_s = turn.now.monotonic
+        member.deadline = now_s + timeout_ms / 1000
         if member.timer_due is None or member.timer_due > member.deadline:
-            member.timer_due = member.deadline
-            turn.arm(self._session_timer(member.member_id), timeout_ms)
+            first_look_ms = min(timeout_ms, member.session_timeout_ms)
+            member.timer_due = now_s + first_look_ms / 1000
+            turn.arm(self._session_timer(member.member_id), first_look_ms)
 
     def heard_of(self, member: Member, turn: Turn) -> None:
         """Begin a member's session anew."""
@@ -361,7 +371,8 @@ class GroupCore:
         """Give everybody their part of an assignment that is committed."""
         for member in self.roster:
             member.assignment = assignments.get(member.member_id, b"")
-            self._answer_sync(member, self.assigned(member), turn)
+            if (ticket := member.waiting_sync) is not None:
+                self._answer_sync(member, ticket, self.assigned(member), turn)
         self.storing_assignment = False
         self.move_to(GroupState.STABLE, turn)
         self.counters.rebalances += 1
@@ -371,7 +382,8 @@ class GroupCore:
         self.storing_assignment = False
         for member in self.roster:
             member.assignment = b""
-            self._answer_sync(member, sync_error(code), turn)
+            if (ticket := member.waiting_sync) is not None:
+                self._answer_sync(member, ticket, sync_error(code), turn)
 
     def assigned(self, member: Member) -> SyncGroupResponse:
         """Tell a member its assignment."""
@@ -381,11 +393,12 @@ class GroupCore:
             assignment=member.assignment,
         )
 
-    def _answer_sync(self, member: Member, response: SyncGroupResponse, turn: Turn) -> None:
-        ticket, member.waiting_sync = member.waiting_sync, None
-        if ticket is not None:
-            turn.reply(ticket, response)
-            self.heard_of(member, turn)
+    def _answer_sync(
+        self, member: Member, ticket: Ticket, response: SyncGroupResponse, turn: Turn
+    ) -> None:
+        turn.reply(ticket, response)
+        member.waiting_sync = None
+        self.heard_of(member, turn)
 
     def sync_phase_elapsed(self, turn: Turn) -> None:
         """Put out those who joined but never asked for an assignment.

@@ -11,6 +11,8 @@ takes them in only until `loaded` says that everything has been read.
 
 from __future__ import annotations
 
+from typing import Final
+
 from moldau.base.clock import Random
 from moldau.coordination.groups.core import Encode, GroupCore
 from moldau.coordination.groups.counters import GroupCounters
@@ -28,7 +30,7 @@ from moldau.coordination.groups.settings import GroupSettings
 from moldau.coordination.groups.snapshot import NO_STATE_TIMESTAMP, GroupSnapshot
 from moldau.coordination.groups.states import GroupState
 from moldau.coordination.groups.subscription import CONSUMER_PROTOCOL_TYPE
-from moldau.coordination.groups.syncing import sync
+from moldau.coordination.groups.syncing import sync, sync_at_once
 from moldau.coordination.groups.turn import GroupTimer, Turn
 from moldau.coordination.outcome import Caller, Now, Outcome, StateRecord, Ticket
 from moldau.protocol.errors import ErrorCode
@@ -43,6 +45,12 @@ from moldau.protocol.messages.groups import (
 
 GROUP_TYPE = "classic"
 """What ListGroups calls groups of this protocol."""
+
+_NO_ERROR: Final = ErrorCode.NONE
+_DEAD: Final = GroupState.DEAD
+_EMPTY: Final = GroupState.EMPTY
+_COMPLETING: Final = GroupState.COMPLETING_REBALANCE
+"""What every commit asks for, as globals: Python 3.11 looks a member of an enum up by a call."""
 
 
 class Group:
@@ -136,6 +144,10 @@ class Group:
             sync(self._core, request, ticket, turn)
         return turn.outcome()
 
+    def sync_at_once(self, request: SyncGroupRequest) -> bytes | None:
+        """Take a SyncGroup of a stable group if there is nothing to do but to answer it."""
+        return sync_at_once(self._core, request)
+
     def heartbeat(self, request: HeartbeatRequest, ticket: Ticket, now: Now) -> Outcome:
         """Take a Heartbeat. Nothing that waits for the log decides about its answer."""
         turn = Turn(now)
@@ -197,21 +209,18 @@ class Group:
         their producer; they may also end while the group rebalances.
         """
         core = self._core
-        if core.state is GroupState.DEAD:
+        state = core.state
+        if state is _DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        if core.state is GroupState.EMPTY and generation < 0:
-            return ErrorCode.NONE
+        if state is _EMPTY and generation < 0:
+            return _NO_ERROR
         if generation >= 0 or member_id or instance_id is not None:
             code = core.check_member(member_id, instance_id)
-            if code is ErrorCode.NONE and generation != core.generation:
+            if code is _NO_ERROR and generation != core.generation:
                 code = ErrorCode.ILLEGAL_GENERATION
         else:
-            code = ErrorCode.NONE if transactional else ErrorCode.UNKNOWN_MEMBER_ID
-        if (
-            code is ErrorCode.NONE
-            and core.state is GroupState.COMPLETING_REBALANCE
-            and not transactional
-        ):
+            code = _NO_ERROR if transactional else ErrorCode.UNKNOWN_MEMBER_ID
+        if code is _NO_ERROR and state is _COMPLETING and not transactional:
             code = ErrorCode.REBALANCE_IN_PROGRESS
         return code
 
@@ -219,7 +228,7 @@ class Group:
         """Note that a member committed offsets, outside of a transaction: a sign of life."""
         core = self._core
         member = core.roster.get(member_id)
-        if member is not None and core.state is not GroupState.COMPLETING_REBALANCE:
+        if member is not None and core.state is not _COMPLETING:
             later = now.monotonic + member.session_timeout_ms / 1000
             member.deadline = max(member.deadline, later)
 

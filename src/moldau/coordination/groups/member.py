@@ -92,7 +92,10 @@ class Member:
 
     def subscription(self, protocol: str | None) -> bytes:
         """Return what it handed in for a protocol, nothing if it does not know that one."""
-        return next((metadata for name, metadata in self.protocols if name == protocol), b"")
+        for name, metadata in self.protocols:
+            if name == protocol:
+                return metadata
+        return b""
 
     def vote(self, candidates: set[str]) -> str:
         """Return its favourite among protocols of which it knows at least one."""

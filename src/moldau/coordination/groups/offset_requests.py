@@ -7,18 +7,15 @@ with existing partitions only.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final, Protocol
 
-from moldau.base.errors import ProtocolError
-from moldau.base.ids import NO_LEADER_EPOCH, NO_OFFSET, ZERO_TOPIC_ID
 from moldau.coordination.groups.offsets import OffsetStore
 from moldau.coordination.groups.records import (
     NO_TIMESTAMP,
     CommittedOffset,
     OffsetKey,
     RecordForm,
-    decode_offset,
     offset_record,
     offset_tombstone,
 )
@@ -34,10 +31,6 @@ from moldau.protocol.messages.offsets import (
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
-    OffsetFetchRequestGroup,
-    OffsetFetchResponseGroup,
-    OffsetFetchResponsePartitions,
-    OffsetFetchResponseTopics,
 )
 from moldau.protocol.messages.transactions import (
     TxnOffsetCommitRequest,
@@ -171,62 +164,6 @@ def transactional_commit_refused(
             )
             for topic in request.topics
         ]
-    )
-
-
-def fetch_offsets(
-    store: OffsetStore, request: OffsetFetchRequestGroup, *, require_stable: bool
-) -> OffsetFetchResponseGroup:
-    """Read some of a group's offsets, or all of them: without an offset a partition has -1."""
-    wanted = request.topics
-    group_id = request.group_id
-    if wanted is None:
-        named: Iterable[tuple[str, bytes, Iterable[int]]] = [
-            (topic, ZERO_TOPIC_ID, partitions)
-            for topic, partitions in store.topics(group_id).items()
-        ]
-    else:
-        named = [(topic.name, topic.topic_id, topic.partition_indexes) for topic in wanted]
-    return OffsetFetchResponseGroup(
-        group_id,
-        [
-            OffsetFetchResponseTopics(
-                topic,
-                topic_id,
-                [
-                    _unstable(partition)
-                    if require_stable and store.is_unstable(group_id, topic, partition)
-                    else _kept(store.value(group_id, topic, partition), topic_id, partition)
-                    for partition in partitions
-                ],
-            )
-            for topic, topic_id, partitions in named
-        ],
-    )
-
-
-def _unstable(partition: int) -> OffsetFetchResponsePartitions:
-    return _nothing_kept(partition, ErrorCode.UNSTABLE_OFFSET_COMMIT)
-
-
-def _nothing_kept(
-    partition: int, error: ErrorCode = ErrorCode.NONE
-) -> OffsetFetchResponsePartitions:
-    return OffsetFetchResponsePartitions(partition, NO_OFFSET, NO_LEADER_EPOCH, _NO_METADATA, error)
-
-
-def _kept(value: bytes | None, topic_id: bytes, partition: int) -> OffsetFetchResponsePartitions:
-    if value is None:
-        return _nothing_kept(partition)
-    try:
-        offset = decode_offset(value)
-    except ProtocolError:
-        # An error, not "no offset": its consumer would start over where its config says.
-        return _nothing_kept(partition, ErrorCode.CORRUPT_MESSAGE)
-    if topic_id != offset.topic_id and ZERO_TOPIC_ID not in (topic_id, offset.topic_id):
-        return _nothing_kept(partition)  # it was committed to another topic of this name
-    return OffsetFetchResponsePartitions(
-        partition, offset.offset, offset.leader_epoch, offset.metadata, ErrorCode.NONE
     )
 
 

@@ -15,7 +15,7 @@ Only `replay` and the marker of a transaction change this state, so that a resta
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from itertools import takewhile
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -64,9 +64,13 @@ class OffsetStore:
         if producer_id is not None:
             self._wait(key, value, producer_id)
             return
-        self._keep(key.group, key.topic, key.partition, value)
-        if key.group in self._waiting:
-            waiting = self._waiting_at(_Place(key.group, key.topic, key.partition)) or {}
+        self.commit(key.group, key.topic, key.partition, value)
+
+    def commit(self, group: str, topic: str, partition: int, value: bytes) -> None:
+        """Take an offset outside of any transaction, in a version that is known to be ours."""
+        self._keep(group, topic, partition, value)
+        if group in self._waiting:
+            waiting = self._waiting_at(_Place(group, topic, partition)) or {}
             for earlier in waiting:
                 waiting[earlier] = None
 
@@ -169,6 +173,11 @@ class OffsetStore:
         """Tell whether an open transaction may still change this offset."""
         topics = self._waiting.get(group)
         return topics is not None and partition in topics.get(topic, ())
+
+    def unstable_partitions(self, group: str, topic: str) -> Container[int]:
+        """Return the partitions of a topic whose offset an open transaction may still change."""
+        topics = self._waiting.get(group)
+        return () if topics is None else topics.get(topic, ())
 
     def has(self, group: str, topic: str, partition: int) -> bool:
         """Tell whether there is an offset, or one that waits."""

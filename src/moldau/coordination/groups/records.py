@@ -76,6 +76,13 @@ class CommittedOffset:
     topic_id: bytes = uuid("4+", tag=0)
 
 
+_OFFSET_VERSIONS: Final = frozenset(
+    version.to_bytes(_TYPE_SIZE)
+    for version in range(CommittedOffset.VERSIONS.first, CommittedOffset.VERSIONS.last + 1)  # type: ignore[attr-defined]
+)
+"""How the values of offsets begin that we can read."""
+
+
 @message(key=_GROUP, versions="0")
 class GroupKey:
     """Which group."""
@@ -191,7 +198,8 @@ def decode_key(key: bytes) -> OffsetKey | GroupKey:
 
 def check_offset_version(value: bytes) -> None:
     """Raise UnknownRecord if `decode_offset` will not know this version."""
-    _version(value, CommittedOffset)
+    if value[:_TYPE_SIZE] not in _OFFSET_VERSIONS:
+        _version(value, CommittedOffset)
 
 
 def decode_offset(value: bytes) -> CommittedOffset:

@@ -133,6 +133,8 @@ class Roster:
         candidates = {
             name for name, count in self._supporters.items() if count == len(self._members)
         }
+        if len(candidates) == 1:
+            return candidates.pop()
         votes = Counter(member.vote(candidates) for member in self)
         return votes.most_common(1)[0][0]
 

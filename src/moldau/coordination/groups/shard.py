@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Collection, Hashable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, NamedTuple
 
 from moldau.base.checks import invariant
@@ -22,11 +23,12 @@ from moldau.base.errors import InvariantViolated
 from moldau.coordination.groups.counters import GroupCounters
 from moldau.coordination.groups.expiry import expiry
 from moldau.coordination.groups.group import GROUP_TYPE, Group
+from moldau.coordination.groups.offset_fetching import fetch_offsets
+from moldau.coordination.groups.offset_keys import PARTITION_SIZE, Openings
 from moldau.coordination.groups.offset_requests import (
     OffsetCommits,
     commit_refused,
     delete_offsets,
-    fetch_offsets,
     transactional_commit_refused,
 )
 from moldau.coordination.groups.offsets import OffsetStore
@@ -35,11 +37,13 @@ from moldau.coordination.groups.records import (
     GroupKey,
     OffsetKey,
     RecordForm,
+    check_offset_version,
     decode_group,
     decode_key,
     group_record,
     offset_tombstone,
 )
+from moldau.coordination.groups.repeated_commit import CommitAgain, RepeatedCommit
 from moldau.coordination.groups.responses import (
     describe_without_group,
     heartbeat_answer,
@@ -62,6 +66,7 @@ from moldau.coordination.outcome import (
     Outcome,
     ProducerIdentity,
     Reply,
+    Sealed,
     StateRecord,
     Ticket,
     Timer,
@@ -92,6 +97,8 @@ GROUPS_PER_TURN: Final = 100
 """Groups whose sessions begin in one turn after a load: some milliseconds if they have ten members
 each."""
 
+_NO_ERROR: Final = ErrorCode.NONE
+"""As a global: Python 3.11 looks a member of an enum up by a call."""
 _TOO_LARGE: Final = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 _SAYS_GROUP_IS_MISSING: Final = 9
 """The version of OffsetCommit from which a missing group is called that (KIP-848)."""
@@ -138,6 +145,7 @@ class GroupShard:
         self._counters = counters or GroupCounters()
         self._groups: dict[str, Group] = {}
         self._offsets = OffsetStore()
+        self._openings = Openings()
         self._commits = OffsetCommits(settings.form, settings.metadata_length_max)
         self._is_loading = True
         self._without_sessions: deque[Group] = deque()
@@ -150,23 +158,41 @@ class GroupShard:
     # The state and its log
 
     def replay(self, record: StateRecord, producer: ProducerIdentity | None) -> None:
-        """Take one record of the partition."""
-        key = decode_key(record.key)
+        """Take one record of the partition; nearly all are plain commits for a known group."""
+        data, value = record
+        place = self._openings.get(data[:-PARTITION_SIZE])
+        if place is None or value is None or producer is not None:
+            self._replay_any(data, value, producer)
+            return
+        check_offset_version(value)
+        group, topic = place
+        partition = int.from_bytes(data[-PARTITION_SIZE:], signed=True)
+        self._offsets.commit(group, topic, partition, value)
+        if group not in self._groups:
+            self._groups[group] = self._make_group(group)
+
+    def _replay_any(
+        self, data: bytes, value: bytes | None, producer: ProducerIdentity | None
+    ) -> None:
+        key = decode_key(data)
         if isinstance(key, OffsetKey):
+            self._openings.learn(data, key)
             producer_id = None if producer is None else producer.producer_id
-            self._offsets.replay(key, record.value, producer_id)
-            if record.value is not None and key.group not in self._groups:
+            self._offsets.replay(key, value, producer_id)
+            if value is not None and key.group not in self._groups:
                 self._groups[key.group] = self._make_group(key.group)
         else:
-            self._replay_group(key, record.value)
+            self._replay_group(key, value)
 
     def _replay_group(self, key: GroupKey, value: bytes | None) -> None:
         if value is not None:
-            snapshot = decode_group(value)
+            # A group that serves has written the record itself, and knows what it says.
+            snapshot = decode_group(value) if self._is_loading else None
             group = self._groups.get(key.group)
             if group is None:
                 group = self._groups[key.group] = self._make_group(key.group)
-            group.replay(snapshot)
+            if snapshot is not None:
+                group.replay(snapshot)
         elif (gone := self._groups.pop(key.group, None)) is not None:
             gone.ended()
             if self._offsets.holds(key.group):
@@ -279,6 +305,11 @@ class GroupShard:
             return _answer(ticket, sync_error(ErrorCode.UNKNOWN_MEMBER_ID))
         return group.sync(request, ticket, now)
 
+    def sync_at_once(self, request: SyncGroupRequest) -> bytes | None:
+        """Return a member's assignment where that is all there is to say; None otherwise."""
+        group = self._groups.get(request.group_id)
+        return None if group is None else group.sync_at_once(request)
+
     def heartbeat(self, request: HeartbeatRequest, ticket: Ticket, now: Now) -> Outcome:
         """Take a sign of life."""
         group = self._groups.get(request.group_id)
@@ -320,6 +351,30 @@ class GroupShard:
             (Reply(ticket, response),),
             refused=lambda code, _: _answer(ticket, commit_refused(request, _commit_error(code))),
         )
+
+    def commit_again(self, asked: CommitAgain, now: Now) -> Sealed | None:
+        """Decide on a commit that was made before with another offset, as `commit` would.
+
+        None, with nothing changed that `commit` would not change too, where there is more to it
+        than one record and success.
+        """
+        commit, offset, leader_epoch = asked
+        group = self._groups.get(commit.group_id)
+        if group is None or self._settings.form is not CURRENT_FORM:
+            return None
+        member_id = commit.member_id
+        error = group.check_commit(
+            member_id, commit.instance_id, commit.generation, transactional=False
+        )
+        if error is not _NO_ERROR:
+            return None
+        group.committed(member_id, now)
+        header, batch, value = commit.sealed(offset, leader_epoch, now.wall_ms)
+        return header, batch, partial(self._committed_again, commit, value)
+
+    def _committed_again(self, commit: RepeatedCommit, value: bytes) -> None:
+        self._counters.offset_commits += 1
+        self._offsets.commit(commit.group_id, commit.topic, commit.partition, value)
 
     def commit_in_transaction(
         self, request: TxnOffsetCommitRequest, version: int, ticket: Ticket, now: Now

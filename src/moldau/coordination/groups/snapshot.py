@@ -7,7 +7,7 @@ one whose assignment stood, or a group without members.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 NO_STATE_TIMESTAMP = -1
 """A record older than version 2 does not tell when the group entered its state."""
@@ -16,8 +16,7 @@ NO_REBALANCE_TIMEOUT_MS = -1
 """A record of version 0 knows one time-out only: the session's serves for both."""
 
 
-@dataclass(frozen=True, slots=True)
-class MemberSnapshot:
+class MemberSnapshot(NamedTuple):
     """One member, with its subscription in the form of the protocol the group chose."""
 
     member_id: str
@@ -30,8 +29,7 @@ class MemberSnapshot:
     assignment: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class GroupSnapshot:
+class GroupSnapshot(NamedTuple):
     """One group; an empty one has neither protocol nor leader."""
 
     protocol_type: str

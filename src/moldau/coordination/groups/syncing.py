@@ -32,6 +32,24 @@ def sync(core: GroupCore, request: SyncGroupRequest, ticket: Ticket, turn: Turn)
         _store(core, request, turn)
 
 
+def sync_at_once(core: GroupCore, request: SyncGroupRequest) -> bytes | None:
+    """Return a member's assignment; None, with nothing done, where `sync` does more than answer.
+
+    The last member of a generation is left to `sync` too, since a timer ends with its request.
+    """
+    is_plain = (
+        core.state is GroupState.STABLE
+        and request.protocol_type == core.protocol_type
+        and request.protocol_name == core.protocol
+        and _check(core, request) is ErrorCode.NONE
+    )
+    member = core.roster.get(request.member_id)
+    if member is None or not is_plain or core.unsynced == {member.member_id}:
+        return None
+    core.unsynced.discard(member.member_id)
+    return member.assignment
+
+
 def _check(core: GroupCore, request: SyncGroupRequest) -> ErrorCode:
     code = core.check_member(request.member_id, request.group_instance_id)
     if code is not ErrorCode.NONE:

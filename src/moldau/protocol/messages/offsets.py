@@ -122,11 +122,11 @@ class OffsetFetchRequest:
 
 @struct
 class OffsetFetchResponsePartition:
-    """One kept offset, before version 8."""
+    """One kept offset."""
 
     partition_index: int = int32()
     committed_offset: int = int64()
-    committed_leader_epoch: int = int32("5-7", default=-1)
+    committed_leader_epoch: int = int32("5+", default=-1)
     metadata: str | None = string(nullable="0+")
     error_code: int = int16()
 
@@ -140,23 +140,12 @@ class OffsetFetchResponseTopic:
 
 
 @struct
-class OffsetFetchResponsePartitions:
-    """One kept offset."""
-
-    partition_index: int = int32()
-    committed_offset: int = int64()
-    committed_leader_epoch: int = int32(default=-1)
-    metadata: str | None = string(nullable="0+")
-    error_code: int = int16()
-
-
-@struct
 class OffsetFetchResponseTopics:
     """The kept offsets of one topic."""
 
     name: str = string("8-9")
     topic_id: bytes = uuid("10+")
-    partitions: list[OffsetFetchResponsePartitions] = array(OffsetFetchResponsePartitions)
+    partitions: list[OffsetFetchResponsePartition] = array(OffsetFetchResponsePartition)
 
 
 @struct

@@ -21,6 +21,7 @@ from moldau.coordination.groups.offset_requests import (
     commit_refused,
     transactional_commit_refused,
 )
+from moldau.coordination.groups.repeated_commit import RepeatedCommit
 from moldau.coordination.groups.shard import GroupShard
 from moldau.coordination.outcome import Now, Outcome, ProducerIdentity, Ticket
 from moldau.coordination.refusals import coordinator_error
@@ -134,6 +135,16 @@ class GroupOffsetHandlers:
             lambda code: commit_refused(request, code),
         )
         return _with_refused(refused, answer)
+
+    def repeated(self, request: OffsetCommitRequest, version: int) -> RepeatedCommit | None:
+        """Keep what a commit of one offset says, for when it comes again; None if it is refused."""
+        existing, missing = _sorted_out(
+            self._image(), request.topics, by_id=version >= _COMMIT_BY_ID
+        )
+        if missing or not existing:
+            return None
+        ((topic, (partition,)),) = existing
+        return RepeatedCommit(request, topic.name, topic.id, partition.partition_index)
 
     # TxnOffsetCommit
 

@@ -78,6 +78,13 @@ class GroupHandlers:
             sync_error,
         )
 
+    def sync_at_once(self, request: SyncGroupRequest) -> bytes | None:
+        """Return the assignment that a sync is answered with; None if `sync` has more to decide.
+
+        Not for a request that the leader sends, or that does not say group and protocol.
+        """
+        return self._runtime.read_at_once(request.group_id, GroupShard.sync_at_once, request)
+
     def heartbeat(
         self, request: HeartbeatRequest, context: RequestContext
     ) -> Answer[HeartbeatResponse]:

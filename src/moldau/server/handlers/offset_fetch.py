@@ -25,7 +25,6 @@ from moldau.protocol.messages.offsets import (
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartition,
-    OffsetFetchResponsePartitions,
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
@@ -120,8 +119,8 @@ class OffsetFetchHandler:
         return group
 
 
-def _no_offset(index: int, error: ErrorCode) -> OffsetFetchResponsePartitions:
-    return OffsetFetchResponsePartitions(index, NO_OFFSET, NO_LEADER_EPOCH, "", error)
+def _no_offset(index: int, error: ErrorCode) -> OffsetFetchResponsePartition:
+    return OffsetFetchResponsePartition(index, NO_OFFSET, NO_LEADER_EPOCH, "", error)
 
 
 def _of_one_group(
@@ -139,21 +138,6 @@ def _of_one_group(
             for topic in asked.topics or ()
         ]
     return OffsetFetchResponse(
-        topics=[
-            OffsetFetchResponseTopic(
-                topic.name,
-                [
-                    OffsetFetchResponsePartition(
-                        one.partition_index,
-                        one.committed_offset,
-                        one.committed_leader_epoch,
-                        one.metadata,
-                        one.error_code,
-                    )
-                    for one in topic.partitions
-                ],
-            )
-            for topic in topics
-        ],
+        topics=[OffsetFetchResponseTopic(topic.name, topic.partitions) for topic in topics],
         error_code=group.error_code,
     )

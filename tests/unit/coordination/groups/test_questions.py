@@ -1,7 +1,5 @@
 """What a group answers to those who keep offsets, and to tools."""
 
-from dataclasses import replace
-
 import pytest
 
 from group_kit import GROUP_ID, Desk, subscription
@@ -128,7 +126,7 @@ def test_offsets_of_an_empty_group_age_since_it_is_empty(desk):
 def test_where_a_record_does_not_say_since_when_the_commit_counts(desk):
     (member,) = desk.stable(1)
     desk.leave(member)
-    desk.log[-1] = replace(desk.log[-1], state_timestamp=-1)
+    desk.log[-1] = desk.log[-1]._replace(state_timestamp=-1)
     desk.restart()
     assert desk.group.expiry_start_ms(5) == 5
 

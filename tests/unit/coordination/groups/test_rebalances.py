@@ -1,7 +1,5 @@
 """Generations: the initial delay, sessions, what a rebalance waits for, whom it leaves behind."""
 
-from dataclasses import replace
-
 import pytest
 
 from group_kit import Desk
@@ -120,15 +118,27 @@ def test_a_silent_member_is_put_out_and_the_rest_rebalances(desk):
 
 def test_heartbeats_keep_a_member_without_setting_timers(desk):
     (member,) = desk.stable(1, session_ms=10_000)
-    timers_before = dict(desk.timers)
     for _ in range(6):
         desk.advance(1)
+        timers_before = dict(desk.timers)
         assert desk.heartbeat(member, 1) is ErrorCode.NONE
         assert desk.timers == timers_before
     desk.advance(9.99)
     assert desk.heartbeat(member, 1) is ErrorCode.NONE
     desk.advance(10)
     assert desk.group.is_empty
+
+
+def test_a_generation_of_new_members_begins_without_setting_timers_for_them(desk):
+    joined = [desk.join(desk.member_id(), session_ms=10_000) for _ in range(3)]
+    set_before = {key: due for key, due in desk.timers.items() if key.kind == "session"}
+    desk.advance(6)
+    assert all(one.answer is not None for one in joined)
+    assert {key: due for key, due in desk.timers.items() if key.kind == "session"} == set_before
+    desk.advance(9.9)
+    assert desk.heartbeat(joined[0].answer.member_id, 1) is ErrorCode.NONE
+    desk.advance(0.1)
+    assert desk.heartbeat(joined[1].answer.member_id, 1) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_commits_keep_a_member_too(desk):
@@ -142,8 +152,7 @@ def test_commits_keep_a_member_too(desk):
 
 def test_a_commit_says_nothing_while_assignments_are_made(desk):
     (member,) = desk.members(1, session_ms=10_000)
-    deadline = next(due for key, due in desk.timers.items() if key.kind == "session")
-    desk.advance(deadline - desk.seconds - 1)
+    desk.advance(9)
     desk.group.committed(member, desk.now)
     desk.advance(1)
     assert desk.group.is_empty
@@ -312,13 +321,8 @@ def test_a_record_of_the_oldest_version_has_one_timeout(desk):
     desk.stable(1, session_ms=10_000)
     (snapshot,) = desk.log
     (member,) = snapshot.members
-    desk.log[:] = [
-        replace(
-            snapshot,
-            leader="somebody else",
-            members=(replace(member, rebalance_timeout_ms=-1),),
-        )
-    ]
+    old = member._replace(rebalance_timeout_ms=-1)
+    desk.log[:] = [snapshot._replace(leader="somebody else", members=(old,))]
     desk.restart()
     assert desk.join(member.member_id).answer.leader == member.member_id
 

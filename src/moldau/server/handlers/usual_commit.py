@@ -1,0 +1,173 @@
+"""The commit that a consumer of one partition sends all day, answered without taking it apart.
+
+It names one topic and one partition and has no metadata. All such requests of a member for a
+partition begin with the same bytes, from the client id up to the partition's index, end with the
+same four, and have an offset and a leader epoch in between; their answers differ in the correlation
+id only. So the first one is decoded, and what it said is remembered by its opening; those that
+follow are known by it (`usual_produce` does the same for Produce). What an opening means and what
+the answer looks like both come from the compiled codecs.
+
+What was learned holds until the metadata changes: topics may go and come back with another id.
+
+Whatever is not of this shape, and whatever cannot be answered at once with success, is left to
+`GroupOffsetHandlers`, with nothing done yet: None says so. A miss costs a look at some bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from struct import Struct
+from typing import Final, NamedTuple
+
+from moldau.base.clock import Clock
+from moldau.base.errors import ProtocolError
+from moldau.base.network import Part
+from moldau.cluster.changes import Change
+from moldau.cluster.image import MetadataImage
+from moldau.coordination.groups.repeated_commit import RepeatedCommit
+from moldau.coordination.groups.shard import GroupShard
+from moldau.coordination.runtime import Runtime
+from moldau.observe.requests import RequestStats
+from moldau.protocol.compiler import encode
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.offsets import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from moldau.protocol.registry import decode_header, decode_request, encode_response, find_api
+from moldau.server.handlers.group_offsets import GroupOffsetHandlers
+
+OFFSET_COMMIT_KEY: Final = 8
+FIRST_VERSION, LAST_VERSION = 8, 10
+"""Those with the flexible encoding; older clients take the long way."""
+
+OPENINGS_KEPT: Final = 4096
+"""Openings hold names that clients choose: beyond this many all are learned anew."""
+LARGEST_KNOWN: Final = 1024
+"""Names of the usual lengths take a quarter of it. Bounds what is kept: some megabytes."""
+
+_VERSION: Final = Struct(">2xh").unpack_from
+_CORRELATION_ID: Final = slice(4, 8)
+_OPENING: Final = 8
+"""Where an opening begins, behind the correlation id."""
+_CLIENT_ID: Final = Struct(">8xh").unpack_from
+"""The length of the client id."""
+_GROUP: Final = 8 + 2 + 1
+"""Where the group would begin if the client id were empty: behind its length and the tags."""
+_GENERATION_SIZE: Final = 4
+
+_END: Final = Struct(">qiI")
+"""Offset, leader epoch, and no metadata with no tags of partition, topic and request."""
+_READ_END: Final = _END.unpack_from
+_END_SIZE: Final = _END.size
+_NO_METADATA: Final = (0x01_00_00_00, 0x00_00_00_00)
+"""An empty string, and none: kept alike."""
+
+_PARTITIONS: Final = _END_SIZE + 4 + 1
+"""From the end to the number of partitions, before the index."""
+_ONE: Final = 2
+"""How a compact array says that it has one element."""
+_FIXED_SIZE: Final = _GROUP + _GENERATION_SIZE + _PARTITIONS
+"""Less than any commit has."""
+
+
+class _Known(NamedTuple):
+    """What an opening said, and its answer around the correlation id."""
+
+    repeated: RepeatedCommit
+    size: bytes
+    rest: bytes
+
+
+class UsualCommit:
+    """Answers the usual commit."""
+
+    def __init__(
+        self,
+        handlers: GroupOffsetHandlers,
+        runtime: Runtime[GroupShard],
+        stats: RequestStats,
+        clock: Clock,
+    ) -> None:
+        self._handlers = handlers
+        self._runtime = runtime
+        self._stats = stats
+        self._clock = clock
+        self._known: dict[tuple[int, bytes], _Known] = {}
+
+    def metadata_changed(self, changes: Sequence[Change], image: MetadataImage) -> None:
+        """Learn anew: a topic may be gone, or have come back with another id."""
+        del changes, image
+        self._known.clear()
+
+    def __call__(self, frame: memoryview) -> list[Part] | None:
+        """Handle the request in this frame, or return None with nothing done."""
+        began = self._clock.monotonic()
+        size = len(frame)
+        if not _FIXED_SIZE <= size <= LARGEST_KNOWN:
+            return None
+        offset, leader_epoch, end = _READ_END(frame, size - _END_SIZE)
+        if end not in _NO_METADATA:
+            return None
+        opening = (_VERSION(frame)[0], bytes(frame[_OPENING : size - _END_SIZE]))
+        known = self._known.get(opening) or self._learn(opening, frame)
+        if known is None:
+            return None
+        repeated, answer_size, rest = known
+        asked = (repeated, offset, leader_epoch)
+        if not self._runtime.write_at_once(repeated.group_id, GroupShard.commit_again, asked):
+            return None
+        stats = self._stats
+        stats.count(size)
+        stats.time(self._clock.monotonic() - began)
+        return [b"".join((answer_size, frame[_CORRELATION_ID], rest))]
+
+    def _learn(self, opening: tuple[int, bytes], frame: memoryview) -> _Known | None:
+        """Understand an opening that was not met before, if it is of the usual shape."""
+        version, _ = opening
+        if not FIRST_VERSION <= version <= LAST_VERSION or not _may_have_one_partition(frame):
+            return None
+        try:
+            header = decode_header(frame)
+            request = decode_request(header, frame)
+        except ProtocolError:
+            return None
+        # With tags that we do not know, or bytes behind it, the end would not be where it is read.
+        if encode(request, version) != frame[header.end :] or not _has_one_partition(request):
+            return None
+        repeated = self._handlers.repeated(request, version)
+        if repeated is None:
+            return None
+        if len(self._known) >= OPENINGS_KEPT:
+            self._known.clear()
+        known = self._known[opening] = _Known(repeated, *_answer_around(repeated, version))
+        return known
+
+
+def _may_have_one_partition(frame: memoryview) -> bool:
+    """Look at both counts where they stand if no name is long, before anything is decoded."""
+    try:
+        position = _GROUP + max(0, *_CLIENT_ID(frame))
+        position += frame[position] + _GENERATION_SIZE
+        position += frame[position]
+        position += frame[position] or 1
+        return frame[position] == _ONE and frame[-_PARTITIONS] == _ONE
+    except IndexError:
+        return False
+
+
+def _has_one_partition(request: OffsetCommitRequest) -> bool:
+    return len(request.topics) == 1 and len(request.topics[0].partitions) == 1
+
+
+def _answer_around(commit: RepeatedCommit, version: int) -> tuple[bytes, bytes]:
+    """Encode an answer and cut it around the correlation id."""
+    result = OffsetCommitResponsePartition(commit.partition, ErrorCode.NONE)
+    topic = OffsetCommitResponseTopic(commit.topic, commit.topic_id, [result])
+    parts = encode_response(
+        find_api(OFFSET_COMMIT_KEY), version, 0, OffsetCommitResponse(topics=[topic])
+    )
+    answer = b"".join(bytes(part) for part in parts)  # type: ignore[arg-type]
+    return answer[:4], answer[8:]

@@ -1,0 +1,238 @@
+"""The short way through SyncGroup: whatever is sent, its answers and effects are the long way's.
+
+Every test sends the same frames to two brokers, one that has the short way and one that does not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from group_shard_kit import ServedShard
+from log_kit import HandClock
+from moldau.base.errors import ProtocolError
+from moldau.observe.requests import RequestMetrics
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.groups import SyncGroupRequest, SyncGroupRequestAssignment
+from moldau.protocol.registry import decode_response, encode_request, find_api
+from moldau.server.dispatch import Dispatcher, Later, Route
+from moldau.server.handlers import usual_sync
+from moldau.server.handlers.groups import GroupHandlers
+from moldau.server.handlers.usual_sync import SYNC_GROUP_KEY, VERSION, UsualSync
+
+MEMBERS = 5
+PEER = SimpleNamespace(peer_host="10.0.0.1", peer="somebody")
+LOOP = asyncio.new_event_loop()
+LOOP.close()
+"""For the futures of parked requests; none is ever awaited."""
+
+
+class OneShard:
+    """The runtime, as far as a sync needs it."""
+
+    def __init__(self):
+        self.served = ServedShard()
+
+    def call(self, key, handler, failed):
+        ticket = self.served.ask(handler)
+        return ticket.answer if ticket.answers else asyncio.Future(loop=LOOP)
+
+    def read_at_once(self, key, decide, asked):
+        return decide(self.served.shard, asked)
+
+
+class Broker:
+    """One group whose members have joined, behind a dispatcher."""
+
+    def __init__(self, *, short_way, group="g", client_id="client"):
+        self.runtime = OneShard()
+        self.served = self.runtime.served
+        joins = [self.served.join(group=group, client_id=client_id) for _ in range(MEMBERS)]
+        self.served.later(10)
+        self.leader, *self.followers = (join.answer.member_id for join in joins)
+        self.generation = joins[0].answer.generation_id
+        self.metrics = RequestMetrics()
+        handlers = GroupHandlers(self.runtime)
+        route = Route(SYNC_GROUP_KEY, "0-5", handlers.sync, self.metrics)
+        self.usual = UsualSync(handlers, self.metrics.of("SyncGroup"), HandClock())
+        self.short = 0
+        if short_way:
+            route.usual = self.count
+        self.dispatch = Dispatcher([route], HandClock(), None)
+
+    def count(self, frame):
+        answer = self.usual(frame)
+        self.short += answer is not None
+        return answer
+
+    def send(self, frame):
+        try:
+            answer = self.dispatch(PEER, memoryview(frame))
+        except ProtocolError as error:
+            return str(error)
+        return "parked" if isinstance(answer, Later) else b"".join(answer)
+
+
+class Both:
+    """The two brokers; they give their members the same ids."""
+
+    def __init__(self, **more):
+        self.long, self.quick = Broker(short_way=False, **more), Broker(short_way=True, **more)
+        assert self.long.followers == self.quick.followers
+        self.leader, self.followers = self.quick.leader, self.quick.followers
+        self.generation = self.quick.generation
+
+    def send(self, frame):
+        answer = self.quick.send(frame)
+        assert answer == self.long.send(frame)
+        assert self.quick.served.timers == self.long.served.timers
+        assert self.quick.served.describe() == self.long.served.describe()
+        counted = [one.metrics.of("SyncGroup") for one in (self.quick, self.long)]
+        assert counted[0].requests == counted[1].requests
+        assert counted[0].bytes_in == counted[1].bytes_in
+        return answer
+
+    def assign(self, size=3, **more):
+        """The leader's sync, after which the group is stable."""
+        assignments = [
+            SyncGroupRequestAssignment(member_id, bytes([number + 1]) * size)
+            for number, member_id in enumerate((self.leader, *self.followers))
+        ]
+        assert decoded(self.send(self.frame(self.leader, assignments, **more))).error_code == 0
+
+    def frame(self, member_id, assignments=(), *, version=VERSION, client_id="client", **changes):
+        request = SyncGroupRequest(
+            "g", self.generation, member_id, None, "consumer", "range", list(assignments)
+        )
+        for name, value in changes.items():
+            setattr(request, name, value)
+        return frame(request, version, client_id)
+
+    @property
+    def short(self):
+        return self.quick.short
+
+
+def frame(request, version=VERSION, client_id="client", correlation_id=7):
+    parts = encode_request(find_api(SYNC_GROUP_KEY), version, correlation_id, client_id, request)
+    return b"".join(parts)[4:]
+
+
+def decoded(answer, version=VERSION):
+    return decode_response(find_api(SYNC_GROUP_KEY), version, memoryview(answer)[4:])
+
+
+@pytest.fixture
+def both():
+    return Both()
+
+
+def test_followers_of_a_stable_group_are_answered_the_short_way_but_for_the_last(both):
+    both.assign()
+    told = [decoded(both.send(both.frame(member_id))) for member_id in both.followers]
+    assert [one.assignment for one in told] == [b"\2" * 3, b"\3" * 3, b"\4" * 3, b"\5" * 3]
+    assert {(one.protocol_type, one.protocol_name) for one in told} == {("consumer", "range")}
+    assert both.short == MEMBERS - 2, "the last one ends the timer of the sync phase"
+
+
+@pytest.mark.parametrize("size", [0, 1, 125, 126, 127, 20_000])
+def test_assignments_may_have_any_size(both, size):
+    both.assign(size)
+    assert len(decoded(both.send(both.frame(both.followers[0]))).assignment) == size
+    assert both.short == 1
+
+
+def test_the_client_id_does_not_matter(both):
+    both.assign()
+    for client_id in ("client", "another", ""):
+        both.send(both.frame(both.followers[0], client_id=client_id))
+    assert both.short == 3
+    both.send(both.frame(both.followers[0], client_id=None))
+    assert both.short == 3
+
+
+def test_a_sync_before_the_assignment_is_parked(both):
+    assert both.send(both.frame(both.followers[0])) == "parked"
+    assert not both.short
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"generation_id": 0}, ErrorCode.ILLEGAL_GENERATION),
+        ({"member_id": "nobody"}, ErrorCode.UNKNOWN_MEMBER_ID),
+        ({"member_id": ""}, ErrorCode.UNKNOWN_MEMBER_ID),
+        ({"group_id": "another"}, ErrorCode.UNKNOWN_MEMBER_ID),
+        ({"group_id": ""}, ErrorCode.INVALID_GROUP_ID),
+        ({"protocol_type": "connect"}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+        ({"protocol_name": "sticky"}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+        ({"protocol_type": None}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+        ({"protocol_name": None}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+        ({"group_instance_id": "static"}, ErrorCode.UNKNOWN_MEMBER_ID),
+        ({"version": 4}, ErrorCode.NONE),
+        ({"version": 3}, ErrorCode.NONE),
+        ({"member_id": "m" * 200}, ErrorCode.UNKNOWN_MEMBER_ID),
+        ({"group_id": "g" * 200}, ErrorCode.UNKNOWN_MEMBER_ID),
+        ({"protocol_type": "p" * 2000}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+    ],
+)
+def test_whatever_else_is_asked_takes_the_long_way(both, changes, error):
+    both.assign()
+    changes = dict(changes)
+    version = changes.get("version", VERSION)
+    sent = both.frame(changes.pop("member_id", both.followers[0]), **changes)
+    for _ in range(2):
+        assert decoded(both.send(sent), version).error_code == error
+    assert not both.short
+
+
+def test_a_rebalance_ends_the_short_way(both):
+    both.assign()
+    both.send(both.frame(both.followers[0]))
+    for one in (both.quick, both.long):
+        one.served.join(group="g")
+    answer = decoded(both.send(both.frame(both.followers[1])))
+    assert answer.error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    assert both.short == 1
+
+
+def test_only_so_many_requests_are_remembered(both, monkeypatch):
+    monkeypatch.setattr(usual_sync, "REQUESTS_KEPT", 2)
+    both.assign()
+    for number in range(5):
+        both.send(both.frame(both.followers[0], group_id=f"another-{number}"))
+        both.send(both.frame(both.followers[0]))
+    assert both.short == 5
+
+
+def test_a_protocol_named_like_our_mark_is_told_as_it_is():
+    mark = "\x0fthe assignment"
+    known = SyncGroupRequest("g", 1, "m", None, mark, mark)
+    before, after = usual_sync._answer_around(known)
+    answer = bytes(8) + before + b"\x03ab" + after
+    told = decode_response(find_api(SYNC_GROUP_KEY), VERSION, memoryview(answer)[4:])
+    assert (told.protocol_type, told.protocol_name, told.assignment) == (mark, mark, b"ab")
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_damaged_frames_are_answered_as_on_the_long_way(data):
+    both = Both()
+    both.assign()
+    good = both.frame(both.followers[0])
+    both.send(good)
+    for _ in range(20):
+        kind = data.draw(st.sampled_from(("cut", "longer", "changed")))
+        position = data.draw(st.integers(4, len(good) - 1))
+        if kind == "cut":
+            sent = good[:position]
+        elif kind == "longer":
+            sent = good[:position] + data.draw(st.binary(min_size=1, max_size=3)) + good[position:]
+        else:
+            sent = bytearray(good)
+            sent[position] = data.draw(st.integers(0, 255))
+        both.send(bytes(sent))
