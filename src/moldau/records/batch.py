@@ -31,10 +31,9 @@ from enum import IntEnum
 from struct import Struct
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
 from moldau.base.errors import CorruptRecords
 from moldau.base.files import Buffer
+from moldau.records.checksum import crc32c
 from moldau.records.compression import Codec
 
 HEADER_SIZE: Final = 61

@@ -11,9 +11,8 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final
 
-from crc32c import crc32c
-
 from moldau.records.batch import HEADER_SIZE, MAGIC, BatchHeader, parse_header
+from moldau.records.checksum import crc32c
 
 _BEFORE_CHECKED: Final = Struct(">qiibI").pack
 """Base offset, length, leader epoch, magic, checksum."""

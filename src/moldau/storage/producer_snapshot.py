@@ -13,11 +13,10 @@ from collections import deque
 from collections.abc import Iterable
 from struct import Struct
 
-from crc32c import crc32c
-
 from moldau.base.errors import CorruptRecords
 from moldau.base.files import Buffer, Files, read_whole
 from moldau.base.ids import NO_OFFSET
+from moldau.records.checksum import crc32c
 from moldau.storage.producers import BATCHES_REMEMBERED, NO_SEQUENCE, Producer, RememberedBatch
 
 SNAPSHOT_SUFFIX = ".snapshot"

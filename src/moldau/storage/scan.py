@@ -14,8 +14,6 @@ from collections.abc import Callable, Iterator
 from struct import Struct
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from moldau.base.errors import CorruptRecords
 from moldau.base.files import File
 from moldau.records.batch import (
@@ -29,6 +27,7 @@ from moldau.records.batch import (
     parse_header,
     peek,
 )
+from moldau.records.checksum import crc32c
 
 WALK_CHUNK = 8 * 1024
 """Two index intervals: a search from an index entry mostly ends inside the first read."""
