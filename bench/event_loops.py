@@ -23,7 +23,7 @@ from typing import Any
 
 from moldau.base.network import Stream
 from moldau.server.executor import PoolExecutor
-from moldau.server.sockets import SocketNetwork
+from moldau.transport.sockets import SocketNetwork
 
 ANSWER = bytes(16)
 SMALL, LARGE = 200, 1 << 20
@@ -44,7 +44,7 @@ def whole_frames(data: memoryview) -> tuple[int, int]:
 
 
 class OwnReceiver:
-    """The server over `server.sockets`: frames are seen where they were received."""
+    """The server over `transport.sockets`: frames are seen where they were received."""
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream

@@ -39,9 +39,9 @@ from moldau.server.executor import PoolExecutor
 from moldau.server.internal_topics import OFFSETS_TOPIC, InternalTopics
 from moldau.server.parts import Ports
 from moldau.server.settings import BrokerSettings
-from moldau.server.sockets import SocketNetwork
 from moldau.server.topic_admin import TopicAdmin
 from moldau.storage.disk import Disk
+from moldau.transport.sockets import SocketNetwork
 
 TOPIC = "hot-path"
 REPEATED, RUNS = 2000, 7

@@ -1,3 +1,58 @@
-"""Moldau: a replicated commit log that speaks Kafka's protocol and keeps Kafka's files."""
+"""Moldau: a replicated commit log that speaks Kafka's protocol and keeps Kafka's files.
+
+    from moldau import AsyncProducer, Consumer, TopicPartition
+
+The names of the client are loaded when they are first used; see `moldau.client`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from moldau.client import (
+        Admin,
+        AsyncAdmin,
+        AsyncConsumer,
+        AsyncProducer,
+        BrokerError,
+        ClientError,
+        Consumer,
+        OffsetAndMetadata,
+        Producer,
+        Record,
+        RecordMetadata,
+        TimestampType,
+        TopicPartition,
+    )
 
 __version__ = "0.1.0.dev0"
+
+__all__ = [
+    "Admin",
+    "AsyncAdmin",
+    "AsyncConsumer",
+    "AsyncProducer",
+    "BrokerError",
+    "ClientError",
+    "Consumer",
+    "OffsetAndMetadata",
+    "Producer",
+    "Record",
+    "RecordMetadata",
+    "TimestampType",
+    "TopicPartition",
+    "__version__",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from moldau import client  # noqa: PLC0415 - only who uses the client pays for it
+
+    return getattr(client, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

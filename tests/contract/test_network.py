@@ -15,11 +15,11 @@ from moldau.base.errors import ProtocolError
 from moldau.base.files import FileRegion, Files
 from moldau.base.network import Listener, Network, Stream
 from moldau.server.executor import PoolExecutor
-from moldau.server.sockets import SocketNetwork
 from moldau.sim.disk import SimDisk
 from moldau.sim.network import SimNetwork
 from moldau.sim.world import World
 from moldau.storage.disk import Disk
+from moldau.transport.sockets import SocketNetwork
 
 SEEDS = range(8)
 

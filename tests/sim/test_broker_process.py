@@ -13,7 +13,10 @@ import pytest
 
 from log_kit import HandClock, append, make_batch, read_all
 from moldau.base.ids import PartitionKey, TopicId
-from moldau.client.connection import ClientConnection, ConnectionLost
+from moldau.base.network import Address
+from moldau.client.engine.connection import ClientConnection
+from moldau.client.errors import ConnectionLost
+from moldau.client.settings import ConnectionSettings
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.data import (
     DeleteRecordsPartition,
@@ -50,6 +53,9 @@ from moldau.storage.topic_config import LogConfig
 
 SETTINGS = {"node.id": "1", "log.dirs": "/data", "log.segment.bytes": "3000"}
 
+BROKER = Address("broker", 9092)
+CLIENT = ConnectionSettings(client_id="me")
+
 
 class Bench:
     """One broker and one client that asks it."""
@@ -67,7 +73,7 @@ class Bench:
             try:
                 if self._connection is None:
                     host = self.network.host("client")
-                    self._connection = await ClientConnection.open(host, "broker", 9092, "me")
+                    self._connection = await ClientConnection.open(host, BROKER, CLIENT)
                 return await self._connection.call(request, version)
             except (ConnectionLost, OSError):
                 self._connection = None
@@ -257,7 +263,7 @@ def test_a_batch_that_was_worked_on_does_not_land_in_another_topic_of_the_name()
     async def work(bench):
         await bench.broker.start()
         old_id = await bench.create({"compression.type": "gzip"})
-        other = await ClientConnection.open(bench.network.host("other"), "broker", 9092, "other")
+        other = await ClientConnection.open(bench.network.host("other"), BROKER, CLIENT)
         sending = other.send(bench.batch(b"old", topic_id=old_id), 13)
         await bench.ask(DeleteTopicsRequest([DeleteTopicState("t")], timeout_ms=1000))
         await bench.create({"compression.type": "gzip"})

@@ -6,7 +6,10 @@ import asyncio
 
 import pytest
 
-from moldau.client.connection import ClientConnection, ConnectionLost
+from moldau.base.network import Address
+from moldau.client.engine.connection import ClientConnection
+from moldau.client.errors import ConnectionLost
+from moldau.client.settings import ConnectionSettings
 from moldau.coordination.crash_points import CRASH_POINTS
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
@@ -45,6 +48,9 @@ RETRIED = (
     ErrorCode.NOT_COORDINATOR,
 )
 
+BROKER = Address("broker", 9092)
+CLIENT = ConnectionSettings(client_id="me")
+
 
 class Bench:
     """One broker and those who ask it."""
@@ -62,7 +68,7 @@ class Bench:
             try:
                 if self._connection is None:
                     host = self.network.host("client")
-                    self._connection = await ClientConnection.open(host, "broker", 9092, "me")
+                    self._connection = await ClientConnection.open(host, BROKER, CLIENT)
                 return await self._connection.call(request, version)
             except (ConnectionLost, OSError):
                 self._connection = None
@@ -124,9 +130,7 @@ class TestFinding:
         async def work(bench):
             await bench.broker.start()
             host = bench.network.host("client")
-            connections = [
-                await ClientConnection.open(host, "broker", 9092, "me") for _ in range(5)
-            ]
+            connections = [await ClientConnection.open(host, BROKER, CLIENT) for _ in range(5)]
             request = FindCoordinatorRequest(coordinator_keys=["a"])
             found = await asyncio.gather(*(each.call(request) for each in connections))
             return [(one.coordinators[0].error_code, one.coordinators[0].node_id) for one in found]

@@ -1,6 +1,6 @@
 """The network port: byte streams that can also carry regions of files.
 
-`received(view)` comes in, `send(parts)` goes out. Implementations: `server.sockets` (plain
+`received(view)` comes in, `send(parts)` goes out. Implementations: `transport.sockets` (plain
 sockets, `sendfile`) and `sim.network` (in memory, virtual time); TLS follows. Only they know how
 a file region reaches the peer. Everything here happens on the event loop's thread.
 """

@@ -24,8 +24,8 @@ from moldau.server.broker import Broker
 from moldau.server.executor import PoolExecutor
 from moldau.server.parts import Ports
 from moldau.server.settings import BrokerSettings
-from moldau.server.sockets import SocketNetwork
 from moldau.storage.disk import Disk
+from moldau.transport.sockets import SocketNetwork
 
 if TYPE_CHECKING:
     from moldau.observe.prometheus import MetricsPage

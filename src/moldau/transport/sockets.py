@@ -9,7 +9,8 @@ and leave nothing behind; only a stream in the middle of a frame holds a buffer 
 from a pool, so that thousands of quiet connections cost no memory.
 
 `sendfile` from pages that are not in memory would stop the whole loop for the time of a disk read.
-A region is therefore sent only while it is resident; otherwise the executor warms it first.
+A region is therefore sent only while it is resident; otherwise the executor warms it first. Who
+sends no files, as a client, needs no executor.
 
 This module knows nothing of Kafka.
 """
@@ -26,6 +27,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Protocol, cast
 
+from moldau.base.checks import invariant
 from moldau.base.errors import MoldauError
 from moldau.base.executor import Executor
 from moldau.base.files import Buffer, File, FileRegion
@@ -52,6 +54,9 @@ VECTOR_COUNT_MAX = 512
 
 ACCEPTS_PER_TURN = 64
 """A storm of new connections may not starve those that are open."""
+
+NEXT_ADDRESS_DELAY_S = 0.25
+"""How long one address of a name may stay silent before the next is tried as well (RFC 8305)."""
 
 OUT_OF_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
@@ -119,7 +124,7 @@ class SocketStream:
         loop: asyncio.AbstractEventLoop,
         sock: socket.socket,
         pool: BufferPool,
-        executor: Executor,
+        executor: Executor | None,
     ) -> None:
         self._loop = loop
         self._socket: socket.socket | None = sock
@@ -371,6 +376,8 @@ class SocketStream:
         return False
 
     def _warm(self, file: File, position: int, size: int) -> None:
+        invariant(self._executor is not None, "a network without an executor was given a file")
+        assert self._executor is not None
         self._stop_writing()
         self._waited = self._warming = True
         work = asyncio.ensure_future(self._executor.run(file.warm, position, size))
@@ -458,7 +465,7 @@ class SocketNetwork:
 
     def __init__(
         self,
-        executor: Executor,
+        executor: Executor | None = None,
         *,
         send_buffer_size: int = -1,
         receive_buffer_size: int = -1,
@@ -472,7 +479,7 @@ class SocketNetwork:
 
     async def listen(self, host: str, port: int, accept: Accept) -> Listener:
         """Open a port; an empty host is every interface."""
-        family, address = await _resolve(host or "::", port, passive=True)
+        family, address = (await _resolve(host or "::", port, passive=True))[0]
         sock = socket.socket(family, socket.SOCK_STREAM)
         try:
             sock.setblocking(False)
@@ -488,8 +495,15 @@ class SocketNetwork:
         return SocketListener(self, sock, accept)
 
     async def connect(self, host: str, port: int, receiver: Accept) -> Stream:
-        """Open a stream to a peer."""
-        family, address = await _resolve(host, port, passive=False)
+        """Open a stream to a peer, at whichever address of its name answers first."""
+        targets = await _resolve(host, port, passive=False)
+        sock = await (self._connected(*targets[0]) if len(targets) == 1 else self._first(targets))
+        stream = self.adopt(sock, receiver)
+        if stream is None:
+            raise ConnectionResetError(errno.ECONNRESET, f"{host}:{port} closed at once")
+        return cast("Stream", stream)
+
+    async def _connected(self, family: int, address: SocketAddress) -> socket.socket:
         sock = socket.socket(family, socket.SOCK_STREAM)
         try:
             sock.setblocking(False)
@@ -498,10 +512,31 @@ class SocketNetwork:
         except BaseException:
             sock.close()
             raise
-        stream = self.adopt(sock, receiver)
-        if stream is None:
-            raise ConnectionResetError(errno.ECONNRESET, f"{host}:{port} closed at once")
-        return cast("Stream", stream)
+        return sock
+
+    async def _first(self, targets: Sequence[Target]) -> socket.socket:
+        """Try address after address, without waiting long for one that is silent (KIP-302)."""
+        waiting = list(targets)
+        tries: set[asyncio.Task[socket.socket]] = set()
+        refusal: BaseException | None = None
+        try:
+            while waiting or tries:
+                if waiting:
+                    tries.add(asyncio.ensure_future(self._connected(*waiting.pop(0))))
+                done, tries = await asyncio.wait(
+                    tries,
+                    timeout=NEXT_ADDRESS_DELAY_S if waiting else None,
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+                for one in done:
+                    refusal = one.exception()
+                    if refusal is None:
+                        tries |= done - {one}
+                        return one.result()
+        finally:
+            await _give_up(tries)
+        assert refusal is not None
+        raise refusal
 
     def adopt(self, sock: socket.socket, accept: Accept) -> SocketStream | None:
         """Make a stream of a connected socket; None if the peer has gone already."""
@@ -529,12 +564,29 @@ def _address(name: object) -> Address:
     return Address(*cast("tuple[str, int]", name)[:2])
 
 
-async def _resolve(
-    host: str, port: int, *, passive: bool
-) -> tuple[socket.AddressFamily, tuple[str, int]]:
+SocketAddress = tuple[str, int]
+Target = tuple[int, SocketAddress]
+"""The family of an address, and the address."""
+
+
+async def _give_up(tries: set[asyncio.Task[socket.socket]]) -> None:
+    """End what is still under way, and close what has been reached too late to be used."""
+    for one in tries:
+        one.cancel()
+    for outcome in await asyncio.gather(*tries, return_exceptions=True):
+        if isinstance(outcome, socket.socket):
+            outcome.close()
+
+
+async def _resolve(host: str, port: int, *, passive: bool) -> list[Target]:
+    """Find the addresses of a name; one that is an address already needs no thread to ask."""
     flags = socket.AI_PASSIVE if passive else 0
-    found = await asyncio.get_running_loop().getaddrinfo(
-        host, port, type=socket.SOCK_STREAM, flags=flags
-    )
-    family, _type, _protocol, _name, address = found[0]
-    return family, cast("tuple[str, int]", address)
+    try:
+        found = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=flags | socket.AI_NUMERICHOST
+        )
+    except socket.gaierror:
+        found = await asyncio.get_running_loop().getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=flags
+        )
+    return [(family, cast("SocketAddress", address)) for family, _, _, _, address in found]

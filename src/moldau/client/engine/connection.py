@@ -1,42 +1,59 @@
 """One connection to a broker: requests out, answers matched to them, versions agreed on first.
 
 A broker answers in order, so the answers belong to the requests in the order in which those were
-sent; the correlation id is only checked. Everything goes through the network port, so the same
-connection talks to a real broker and to one in the simulation.
+sent; the correlation id is only checked. For the same reason no request can be overdue before
+the one in front of it: deadlines are in order too, and one timer watches the first. A request is
+pipelined and costs a future, no task and no timer.
+
+A broker that does not answer in time, that sends bytes which are not the protocol, or that goes
+away ends the connection, and everybody who waits is told. One that asks to be left alone
+(`throttle_time_ms`, KIP-219) is: what is sent meanwhile is kept here.
+
+Everything goes through the network port, so the same connection talks to a real broker and to one
+in the simulation. Reconnecting is `link`'s.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Self
 
-from moldau.base.errors import MoldauError, ProtocolError
-from moldau.base.network import Network, Stream
+from moldau.base.errors import ProtocolError
+from moldau.base.network import Address, Network, Part, Stream
+from moldau.client.engine.handshake import (
+    Expected,
+    agree_on_versions,
+    usable_versions,
+    version_of_hello,
+)
+from moldau.client.engine.throttling import throttles
+from moldau.client.errors import (
+    ClientClosed,
+    ClientError,
+    ConnectionLost,
+    CorruptAnswer,
+    RequestTimedOut,
+    UnsupportedVersion,
+)
+from moldau.client.settings import ConnectionSettings
 from moldau.protocol.fields import Versions
 from moldau.protocol.framing import PREFIX_BYTES, frame_end
-from moldau.protocol.messages.metadata import ApiVersionsRequest, ApiVersionsResponse
 from moldau.protocol.registry import (
+    API_VERSIONS_KEY,
     Api,
-    api_of,
     decode_response,
     encode_request,
+    find_api,
     response_correlation_id,
 )
 
 RESPONSE_SIZE_MAX = 1 << 30
 """A larger answer is no answer: the first bytes of TLS read as 352 MB (KIP-498)."""
 
-SOFTWARE_NAME = "moldau"
-SOFTWARE_VERSION = "0.1"
-
-
-class ConnectionLost(MoldauError):  # noqa: N818 - it names the event
-    """The connection ended; whether requests without an answer took effect is unknown."""
-
-
-class UnsupportedVersion(MoldauError):  # noqa: N818 - it names the finding
-    """Broker and client have no version of this API in common."""
+CORRELATION_ID_MASK = 0x7FFFFFFF
 
 
 class _Waiting(NamedTuple):
@@ -46,52 +63,110 @@ class _Waiting(NamedTuple):
     api: Api
     version: int
     answer: asyncio.Future[Any]
+    deadline: float
+    """By the event loop's clock, and never before that of the request in front."""
+
+
+def _nobody(connection: ClientConnection) -> None:
+    """Hear of a lost connection that nobody looks after."""
 
 
 class ClientConnection:
     """A connection, open until closed or lost. Owned by the event loop's thread."""
 
-    def __init__(self, client_id: str) -> None:
-        self._client_id = client_id
+    def __init__(self, settings: ConnectionSettings) -> None:
+        self._client_id = settings.client_id
+        self._request_timeout_s = settings.request_timeout_ms / 1000
+        self._idle_s = settings.connections_max_idle_ms / 1000
+        self._loop = asyncio.get_running_loop()
         self._stream: Stream | None = None
+        self._lost: ClientError | None = None
         self._waiting: deque[_Waiting] = deque()
         self._next_id = 0
-        self._lost: Exception | None = None
+        self._last_used = self._loop.time()
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
+        self._quiet_until = -math.inf
+        self._held: list[Sequence[Part]] = []
+        self._release: asyncio.TimerHandle | None = None
+        self._agreed: dict[type[Any], int] = {}
         self.versions: dict[int, Versions] = {}
-        """What the broker speaks, by API key."""
+        """What the broker speaks and we may use, by API key."""
+        self.was_idle = False
+        """Whether it was closed because nobody had used it for long."""
+        self.on_lost: Callable[[ClientConnection], None] = _nobody
+        """Called once, when the connection is over, whoever ended it."""
 
     @classmethod
-    async def open(cls, network: Network, host: str, port: int, client_id: str) -> Self:
-        """Connect and agree on versions; OSError or ConnectionLost if that fails."""
-        connection = cls(client_id)
-        await network.connect(host, port, connection._accept)
+    async def open(
+        cls,
+        network: Network,
+        address: Address,
+        settings: ConnectionSettings,
+        expected: Expected = Expected(),  # noqa: B008 - a named tuple cannot change
+    ) -> Self:
+        """Connect and agree on versions; OSError, ConnectionLost or BrokerError if that fails.
+
+        There is no limit of its own on how long connecting takes. Cancelled, it leaves nothing.
+        """
+        connection = cls(settings)
+        await network.connect(*address, connection._accept)
         try:
-            await connection._negotiate()
+            ceilings = settings.version_ceilings
+            offered = await agree_on_versions(
+                connection.send, expected, ceilings.get(API_VERSIONS_KEY)
+            )
         except BaseException:
             connection.close()
             raise
+        connection.versions = usable_versions(offered, ceilings)
         return connection
 
     def _accept(self, stream: Stream) -> Self:
         self._stream = stream
+        self._last_used = self._loop.time()
+        self._wake_at(self._last_used + self._idle_s)
         return self
 
-    async def _negotiate(self) -> None:
-        hello = ApiVersionsRequest(SOFTWARE_NAME, SOFTWARE_VERSION)
-        response: ApiVersionsResponse = await self.send(hello, 3)
-        self.versions = {
-            one.api_key: Versions(one.min_version, one.max_version) for one in response.api_keys
-        }
+    # Asking
+
+    @property
+    def is_open(self) -> bool:
+        """Whether requests can be sent."""
+        return self._stream is not None and self._lost is None
+
+    @property
+    def in_flight(self) -> int:
+        """How many requests wait for their answers."""
+        return len(self._waiting)
+
+    @property
+    def unsent_size(self) -> int:
+        """How many bytes of requests the broker has not taken yet."""
+        return self._stream.unsent if self._stream is not None else 0
+
+    @property
+    def throttled_until(self) -> float:
+        """Until when, by the loop's clock, requests are kept back because the broker asked."""
+        return self._quiet_until
 
     async def call(self, request: Any, version: int | None = None) -> Any:
-        """Send a request, in the newest version both know, and return its answer."""
+        """Send a request, in the newest version both know, and return its answer.
+
+        Cancelled, the answer is dropped when it comes.
+        """
         if version is None:
-            version = self.agreed_version(request)
+            version = self.agreed_version(type(request))
         return await self.send(request, version)
 
-    def agreed_version(self, request: Any) -> int:
+    def agreed_version(self, request_type: type[Any]) -> int:
         """Return the newest version of a request that the broker and we know."""
-        api = api_of(type(request))
+        version = self._agreed.get(request_type)
+        if version is None:
+            version = self._agreed[request_type] = self._agree(find_api(request_type.KEY))
+        return version
+
+    def _agree(self, api: Api) -> int:
         offered = self.versions.get(api.key)
         if offered is None:
             raise UnsupportedVersion(f"the broker does not serve {api.name}")
@@ -103,21 +178,44 @@ class ClientConnection:
             )
         return version
 
-    def send(self, request: Any, version: int, *, answered: bool = True) -> asyncio.Future[Any]:
-        """Send a request now; the future is its answer (None at once where there is none)."""
-        if self._stream is None or self._lost is not None:
-            raise ConnectionLost("the connection is not open")
-        api = api_of(type(request))
+    def send(
+        self,
+        request: Any,
+        version: int,
+        *,
+        timeout_ms: float | None = None,
+        answered: bool = True,
+    ) -> asyncio.Future[Any]:
+        """Send a request now; the future is its answer (None at once where there is none).
+
+        It fails with RequestTimedOut, CorruptAnswer or ConnectionLost. A caller may cancel it and
+        forget about it: the answer is dropped when it comes.
+        """
+        stream = self._stream
+        if stream is None or self._lost is not None:
+            raise again(self._lost)
+        api = find_api(request.KEY)
         correlation_id = self._next_id
-        self._next_id = (correlation_id + 1) & 0x7FFFFFFF
+        self._next_id = (correlation_id + 1) & CORRELATION_ID_MASK
         parts = encode_request(api, version, correlation_id, self._client_id, request)
-        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[Any] = self._loop.create_future()
+        now = self._last_used = self._loop.time()
         if answered:
-            self._waiting.append(_Waiting(correlation_id, api, version, answer))
+            timeout_s = self._request_timeout_s if timeout_ms is None else timeout_ms / 1000
+            deadline = max(now, self._quiet_until) + timeout_s
+            if self._waiting:
+                deadline = max(deadline, self._waiting[-1].deadline)
+            self._waiting.append(_Waiting(correlation_id, api, version, answer, deadline))
+            self._wake_at(deadline)
         else:
             answer.set_result(None)
-        self._stream.send(parts)
+        if self._release is not None:
+            self._held.append(parts)
+        else:
+            stream.send(parts)
         return answer
+
+    # Being answered
 
     def received(self, data: memoryview) -> int:
         """Match whole frames to the requests they answer."""
@@ -133,28 +231,125 @@ class ClientConnection:
     def _answered(self, frame: memoryview) -> None:
         if not self._waiting:
             raise ProtocolError("an answer came that nobody asked for")
-        waiting = self._waiting[0]
-        if response_correlation_id(frame) != waiting.correlation_id:
+        correlation_id, api, version, answer, _ = self._waiting[0]
+        if response_correlation_id(frame) != correlation_id:
             raise ProtocolError("an answer came out of order")
-        if not waiting.answer.done():
-            # One that cannot be decoded ends the connection, and who waits for it is told then.
-            waiting.answer.set_result(decode_response(waiting.api, waiting.version, frame))
+        # One that cannot be decoded ends the connection, and who waits for it is told then.
+        if api.key == API_VERSIONS_KEY:
+            version = version_of_hello(version, frame)
+        decoded = decode_response(api, version, frame)
         self._waiting.popleft()
+        if not answer.done():
+            answer.set_result(decoded)
+        throttle_ms = getattr(decoded, "throttle_time_ms", 0)
+        if throttle_ms > 0 and throttles(api.key, version):
+            self._keep_quiet(throttle_ms / 1000)
 
     def drained(self) -> None:
         """Nothing to do: whoever sends waits for answers."""
 
+    def _keep_quiet(self, wish_s: float) -> None:
+        """Leave the broker alone for as long as it asks, but never longer than for an answer."""
+        until = self._loop.time() + min(wish_s, self._request_timeout_s)
+        if until <= self._quiet_until:
+            return
+        self._quiet_until = until
+        if self._release is not None:
+            self._release.cancel()
+        self._release = self._loop.call_at(until, self._speak_again)
+
+    def _speak_again(self) -> None:
+        self._release = None
+        held, self._held = self._held, []
+        for parts in held:
+            if self._stream is not None and self._lost is None:
+                self._stream.send(parts)
+
+    # Time
+
+    def _wake_at(self, when: float) -> None:
+        """Have the timer ring by then; it may ring earlier."""
+        if self._timer is not None:
+            if self._timer_at <= when:
+                return
+            self._timer.cancel()
+        self._timer_at = when
+        self._timer = self._loop.call_at(when, self._rang)
+
+    def _rang(self) -> None:
+        self._timer = None
+        now = self._loop.time()
+        if self._waiting:
+            # What was sent before the broker asked for quiet is read by it only afterwards.
+            after_quiet = self._quiet_until + self._request_timeout_s
+            due = max(self._waiting[0].deadline, after_quiet)
+            if now < due:
+                self._wake_at(due)
+            else:
+                self._end(self._overdue())
+        elif now < self._last_used + self._idle_s:
+            self._wake_at(self._last_used + self._idle_s)
+        else:
+            self.was_idle = True
+            self._end(ConnectionLost("the connection was idle and has been closed"))
+
+    def _overdue(self) -> RequestTimedOut:
+        assert self._stream is not None
+        name = self._waiting[0].api.name
+        return RequestTimedOut(f"no answer to {name} from {self._stream.peer} in time")
+
+    # Ending
+
     def closed(self, error: Exception | None) -> None:
         """Tell everybody who waits that no answer will come."""
-        self._lost = error or ConnectionResetError("closed by the broker")
+        if self._lost is None:
+            self._lost = self._reason(error)
+        for timer in (self._timer, self._release):
+            if timer is not None:
+                timer.cancel()
+        self._timer = self._release = None
+        self._held = []
+        # Only the first in the queue has been answered badly or too late.
+        told = self._lost
         while self._waiting:
             answer = self._waiting.popleft().answer
             if not answer.done():
-                lost = ConnectionLost(f"the connection ended: {self._lost}")
-                lost.__cause__ = error
-                answer.set_exception(lost)
+                answer.set_exception(told)
+            told = again(self._lost)
+        self.on_lost(self)
 
-    def close(self) -> None:
-        """End the connection; requests without an answer fail."""
-        if self._stream is not None:
-            self._stream.abort()
+    def _reason(self, error: Exception | None) -> ClientError:
+        peer = self._stream.peer if self._stream is not None else "a broker"
+        reason: ClientError
+        if isinstance(error, ProtocolError):
+            reason = CorruptAnswer(f"{peer} sent what is not the protocol: {error}")
+        else:
+            reason = ConnectionLost(f"the connection to {peer} ended: {error or 'closed there'}")
+        reason.__cause__ = error
+        return reason
+
+    def close(self, reason: ClientError | None = None) -> None:
+        """End the connection; requests without an answer fail for this reason."""
+        self._end(reason or ConnectionLost("the connection was closed"))
+
+    def _end(self, reason: ClientError) -> None:
+        if self._lost is None:
+            self._lost = reason
+            if self._stream is not None:
+                self._stream.abort()
+
+
+def again(reason: ClientError | None) -> ClientError:
+    """Make the error for who was not the cause of the end, or comes after it."""
+    if reason is None:
+        return ConnectionLost("the connection is not open")
+    if isinstance(reason, ClientClosed):
+        return ClientClosed(reason.what)
+    what = (
+        reason.what
+        if isinstance(reason, ConnectionLost)
+        else f"the connection ended: {reason.what}"
+    )
+    lost = ConnectionLost(what)
+    lost.__cause__ = reason.__cause__
+    return lost

@@ -11,7 +11,9 @@ import asyncio
 from typing import Any
 
 from moldau.base.errors import ProtocolError
-from moldau.client.connection import ClientConnection, ConnectionLost
+from moldau.client.engine.connection import ClientConnection
+from moldau.client.errors import ConnectionLost, CorruptAnswer
+from moldau.client.settings import ConnectionSettings
 from moldau.protocol.errors import ErrorCode
 from moldau.sim.history import Known, PartitionHistory, Violation
 from moldau.sim.workload.targets import Targets, TopicTarget
@@ -20,6 +22,9 @@ ANSWER_TIMEOUT_S = 5.0
 """Longer than any answer takes that is under way, shorter than a run."""
 
 RETRY_S = 0.05
+
+NO_TIMEOUT_MS = 3_600_000
+"""Longer than a run: how long is waited is said for each answer."""
 
 PASSING_ERRORS = frozenset(
     {
@@ -49,7 +54,7 @@ class Link:
     def send(self, request: Any, version: int | None, *, answered: bool = True) -> Any:
         """Send a request; the future returned is for `answer`."""
         if version is None:
-            version = self._connection.agreed_version(request)
+            version = self._connection.agreed_version(type(request))
         future = self._connection.send(request, version, answered=answered)
         future.add_done_callback(_seen)
         return future
@@ -61,7 +66,7 @@ class Link:
                 return await future
         except TimeoutError:
             raise ConnectionLost("no answer came in time") from None
-        except ConnectionLost as lost:
+        except (ConnectionLost, CorruptAnswer) as lost:
             if isinstance(lost.__cause__, ProtocolError):
                 raise Violation(f"protocol: {lost.__cause__}") from lost
             raise
@@ -90,6 +95,7 @@ class Client:
         self.name = name
         self.chance = targets.random(name)
         self._network = targets.network.host(name)
+        self._settings = ConnectionSettings(client_id=name, request_timeout_ms=NO_TIMEOUT_MS)
         self._life = 0
 
     async def connect(self) -> Link | None:
@@ -99,7 +105,7 @@ class Client:
             try:
                 async with asyncio.timeout(ANSWER_TIMEOUT_S):
                     connection = await ClientConnection.open(
-                        self._network, *broker.address, self.name
+                        self._network, broker.address, self._settings
                     )
             except (OSError, ConnectionLost):
                 if self.targets.stopped and not self.targets.calm:

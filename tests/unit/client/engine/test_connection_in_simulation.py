@@ -8,7 +8,10 @@ import struct
 import pytest
 
 from moldau.base.errors import ProtocolError
-from moldau.client.connection import ClientConnection, ConnectionLost
+from moldau.base.network import Address
+from moldau.client.engine.connection import ClientConnection
+from moldau.client.errors import ConnectionLost, CorruptAnswer
+from moldau.client.settings import ConnectionSettings
 from moldau.protocol.framing import PREFIX_BYTES, frame_end
 from moldau.protocol.messages.metadata import (
     ApiVersion,
@@ -42,7 +45,7 @@ class Answering:
             self._asked += 1
             if self._asked == 1:
                 api = api_of(ApiVersionsRequest)
-                self._stream.send(encode_response(api, 3, correlation_id, EVERYTHING))
+                self._stream.send(encode_response(api, 5, correlation_id, EVERYTHING))
             elif self._asked == 2:
                 frame = self._answer(correlation_id)
                 self._stream.send([struct.pack(">i", len(frame)) + frame])
@@ -83,11 +86,13 @@ def test_an_answer_that_cannot_be_read_fails_all_who_wait_and_ends_the_connectio
     async def scenario(network):
         await network.host("broker").listen("", PORT, accept)
         host = network.host("client")
-        connection = await ClientConnection.open(host, "broker", PORT, "me")
+        connection = await ClientConnection.open(
+            host, Address("broker", PORT), ConnectionSettings()
+        )
         waiting = [connection.send(MetadataRequest(), METADATA_VERSION) for _ in range(2)]
         outcomes = await asyncio.gather(*waiting, return_exceptions=True)
-        assert [type(outcome) for outcome in outcomes] == [ConnectionLost] * 2
-        assert isinstance(outcomes[0].__cause__, ProtocolError)
+        assert [type(outcome) for outcome in outcomes] == [CorruptAnswer, ConnectionLost]
+        assert all(isinstance(outcome.__cause__, ProtocolError) for outcome in outcomes)
         with pytest.raises(ConnectionLost):
             connection.send(MetadataRequest(), METADATA_VERSION)
         await brokers[0].ended.wait()

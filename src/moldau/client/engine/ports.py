@@ -1,0 +1,27 @@
+"""The outside world of a client: network, time and chance, given once where a client is made."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from moldau.base.clock import Clock, Random, SystemClock, system_random
+from moldau.base.network import Network
+from moldau.client.settings import ConnectionSettings
+from moldau.transport.sockets import SocketNetwork
+
+
+class ClientPorts(NamedTuple):
+    """Everything a client needs of the machine it runs on; the simulation has its own."""
+
+    network: Network
+    clock: Clock
+    random: Random
+
+
+def system_ports(settings: ConnectionSettings) -> ClientPorts:
+    """Return this machine's network, clock and randomness."""
+    network = SocketNetwork(
+        send_buffer_size=settings.send_buffer_bytes,
+        receive_buffer_size=settings.receive_buffer_bytes,
+    )
+    return ClientPorts(network, SystemClock(), system_random())

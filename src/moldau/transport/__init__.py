@@ -1,0 +1,1 @@
+"""Streams of bytes over this machine's network, for brokers and clients alike."""

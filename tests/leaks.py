@@ -1,0 +1,52 @@
+"""Nothing may be left behind: no task, no socket, no thread."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import threading
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+def open_sockets() -> set[str]:
+    """Return the sockets of this process, by what the kernel calls them."""
+    found = set()
+    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - entries vanish while they are listed
+        try:
+            target = str(Path(f"/proc/self/fd/{name}").readlink())
+        except OSError:
+            continue
+        if target.startswith("socket:"):
+            found.add(target)
+    return found
+
+
+def run_without_leaks(main: Coroutine[Any, Any, T], *, timeout_s: float = 30) -> T:
+    """Run to the end, and fail if anything was left behind."""
+    threads_before = set(threading.enumerate())
+    sockets_before = open_sockets()
+
+    async def watched() -> T:
+        complaints: list[dict[str, Any]] = []
+        asyncio.get_running_loop().set_exception_handler(
+            lambda _, context: complaints.append(context)
+        )
+        async with asyncio.timeout(timeout_s):
+            result = await main
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        assert not left, f"tasks left behind: {left}"
+        gc.collect()
+        assert not complaints, f"the loop complains: {complaints}"
+        return result
+
+    result = asyncio.run(watched())
+    gc.collect()
+    assert open_sockets() <= sockets_before, "sockets left behind"
+    left = {one for one in threading.enumerate() if one not in threads_before}
+    assert not left, f"threads left behind: {left}"
+    return result

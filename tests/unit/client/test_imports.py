@@ -1,0 +1,45 @@
+"""Importing the client costs what is used of it, and never the broker."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import moldau
+from moldau import client
+from moldau.client import records
+
+STRANGERS = ("click", "rich", "prometheus_client", "moldau.server", "moldau.storage", "moldau.cli")
+
+
+def loaded_after(code):
+    listing = f"{code}\nimport sys\nprint(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", listing], capture_output=True, text=True, timeout=30, check=True
+    )
+    return set(done.stdout.split())
+
+
+def test_importing_the_package_loads_nothing_of_it():
+    ours = {name for name in loaded_after("import moldau") if name.startswith("moldau")}
+    assert ours == {"moldau"}
+
+
+def test_the_engine_loads_no_broker_and_no_command_line():
+    loaded = loaded_after("import moldau.client.engine.cluster, moldau.client.blocking")
+    assert not [name for name in STRANGERS if name in loaded]
+
+
+def test_both_packages_offer_the_same_names():
+    assert set(moldau.__all__) - {"__version__"} == set(client.__all__)
+    assert set(client._HOMES) == set(client.__all__)
+    assert set(client.__all__) <= set(dir(moldau))
+
+
+def test_a_name_that_is_not_there_is_an_attribute_error():
+    assert not hasattr(moldau, "Nonsense")
+    assert not hasattr(client, "Nonsense")
+
+
+def test_a_name_is_the_same_object_wherever_it_is_taken_from():
+    assert moldau.TopicPartition is client.TopicPartition is records.TopicPartition

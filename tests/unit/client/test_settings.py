@@ -1,0 +1,157 @@
+"""Settings: Kafka's names and defaults, and a wrong one is refused with the right one named."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+
+import pytest
+
+from moldau.base.errors import ConfigError
+from moldau.base.network import Address
+from moldau.client.settings import (
+    ConnectionSettings,
+    accepts_kafka_names,
+    parse_servers,
+    pick,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Lingering:
+    linger_ms: float = 5.0
+    enable_idempotence: bool = True
+
+
+@accepts_kafka_names
+def client(
+    bootstrap_servers="localhost:9092",
+    *,
+    linger_ms: float = 5.0,
+    enable_idempotence: bool = True,
+    request_timeout_ms: int = 30_000,
+    client_id: str = "",
+    key_serializer=None,
+):
+    values = locals()
+    return pick(ConnectionSettings, values), pick(Lingering, values)
+
+
+def test_keywords_and_dotted_names_set_the_same():
+    assert client(linger_ms=7, client_id="a") == client(**{"linger.ms": 7, "client.id": "a"})
+
+
+def test_text_from_a_properties_file_is_read_as_the_type_of_the_setting():
+    connection, lingering = client(
+        **{
+            "bootstrap.servers": "a:1,b:2",
+            "linger.ms": "2.5",
+            "enable.idempotence": "False",
+            "request.timeout.ms": " 100 ",
+            "client.id": "17",
+        }
+    )
+    assert connection.addresses == (Address("a", 1), Address("b", 2))
+    assert connection.request_timeout_ms == 100
+    assert connection.client_id == "17"
+    assert lingering == Lingering(2.5, enable_idempotence=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("lingre.ms", 5, "is linger.ms meant?"),
+        ("lingr_ms", 5, "is linger_ms meant?"),
+        ("request.timeout", 5, "is request.timeout.ms meant?"),
+        ("nonsense", 5, "there is no setting nonsense"),
+        ("zookeeper.connect", "z:2181", "clients talk to brokers"),
+        ("sasl.mechanism", "PLAIN", "not supported yet"),
+        ("ssl.truststore.location", "x", "not supported yet"),
+        ("self", 1, "there is no setting self"),
+        ("request.timeout.ms", "soon", "is not a int"),
+        ("enable.idempotence", "yes", "is not a bool"),
+    ],
+)
+def test_a_wrong_setting_is_refused_in_one_helpful_line(name, value, text):
+    with pytest.raises(ConfigError, match=text.replace("?", r"\?")):
+        client(**{name: value})
+
+
+def test_a_setting_given_under_both_names_is_refused():
+    with pytest.raises(ConfigError, match="twice"):
+        client(linger_ms=1, **{"linger.ms": 2})
+
+
+def test_a_setting_without_meaning_here_is_ignored_with_one_line(caplog):
+    with caplog.at_level(logging.INFO, "moldau.client.settings"):
+        assert client(**{"metrics.num.samples": 2}) == client()
+    (line,) = caplog.messages
+    assert "metrics.num.samples is ignored" in line
+
+
+def test_the_defaults_are_those_of_kafka_4_3():
+    settings = ConnectionSettings()
+    assert {
+        field.name.replace("_", "."): getattr(settings, field.name)
+        for field in dataclasses.fields(settings)
+        if field.name.endswith(("_ms", "_bytes", "_strategy", "_lookup", "_protocol"))
+    } == {
+        "client.dns.lookup": "use_all_dns_ips",
+        "connections.max.idle.ms": 540_000,
+        "metadata.max.age.ms": 300_000,
+        "metadata.recovery.rebootstrap.trigger.ms": 300_000,
+        "metadata.recovery.strategy": "rebootstrap",
+        "receive.buffer.bytes": 65_536,
+        "reconnect.backoff.max.ms": 1_000,
+        "reconnect.backoff.ms": 50,
+        "request.timeout.ms": 30_000,
+        "retry.backoff.max.ms": 1_000,
+        "retry.backoff.ms": 100,
+        "security.protocol": "PLAINTEXT",
+        "send.buffer.bytes": 131_072,
+        "socket.connection.setup.timeout.max.ms": 30_000,
+        "socket.connection.setup.timeout.ms": 10_000,
+    }
+
+
+@pytest.mark.parametrize(
+    ("given", "addresses"),
+    [
+        ("a:1", [("a", 1)]),
+        (" a:1 , b:2,", [("a", 1), ("b", 2)]),
+        ("a", [("a", 9092)]),
+        ("[::1]:9093", [("::1", 9093)]),
+        ("::1", [("::1", 9092)]),
+        ("[::1]", [("::1", 9092)]),
+        ("PLAINTEXT://a:1", [("a", 1)]),
+        (["a:1", ("b", 2)], [("a", 1), ("b", 2)]),
+    ],
+)
+def test_servers_are_read_however_they_are_given(given, addresses):
+    assert list(parse_servers(given)) == addresses
+
+
+@pytest.mark.parametrize(
+    "given", ["", ",", [], "a:b", "a:0", "a:70000", "a:-1", ":9092", "SSL://a:1"]
+)
+def test_servers_that_cannot_be_are_refused(given):
+    with pytest.raises(ConfigError, match="bootstrap_servers"):
+        parse_servers(given)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"request_timeout_ms": -1},
+        {"retry_backoff_ms": "5"},
+        {"reconnect_backoff_ms": True},
+        {"metadata_recovery_strategy": "hope"},
+        {"client_dns_lookup": "resolve_canonical_bootstrap_servers_only"},
+        {"security_protocol": "SASL_SSL"},
+        {"send_buffer_bytes": -2},
+    ],
+)
+def test_values_that_make_no_sense_are_refused_by_name(wrong):
+    (name,) = wrong
+    with pytest.raises(ConfigError, match=name):
+        ConnectionSettings(**wrong)
