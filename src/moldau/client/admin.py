@@ -1,0 +1,294 @@
+"""The admin, for asyncio and for threads: the same names, settings and behaviour.
+
+    async with AsyncAdmin("localhost:9092") as admin:
+        await admin.create_topic("payments", partitions=6, configs={"cleanup.policy": "compact"})
+        results = await admin.describe_topics(["payments", "refunds"])
+        results["payments"].partitions[0].leader       # raises what went wrong with it, if it did
+        print(results.ok, results.errors)
+
+    with Admin("localhost:9092") as admin:
+        admin.alter_group_offsets("billing", {("payments", 0): 1234})
+
+A call on one item returns its result or raises its error; one on many returns `Results`, because
+half of it may have taken effect. Each call is routed to the brokers that can answer, and repeated
+until `timeout_ms` has passed where trying again can help. Where a broker is too old for what is
+asked, that is UnsupportedVersion.
+
+Cancelled, a call ends at once; whether brokers carry out what they were sent is not known then.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Coroutine
+from types import TracebackType
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+
+from moldau.client.administration.asking import Asking
+from moldau.client.administration.clusters import (
+    ApiRange,
+    BrokerDescription,
+    ClusterCalls,
+    ClusterDescription,
+    FeatureDescription,
+    FeatureRange,
+    LogDirDescription,
+    ReplicaDescription,
+)
+from moldau.client.administration.configs import (
+    Append,
+    ConfigCalls,
+    ConfigChange,
+    ConfigEntry,
+    ConfigResource,
+    ConfigSource,
+    ConfigSynonym,
+    ConfigType,
+    ResourceType,
+    Subtract,
+)
+from moldau.client.administration.face import AdminFace
+from moldau.client.administration.group_descriptions import (
+    GroupDescription,
+    GroupListing,
+    MemberDescription,
+)
+from moldau.client.administration.group_offsets import GroupOffsetCalls
+from moldau.client.administration.groups import GroupCalls
+from moldau.client.administration.partitions import (
+    END,
+    ListedOffset,
+    OffsetSpec,
+    PartitionCalls,
+    ProducerDescription,
+)
+from moldau.client.administration.results import Results
+from moldau.client.administration.topic_descriptions import PartitionDescription, TopicDescription
+from moldau.client.administration.topics import (
+    CreatedTopic,
+    NewPartitions,
+    NewTopic,
+    TopicCalls,
+    TopicListing,
+)
+from moldau.client.administration.transactions import (
+    FencedProducer,
+    HangingTransaction,
+    TransactionCalls,
+    TransactionDescription,
+    TransactionListing,
+)
+from moldau.client.blocking import Portal
+from moldau.client.errors import InvalidState
+
+__all__ = [
+    "END",
+    "Admin",
+    "ApiRange",
+    "Append",
+    "AsyncAdmin",
+    "BrokerDescription",
+    "ClusterDescription",
+    "ConfigChange",
+    "ConfigEntry",
+    "ConfigResource",
+    "ConfigSource",
+    "ConfigSynonym",
+    "ConfigType",
+    "CreatedTopic",
+    "FeatureDescription",
+    "FeatureRange",
+    "FencedProducer",
+    "GroupDescription",
+    "GroupListing",
+    "HangingTransaction",
+    "ListedOffset",
+    "LogDirDescription",
+    "MemberDescription",
+    "NewPartitions",
+    "NewTopic",
+    "OffsetSpec",
+    "PartitionDescription",
+    "ProducerDescription",
+    "ReplicaDescription",
+    "ResourceType",
+    "Results",
+    "Subtract",
+    "TopicDescription",
+    "TopicListing",
+    "TransactionDescription",
+    "TransactionListing",
+]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class AdminCalls(
+    TransactionCalls,
+    TopicCalls,
+    PartitionCalls,
+    ConfigCalls,
+    ClusterCalls,
+    GroupCalls,
+    GroupOffsetCalls,
+):
+    """Everything an admin can do."""
+
+
+class AsyncAdmin(AdminFace, AdminCalls):
+    """Looks after a cluster in asyncio. Any number of tasks may use it at once."""
+
+    async def start(self) -> None:
+        """Find the cluster; NoBrokerReachable. `async with` does it. Cancelled, nothing is left."""
+        if self._running is not None:
+            raise InvalidState("the admin has been started already")
+        self._running = await self._opened()
+
+    async def close(self) -> None:
+        """End every connection; calls that are under way get ClientClosed. Twice is fine."""
+        running, was_closed = self._running, self._is_closed
+        self._is_closed = True
+        if running is not None and not was_closed:
+            await running.cluster.close()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+
+class _CallsOnLoop(AdminCalls):
+    """The calls as the blocking face has them made on the loop of its own."""
+
+    def __init__(self, asking: Asking) -> None:
+        self._given = asking
+
+    @property
+    def _asking(self) -> Asking:
+        return self._given
+
+
+def _blocking(
+    method: Callable[Concatenate[AdminCalls, P], Coroutine[Any, Any, R]],
+) -> Callable[Concatenate[Admin, P], R]:
+    """Make a call of asyncio one that waits, with the same signature."""
+
+    def call(self: Admin, /, *arguments: P.args, **options: P.kwargs) -> R:
+        return self._wait(method(_CallsOnLoop(self._asking), *arguments, **options))
+
+    functools.update_wrapper(call, method)
+    call.__doc__ = (method.__doc__ or "").replace("await ", "")
+    return call
+
+
+class Admin(AdminFace):
+    """Looks after a cluster from threads, any number of them. Ctrl-C ends any call at once."""
+
+    _portal: Portal | None = None
+
+    def start(self) -> None:
+        """Find the cluster; NoBrokerReachable. `with` does it."""
+        if self._portal is not None:
+            raise InvalidState("the admin has been started already")
+        portal = Portal("admin")
+        try:
+            self._running = portal.call(self._opened())
+        except BaseException:
+            portal.close()
+            raise
+        self._portal = portal
+
+    def close(self) -> None:
+        """End every connection; calls that are under way get ClientClosed. Twice is fine."""
+        running, portal = self._running, self._portal
+        self._is_closed = True
+        if running is None or portal is None or not portal.is_open:
+            return
+        try:
+            portal.call(running.cluster.close())
+        finally:
+            portal.close()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _wait(self, work: Coroutine[Any, Any, R]) -> R:
+        """Have something done on the loop and wait; Ctrl-C ends the wait and the work."""
+        assert self._portal is not None
+        return self._portal.call(work)
+
+    # Topics
+
+    create_topic = _blocking(AdminCalls.create_topic)
+    create_topics = _blocking(AdminCalls.create_topics)
+    create_partitions = _blocking(AdminCalls.create_partitions)
+    create_partitions_of = _blocking(AdminCalls.create_partitions_of)
+    delete_topic = _blocking(AdminCalls.delete_topic)
+    delete_topics = _blocking(AdminCalls.delete_topics)
+    list_topics = _blocking(AdminCalls.list_topics)
+    describe_topic = _blocking(AdminCalls.describe_topic)
+    describe_topics = _blocking(AdminCalls.describe_topics)
+
+    # Partitions
+
+    delete_records = _blocking(AdminCalls.delete_records)
+    list_offsets = _blocking(AdminCalls.list_offsets)
+    describe_producers = _blocking(AdminCalls.describe_producers)
+
+    # Configs
+
+    describe_config = _blocking(AdminCalls.describe_config)
+    describe_configs = _blocking(AdminCalls.describe_configs)
+    alter_config = _blocking(AdminCalls.alter_config)
+    alter_configs = _blocking(AdminCalls.alter_configs)
+    replace_configs = _blocking(AdminCalls.replace_configs)
+    list_config_resources = _blocking(AdminCalls.list_config_resources)
+
+    # The cluster
+
+    describe_cluster = _blocking(AdminCalls.describe_cluster)
+    describe_log_dirs = _blocking(AdminCalls.describe_log_dirs)
+    describe_api_versions = _blocking(AdminCalls.describe_api_versions)
+    describe_features = _blocking(AdminCalls.describe_features)
+
+    # Groups
+
+    list_groups = _blocking(AdminCalls.list_groups)
+    describe_group = _blocking(AdminCalls.describe_group)
+    describe_groups = _blocking(AdminCalls.describe_groups)
+    delete_group = _blocking(AdminCalls.delete_group)
+    delete_groups = _blocking(AdminCalls.delete_groups)
+    remove_members = _blocking(AdminCalls.remove_members)
+    remove_all_members = _blocking(AdminCalls.remove_all_members)
+    list_group_offsets = _blocking(AdminCalls.list_group_offsets)
+    list_offsets_of_groups = _blocking(AdminCalls.list_offsets_of_groups)
+    alter_group_offsets = _blocking(AdminCalls.alter_group_offsets)
+    delete_group_offsets = _blocking(AdminCalls.delete_group_offsets)
+
+    # Transactions
+
+    list_transactions = _blocking(AdminCalls.list_transactions)
+    describe_transaction = _blocking(AdminCalls.describe_transaction)
+    describe_transactions = _blocking(AdminCalls.describe_transactions)
+    find_hanging_transactions = _blocking(AdminCalls.find_hanging_transactions)
+    abort_transaction = _blocking(AdminCalls.abort_transaction)
+    abort_hanging_transaction = _blocking(AdminCalls.abort_hanging_transaction)
+    fence_producer = _blocking(AdminCalls.fence_producer)
+    fence_producers = _blocking(AdminCalls.fence_producers)

@@ -1,0 +1,1 @@
+"""Looking after a cluster: what each administrative call asks, of whom, and what comes back."""

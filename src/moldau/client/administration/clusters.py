@@ -1,0 +1,260 @@
+"""The cluster as a whole: its brokers, their disks, the versions and features they speak."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from moldau import __version__
+from moldau.base.errors import ProtocolError
+from moldau.client.administration.asking import Calls, by_topic, named
+from moldau.client.administration.results import Results
+from moldau.client.engine.cluster import Node
+from moldau.client.engine.handshake import SOFTWARE_NAME
+from moldau.client.engine.retry import raise_for
+from moldau.client.errors import ClientError, UnsupportedVersion, broker_error
+from moldau.client.records import TopicPartition
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.log_dirs import (
+    DescribableLogDirTopic,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResult,
+)
+from moldau.protocol.messages.metadata import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    DescribeClusterRequest,
+    MetadataRequest,
+)
+from moldau.protocol.registry import find_api
+
+FENCED_BROKERS = 2
+"""The version of DescribeCluster that tells of fenced brokers too (KIP-1073)."""
+FEATURES = 3
+"""The version of ApiVersions that tells of features (KIP-584)."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerDescription:
+    """One broker, where it says it can be reached."""
+
+    broker_id: int
+    host: str
+    port: int
+    rack: str | None = None
+    is_fenced: bool = False
+    """Whether the controller keeps clients away from it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterDescription:
+    """The cluster."""
+
+    cluster_id: str | None
+    controller_id: int | None
+    brokers: tuple[BrokerDescription, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaDescription:
+    """One replica on a disk."""
+
+    size: int
+    offset_lag: int
+    """How far it is behind: the high watermark, or the replica it will replace."""
+    is_future: bool
+    """Whether it is being moved here, and will replace the one elsewhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirDescription:
+    """One log directory of a broker."""
+
+    path: str
+    error: ClientError | None
+    """Why nothing can be told of it: its disk has failed, perhaps."""
+    replicas: Mapping[TopicPartition, ReplicaDescription]
+    total_bytes: int | None
+    """The size of the volume; None where the broker does not tell."""
+    usable_bytes: int | None
+    is_cordoned: bool = False
+    """Whether it is closed to new replicas (KIP-1066)."""
+
+
+class ApiRange(NamedTuple):
+    """The versions of one API that a broker serves, both ends included."""
+
+    name: str
+    first: int
+    last: int
+
+
+class FeatureRange(NamedTuple):
+    """Levels of a feature, both ends included."""
+
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureDescription:
+    """The features of a cluster (KIP-584)."""
+
+    supported: Mapping[str, FeatureRange]
+    """The levels that the broker which was asked can run at."""
+    finalized: Mapping[str, FeatureRange]
+    """The levels in force."""
+    finalized_epoch: int | None
+
+
+class ClusterCalls(Calls):
+    """What can be asked of a cluster and its brokers."""
+
+    async def describe_cluster(
+        self, *, include_fenced: bool = False, timeout_ms: float | None = None
+    ) -> ClusterDescription:
+        """Describe the cluster: `(await admin.describe_cluster()).controller_id`."""
+
+        async def attempt() -> ClusterDescription:
+            try:
+                return await self._described(include_fenced)
+            except UnsupportedVersion:
+                if include_fenced:
+                    raise
+                return await self._described_by_metadata()
+
+        return await self._asking.until_done(attempt, self._asking.deadline(timeout_ms))
+
+    async def _described(self, include_fenced: bool) -> ClusterDescription:
+        request = DescribeClusterRequest(include_fenced_brokers=include_fenced)
+        least = FENCED_BROKERS if include_fenced else 0
+        answer = await self._asking.ask(Node.ANY, request, least=least)
+        raise_for(answer.error_code, answer.error_message)
+        brokers = [
+            BrokerDescription(one.broker_id, one.host, one.port, one.rack, one.is_fenced)
+            for one in answer.brokers
+        ]
+        return _cluster(answer.cluster_id, answer.controller_id, brokers)
+
+    async def _described_by_metadata(self) -> ClusterDescription:
+        """Ask brokers before 2.8, which have no question for it (KIP-700)."""
+        answer = await self._asking.ask(Node.ANY, MetadataRequest([]), least=1)
+        raise_for(answer.error_code)
+        brokers = [
+            BrokerDescription(one.node_id, one.host, one.port, one.rack) for one in answer.brokers
+        ]
+        return _cluster(answer.cluster_id, answer.controller_id, brokers)
+
+    async def describe_log_dirs(
+        self,
+        broker_ids: Iterable[int] | None = None,
+        *,
+        partitions: Iterable[tuple[str, int]] | None = None,
+        timeout_ms: float | None = None,
+    ) -> Results[int, tuple[LogDirDescription, ...]]:
+        """Show what lies on the disks of brokers: `(await admin.describe_log_dirs())[1]`.
+
+        Of all brokers and all partitions, unless some are named.
+        """
+        deadline = self._asking.deadline(timeout_ms)
+        wanted = None
+        if partitions is not None:
+            wanted = [DescribableLogDirTopic(*each) for each in by_topic(named(partitions)).items()]
+
+        async def ask(broker_id: int) -> tuple[LogDirDescription, ...]:
+            answer = await self._asking.ask(broker_id, DescribeLogDirsRequest(wanted))
+            raise_for(answer.error_code)
+            return tuple(_log_dir(one) for one in answer.results)
+
+        brokers = await self._brokers(broker_ids, deadline)
+        return await self._asking.of_brokers(brokers, ask, deadline)
+
+    async def describe_api_versions(
+        self, broker_ids: Iterable[int] | None = None, *, timeout_ms: float | None = None
+    ) -> Results[int, dict[int, ApiRange]]:
+        """Show which APIs brokers serve, by key: `(await admin.describe_api_versions())[1][0]`."""
+        deadline = self._asking.deadline(timeout_ms)
+
+        async def ask(broker_id: int) -> dict[int, ApiRange]:
+            answer = await self._api_versions(broker_id)
+            return {
+                one.api_key: ApiRange(_api_name(one.api_key), one.min_version, one.max_version)
+                for one in answer.api_keys
+            }
+
+        brokers = await self._brokers(broker_ids, deadline)
+        return await self._asking.of_brokers(brokers, ask, deadline)
+
+    async def describe_features(
+        self, *, broker_id: int | None = None, timeout_ms: float | None = None
+    ) -> FeatureDescription:
+        """Show which features are in force: `(await admin.describe_features()).finalized`."""
+
+        async def attempt() -> FeatureDescription:
+            node = Node.ANY if broker_id is None else broker_id
+            answer = await self._api_versions(node, least=FEATURES)
+            epoch = answer.finalized_features_epoch
+            return FeatureDescription(
+                {
+                    one.name: FeatureRange(one.min_version, one.max_version)
+                    for one in answer.supported_features
+                },
+                {
+                    one.name: FeatureRange(one.min_version_level, one.max_version_level)
+                    for one in answer.finalized_features
+                },
+                epoch if epoch >= 0 else None,
+            )
+
+        return await self._asking.until_done(attempt, self._asking.deadline(timeout_ms))
+
+    async def _api_versions(self, node: int | Node, least: int = 0) -> ApiVersionsResponse:
+        request = ApiVersionsRequest(SOFTWARE_NAME, __version__)
+        answer: ApiVersionsResponse = await self._asking.ask(node, request, least=least)
+        raise_for(answer.error_code)
+        return answer
+
+    async def _brokers(self, broker_ids: Iterable[int] | None, deadline: float) -> list[int]:
+        if broker_ids is not None:
+            return list(broker_ids)
+
+        async def attempt() -> list[int]:
+            return list((await self._asking.cluster.refresh(())).brokers)
+
+        return await self._asking.until_done(attempt, deadline)
+
+
+def _cluster(
+    cluster_id: str | None, controller_id: int, brokers: Iterable[BrokerDescription]
+) -> ClusterDescription:
+    return ClusterDescription(
+        cluster_id,
+        controller_id if controller_id >= 0 else None,
+        tuple(sorted(brokers, key=lambda one: one.broker_id)),
+    )
+
+
+def _log_dir(told: DescribeLogDirsResult) -> LogDirDescription:
+    error = None if told.error_code == ErrorCode.NONE else broker_error(told.error_code)
+    return LogDirDescription(
+        told.log_dir,
+        error,
+        {
+            TopicPartition(topic.name, one.partition_index): ReplicaDescription(
+                one.partition_size, one.offset_lag, one.is_future_key
+            )
+            for topic in told.topics
+            for one in topic.partitions
+        },
+        told.total_bytes if told.total_bytes >= 0 else None,
+        told.usable_bytes if told.usable_bytes >= 0 else None,
+        told.is_cordoned,
+    )
+
+
+def _api_name(key: int) -> str:
+    try:
+        return find_api(key).name
+    except ProtocolError:
+        return f"API {key}"

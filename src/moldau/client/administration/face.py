@@ -1,0 +1,80 @@
+"""What both faces of the admin share: one signature, and when there is somebody to ask."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from moldau.client.administration.asking import Asking
+from moldau.client.engine.cluster import Cluster
+from moldau.client.engine.ports import ClientPorts, system_ports
+from moldau.client.errors import ClientClosed, InvalidState
+from moldau.client.settings import (
+    DEFAULT_SERVERS,
+    ConnectionSettings,
+    Servers,
+    accepts_kafka_names,
+    at_least,
+    pick,
+)
+
+
+class AdminFace:
+    """The settings; the faces add how they wait."""
+
+    _running: Asking | None = None
+    _is_closed = False
+
+    @accepts_kafka_names
+    def __init__(
+        self,
+        bootstrap_servers: Servers = DEFAULT_SERVERS,
+        *,
+        default_api_timeout_ms: int = 60_000,
+        client_id: str = "",
+        request_timeout_ms: int = 30_000,
+        socket_connection_setup_timeout_ms: int = 10_000,
+        socket_connection_setup_timeout_max_ms: int = 30_000,
+        reconnect_backoff_ms: int = 50,
+        reconnect_backoff_max_ms: int = 1_000,
+        retry_backoff_ms: int = 100,
+        retry_backoff_max_ms: int = 1_000,
+        metadata_max_age_ms: int = 300_000,
+        metadata_recovery_strategy: str = "rebootstrap",
+        metadata_recovery_rebootstrap_trigger_ms: int = 300_000,
+        connections_max_idle_ms: int = 300_000,
+        receive_buffer_bytes: int = 65_536,
+        send_buffer_bytes: int = 131_072,
+        client_dns_lookup: str = "use_all_dns_ips",
+        security_protocol: str = "PLAINTEXT",
+        version_ceilings: Mapping[int, int] | None = None,
+        ports: ClientPorts | None = None,
+    ) -> None:
+        """Take the settings; nothing is connected yet. ConfigError if they cannot be.
+
+        `default_api_timeout_ms` is how long a call may take that names no time-out of its own.
+        """
+        values = {name: value for name, value in locals().items() if name != "self"}
+        at_least(0, "default_api_timeout_ms", default_api_timeout_ms)
+        values["version_ceilings"] = version_ceilings or {}
+        values["allow_auto_create_topics"] = False  # looking at a topic must not make it
+        self._connection_settings = pick(ConnectionSettings, values)
+        self._default_api_timeout_ms = default_api_timeout_ms
+        self._ports = ports or system_ports(self._connection_settings)
+
+    async def _opened(self) -> Asking:
+        """Find the cluster; on the event loop that will own what is made."""
+        cluster = Cluster(self._connection_settings, self._ports)
+        try:
+            await cluster.start()
+        except BaseException:
+            await cluster.close()
+            raise
+        return Asking(cluster, self._default_api_timeout_ms)
+
+    @property
+    def _asking(self) -> Asking:
+        if self._is_closed:
+            raise ClientClosed("the admin has been closed")
+        if self._running is None:
+            raise InvalidState("the admin has not been started", advice="Use it in a `with` block.")
+        return self._running

@@ -1,0 +1,178 @@
+"""Committed offsets of groups: reading, changing and forgetting them, for a group at rest.
+
+A group with members commits for itself: what is changed here behind their backs is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from moldau.client.administration.asking import Calls, by_topic, named
+from moldau.client.administration.partitions import ByPartition, Partition
+from moldau.client.administration.results import Results, Tally
+from moldau.client.consuming.offset_requests import (
+    NEWEST_VERSION,
+    commit_request,
+    committed_offsets,
+    fetch_request,
+)
+from moldau.client.consuming.steps import NOBODY
+from moldau.client.engine.cluster import CoordinatorKind
+from moldau.client.engine.retry import raise_for
+from moldau.client.errors import broker_error
+from moldau.client.records import OffsetAndMetadata, TopicPartition
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.offsets import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+)
+
+ALL_PARTITIONS = 2
+"""The version of OffsetFetch since which no topics means all of them."""
+STABLE_ONLY = 7
+"""The version of OffsetFetch that can wait for open transactions (KIP-447)."""
+
+
+class GroupOffsetCalls(Calls):
+    """What can be done with the offsets of groups."""
+
+    async def list_group_offsets(
+        self,
+        group_id: str,
+        partitions: Iterable[Partition] | None = None,
+        *,
+        require_stable: bool = False,
+        timeout_ms: float | None = None,
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Look up what a group has committed: `await admin.list_group_offsets("g")`.
+
+        All of it, or of these partitions; those without an offset are absent, and a group that is
+        not there has none. `require_stable` waits for open transactions that may change them.
+        """
+        deadline = self._asking.deadline(timeout_ms)
+        request = fetch_request(group_id, named(partitions or ()), require_stable=require_stable)
+        if partitions is None:
+            request.topics = request.groups[0].topics = None
+        least = ALL_PARTITIONS if partitions is None else 0
+        if require_stable:
+            least = STABLE_ONLY
+
+        async def fetch(coordinator: int) -> dict[TopicPartition, OffsetAndMetadata]:
+            answer = await self._asking.ask(coordinator, request, least=least, most=NEWEST_VERSION)
+            return committed_offsets(answer)
+
+        return await self._asking.at_coordinator(CoordinatorKind.GROUP, group_id, fetch, deadline)
+
+    async def list_offsets_of_groups(
+        self,
+        group_ids: Iterable[str],
+        *,
+        require_stable: bool = False,
+        timeout_ms: float | None = None,
+    ) -> Results[str, dict[TopicPartition, OffsetAndMetadata]]:
+        """Look up what groups have committed: `(await admin.list_offsets_of_groups(ids)).ok`."""
+        return await self._asking.each(
+            group_ids,
+            lambda group_id: self.list_group_offsets(
+                group_id, require_stable=require_stable, timeout_ms=timeout_ms
+            ),
+        )
+
+    async def alter_group_offsets(
+        self,
+        group_id: str,
+        offsets: ByPartition[int | OffsetAndMetadata],
+        *,
+        timeout_ms: float | None = None,
+    ) -> Results[TopicPartition, None]:
+        """Commit offsets in a group's name: `await admin.alter_group_offsets("g", {("t", 0): 5})`.
+
+        A group that is not there comes into being; one with members refuses (UnknownMember).
+        """
+        deadline = self._asking.deadline(timeout_ms)
+        wanted = {
+            TopicPartition(*partition): OffsetAndMetadata(one) if isinstance(one, int) else one
+            for partition, one in offsets.items()
+        }
+
+        async def attempt(tally: Tally[TopicPartition, None]) -> None:
+            kept = {partition: wanted[partition] for partition in tally.waiting}
+            request = commit_request(group_id, NOBODY, None, kept)
+
+            async def commit(coordinator: int) -> None:
+                answer = await self._asking.ask(coordinator, request, most=NEWEST_VERSION)
+                told = {
+                    TopicPartition(topic.name, one.partition_index): one.error_code
+                    for topic in answer.topics
+                    for one in topic.partitions
+                }
+                for code in told.values():
+                    if code in COORDINATOR_CODES:
+                        raise_for(code)
+                for partition, code in told.items():
+                    _take(tally, partition, code)
+
+            await self._asking.at_coordinator(CoordinatorKind.GROUP, group_id, commit, deadline)
+
+        return await self._asking.settle(wanted, attempt, deadline)
+
+    async def delete_group_offsets(
+        self,
+        group_id: str,
+        partitions: Iterable[Partition],
+        *,
+        timeout_ms: float | None = None,
+    ) -> Results[TopicPartition, None]:
+        """Forget offsets of a group: `await admin.delete_group_offsets("g", [("t", 0)])`.
+
+        GroupSubscribedToTopic where members still consume the topic.
+        """
+        deadline = self._asking.deadline(timeout_ms)
+
+        async def attempt(tally: Tally[TopicPartition, None]) -> None:
+            request = OffsetDeleteRequest(
+                group_id,
+                [
+                    OffsetDeleteRequestTopic(
+                        topic, [OffsetDeleteRequestPartition(one) for one in numbers]
+                    )
+                    for topic, numbers in by_topic(tally.waiting).items()
+                ],
+            )
+
+            async def delete(coordinator: int) -> OffsetDeleteResponse:
+                answer: OffsetDeleteResponse = await self._asking.ask(coordinator, request)
+                raise_for(answer.error_code)
+                return answer
+
+            answer = await self._asking.at_coordinator(
+                CoordinatorKind.GROUP, group_id, delete, deadline
+            )
+            for topic in answer.topics:
+                for told in topic.partitions:
+                    _take(tally, TopicPartition(topic.name, told.partition_index), told.error_code)
+
+        return await self._asking.settle(named(partitions), attempt, deadline)
+
+
+COORDINATOR_CODES = frozenset(
+    {
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    }
+)
+"""They stand at every partition of an answer, and are not about any."""
+
+
+def _take(tally: Tally[TopicPartition, None], partition: TopicPartition, code: int) -> None:
+    if code == ErrorCode.NONE:
+        tally.done(partition, None)
+        return
+    error = broker_error(code, f"{partition}: {ErrorCode.of(code).text}")
+    if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        tally.refuse(partition, error)  # it will not come by itself
+    else:
+        tally.fail(partition, error)

@@ -1,0 +1,261 @@
+"""Partitions: where their offsets lie, who writes to them, cutting off their beginning.
+
+All of it is asked of their leaders.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final, TypeVar
+
+from moldau.client.administration.asking import Calls, by_topic, named
+from moldau.client.administration.results import Results, Tally
+from moldau.client.errors import BrokerError, broker_error
+from moldau.client.records import TopicPartition
+from moldau.client.settings import one_of
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.data import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+    DescribeProducersRequest,
+    DescribeProducersTopic,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+    ProducerState,
+)
+
+V = TypeVar("V")
+
+Partition = tuple[str, int]
+"""A TopicPartition, or a plain pair of topic and number."""
+
+ByPartition = Mapping[TopicPartition, V] | Mapping[Partition, V]
+"""Something for each partition. Both are named, because a mapping is exact in what its keys are."""
+
+CONSUMER: Final = -1
+"""The replica id of those who are none."""
+
+LEVELS: Final = ("read_uncommitted", "read_committed")
+
+BY_TIME: Final = 1
+"""The version of ListOffsets since which it answers with one offset."""
+READ_COMMITTED: Final = 2
+
+
+class OffsetSpec(IntEnum):
+    """Which offset of a partition is meant; a time in milliseconds is one too, as a plain number.
+
+    Of a time: the first record at or after it.
+    """
+
+    LATEST = -1
+    """Behind the last record; with `read_committed`, behind the last one that is settled."""
+    EARLIEST = -2
+    """The first record."""
+    MAX_TIMESTAMP = -3
+    """The record with the latest time."""
+    EARLIEST_LOCAL = -4
+    """The first record on the broker's own disk."""
+    LATEST_TIERED = -5
+    """The last record in remote storage."""
+    EARLIEST_PENDING_UPLOAD = -6
+    """The first record that is not in remote storage yet."""
+
+
+VERSION_OF_SPEC: Final[Mapping[int, int]] = {
+    OffsetSpec.MAX_TIMESTAMP: 7,
+    OffsetSpec.EARLIEST_LOCAL: 8,
+    OffsetSpec.LATEST_TIERED: 9,
+    OffsetSpec.EARLIEST_PENDING_UPLOAD: 11,
+}
+"""The versions of ListOffsets since which the later questions are understood."""
+
+END: Final = -1
+"""To delete all records: up to the high watermark."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListedOffset:
+    """An offset that was looked up."""
+
+    offset: int | None
+    """None where there is no such record."""
+    timestamp_ms: int | None
+    """The record's time, where a time was asked for."""
+    leader_epoch: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerDescription:
+    """What a leader remembers of a producer."""
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int | None
+    last_timestamp_ms: int | None
+    coordinator_epoch: int | None
+    """Of the last transaction marker, if there was one."""
+    transaction_start_offset: int | None
+    """Where its open transaction begins, if it has one."""
+
+
+class PartitionCalls(Calls):
+    """What can be done with partitions."""
+
+    async def delete_records(
+        self, offsets: ByPartition[int], *, timeout_ms: float | None = None
+    ) -> Results[TopicPartition, int]:
+        """Delete records before offsets: `await admin.delete_records({("t", 0): 100})`.
+
+        The results are the new first offsets. `END` deletes all there are.
+        """
+        wanted = {TopicPartition(*partition): offset for partition, offset in offsets.items()}
+        deadline = self._asking.deadline(timeout_ms)
+
+        async def attempt(tally: Tally[TopicPartition, int]) -> None:
+            async def ask(leader: int, partitions: list[TopicPartition]) -> None:
+                request = DeleteRecordsRequest(
+                    [
+                        DeleteRecordsTopic(
+                            topic,
+                            [
+                                DeleteRecordsPartition(one, wanted[TopicPartition(topic, one)])
+                                for one in numbers
+                            ],
+                        )
+                        for topic, numbers in by_topic(partitions).items()
+                    ],
+                    self._asking.patience_ms(deadline),
+                )
+                for topic in (await self._asking.ask(leader, request)).topics:
+                    for told in topic.partitions:
+                        partition = TopicPartition(topic.name, told.partition_index)
+                        if told.error_code == ErrorCode.NONE:
+                            tally.done(partition, told.low_watermark)
+                        else:
+                            tally.fail(partition, _error(told.error_code, partition))
+
+            await self._asking.of_leaders(tally, ask)
+
+        return await self._asking.settle(wanted, attempt, deadline)
+
+    async def list_offsets(
+        self,
+        specs: ByPartition[OffsetSpec | int],
+        *,
+        isolation_level: str = "read_uncommitted",
+        timeout_ms: float | None = None,
+    ) -> Results[TopicPartition, ListedOffset]:
+        """Look up offsets: `await admin.list_offsets({("t", 0): OffsetSpec.LATEST})`.
+
+        A number is a time in milliseconds since 1970: the first record at or after it.
+        """
+        one_of(LEVELS, "isolation_level", isolation_level)
+        wanted = {TopicPartition(*partition): int(spec) for partition, spec in specs.items()}
+        for spec in wanted.values():
+            if spec < min(OffsetSpec):
+                raise ValueError(f"{spec} is neither a time nor an OffsetSpec")
+        deadline = self._asking.deadline(timeout_ms)
+        level = LEVELS.index(isolation_level)
+
+        async def attempt(tally: Tally[TopicPartition, ListedOffset]) -> None:
+            async def ask(leader: int, partitions: list[TopicPartition]) -> None:
+                await self._look_up(leader, {one: wanted[one] for one in partitions}, level, tally)
+
+            await self._asking.of_leaders(tally, ask)
+
+        return await self._asking.settle(wanted, attempt, deadline)
+
+    async def _look_up(
+        self,
+        leader: int,
+        specs: Mapping[TopicPartition, int],
+        level: int,
+        tally: Tally[TopicPartition, ListedOffset],
+    ) -> None:
+        request = ListOffsetsRequest(
+            CONSUMER,
+            level,
+            [
+                ListOffsetsTopic(
+                    topic,
+                    [
+                        ListOffsetsPartition(one, timestamp=specs[TopicPartition(topic, one)])
+                        for one in numbers
+                    ],
+                )
+                for topic, numbers in by_topic(specs).items()
+            ],
+            self._asking.cluster.settings.request_timeout_ms,
+        )
+        least = max(READ_COMMITTED if level else BY_TIME,
+                    *(VERSION_OF_SPEC.get(spec, 0) for spec in specs.values()))  # fmt: skip
+        for topic in (await self._asking.ask(leader, request, least=least)).topics:
+            for told in topic.partitions:
+                partition = TopicPartition(topic.name, told.partition_index)
+                if told.error_code == ErrorCode.NONE:
+                    tally.done(
+                        partition,
+                        ListedOffset(
+                            _known(told.offset), _known(told.timestamp), _known(told.leader_epoch)
+                        ),
+                    )
+                else:
+                    tally.fail(partition, _error(told.error_code, partition))
+
+    async def describe_producers(
+        self,
+        partitions: Iterable[Partition],
+        *,
+        broker_id: int | None = None,
+        timeout_ms: float | None = None,
+    ) -> Results[TopicPartition, tuple[ProducerDescription, ...]]:
+        """Show who writes to partitions: `(await admin.describe_producers([("t", 0)])).ok`.
+
+        Asks their leaders, or one broker that has replicas of them.
+        """
+        deadline = self._asking.deadline(timeout_ms)
+
+        async def attempt(tally: Tally[TopicPartition, tuple[ProducerDescription, ...]]) -> None:
+            async def ask(broker: int, asked: list[TopicPartition]) -> None:
+                request = DescribeProducersRequest(
+                    [DescribeProducersTopic(*each) for each in by_topic(asked).items()]
+                )
+                for topic in (await self._asking.ask(broker, request)).topics:
+                    for told in topic.partitions:
+                        partition = TopicPartition(topic.name, told.partition_index)
+                        if told.error_code == ErrorCode.NONE:
+                            tally.done(partition, tuple(map(_producer, told.active_producers)))
+                        else:
+                            error = broker_error(told.error_code, told.error_message)
+                            tally.fail(partition, error)
+
+            if broker_id is None:
+                await self._asking.of_leaders(tally, ask)
+            else:
+                await ask(await self._asking.known_broker(broker_id), list(tally.waiting))
+
+        return await self._asking.settle(named(partitions), attempt, deadline)
+
+
+def _error(code: int, partition: TopicPartition) -> BrokerError:
+    return broker_error(code, f"{partition}: {ErrorCode.of(code).text}")
+
+
+def _known(number: int) -> int | None:
+    return number if number >= 0 else None
+
+
+def _producer(told: ProducerState) -> ProducerDescription:
+    return ProducerDescription(
+        told.producer_id,
+        told.producer_epoch,
+        _known(told.last_sequence),
+        _known(told.last_timestamp),
+        _known(told.coordinator_epoch),
+        _known(told.current_txn_start_offset),
+    )
