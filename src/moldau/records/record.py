@@ -14,33 +14,34 @@ CorruptRecords and nothing else; since iteration is lazy, it may come after some
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple, TypeVar
+from collections.abc import Iterator
+from itertools import repeat
+from typing import Final, NamedTuple
 
 from moldau.base.errors import CorruptRecords
 from moldau.base.files import Buffer
 from moldau.base.limits import INFLATED_BATCH_BYTES
 from moldau.records.batch import HEADER_SIZE, BatchHeader, parse_header
 from moldau.records.compression import Codec, decompress
-from moldau.records.varint import read_varint, read_varlong
+from moldau.records.stretches import SHORTEST, Fields, Headers, find_stretch
+from moldau.records.varint import SMALL_NUMBERS, read_varint, read_varlong
 
-R = TypeVar("R")
-
-Headers = tuple[tuple[str, bytes | None], ...]
-
-_MIN_RECORD_SIZE: Final = 7
+MIN_RECORD_SIZE: Final = 7
 """One byte each: length, attributes, two deltas, two lengths, header count."""
-_MIN_HEADER_SIZE: Final = 2
+MIN_HEADER_SIZE: Final = 2
 """One byte each: two lengths."""
 
 _INT64_MAX: Final = 2**63 - 1
-TIMESTAMP_MAX: Final = _INT64_MAX - 64
-"""Leaves room for the deltas of one byte, so that only longer ones need a look at the sum."""
+TIMESTAMP_MAX: Final = _INT64_MAX - 2**13
+"""Leaves room for deltas of one and two bytes: only longer ones need a look at the sum."""
 _BASE_OFFSET_MAX: Final = _INT64_MAX - 2**31
 """Leaves room for any offset delta."""
 
-_ZIGZAG: Final = tuple((byte >> 1) ^ -(byte & 1) for byte in range(128))
-"""What a varint of one byte stands for."""
+_FIRST_PAUSE: Final = SHORTEST
+_LAST_PAUSE: Final = 512
+"""How many records are read one by one before the next look for a stretch: few at first, as records
+before and after a stretch are, and no more at once than anybody asks for."""
+_NEW: Final = tuple.__new__
 
 
 class Record(NamedTuple):
@@ -96,66 +97,96 @@ def has_null_key(view: Buffer) -> bool:
 
 def iter_records(header: BatchHeader, payload: bytes) -> Iterator[Record]:
     """Read records one by one from the uncompressed payload of a batch."""
-    return _guarded(_whole_records, header, payload)
+    return map(_NEW, repeat(Record), iter_fields(header, payload))
+
+
+def iter_fields(header: BatchHeader, payload: bytes) -> Iterator[Fields]:
+    """Read the same as plain tuples, for who makes something else of them.
+
+    Records of one shape are read a stretch at a time, others one by one. Whether there are
+    stretches is not known before: where none is found, the next look comes later and later.
+    """
+    check_bounds(header, len(payload))
+    base_offset, base_timestamp = header.base_offset, header.base_timestamp
+    append_time = header.max_timestamp if header.append_time else None
+    position, previous, left, pause = 0, -1, header.count, _FIRST_PAUSE
+    while left > 0:
+        room = min(left, header.last_offset_delta - previous)
+        stretch = find_stretch(payload, position, previous + 1, room)
+        if stretch is not None:
+            offset = base_offset + previous + 1
+            yield from stretch.fields(payload, offset, base_timestamp, append_time)
+            position = stretch.end
+            previous += stretch.length
+            left -= stretch.length
+            pause = _FIRST_PAUSE
+            continue
+        read: list[Fields] = []
+        try:
+            position = _read_some(header, payload, position, previous, min(left, pause), read)
+        except (IndexError, CorruptRecords) as error:
+            yield from read
+            if isinstance(error, CorruptRecords):
+                raise
+            raise CorruptRecords("the records end inside a record") from None
+        yield from read
+        previous = read[-1][0] - base_offset
+        left -= len(read)
+        pause = min(pause * 2, _LAST_PAUSE)
+    _check_finished(position, len(payload))
 
 
 def iter_spans(header: BatchHeader, payload: bytes) -> Iterator[RecordSpan]:
     """Tell where each record lies, with its key, but leave value and headers unread."""
-    return _guarded(_spans, header, payload)
-
-
-def _guarded(
-    walk: Callable[[BatchHeader, bytes], Iterator[R]], header: BatchHeader, payload: bytes
-) -> Iterator[R]:
-    _check_bounds(header, len(payload))
+    check_bounds(header, len(payload))
     try:
-        yield from walk(header, payload)
+        yield from _spans(header, payload)
     except IndexError:
         raise CorruptRecords("the records end inside a record") from None
 
 
-def _whole_records(header: BatchHeader, payload: bytes) -> Iterator[Record]:  # noqa: C901, PLR0912, PLR0915
-    """Read everything there is.
+def _read_some(  # noqa: C901, PLR0912, PLR0915 - calls would double the cost
+    header: BatchHeader, payload: bytes, position: int, previous: int, count: int, to: list[Fields]
+) -> int:
+    """Read some records of any shape; return the position behind them.
 
-    This loop is where a consumer spends its time, hence the varints of one and two bytes written
-    out in place (0x81 are the bits of a longer or a negative one): calls would double the cost.
+    Varints of one and two bytes are read in place; 0x81 are the bits of a longer or negative one.
     """
     base_offset, base_timestamp = header.base_offset, header.base_timestamp
-    append_time = header.append_time
-    last_delta, previous = header.last_offset_delta, -1
-    size, zigzag, make = len(payload), _ZIGZAG, tuple.__new__
-    key: bytes | None
-    value: bytes | None
-    position = 0
-    for _ in range(header.count):
+    append_time = header.max_timestamp if header.append_time else None
+    last_delta, size, small, add = header.last_offset_delta, len(payload), SMALL_NUMBERS, to.append
+    for _ in range(count):
         byte = payload[position]
         if not byte & 0x81:
             position += 1
             end = position + (byte >> 1)
         elif not byte & 1 and (second := payload[position + 1]) < 0x80:
             position += 2
-            end = position + ((byte & 0x7F | second << 7) >> 1)
+            end = position + (byte >> 1 & 0x3F | second << 6)
         else:
             length, position = read_varint(payload, position)
             end = position + length
         byte = payload[position + 1]
         if byte < 0x80:
-            timestamp = base_timestamp + zigzag[byte]
+            timestamp = base_timestamp + small[byte]
             position += 2
         else:
             timestamp, position = _read_timestamp(base_timestamp, payload, position + 1)
         byte = payload[position]
         if byte < 0x80:
-            delta = zigzag[byte]
+            delta = small[byte]
             position += 1
+        elif not byte & 1 and (second := payload[position + 1]) < 0x80:
+            delta = byte >> 1 & 0x3F | second << 6
+            position += 2
         else:
             delta, position = read_varint(payload, position)
         if not previous < delta <= last_delta:
             raise _wrong_delta(delta, previous, last_delta)
         previous = delta
         byte = payload[position]
+        key: bytes | None = None
         if byte == 1:
-            key = None
             position += 1
         elif not byte & 0x81:
             start = position + 1
@@ -164,13 +195,14 @@ def _whole_records(header: BatchHeader, payload: bytes) -> Iterator[Record]:  # 
         else:
             key, position = _read_nullable(payload, position)
         byte = payload[position]
+        value: bytes | None
         if not byte & 0x81:
             start = position + 1
             position = start + (byte >> 1)
             value = payload[start:position]
         elif not byte & 1 and (second := payload[position + 1]) < 0x80:
             start = position + 2
-            position = start + ((byte & 0x7F | second << 7) >> 1)
+            position = start + (byte >> 1 & 0x3F | second << 6)
             value = payload[start:position]
         else:
             value, position = _read_nullable(payload, position)
@@ -179,10 +211,10 @@ def _whole_records(header: BatchHeader, payload: bytes) -> Iterator[Record]:  # 
         )
         if position != end or end > size:
             raise _wrong_end(position, end, size)
-        if append_time:
-            timestamp = header.max_timestamp
-        yield make(Record, (base_offset + delta, timestamp, key, value, headers))
-    _check_finished(position, size)
+        if append_time is not None:
+            timestamp = append_time
+        add((base_offset + delta, timestamp, key, value, headers))
+    return position
 
 
 def _spans(header: BatchHeader, payload: bytes) -> Iterator[RecordSpan]:
@@ -213,8 +245,8 @@ def _spans(header: BatchHeader, payload: bytes) -> Iterator[RecordSpan]:
     _check_finished(position, size)
 
 
-def _check_bounds(header: BatchHeader, size: int) -> None:
-    if not 0 <= header.count * _MIN_RECORD_SIZE <= size:
+def check_bounds(header: BatchHeader, size: int) -> None:
+    if not 0 <= header.count * MIN_RECORD_SIZE <= size:
         raise CorruptRecords(f"{size} bytes cannot hold {header.count} records")
     if not -TIMESTAMP_MAX <= header.base_timestamp <= TIMESTAMP_MAX:
         raise CorruptRecords(f"no time is {header.base_timestamp} ms")
@@ -236,7 +268,7 @@ def _read_headers(payload: bytes, position: int) -> tuple[Headers, int]:
     A key that is not UTF-8 is patched up as Java does: a consumer must get past such a record.
     """
     count, position = read_varint(payload, position)
-    if not 0 <= count * _MIN_HEADER_SIZE <= len(payload) - position:
+    if not 0 <= count * MIN_HEADER_SIZE <= len(payload) - position:
         raise CorruptRecords(f"{len(payload) - position} bytes cannot hold {count} headers")
     headers = []
     for _ in range(count):

@@ -16,6 +16,10 @@ _TWO_BYTES_END: Final = 1 << 13
 """Numbers below it take at most two bytes; they are nearly all lengths and deltas in practice."""
 
 
+SMALL_NUMBERS: Final = tuple((byte >> 1) ^ -(byte & 1) for byte in range(0x80))
+"""What a varint of one byte stands for, for who reads such in place."""
+
+
 def _encode(value: int) -> bytes:
     rest = value << 1 if value >= 0 else (-value << 1) - 1
     written = bytearray()
