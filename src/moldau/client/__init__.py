@@ -11,11 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from moldau.client.admin import Admin, AsyncAdmin
+    from moldau.client.assignors.interface import Assignment, PartitionAssignor
     from moldau.client.consumer import AsyncConsumer, Consumer
+    from moldau.client.consuming.coordination import GroupMetadata
+    from moldau.client.consuming.listeners import RebalanceListener
     from moldau.client.errors import BrokerError, ClientError
-    from moldau.client.producer import AsyncProducer, Producer
+    from moldau.client.producer import AsyncDelivery, AsyncProducer, Delivery, Producer
     from moldau.client.records import (
         OffsetAndMetadata,
+        ProducerRecord,
         Record,
         RecordMetadata,
         TimestampType,
@@ -24,14 +28,21 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Admin",
+    "Assignment",
     "AsyncAdmin",
     "AsyncConsumer",
+    "AsyncDelivery",
     "AsyncProducer",
     "BrokerError",
     "ClientError",
     "Consumer",
+    "Delivery",
+    "GroupMetadata",
     "OffsetAndMetadata",
+    "PartitionAssignor",
     "Producer",
+    "ProducerRecord",
+    "RebalanceListener",
     "Record",
     "RecordMetadata",
     "TimestampType",
@@ -40,14 +51,21 @@ __all__ = [
 
 _HOMES = {
     "Admin": "admin",
+    "Assignment": "assignors.interface",
     "AsyncAdmin": "admin",
     "AsyncConsumer": "consumer",
+    "AsyncDelivery": "producer",
     "AsyncProducer": "producer",
     "BrokerError": "errors",
     "ClientError": "errors",
     "Consumer": "consumer",
+    "Delivery": "producer",
+    "GroupMetadata": "consuming.coordination",
     "OffsetAndMetadata": "records",
+    "PartitionAssignor": "assignors.interface",
     "Producer": "producer",
+    "ProducerRecord": "records",
+    "RebalanceListener": "consuming.listeners",
     "Record": "records",
     "RecordMetadata": "records",
     "TimestampType": "records",

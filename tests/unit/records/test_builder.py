@@ -101,3 +101,12 @@ def test_building_twice_gives_the_same_and_goes_on():
     assert builder.build() == builder.build()
     builder.append(2, None, b"second")
     assert [record.value for record in read_records(builder.build())] == [b"first", b"second"]
+
+
+def test_a_record_past_the_limit_is_not_added_unless_it_is_the_first():
+    builder = BatchBuilder()
+    assert builder.append(5, None, b"x" * 100, limit=80)
+    before = builder.build()
+    assert not builder.append(9, None, b"y" * 100, limit=200)
+    assert (builder.build(), builder.count) == (before, 1)
+    assert builder.append(9, None, b"y", limit=200)

@@ -1,0 +1,1 @@
+"""How records leave a program: gathered into batches, numbered, sent, and answered for."""

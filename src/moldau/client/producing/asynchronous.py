@@ -1,0 +1,333 @@
+"""The producer for asyncio: `send` never waits, `drain` does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Generator, Iterable
+from contextlib import nullcontext, suppress
+from functools import partial
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from moldau.client.errors import BufferFull, ClientError, InvalidState
+from moldau.client.producing.core import ProducerCore, aborted_by_close
+from moldau.client.producing.deliveries import AsyncDelivery
+from moldau.client.producing.face import (
+    Headers,
+    Prepared,
+    ProducerFace,
+    header_pairs,
+    record_fields,
+)
+from moldau.client.producing.fates import Fate
+from moldau.client.producing.parking import Parking
+from moldau.client.producing.scopes import (
+    AsyncOffsetSource,
+    AsyncTransaction,
+)
+from moldau.client.producing.transactions import GroupMember, Offsets, aborted_transaction
+from moldau.client.records import ProducerRecord
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+TURN_BATCHES = 4
+"""`drain` lets the event loop run once for so many batches: one fewer than may be on their way by
+default, so that a broker always has one, and its answers are read several at a time."""
+
+
+class _Nothing:
+    """What is awaited where there is nothing to wait for."""
+
+    def __await__(self) -> Generator[Any, None, None]:
+        return
+        yield
+
+
+_NOTHING = _Nothing()
+
+
+class AsyncProducer(ProducerFace[K, V]):
+    """Sends records from asyncio. Use it on one event loop."""
+
+    _core: ProducerCore[AsyncDelivery] | None = None
+    _parking: Parking
+
+    def _set_up(self) -> None:
+        self._put: Callable[..., AsyncDelivery | None] = _refuse
+        """The outbox's, at hand for every record."""
+        self._waiting_for_room: list[asyncio.Future[None]] = []
+        self._restless = False
+        """The event loop should run: `drain` lets it."""
+        self._news_count = 0
+
+    # Beginning and ending
+
+    async def start(self) -> None:
+        """Find the cluster; NoBrokerReachable. `async with` does it. Cancelled, nothing is left."""
+        if self._core is not None:
+            raise InvalidState("the producer has been started already")
+        guard = nullcontext()
+        core = ProducerCore(
+            self._connection_settings,
+            self._settings,
+            self._ports,
+            guard,
+            AsyncDelivery,
+            self._room_made,
+        )
+        self._parking = Parking(
+            core.cluster,
+            core.accumulator,
+            core.outbox,
+            core.clock,
+            guard,
+            self._settings.max_block_ms,
+        )
+        core.outbox.on_news = self._news
+        try:
+            await core.start()
+        except BaseException:
+            await core.close()
+            raise
+        self._core = core
+        self._put = core.outbox.put
+
+    async def close(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - 0 has a meaning
+        """Send what is buffered, wait for its acknowledgements, and end.
+
+        After `timeout` seconds what is left fails with DeliveryAborted; 0 gives it up at once.
+        Cancelled, it gives up the rest as well.
+        """
+        core = self._core
+        if core is None or core.closed:
+            return
+        try:
+            if timeout is None or timeout > 0:
+                async with asyncio.timeout(timeout):
+                    await self._settle(core)
+        except TimeoutError:
+            pass
+        finally:
+            await asyncio.shield(self._end(core))
+
+    async def _settle(self, core: ProducerCore[AsyncDelivery]) -> None:
+        """Finish what was begun; a transaction that was not committed is aborted."""
+        if not core.in_transaction:
+            await self.flush()
+            return
+        with suppress(ClientError):
+            await self.abort_transaction()
+
+    async def _end(self, core: ProducerCore[AsyncDelivery]) -> None:
+        await core.close()
+        await self._parking.close(aborted_by_close())
+        self._close_parts()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    # Sending
+
+    def send(
+        self,
+        topic: str,
+        value: V | None = None,
+        key: K | None = None,
+        *,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Headers = (),
+    ) -> AsyncDelivery:
+        """Hand over a record and return at once; await the result to learn where it was put.
+
+        BufferFull if `buffer_memory` is used up: await `drain()` between calls. RecordTooLarge,
+        SerializationFailed and InvalidState are raised here; all else is the delivery's.
+        """
+        if self._prepares:
+            return self._send_prepared(
+                ProducerRecord(topic, value, key, partition, timestamp_ms, header_pairs(headers))
+            )
+        if headers:
+            headers = header_pairs(headers)
+        delivery = self._put(topic, key, value, partition, timestamp_ms, headers)
+        if delivery is None:
+            self._restless = True
+            return self._parking.park(topic, key, value, partition, timestamp_ms, headers, None)
+        return delivery
+
+    def _send_prepared(self, record: ProducerRecord[K, V]) -> AsyncDelivery:
+        core = self._started()
+        record = self._intercepted(record)
+        try:
+            outbox = core.outbox
+            known = outbox.knows(record.topic)
+            prepared = self._prepared(record, outbox if known else None)
+            delivery = outbox.put(*prepared)
+            if delivery is None:
+                self._restless = True
+                delivery = self._parking.park(*prepared, self._choice(core, record, prepared))
+        except ClientError as error:
+            self._not_sent(error)
+            raise
+        if self._interceptors:
+            self._report(delivery)
+        return delivery
+
+    def _choice(
+        self, core: ProducerCore[AsyncDelivery], record: ProducerRecord[K, V], prepared: Prepared
+    ) -> Any:
+        """Return how to choose the partition once the topic is known."""
+        if self._partitioner is None or prepared.partition is not None:
+            return None
+        return partial(self._chosen, record, prepared.key, prepared.value, core.outbox)
+
+    def drain(self) -> Awaitable[None]:
+        """Wait while the buffer is more than half full, at most `max_block_ms`; then BufferFull.
+
+        Call it between sends: it also lets the event loop run once a batch, and costs nearly
+        nothing otherwise. Cancelled, nothing happens to what was sent.
+        """
+        return self._drained() if self._restless else _NOTHING
+
+    async def _drained(self) -> None:
+        core = self._started()
+        self._restless = False
+        self._news_count = 0
+        await asyncio.sleep(0)
+        if core.accumulator.used <= self._crowd:
+            return
+        core.sender.close_batches()
+        room = asyncio.get_running_loop().create_future()
+        self._waiting_for_room.append(room)
+        try:
+            async with asyncio.timeout(self._settings.max_block_ms / 1000):
+                await room
+        except TimeoutError:
+            raise BufferFull(
+                f"the buffer was full for max_block_ms={self._settings.max_block_ms}"
+            ) from None
+        finally:
+            if room in self._waiting_for_room:
+                self._waiting_for_room.remove(room)
+
+    def _news(self) -> None:
+        """Have what is ready sent, from within `send`: a broker with nothing to do gets it now."""
+        core = self._core
+        if core is None:
+            return
+        self._news_count += 1
+        if self._news_count >= TURN_BATCHES or core.accumulator.used > self._crowd:
+            self._restless = True
+        if core.has_sendable():
+            core.sender.pump()
+        elif core.lingers_unnoticed():
+            core.sender.wake()
+
+    def _room_made(self) -> None:
+        if self._waiting_for_room:
+            core = self._core
+            if core is None or core.accumulator.used <= self._crowd:
+                for room in self._waiting_for_room:
+                    if not room.done():
+                        room.set_result(None)
+
+    async def send_many(self, topic: str, records: Iterable[V | ProducerRecord[K, V]]) -> int:
+        """Send values, or ProducerRecords of that topic, and wait until all are acknowledged.
+
+        Returns how many; raises what the first that failed failed of, after all are settled.
+        Cancelled, what was handed over is still sent.
+        """
+        deliveries: dict[Fate, AsyncDelivery] = {}
+        count = 0
+        for record in records:
+            value, key, partition, timestamp_ms, headers = record_fields(record)
+            delivery = self.send(
+                topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers
+            )
+            deliveries[delivery.place()[0]] = delivery
+            count += 1
+            await self.drain()
+        await self.flush()
+        for delivery in deliveries.values():
+            await delivery
+        return count
+
+    async def flush(self) -> None:
+        """Send everything now and wait until it is acknowledged or has failed.
+
+        Cancelled, the sending goes on.
+        """
+        core = self._started()
+        await self._parking.settled()
+        await core.sender.flush()
+
+    # Transactions
+
+    def transaction(self, consumer: AsyncOffsetSource | None = None) -> AsyncTransaction:
+        """Return a block that is one transaction: `async with producer.transaction(): ...`.
+
+        Committed at its end, aborted if something is raised. With a consumer, what it hands out in
+        the block is committed with it.
+        """
+        return AsyncTransaction(self, consumer)
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a transaction is open."""
+        return self._core is not None and self._core.in_transaction
+
+    def begin_transaction(self) -> None:
+        """Begin a transaction; InvalidState if one is open, ProducerFenced after that."""
+        self._started().begin()
+
+    async def commit_transaction(self) -> None:
+        """Make all of the transaction count, once everything sent in it is acknowledged.
+
+        Raises what broke the transaction: abort it then. Cancelled, or after RequestTimedOut, the
+        outcome is not known: call it again.
+        """
+        core = self._started()
+        await self._parking.settled()
+        await core.commit()
+
+    async def abort_transaction(self) -> None:
+        """Make none of the transaction count; what was not acknowledged fails with DeliveryAborted.
+
+        Cancelled, or after RequestTimedOut, call it again.
+        """
+        core = self._started()
+        self._parking.fail_all(aborted_transaction())
+        await core.abort()
+
+    async def send_offsets_to_transaction(self, offsets: Offsets, group: GroupMember) -> None:
+        """Commit a group's offsets with the transaction; `group` is `consumer.group_metadata()`.
+
+        CommitFailed if the consumer is no longer a member: abort. Cancelled: abort.
+        """
+        await self._started().send_offsets(offsets, group)
+
+    def _started(self) -> ProducerCore[AsyncDelivery]:
+        if self._core is None:
+            raise _not_started()
+        return self._core
+
+
+def _refuse(*_: object) -> None:
+    raise _not_started()
+
+
+def _not_started() -> InvalidState:
+    return InvalidState(
+        "the producer has not been started", advice="Use `async with`, or await start() first."
+    )

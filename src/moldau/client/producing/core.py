@@ -1,0 +1,207 @@
+"""Everything of a producer that lives on the event loop, put together; both faces stand on it."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from moldau.client.engine.cluster import Cluster, Node
+from moldau.client.engine.ports import ClientPorts
+from moldau.client.engine.retry import retried
+from moldau.client.errors import (
+    ClientClosed,
+    ClientError,
+    DeliveryAborted,
+    InvalidState,
+    UnknownTopicOrPartition,
+    broker_error,
+)
+from moldau.client.producing.accumulator import Accumulator, Bounds
+from moldau.client.producing.fates import Fate, Guard
+from moldau.client.producing.outbox import Outbox
+from moldau.client.producing.sender import Sender
+from moldau.client.producing.sequences import Identity
+from moldau.client.producing.settings import ProducerSettings
+from moldau.client.producing.transactions import GroupMember, Offsets, Transactions
+from moldau.client.settings import INT32_MAX, ConnectionSettings
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.transactions import InitProducerIdRequest, InitProducerIdResponse
+
+D = TypeVar("D")
+
+
+class ProducerCore(Generic[D]):
+    """A producer's cluster, buffer and sender. Owned by the event loop's thread."""
+
+    def __init__(
+        self,
+        connection: ConnectionSettings,
+        settings: ProducerSettings,
+        ports: ClientPorts,
+        guard: Guard,
+        delivery: Callable[[Fate, int, int], D],
+        on_room: Callable[[], None],
+    ) -> None:
+        self.settings = settings
+        self.clock = ports.clock
+        self.cluster = Cluster(connection, ports)
+        self.accumulator = Accumulator(_bounds(settings), ports.random, guard)
+        self.outbox = Outbox(
+            self.accumulator,
+            ports.clock,
+            delivery,
+            hashes_keys=not settings.partitioner_ignore_keys,
+        )
+        self.sender = Sender(self.cluster, self.accumulator, settings, ports, guard, on_room)
+        self.sender.ask_identity = self._ask_identity
+        self.transactions: Transactions | None = None
+        if settings.transactional_id is not None:
+            self.transactions = Transactions(self.cluster, self.outbox, self.sender, settings)
+        self.closed = False
+        self._guard = guard
+        self._identifying: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Find the cluster; NoBrokerReachable. Cancelled, `close` is still to be called."""
+        await self.cluster.start()
+        if self.transactions is not None:
+            await self.transactions.init(self._block_deadline())
+            return
+        with self._guard:
+            self.outbox.accept()
+
+    def _block_deadline(self) -> float:
+        return self.cluster.deadline(self.settings.max_block_ms)
+
+    def has_sendable(self) -> bool:
+        """Tell whether a batch is ready that a broker could take; called with the guard held."""
+        return bool(self.accumulator.ready) and not self.sender.saturated
+
+    def lingers_unnoticed(self) -> bool:
+        """Tell whether a batch will have lingered before the sender looks by itself.
+
+        Called with the guard held.
+        """
+        linger_end = self.accumulator.linger_end()
+        return linger_end is not None and linger_end < self.sender.timer_at
+
+    async def open_topic(self, name: str, deadline: float) -> None:
+        """Wait until records of a topic can be put. Cancelled, the asking goes on by itself."""
+        image = await self.cluster.topic(name, deadline)
+        with self._guard:
+            self.outbox.open_topic(image)
+
+    async def refresh_topic(self, name: str) -> None:
+        """Look at a topic afresh: partitions may have been added."""
+        image = await self.cluster.refresh([name])
+        if name in image.topics:
+            with self._guard:
+                self.outbox.open_topic(image.topics[name])
+
+    # Identity
+
+    def _ask_identity(self) -> None:
+        if self._identifying is None:
+            self._identifying = asyncio.get_running_loop().create_task(self._identify())
+
+    async def _identify(self) -> None:
+        """Get a producer id, however long it takes: what waits for it has its own deadline."""
+        try:
+            self.sender.identity = await retried(self.cluster, self._init_producer_id, math.inf)
+        except ClientError as error:
+            self.fail(error)
+        finally:
+            self._identifying = None
+        self.sender.look_again(list(self.accumulator.queues()))
+
+    async def _init_producer_id(self) -> Identity:
+        request = InitProducerIdRequest(None, INT32_MAX)
+        answer: InitProducerIdResponse = await self.cluster.call(Node.ANY, request)
+        if answer.error_code != ErrorCode.NONE:
+            raise broker_error(answer.error_code)
+        return Identity(answer.producer_id, answer.producer_epoch)
+
+    # Transactions
+
+    def begin(self) -> None:
+        """Begin a transaction; InvalidState if one is open or there is no transactional id."""
+        with self._guard:
+            self._transactional().begin()
+
+    async def send_offsets(self, offsets: Offsets, member: GroupMember) -> None:
+        """Make a group's offsets part of the transaction; see `Transactions`."""
+        await self._transactional().send_offsets(offsets, member, self._block_deadline())
+
+    async def commit(self) -> None:
+        """Commit; see `Transactions`."""
+        await self._transactional().commit(self._block_deadline())
+
+    async def abort(self) -> None:
+        """Abort; see `Transactions`."""
+        await self._transactional().abort(self._block_deadline())
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a transaction is open and can be aborted."""
+        return self.transactions is not None and self.transactions.is_open
+
+    def _transactional(self) -> Transactions:
+        if self.transactions is None:
+            raise InvalidState(
+                "the producer has no transactions", advice="Set transactional_id to have them."
+            )
+        return self.transactions
+
+    # Ends
+
+    def fail(self, error: ClientError) -> None:
+        """Refuse everything from now on: the producer is of no more use."""
+        with self._guard:
+            self.outbox.refuse(error)
+        self.sender.settling.fail_all(error)
+
+    async def close(self) -> None:
+        """Give up what is not settled, end everything. Cancelled, it is half done."""
+        self.closed = True
+        with self._guard:
+            self.outbox.refuse(ClientClosed("the producer has been closed"))
+        self.sender.settling.fail_all(aborted_by_close())
+        if self._identifying is not None:
+            self._identifying.cancel()
+            await asyncio.wait([self._identifying])
+        if self.transactions is not None:
+            await self.transactions.close()
+        await self.sender.close()
+        await self.cluster.close()
+
+
+def aborted_by_close() -> DeliveryAborted:
+    """Make what records are told that a closing producer leaves behind."""
+    return DeliveryAborted(
+        "the producer was closed before the record was acknowledged",
+        advice="It may have been written; close without a time-out waits.",
+    )
+
+
+def no_such_partition(topic: str, partition: int | None, count: int) -> UnknownTopicOrPartition:
+    """Make what a record is told whose partition does not exist."""
+    return UnknownTopicOrPartition(f"{topic} has no partition {partition}: there are {count}")
+
+
+def _bounds(settings: ProducerSettings) -> Bounds:
+    return Bounds(
+        batch_size=settings.batch_size,
+        linger_s=settings.linger_ms / 1000,
+        buffer_memory=settings.buffer_memory,
+        max_request_size=settings.max_request_size,
+        delivery_timeout_s=settings.delivery_timeout_ms / 1000,
+        in_flight_max=settings.max_in_flight_requests_per_connection,
+        codec=settings.codec,
+        level=settings.level,
+        idempotent=settings.idempotent,
+        transactional=settings.transactional_id is not None,
+        availability_timeout_s=settings.partitioner_availability_timeout_ms / 1000,
+        adaptive=settings.partitioner_adaptive_partitioning_enable,
+    )

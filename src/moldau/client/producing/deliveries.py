@@ -1,0 +1,128 @@
+"""The result of one `send`, in both faces.
+
+A delivery is three words of memory until somebody waits for it: only then is a future or an event
+made. Giving up waiting gives up nothing else; the record goes its way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Generator
+from functools import partial
+from typing import Any, Self, TypeVar
+
+from moldau.client.errors import ClientError, InvalidState, RequestTimedOut
+from moldau.client.producing.fates import UNKNOWN_OFFSET, Fate, fresh
+from moldau.client.records import RecordMetadata
+
+S = TypeVar("S", bound="Sent")
+
+_new = tuple.__new__
+
+
+class Sent:
+    """What a delivery can tell without waiting; each face has its own kind."""
+
+    __slots__ = ("_fate", "_index", "_timestamp_ms")
+
+    def __init__(self, fate: Fate, index: int, timestamp_ms: int) -> None:
+        self._fate = fate
+        self._index = index
+        self._timestamp_ms = timestamp_ms
+
+    def place(self) -> tuple[Fate, int]:
+        """Return the fate that decides on the record, and the record's index in it."""
+        return self._fate.located(self._index)
+
+    def done(self) -> bool:
+        """Tell whether it is known what became of the record."""
+        fate = self._fate
+        return fate.located(self._index)[0].done if fate.moved else fate.done
+
+    def exception(self) -> ClientError | None:
+        """Return why the record failed, None if it was written; InvalidState if neither yet."""
+        fate = self.place()[0]
+        if not fate.done:
+            raise InvalidState("the record is still on its way", advice="Wait for it first.")
+        return fate.error
+
+    def add_done_callback(self, callback: Callable[[Self], object]) -> None:
+        """Have a function called with this delivery once it is done, at once if it is already.
+
+        It is called on the event loop's thread and must not block; what it raises is reported to
+        the loop's exception handler.
+        """
+        with self._fate.guard:
+            watched = self._fate.watch(self._index, lambda: _call(callback, self))
+        if not watched:
+            _call(callback, self)
+
+    def metadata(self) -> RecordMetadata:
+        """Return where the record was put, raise why it failed; only of one that is done."""
+        fate, index = self._fate, self._index
+        if fate.moved:
+            fate, index = fate.located(index)
+        if fate.error is not None:
+            raise fresh(fate.error)
+        offset = fate.base_offset + index if fate.base_offset >= 0 else UNKNOWN_OFFSET
+        timestamp_ms = fate.append_time_ms if fate.append_time_ms >= 0 else self._timestamp_ms
+        # Everybody asks for every record: this is half the price of the class's own way.
+        return _new(RecordMetadata, (fate.topic, fate.partition, offset, timestamp_ms))
+
+
+class AsyncDelivery(Sent):
+    """A record that an AsyncProducer sends: `await` it to learn where it was put."""
+
+    __slots__ = ()
+
+    def __await__(self) -> Generator[Any, None, RecordMetadata]:
+        """Wait until the record is written. Cancelling ends the waiting, not the sending."""
+        fate = self._fate
+        if (fate.moved or not fate.done) and not self.done():
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._fate.watch(self._index, partial(_release, future))
+            yield from future
+        return self.metadata()
+
+
+class Delivery(Sent):
+    """A record that a Producer sends: `result()` waits and tells where it was put."""
+
+    __slots__ = ()
+
+    def result(self, timeout: float | None = None) -> RecordMetadata:
+        """Wait until the record is written, at most so many seconds; then RequestTimedOut."""
+        if not self.done():
+            known = threading.Event()
+            with self._fate.guard:
+                watched = self._fate.watch(self._index, known.set)
+            if watched and not known.wait(timeout):
+                raise RequestTimedOut(
+                    f"no acknowledgement within {timeout} s",
+                    advice="The record is still on its way; delivery_timeout_ms ends that.",
+                )
+        return self.metadata()
+
+
+def _release(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def _call(callback: Callable[[S], object], delivery: S) -> None:
+    """Call a user's function; its failure is its own, not the producer's."""
+    try:
+        callback(delivery)
+    except Exception as error:  # noqa: BLE001 - whatever a user's function raises
+        _report(callback, error)
+
+
+def _report(callback: Callable[..., object], error: Exception) -> None:
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        raise error from None
+    loop.call_exception_handler(
+        {"message": f"the done callback {callback!r} of a delivery failed", "exception": error}
+    )

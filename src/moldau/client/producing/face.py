@@ -1,0 +1,226 @@
+"""What both faces of the producer share.
+
+One signature, and what happens to a record before it is bytes in a batch: interceptors,
+serializers, a partitioner of the user's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, Generic, NamedTuple, TypeVar
+
+from moldau.base.clock import Clock, Random
+from moldau.base.errors import ConfigError
+from moldau.client.engine.ports import ClientPorts, system_ports
+from moldau.client.errors import ClientError, SerializationFailed
+from moldau.client.interceptors import InterceptorChain, ProducerInterceptor
+from moldau.client.producing.deliveries import Sent
+from moldau.client.producing.partitioners import (
+    MetadataAgePartitioner,
+    PartitionedCluster,
+    Partitioner,
+    RoundRobinPartitioner,
+)
+from moldau.client.producing.settings import ProducerSettings
+from moldau.client.records import Header, ProducerRecord
+from moldau.client.serdes import (
+    Serializer,
+    close,
+    configure,
+    serialize_with,
+)
+from moldau.client.settings import (
+    DEFAULT_SERVERS,
+    INT32_MAX,
+    ConnectionSettings,
+    Servers,
+    accepts_kafka_names,
+    pick,
+)
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+Headers = Sequence[Header] | Mapping[str, bytes | None]
+
+PARTITIONERS: Final[Mapping[str, Callable[[Random, Clock], Partitioner] | None]] = {
+    "default": None,
+    "round_robin": lambda random, _: RoundRobinPartitioner(random),
+    "metadata_age": MetadataAgePartitioner,
+}
+"""The built-in ones by name; the default needs none."""
+
+_JAVA_PARTITIONERS: Final = {
+    "org.apache.kafka.clients.producer.RoundRobinPartitioner": "round_robin",
+    "org.apache.kafka.clients.producer.UniformStickyPartitioner": "default",
+    "org.apache.kafka.clients.producer.internals.DefaultPartitioner": "default",
+}
+
+
+class Prepared(NamedTuple):
+    """A record in bytes, as far as is known before it is put."""
+
+    topic: str
+    key: Any
+    value: Any
+    partition: int | None
+    timestamp_ms: int | None
+    headers: Any
+
+
+class ProducerFace(Generic[K, V]):
+    """Settings and preparation; the faces add how they wait."""
+
+    @accepts_kafka_names
+    def __init__(
+        self,
+        bootstrap_servers: Servers = DEFAULT_SERVERS,
+        *,
+        key_serializer: Serializer[K] | Callable[[K], bytes] | str | None = None,
+        value_serializer: Serializer[V] | Callable[[V], bytes] | str | None = None,
+        acks: str | int = "all",
+        enable_idempotence: bool | None = None,
+        transactional_id: str | None = None,
+        transaction_timeout_ms: int = 60_000,
+        batch_size: int = 16_384,
+        linger_ms: float = 5,
+        buffer_memory: int = 33_554_432,
+        max_block_ms: int = 60_000,
+        max_request_size: int = 1_048_576,
+        max_in_flight_requests_per_connection: int = 5,
+        retries: int = INT32_MAX,
+        delivery_timeout_ms: int = 120_000,
+        compression_type: str = "none",
+        compression_gzip_level: int = -1,
+        compression_lz4_level: int = 9,
+        compression_zstd_level: int = 3,
+        partitioner_class: Partitioner | str | None = None,
+        partitioner_ignore_keys: bool = False,
+        partitioner_adaptive_partitioning_enable: bool = True,
+        partitioner_availability_timeout_ms: int = 0,
+        interceptor_classes: Iterable[ProducerInterceptor] = (),
+        client_id: str = "",
+        request_timeout_ms: int = 30_000,
+        socket_connection_setup_timeout_ms: int = 10_000,
+        socket_connection_setup_timeout_max_ms: int = 30_000,
+        reconnect_backoff_ms: int = 50,
+        reconnect_backoff_max_ms: int = 1_000,
+        retry_backoff_ms: int = 100,
+        retry_backoff_max_ms: int = 1_000,
+        metadata_max_age_ms: int = 300_000,
+        metadata_recovery_strategy: str = "rebootstrap",
+        metadata_recovery_rebootstrap_trigger_ms: int = 300_000,
+        connections_max_idle_ms: int = 540_000,
+        receive_buffer_bytes: int = 32_768,
+        send_buffer_bytes: int = 131_072,
+        client_dns_lookup: str = "use_all_dns_ips",
+        security_protocol: str = "PLAINTEXT",
+        version_ceilings: Mapping[int, int] | None = None,
+        ports: ClientPorts | None = None,
+    ) -> None:
+        """Take the settings; nothing is connected yet. ConfigError if they cannot be."""
+        values = {name: value for name, value in locals().items() if name != "self"}
+        values["version_ceilings"] = version_ceilings or {}
+        self._connection_settings = pick(ConnectionSettings, values)
+        self._settings = pick(ProducerSettings, values)
+        self._ports = ports or system_ports(self._connection_settings)
+        self._serializers = (key_serializer, value_serializer)
+        for given, is_key in ((key_serializer, True), (value_serializer, False)):
+            configure(given, values, is_key=is_key)
+        self._serialize_key = serialize_with(key_serializer)
+        self._serialize_value = serialize_with(value_serializer)
+        self._partitioner = _partitioner(partitioner_class, self._ports)
+        if self._partitioner is not None:
+            self._partitioner.configure(values)
+        self._interceptors = InterceptorChain(interceptor_classes, values)
+        self._prepares = bool(
+            self._serialize_key or self._serialize_value or self._partitioner or self._interceptors
+        )
+        self._crowd = self._settings.buffer_memory // 2
+        """Bytes in the buffer above which those who can wait, wait."""
+        self._set_up()
+
+    def _set_up(self) -> None:
+        """Make what a face needs of its own."""
+
+    def _intercepted(self, record: ProducerRecord[K, V]) -> ProducerRecord[K, V]:
+        return self._interceptors.changed("on_send", record)
+
+    def _prepared(
+        self, record: ProducerRecord[K, V], cluster: PartitionedCluster | None
+    ) -> Prepared:
+        """Make bytes of a record, and choose its partition where a partitioner is to.
+
+        `cluster` is None while the topic is not known; the partition is then left open.
+        """
+        topic, value, key, partition, timestamp_ms, headers = record
+        key_bytes: Any = key
+        value_bytes: Any = value
+        if self._serialize_key is not None:
+            key_bytes = self._serialize_key(topic, key)
+        if self._serialize_value is not None:
+            value_bytes = self._serialize_value(topic, value)
+        if partition is None and self._partitioner is not None and cluster is not None:
+            partition = self._chosen(record, key_bytes, value_bytes, cluster)
+        return Prepared(topic, key_bytes, value_bytes, partition, timestamp_ms, headers)
+
+    def _chosen(
+        self,
+        record: ProducerRecord[K, V],
+        key_bytes: bytes | None,
+        value_bytes: bytes | None,
+        cluster: PartitionedCluster,
+    ) -> int:
+        assert self._partitioner is not None
+        topic, value, key = record[:3]
+        partition = self._partitioner.partition(topic, key, key_bytes, value, value_bytes, cluster)
+        if not isinstance(partition, int) or partition < 0:
+            raise SerializationFailed(
+                f"the partitioner chose {partition!r}", advice="A partition is an int from 0 on."
+            )
+        return partition
+
+    def _report(self, delivery: Sent) -> None:
+        """Have interceptors told what becomes of a record."""
+        delivery.add_done_callback(self._acknowledged)
+
+    def _acknowledged(self, delivery: Sent) -> None:
+        error = delivery.exception()
+        metadata = None if error is not None else delivery.metadata()
+        self._interceptors.tell("on_acknowledgement", metadata, error)
+
+    def _not_sent(self, error: ClientError) -> None:
+        self._interceptors.tell("on_acknowledgement", None, error)
+
+    def _close_parts(self) -> None:
+        """Close what the user gave us to use."""
+        self._interceptors.close()
+        for given in self._serializers:
+            close(given)
+        if self._partitioner is not None:
+            self._partitioner.close()
+
+
+def header_pairs(headers: Headers) -> Sequence[Header]:
+    """Take headers also as a mapping."""
+    return tuple(headers.items()) if isinstance(headers, Mapping) else headers
+
+
+def record_fields(record: Any) -> tuple[Any, Any, int | None, int | None, Headers]:
+    """Return value, key, partition, timestamp and headers of a record, or of a mere value."""
+    if isinstance(record, ProducerRecord):
+        return record[1:]
+    return record, None, None, None, ()
+
+
+def _partitioner(given: Partitioner | str | None, ports: ClientPorts) -> Partitioner | None:
+    if given is None or not isinstance(given, str):
+        return given
+    name = _JAVA_PARTITIONERS.get(given, given)
+    if name not in PARTITIONERS:
+        raise ConfigError(
+            f"partitioner_class={given!r} is neither a partitioner nor one of"
+            f" {', '.join(PARTITIONERS)}"
+        )
+    make = PARTITIONERS[name]
+    return make(ports.random, ports.clock) if make is not None else None

@@ -1,0 +1,113 @@
+"""What becomes of the records of a batch: not known yet, written, or failed.
+
+A producer hands out one result a record, and a million records a second leave no room for a future
+each. All records of a batch share one fate; a result is the fate and the record's place in it. A
+fate can move: a batch too large for the broker is split, a record that waited for its topic gets
+its batch later. Then it points on to where its records are now.
+
+In the blocking face two threads meet here: `watch` and `settle` are called with `guard` held there,
+and what `settle` returns is called after it was let go. Pure: knows neither loop nor thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import NamedTuple
+
+from moldau.client.errors import ClientError
+
+Watcher = Callable[[], None]
+"""Told once, with nothing: the fate says what happened."""
+
+Guard = AbstractContextManager[object]
+
+UNKNOWN_OFFSET = -1
+NO_APPEND_TIME = -1
+
+
+def fresh(error: ClientError) -> ClientError:
+    """Return an exception of its own for everybody who is told: tracebacks must not pile up."""
+    copy = type(error).__new__(type(error), *error.args)
+    copy.__dict__.update(error.__dict__)
+    copy.__cause__ = error.__cause__
+    return copy
+
+
+class Moved(NamedTuple):
+    """Some records of a fate, from an index on, and where they are now."""
+
+    size: int
+    """How many."""
+    fate: Fate
+    first_index: int
+
+
+class Fate:
+    """What became of the records of one batch, or of one record that has no batch yet."""
+
+    __slots__ = (
+        "_watchers",
+        "append_time_ms",
+        "base_offset",
+        "done",
+        "error",
+        "guard",
+        "moved",
+        "partition",
+        "topic",
+    )
+
+    def __init__(self, topic: str, partition: int, guard: Guard) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.guard = guard
+        self.done = False
+        self.error: ClientError | None = None
+        self.base_offset = UNKNOWN_OFFSET
+        self.append_time_ms = NO_APPEND_TIME
+        self.moved: tuple[Moved, ...] = ()
+        """Where the records are now, if not here."""
+        self._watchers: list[tuple[int, Watcher]] = []
+
+    def located(self, index: int) -> tuple[Fate, int]:
+        """Return the fate that decides on a record now, and the record's index in it."""
+        fate = self
+        while fate.moved:
+            for moved in fate.moved:
+                if index < moved.size:
+                    fate, index = moved.fate, index + moved.first_index
+                    break
+                index -= moved.size
+        return fate, index
+
+    def watch(self, index: int, watcher: Watcher) -> bool:
+        """Have somebody told when the record is decided on; False if it is already."""
+        fate, place = self.located(index)
+        if fate.done:
+            return False
+        fate._watchers.append((place, watcher))  # noqa: SLF001 - of the same class
+        return True
+
+    def settle(
+        self,
+        error: ClientError | None,
+        base_offset: int = UNKNOWN_OFFSET,
+        append_time_ms: int = NO_APPEND_TIME,
+    ) -> list[Watcher]:
+        """Decide, for good; return who is to be told."""
+        self.error = error
+        self.base_offset = base_offset
+        self.append_time_ms = append_time_ms
+        self.done = True
+        watchers, self._watchers = self._watchers, []
+        return [watcher for _, watcher in watchers]
+
+    def move(self, *targets: Moved) -> None:
+        """Point on to where the records are now, and take those who wait along."""
+        watchers, self._watchers = self._watchers, []
+        self.moved = targets
+        self.done = True
+        for index, watcher in watchers:
+            fate, place = self.located(index)
+            fate._watchers.append((place, watcher))  # noqa: SLF001 - of the same class

@@ -1,0 +1,174 @@
+"""The way of a record from `send` into a batch: choosing the partition, adding, waking the sender.
+
+This is what a producer pays per record, so the usual way is one function, and everything that is
+rare (no open batch, a full one, an unknown topic, a closed producer) is behind it. Nothing here
+waits: an unknown topic is `None`, a full buffer is `BufferFull`, and each face does about them what
+suits it. The blocking face calls with its lock held, from any thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar
+
+from moldau.base.clock import Clock
+from moldau.client.engine.metadata import TopicImage
+from moldau.client.errors import BufferFull, ClientClosed, ClientError, SerializationFailed
+from moldau.client.producing.accumulator import Accumulator, TopicQueues
+from moldau.client.producing.fates import Fate, fresh
+from moldau.client.producing.murmur2 import partition_for_key
+from moldau.client.producing.queues import PartitionQueue
+from moldau.client.records import Header
+
+D = TypeVar("D")
+
+
+class Outbox(Generic[D]):
+    """Where records are put. `D` is the kind of delivery the face hands out."""
+
+    def __init__(
+        self,
+        accumulator: Accumulator,
+        clock: Clock,
+        delivery: Callable[[Fate, int, int], D],
+        *,
+        hashes_keys: bool,
+    ) -> None:
+        self._accumulator = accumulator
+        self._clock = clock
+        self._wall_ms = clock.wall_ms
+        self._delivery = delivery
+        self._hashes_keys = hashes_keys
+        self._known: dict[str, TopicQueues] = {}
+        self._topics: dict[str, TopicQueues] = {}
+        """The known ones; none while sending is refused: then every record takes the long way."""
+        self._refusal: ClientError | None = None
+        self.on_news: Callable[[], None] = _nothing
+        """Called when a batch was opened or closed: the sender may have something to do."""
+
+    def put(
+        self,
+        topic: str,
+        key: Any,
+        value: Any,
+        partition: int | None,
+        timestamp_ms: int | None,
+        headers: Any,
+    ) -> D | None:
+        """Put a record into a batch; None if its topic, or partition, is not known.
+
+        Key and value are bytes or None and headers are pairs, or SerializationFailed says so:
+        that costs nothing where they are, and a check before would.
+        """
+        queues = self._topics.get(topic)
+        if queues is None:
+            self._check_open()
+            return None
+        if timestamp_ms is None:
+            timestamp_ms = self._wall_ms()
+        try:
+            if partition is not None:
+                if not 0 <= partition < queues.partition_count:
+                    return None
+                queue = queues.queues[partition]
+                sticky = False
+            elif key is None or not self._hashes_keys:
+                queue = queues.sticky  # type: ignore[assignment]
+                sticky = True
+            else:
+                queue = queues.queues[partition_for_key(key, queues.partition_count)]
+                sticky = False
+            batch = queue.open
+            if batch is not None:
+                index = batch.count
+                if batch.append(timestamp_ms, key, value, headers, None, queues.limit):
+                    return self._delivery(batch.fate, index, timestamp_ms)
+            target = None if sticky else queue
+            return self._put_new(queues, target, timestamp_ms, key, value, headers)
+        except (TypeError, AttributeError, ValueError) as error:
+            check_bytes(key, value, headers)
+            raise SerializationFailed(f"the record cannot be written: {error}") from error
+
+    def _put_new(
+        self,
+        queues: TopicQueues,
+        queue: PartitionQueue | None,
+        timestamp_ms: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Sequence[Header],
+    ) -> D:
+        """Put a record where a batch must be opened, and perhaps another closed, for it."""
+        accumulator = self._accumulator
+        size = accumulator.checked_size(key, value, headers)
+        now = self._clock.monotonic()
+        place = accumulator.add(queues, queue, timestamp_ms, key, value, headers, size, now)
+        self.on_news()
+        if place is None:
+            raise BufferFull(f"the buffer is full: {accumulator.used} bytes wait to be sent")
+        return self._delivery(place.batch.fate, place.record_index, timestamp_ms)
+
+    def _check_open(self) -> None:
+        if self._refusal is not None:
+            raise fresh(self._refusal)
+
+    def open_topic(self, image: TopicImage) -> TopicQueues:
+        """Take records for a topic from now on."""
+        leaders = [one.leader for one in image.partitions.values()]
+        topic = self._accumulator.update_topic(image.name, image.topic_id, leaders)
+        self._known[image.name] = topic
+        return topic
+
+    def close_topic(self, name: str) -> None:
+        """Let records of a topic take the long way, so that they stay behind those that wait."""
+        self._known.pop(name, None)
+
+    def knows(self, name: str) -> bool:
+        """Tell whether records of a topic can be put."""
+        return name in self._known
+
+    def partition_count(self, topic: str) -> int:
+        """Return how many partitions a known topic has: for partitioners."""
+        return self._known[topic].partition_count
+
+    def available_partitions(self, topic: str) -> Sequence[int]:
+        """Return the partitions of a known topic that have a leader, all if none has."""
+        return [queue.partition for queue in self._known[topic].available]
+
+    def refuse(self, error: ClientError) -> None:
+        """Take nothing: every `send` raises this."""
+        self._refusal = error
+        self._topics = {}
+
+    def accept(self) -> None:
+        """Take records; a producer that was closed stays closed."""
+        if not isinstance(self._refusal, ClientClosed):
+            self._refusal = None
+            self._topics = self._known
+
+
+def check_bytes(key: object, value: object, headers: Any) -> None:
+    """Say what of a record is of a type that cannot be written."""
+    for name, given in (("key", key), ("value", value)):
+        if not _is_bytes(given):
+            raise SerializationFailed(
+                f"the {name} is of type {type(given).__name__}, not bytes",
+                advice=f"Set {name}_serializer, for instance to str.encode.",
+            )
+    try:
+        wrong = [name for name, given in headers if type(name) is not str or not _is_bytes(given)]
+    except (TypeError, ValueError):
+        wrong = [headers]
+    if wrong:
+        raise SerializationFailed(
+            f"{wrong[0]!r:.100} is not a header",
+            advice="Headers are pairs of a str and bytes or None.",
+        )
+
+
+def _is_bytes(given: object) -> bool:
+    return given is None or isinstance(given, (bytes, bytearray, memoryview))
+
+
+def _nothing() -> None:
+    """Serve where nobody listens."""

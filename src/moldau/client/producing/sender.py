@@ -1,0 +1,398 @@
+"""Takes batches that are ready to the brokers that lead their partitions, and answers for them.
+
+One `pump` does it all, on the event loop, whenever something changed: a batch is ready, an answer
+came, a leader moved, time passed. It sends as many requests to each broker as may be on their way,
+each with the first batch of every partition that may send one. Nothing here waits for a single
+request: answers come back as callbacks of futures.
+
+What the order asks for is `queues`', whether a partition may be written to in a transaction is the
+`Gate`'s, what becomes of a batch that was sent is `settling`'s. State that `send` of the blocking
+face touches too is touched with the guard held; whoever waits for a delivery is told after that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections import deque
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Final
+
+from moldau.base.ids import ZERO_TOPIC_ID
+from moldau.client.engine.cluster import Cluster
+from moldau.client.engine.connection import ClientConnection
+from moldau.client.engine.metadata import MetadataImage
+from moldau.client.engine.ports import ClientPorts
+from moldau.client.errors import (
+    ClientError,
+    UnsupportedCompressionType,
+    UnsupportedVersion,
+)
+from moldau.client.producing.accumulator import Accumulator
+from moldau.client.producing.fates import Guard
+from moldau.client.producing.queues import NO_LEADER, PartitionQueue
+from moldau.client.producing.sequences import Identity
+from moldau.client.producing.settings import ProducerSettings
+from moldau.client.producing.settling import Gate, Item, Settling
+from moldau.protocol.messages.data import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from moldau.records.compression import Codec
+
+logger = logging.getLogger(__name__)
+
+FIRST_VERSION: Final = 3
+"""The first version of Produce with batches of magic 2; every broker since 0.11 has it."""
+FIRST_ZSTD_VERSION: Final = 7
+LAST_NAMED_VERSION: Final = 12
+"""The last version that names topics; later ones need their ids."""
+
+
+class _Lane:
+    """The way to one broker."""
+
+    __slots__ = ("broker_id", "connecting", "connection", "in_flight", "ready")
+
+    def __init__(self, broker_id: int) -> None:
+        self.broker_id = broker_id
+        self.connection: ClientConnection | None = None
+        self.connecting: asyncio.Task[None] | None = None
+        self.in_flight = 0
+        self.ready: deque[PartitionQueue] = deque()
+
+
+class Sender:
+    """Sends what an accumulator gathers. Owned by the event loop's thread."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        accumulator: Accumulator,
+        settings: ProducerSettings,
+        ports: ClientPorts,
+        guard: Guard,
+        on_room: Callable[[], None],
+    ) -> None:
+        self._cluster = cluster
+        self._accumulator = accumulator
+        self._settings = settings
+        self._clock = ports.clock
+        self._guard = guard
+        self._loop = asyncio.get_running_loop()
+        self._lanes: dict[int, _Lane] = {}
+        self._queued: set[PartitionQueue] = set()
+        self._woken = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._asking: asyncio.TimerHandle | None = None
+        self.timer_at = math.inf
+        """When the pump runs by itself; what is due before must wake it."""
+        self._closed = False
+        self.settling = Settling(
+            cluster, accumulator, settings, ports, guard, on_room, self.look_again
+        )
+        self.saturated = False
+        """Every broker has as many requests as it may have: only an answer, or time, changes that,
+        so a batch that becomes ready need not wake anybody."""
+        self.gate: Gate | None = None
+        self.identity: Identity | None = None
+        """Who batches are numbered as, where there is no transaction to say so."""
+        self.ask_identity: Callable[[], None] = _nothing
+        """Called when an idempotent producer has no identity to number with."""
+        cluster.on_change(self._changed)
+
+    # Waking up
+
+    def wake(self) -> None:
+        """Have the pump run soon; many calls become one."""
+        if not self._woken and not self._closed:
+            self._woken = True
+            self._loop.call_soon(self.pump)
+
+    def pump(self) -> None:
+        """Send all that may be sent now."""
+        self._woken = False
+        if self._closed:
+            return
+        now = self._clock.monotonic()
+        accumulator = self._accumulator
+        with self._guard:
+            accumulator.close_lingering(now)
+            for queue in accumulator.ready:
+                self._enqueue(queue)
+            accumulator.ready.clear()
+            told = self.settling.expire(now)
+            requests = self._collected(now)
+            self._arm(accumulator.linger_end(), accumulator.expiry())
+        for lane, items in requests:
+            self._send(lane, items)
+        most = self._settings.max_in_flight_requests_per_connection
+        self.saturated = all(lane.in_flight >= most for lane in self._lanes.values())
+        if told:
+            # Not from here: it may be in the middle of somebody's `send`.
+            self._loop.call_soon(self.settling.tell, told)
+
+    def _arm(self, *times: float | None) -> None:
+        due = math.inf
+        for when in times:
+            if when is not None and when < due:
+                due = when
+        if self._timer is not None:
+            if self.timer_at <= due:
+                return
+            self._timer.cancel()
+            self._timer = None
+        self.timer_at = due
+        if due < math.inf:
+            delay_s = max(0.0, due - self._clock.monotonic())
+            self._timer = self._loop.call_later(delay_s, self._rang)
+
+    def _rang(self) -> None:
+        self._timer = None
+        self.timer_at = math.inf
+        self.pump()
+
+    def _enqueue(self, queue: PartitionQueue) -> None:
+        """Have a partition looked at; one without a leader is when it gets one."""
+        if queue in self._queued or not queue.waiting:
+            return
+        if queue.leader == NO_LEADER:
+            self._ask_for_leaders()
+            return
+        lane = self._lanes.get(queue.leader)
+        if lane is None:
+            lane = self._lanes[queue.leader] = _Lane(queue.leader)
+        self._queued.add(queue)
+        lane.ready.append(queue)
+
+    def _ask_for_leaders(self) -> None:
+        """Have metadata refreshed, again and again while a partition with batches has no leader."""
+        self._cluster.request_refresh()
+        if self._asking is None:
+            pause_s = self._cluster.settings.retry_backoff_max_ms / 1000
+            self._asking = self._loop.call_later(pause_s, self._asked)
+
+    def _asked(self) -> None:
+        self._asking = None
+        self.look_again([one for one in self._accumulator.queues() if one.leader == NO_LEADER])
+
+    def look_again(self, queues: Iterable[PartitionQueue]) -> None:
+        """Reconsider partitions that could not send: something changed for them."""
+        with self._guard:
+            for queue in queues:
+                self._enqueue(queue)
+        self.wake()
+
+    def _changed(self, image: MetadataImage) -> None:
+        """Follow the leaders."""
+        with self._guard:
+            for topic in self._accumulator.topics.values():
+                known = image.topics.get(topic.name)
+                if known is None:
+                    continue
+                partitions = known.partitions.values()
+                self._accumulator.update_topic(
+                    topic.name, known.topic_id, [one.leader for one in partitions]
+                )
+            for lane in self._lanes.values():
+                moved = [queue for queue in lane.ready if queue.leader != lane.broker_id]
+                if moved:
+                    lane.ready = deque(q for q in lane.ready if q.leader == lane.broker_id)
+                    self._queued.difference_update(moved)
+            for queue in self._accumulator.queues():
+                if queue.waiting:
+                    self._enqueue(queue)
+        self.wake()
+
+    # Sending
+
+    def _collected(self, now: float) -> list[tuple[_Lane, list[Item]]]:
+        requests = []
+        for lane in self._lanes.values():
+            while lane.ready and lane.in_flight < (
+                self._settings.max_in_flight_requests_per_connection
+            ):
+                if lane.connection is None or not lane.connection.is_open:
+                    self._connect(lane)
+                    break
+                items = self._request(lane, now)
+                if items:
+                    lane.in_flight += 1
+                    requests.append((lane, items))
+        return requests
+
+    def _request(self, lane: _Lane, now: float) -> list[Item]:
+        """Take the first batch of each partition that may send one, as far as a request holds."""
+        items: list[Item] = []
+        again: list[PartitionQueue] = []
+        topics = self._accumulator.topics
+        size = 0
+        while lane.ready:
+            queue = lane.ready[0]
+            if not self._may_send(queue, now):
+                lane.ready.popleft()
+                self._queued.discard(queue)
+                continue
+            size += queue.waiting[0].size
+            if items and size > self._settings.max_request_size:
+                break
+            lane.ready.popleft()
+            items.append(Item(queue, queue.take(), topics[queue.topic].topic_id))
+            again.append(queue)
+        for queue in again:
+            if queue.waiting:
+                lane.ready.append(queue)
+            else:
+                self._queued.discard(queue)
+        return items
+
+    def _may_send(self, queue: PartitionQueue, now: float) -> bool:
+        if not queue.sendable(now):
+            return False
+        if self.gate is not None:
+            if not self.gate.admits(queue):
+                return False
+            self.identity = self.gate.identity
+        if queue.sequences is None:
+            return True
+        if self.identity is None:
+            self.ask_identity()
+            return False
+        if queue.settle_numbers(self.identity):
+            return True
+        return self._raise_epoch(queue)
+
+    def _raise_epoch(self, queue: PartitionQueue) -> bool:
+        """Close a partition's gap in numbers (KIP-360); False if a new producer id is due first."""
+        assert self.identity is not None
+        logger.info(
+            "%s-%d: numbering anew after a gap, epoch %d is over",
+            queue.topic,
+            queue.partition,
+            self.identity.producer_epoch,
+        )
+        self.identity = self.identity.raised()
+        if self.identity is None:
+            self.ask_identity()
+            return False
+        queue.renumber(self.identity)
+        return True
+
+    def _connect(self, lane: _Lane) -> None:
+        if lane.connecting is None:
+            lane.connecting = self._loop.create_task(self._connected(lane))
+
+    async def _connected(self, lane: _Lane) -> None:
+        """Connect; the link has its own patience. Cancelled when the sender closes."""
+        try:
+            lane.connection = await self._cluster.connection(lane.broker_id)
+        except ClientError as error:
+            lane.connection = None
+            self._cluster.request_refresh()
+            if not error.retriable:
+                self.settling.fail_all(error, leader=lane.broker_id)
+            # A broker that is not known fails at once, and metadata needs its time to tell of it.
+            await asyncio.sleep(self._cluster.settings.reconnect_backoff_ms / 1000)
+        finally:
+            lane.connecting = None
+        self.wake()
+
+    def _send(self, lane: _Lane, items: list[Item]) -> None:
+        connection = lane.connection
+        assert connection is not None
+        try:
+            version = self._version(connection, items)
+            request = self._produce_request(items)
+            answered = self._settings.required_acks != 0
+            answer = connection.send(request, version, answered=answered)
+        except ClientError as error:
+            answer = self._loop.create_future()
+            answer.set_exception(error)
+        answer.add_done_callback(partial(self._answered, lane, items))
+
+    def _version(self, connection: ClientConnection, items: list[Item]) -> int:
+        version = connection.agreed_version(ProduceRequest)
+        if version > LAST_NAMED_VERSION and any(item.topic_id == ZERO_TOPIC_ID for item in items):
+            version = LAST_NAMED_VERSION
+        if self.gate is not None and self.gate.version_max is not None:
+            version = min(version, self.gate.version_max)
+        if version < FIRST_VERSION:
+            raise UnsupportedVersion(f"the broker knows Produce up to version {version} only")
+        if self._settings.codec is Codec.ZSTD and version < FIRST_ZSTD_VERSION:
+            raise UnsupportedCompressionType("the broker is too old for zstd (it came with 2.1)")
+        return version
+
+    def _produce_request(self, items: list[Item]) -> ProduceRequest:
+        topics: dict[str, TopicProduceData] = {}
+        for queue, batch, topic_id in items:
+            data = topics.get(queue.topic)
+            if data is None:
+                data = topics[queue.topic] = TopicProduceData(queue.topic, topic_id, [])
+            sealed = batch.sealed()
+            if self._settings.codec is not Codec.NONE and batch.attempts == 1:
+                topic = self._accumulator.topics[queue.topic]
+                topic.observe_ratio(batch.size, len(sealed), self._settings.batch_size)
+            data.partition_data.append(PartitionProduceData(queue.partition, sealed))
+        return ProduceRequest(
+            self._settings.transactional_id,
+            self._settings.required_acks,
+            self._settings.request_timeout_ms,
+            list(topics.values()),
+        )
+
+    def _answered(
+        self, lane: _Lane, items: list[Item], future: asyncio.Future[ProduceResponse | None]
+    ) -> None:
+        lane.in_flight -= 1
+        if future.cancelled():
+            return
+        lost = future.exception() is not None
+        if self._closed:
+            return
+        told = self.settling.answered(items, future)
+        if lost:
+            self._cluster.request_refresh()
+        with self._guard:
+            for queue, _, _ in items:
+                if queue.waiting:
+                    self._enqueue(queue)
+            more = bool(self._queued or self._accumulator.ready)
+        self.saturated = False
+        if more:
+            # Not at once: answers come several at a time, and one look serves them all.
+            self.wake()
+        self.settling.tell(told)
+
+    # Ends
+
+    def close_batches(self) -> None:
+        """Have every open batch sent without lingering."""
+        with self._guard:
+            self._accumulator.close_all(self._clock.monotonic())
+        self.wake()
+
+    async def flush(self) -> None:
+        """Send everything and wait until it is settled. Cancelled, the sending goes on."""
+        self.close_batches()
+        await self.settling.settled()
+
+    async def close(self) -> None:
+        """Stop; what is still unsettled must have been failed before."""
+        self._closed = True
+        for timer in (self._timer, self._asking):
+            if timer is not None:
+                timer.cancel()
+        self.settling.close()
+        tasks = [lane.connecting for lane in self._lanes.values() if lane.connecting is not None]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+
+def _nothing() -> None:
+    """Serve where nobody asks for more."""

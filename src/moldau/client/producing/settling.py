@@ -1,0 +1,367 @@
+"""What becomes of batches after they were sent: written, tried again, split, given up.
+
+Takes every answer to Produce (or the lack of one) to the batches it concerns, and tells whoever
+waits: for a delivery, for a flush, for room in the buffer. What an answer means for the numbers is
+`sequences`', what a transaction makes of it is the `Gate`'s. Methods that begin with an underscore
+are called with the guard held; nobody is told anything before it was let go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple, Protocol
+
+from moldau.client.engine.backoff import Backoff
+from moldau.client.engine.cluster import Cluster
+from moldau.client.engine.ports import ClientPorts
+from moldau.client.errors import ClientError, CorruptAnswer, DeliveryTimedOut, broker_error
+from moldau.client.producing.accumulator import Accumulator
+from moldau.client.producing.batches import Batch
+from moldau.client.producing.fates import Guard, Watcher
+from moldau.client.producing.queues import PartitionQueue
+from moldau.client.producing.sequences import Gap, Identity, Verdict, verdict
+from moldau.client.producing.settings import ProducerSettings
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.data import PartitionProduceResponse, ProduceResponse
+
+logger = logging.getLogger(__name__)
+
+_REFRESHING: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.LISTENER_NOT_FOUND,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.NETWORK_EXCEPTION,
+    }
+)
+"""Answers that mean that another broker should have been asked."""
+
+
+class Gate(Protocol):
+    """What a transaction has to say about sending."""
+
+    @property
+    def identity(self) -> Identity | None:
+        """Who to number batches as; None while that is not known."""
+        ...
+
+    @property
+    def version_max(self) -> int | None:
+        """The newest version of Produce that its protocol may use; None for any."""
+        ...
+
+    @property
+    def retries(self) -> bool:
+        """Whether a batch that failed may be sent again."""
+        ...
+
+    def admits(self, queue: PartitionQueue) -> bool:
+        """Tell whether a partition may be written to; if not yet, have that arranged."""
+        ...
+
+    def failed(self, error: ClientError) -> None:
+        """Learn that a batch failed for good; called with the guard held."""
+        ...
+
+
+class Item(NamedTuple):
+    """A batch on its way."""
+
+    queue: PartitionQueue
+    batch: Batch
+    topic_id: bytes
+    """Under which it was sent: a topic may be deleted and made anew meanwhile."""
+
+
+class _Flush(NamedTuple):
+    """Somebody waits until these are settled."""
+
+    batches: set[Batch]
+    finished: asyncio.Future[None]
+
+
+class Settling:
+    """Answers for batches. Owned by the event loop's thread."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        accumulator: Accumulator,
+        settings: ProducerSettings,
+        ports: ClientPorts,
+        guard: Guard,
+        on_room: Callable[[], None],
+        on_pause_over: Callable[[Iterable[PartitionQueue]], None],
+    ) -> None:
+        self._cluster = cluster
+        self._accumulator = accumulator
+        self._settings = settings
+        self._clock = ports.clock
+        self._random = ports.random
+        self._guard = guard
+        self._on_room = on_room
+        self._on_pause_over = on_pause_over
+        self._backoff = Backoff(
+            cluster.settings.retry_backoff_ms, cluster.settings.retry_backoff_max_ms
+        )
+        self._loop = asyncio.get_running_loop()
+        self._pauses: set[asyncio.TimerHandle] = set()
+        self._flushes: list[_Flush] = []
+        self.gate: Gate | None = None
+
+    # Answers
+
+    def answered(
+        self, items: list[Item], future: asyncio.Future[ProduceResponse | None]
+    ) -> list[Watcher]:
+        """Take an answer, or the lack of one, to its batches; return who is to be told."""
+        error = future.exception()
+        with self._guard:
+            now = self._clock.monotonic()
+            if error is not None:
+                assert isinstance(error, ClientError), error
+                return self._unanswered(items, error, now)
+            response = future.result()
+            if response is None:
+                return self._unasked(items)
+            return self._judged(items, response, now)
+
+    def _unasked(self, items: list[Item]) -> list[Watcher]:
+        """With acks=0 a batch that left counts as written."""
+        told: list[Watcher] = []
+        for queue, batch, _ in items:
+            queue.answered()
+            told += self._written(queue, batch, None)
+        return told
+
+    def _unanswered(self, items: list[Item], error: ClientError, now: float) -> list[Watcher]:
+        told: list[Watcher] = []
+        for item in items:
+            told += self._lost(item, error, now)
+        return told
+
+    def _lost(self, item: Item, error: ClientError, now: float) -> list[Watcher]:
+        """Nobody knows what became of a batch."""
+        queue, batch, _ = item
+        queue.answered()
+        batch.failure = error
+        if batch.expired:
+            return []
+        # A broker that talks nonsense may have written it all the same; another connection tells.
+        passes = error.retriable or isinstance(error, CorruptAnswer)
+        if not passes or not self._may_retry(batch, now):
+            return self._give_up(queue, batch, error)
+        self._again(queue, batch, now)
+        return []
+
+    def _judged(self, items: list[Item], response: ProduceResponse, now: float) -> list[Watcher]:
+        answers: dict[tuple[str | bytes, int], PartitionProduceResponse] = {}
+        for topic in response.responses:
+            # From version 13 on it has ids in place of names, as the request had.
+            told_as = topic.name or topic.topic_id
+            for one in topic.partition_responses:
+                answers[told_as, one.index] = one
+        told: list[Watcher] = []
+        for item in items:
+            name, partition = item.queue.topic, item.queue.partition
+            answer = answers.get((item.topic_id, partition)) or answers.get((name, partition))
+            if answer is None:
+                left_out = CorruptAnswer(f"the broker's answer leaves out {name}-{partition}")
+                told += self._lost(item, left_out, now)
+            else:
+                told += self._judge(item, answer, response, now)
+        return told
+
+    def _judge(
+        self, item: Item, answer: PartitionProduceResponse, response: ProduceResponse, now: float
+    ) -> list[Watcher]:
+        queue, batch, _ = item
+        queue.answered()
+        code = ErrorCode.of(answer.error_code)
+        is_first = not queue.unacknowledged or queue.unacknowledged[0] is batch
+        decision = verdict(code, batch, queue.sequences, is_first=is_first)
+        if decision is Verdict.WRITTEN:
+            return self._written(queue, batch, answer)
+        error = broker_error(answer.error_code, _message(answer))
+        batch.failure = error
+        if batch.expired:
+            return []
+        if decision is Verdict.SPLIT:
+            self._split(queue, batch)
+            return []
+        if decision is Verdict.RENUMBER and self.gate is not None:
+            decision = Verdict.FAIL
+        if decision is Verdict.FAIL or not self._may_retry(batch, now):
+            return self._give_up(queue, batch, error)
+        if decision is Verdict.RENUMBER:
+            assert queue.sequences is not None
+            queue.sequences.gap = Gap.CERTAIN
+        self._follow(queue, code, answer, response)
+        self._again(queue, batch, now)
+        return []
+
+    def _may_retry(self, batch: Batch, now: float) -> bool:
+        if self.gate is not None and not self.gate.retries:
+            return False
+        return batch.attempts <= self._settings.retries and now < batch.deadline
+
+    def _written(
+        self, queue: PartitionQueue, batch: Batch, answer: PartitionProduceResponse | None
+    ) -> list[Watcher]:
+        queue.acknowledged(batch)
+        if batch.expired:
+            return []
+        self._settled(batch)
+        if answer is None:
+            return batch.fate.settle(None)
+        return batch.fate.settle(None, answer.base_offset, answer.log_append_time_ms)
+
+    def _split(self, queue: PartitionQueue, batch: Batch) -> None:
+        logger.info(
+            "%s-%d: the broker takes no batch of %d records and %d bytes, splitting it",
+            queue.topic,
+            queue.partition,
+            batch.count,
+            batch.size,
+        )
+        halves = self._accumulator.split(queue, batch)
+        for flush in self._flushes:
+            if batch in flush.batches:
+                flush.batches.remove(batch)
+                flush.batches.update(halves)
+
+    def _follow(
+        self,
+        queue: PartitionQueue,
+        code: ErrorCode,
+        answer: PartitionProduceResponse,
+        response: ProduceResponse,
+    ) -> None:
+        """Find the leader that should have been asked."""
+        leader = answer.current_leader
+        if leader.leader_id >= 0:
+            # On a later turn: it ends in the sender, which takes the guard.
+            self._loop.call_soon(
+                self._cluster.learn_leader,
+                queue.topic,
+                queue.partition,
+                leader.leader_id,
+                leader.leader_epoch,
+                response.node_endpoints,
+            )
+        elif code in _REFRESHING:
+            self._cluster.request_refresh()
+
+    def _again(self, queue: PartitionQueue, batch: Batch, now: float) -> None:
+        """Put a batch back, to be sent after a pause."""
+        pause_s = self._backoff.wait_s(batch.attempts, self._random)
+        batch.not_before = now + pause_s
+        queue.requeue(batch)
+        handle: asyncio.TimerHandle
+
+        def over() -> None:
+            self._pauses.discard(handle)
+            self._on_pause_over((queue,))
+
+        handle = self._loop.call_later(pause_s, over)
+        self._pauses.add(handle)
+
+    # Ends
+
+    def expire(self, now: float) -> list[Watcher]:
+        """Give up what is past its deadline; called with the guard held."""
+        told: list[Watcher] = []
+        for queue, batch in self._accumulator.expired(now):
+            told += self._give_up(queue, batch, self._timed_out(batch))
+        return told
+
+    def _timed_out(self, batch: Batch) -> ClientError:
+        fate = batch.fate
+        timeout_ms = self._settings.delivery_timeout_ms
+        after = f" after: {batch.failure.what}" if batch.failure is not None else ""
+        error = DeliveryTimedOut(
+            f"{batch.count} records for {fate.topic}-{fate.partition} were not acknowledged within"
+            f" delivery_timeout_ms={timeout_ms}{after}"
+        )
+        error.__cause__ = batch.failure
+        return error
+
+    def _give_up(self, queue: PartitionQueue, batch: Batch, error: ClientError) -> list[Watcher]:
+        """Fail a batch for good. Users need not look at every delivery, so the log says it too."""
+        logger.warning(
+            "%d records for %s-%d failed: %s", batch.count, queue.topic, queue.partition, error
+        )
+        if self.gate is not None:
+            self.gate.failed(error)
+        return self._fail(queue, batch, error)
+
+    def _fail(self, queue: PartitionQueue, batch: Batch, error: ClientError) -> list[Watcher]:
+        queue.given_up(batch)
+        batch.expired = True
+        self._settled(batch)
+        return batch.fate.settle(error)
+
+    def fail_all(
+        self,
+        error: ClientError,
+        *,
+        leader: int | None = None,
+        in_flight_too: bool = True,
+    ) -> None:
+        """Give up every batch: of one leader, or of all; those on their way right now, or not."""
+        told: list[Watcher] = []
+        with self._guard:
+            for queue, batch in self._accumulator.unsettled():
+                if leader not in (None, queue.leader):
+                    continue
+                if in_flight_too or batch is queue.open or batch in queue.waiting:
+                    told += self._fail(queue, batch, error)
+        self.tell(told)
+
+    def _settled(self, batch: Batch) -> None:
+        self._accumulator.release(batch)
+        for flush in self._flushes:
+            flush.batches.discard(batch)
+
+    def tell(self, watchers: list[Watcher]) -> None:
+        """Tell whoever waits: for a delivery, for room, for everything to be settled."""
+        for watcher in watchers:
+            watcher()
+        if self._flushes:
+            for flush in self._flushes:
+                if not flush.batches and not flush.finished.done():
+                    flush.finished.set_result(None)
+            self._flushes = [flush for flush in self._flushes if not flush.finished.done()]
+        self._on_room()
+
+    async def settled(self) -> None:
+        """Wait until every batch there is now is settled. Cancelled, nothing else changes."""
+        with self._guard:
+            batches = {batch for _, batch in self._accumulator.unsettled()}
+        if batches:
+            flush = _Flush(batches, self._loop.create_future())
+            self._flushes.append(flush)
+            await flush.finished
+
+    def close(self) -> None:
+        """End the pauses."""
+        for handle in self._pauses:
+            handle.cancel()
+
+
+def _message(answer: PartitionProduceResponse) -> str | None:
+    """Return what the broker says about a refused batch, of single records above all (KIP-467)."""
+    texts = [
+        f"record {one.batch_index}: {one.batch_index_error_message}"
+        for one in answer.record_errors
+        if one.batch_index_error_message
+    ]
+    return "; ".join(filter(None, (answer.error_message, *texts))) or None

@@ -1,0 +1,201 @@
+"""Turning what programs hold into the bytes of keys and values, and back.
+
+A serializer is a plain function from the value to bytes, an object with Kafka's three methods
+(`configure`, `serialize`, `close`), or the name of a built-in one. Likewise a deserializer. Nothing
+(None) stays nothing: a plain function is not asked, an object is and may decide otherwise.
+
+    AsyncProducer(value_serializer=str.encode)      a function
+    AsyncProducer(value_serializer="json")          a built-in
+    AsyncProducer(value_serializer=AvroSerializer())  an object
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
+
+from moldau.base.errors import ConfigError
+from moldau.client.errors import SerializationFailed
+
+T_contra = TypeVar("T_contra", contravariant=True)
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Serializer(Protocol[T_contra]):
+    """Makes bytes; the user's own implements this."""
+
+    def configure(self, configs: Mapping[str, Any], is_key: bool) -> None:
+        """Take the client's settings, once, before anything else."""
+        ...
+
+    def serialize(self, topic: str, data: T_contra) -> bytes | None:
+        """Return the bytes of one key or value."""
+        ...
+
+    def close(self) -> None:
+        """Give back what it holds; called once, last."""
+        ...
+
+
+class Deserializer(Protocol[T_co]):
+    """Reads bytes; the user's own implements this."""
+
+    def configure(self, configs: Mapping[str, Any], is_key: bool) -> None:
+        """Take the client's settings, once, before anything else."""
+        ...
+
+    def deserialize(self, topic: str, data: bytes | None) -> T_co:
+        """Return what the bytes of one key or value stand for."""
+        ...
+
+    def close(self) -> None:
+        """Give back what it holds; called once, last."""
+        ...
+
+
+class Serde(NamedTuple):
+    """Both directions of one form."""
+
+    write: Callable[[Any], bytes]
+    read: Callable[[bytes], Any]
+
+
+def _number(form: str) -> Serde:
+    packed = struct.Struct(form)
+
+    def read(data: bytes) -> Any:
+        return packed.unpack(data)[0]
+
+    return Serde(packed.pack, read)
+
+
+def _write_json(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _write_uuid(value: uuid.UUID) -> bytes:
+    return str(value).encode()
+
+
+def _read_uuid(data: bytes) -> uuid.UUID:
+    return uuid.UUID(data.decode())
+
+
+def _read_bool(data: bytes) -> bool:
+    if data not in (b"\x00", b"\x01"):
+        raise ValueError(f"a boolean is one byte, 0 or 1, not {data[:8]!r}")
+    return data == b"\x01"
+
+
+BUILT_IN: Final[Mapping[str, Serde]] = {
+    "bytes": Serde(bytes, bytes),
+    "string": Serde(str.encode, bytes.decode),
+    "short": _number(">h"),
+    "integer": _number(">i"),
+    "long": _number(">q"),
+    "float": _number(">f"),
+    "double": _number(">d"),
+    "boolean": Serde(lambda value: b"\x01" if value else b"\x00", _read_bool),
+    "uuid": Serde(_write_uuid, _read_uuid),
+    "json": Serde(_write_json, json.loads),
+}
+"""By the names of Java's classes without `Serializer`; their bytes are the same. And JSON."""
+
+_ALIASES: Final = {"bytearray": "bytes", "bytebuffer": "bytes", "str": "string", "int": "integer"}
+
+
+def built_in(name: str) -> Serde:
+    """Find a built-in form by name, or by the name of the Java class for it; else ConfigError."""
+    short = name.rpartition(".")[2].lower()
+    short = short.removesuffix("deserializer").removesuffix("serializer")
+    found = BUILT_IN.get(_ALIASES.get(short, short))
+    if found is None:
+        raise ConfigError(f"there is no serializer {name!r}; built in are {', '.join(BUILT_IN)}")
+    return found
+
+
+AnySerializer = Serializer[Any] | Callable[[Any], bytes] | str | None
+AnyDeserializer = Deserializer[Any] | Callable[[bytes], Any] | str | None
+
+Serialize = Callable[[str, Any], bytes | None]
+Deserialize = Callable[[str, bytes | None], Any]
+
+
+def serialize_with(given: AnySerializer) -> Serialize | None:
+    """Return a function of topic and value; None where bytes are taken as they are."""
+    if given is None:
+        return None
+    if isinstance(given, str):
+        given = built_in(given).write
+    method = getattr(given, "serialize", None)
+    if method is not None:
+        return _checked(method, given)
+    if not callable(given):
+        raise ConfigError(f"{given!r} is neither a function nor has it serialize()")
+    plain = given
+
+    def serialize(_topic: str, value: Any) -> bytes | None:
+        if value is None:
+            return None
+        try:
+            return plain(value)
+        except Exception as error:
+            raise _failed(plain, value) from error
+
+    return serialize
+
+
+def deserialize_with(given: AnyDeserializer) -> Deserialize | None:
+    """Return a function of topic and bytes; None where bytes are handed out as they are."""
+    if given is None:
+        return None
+    if isinstance(given, str):
+        given = built_in(given).read
+    method = getattr(given, "deserialize", None)
+    if method is not None:
+        return _checked(method, given)
+    if not callable(given):
+        raise ConfigError(f"{given!r} is neither a function nor has it deserialize()")
+    plain = given
+
+    def deserialize(_topic: str, data: bytes | None) -> Any:
+        if data is None:
+            return None
+        try:
+            return plain(data)
+        except Exception as error:
+            raise _failed(plain, data) from error
+
+    return deserialize
+
+
+def _checked(method: Callable[[str, Any], Any], owner: object) -> Callable[[str, Any], Any]:
+    def call(topic: str, data: Any) -> Any:
+        try:
+            return method(topic, data)
+        except Exception as error:
+            raise _failed(owner, data) from error
+
+    return call
+
+
+def _failed(owner: object, data: object) -> SerializationFailed:
+    name = getattr(owner, "__qualname__", None) or type(owner).__qualname__
+    return SerializationFailed(f"{name} failed on a {type(data).__name__}")
+
+
+def configure(given: object, configs: Mapping[str, Any], *, is_key: bool) -> None:
+    """Give an object its settings, where it takes any."""
+    method = getattr(given, "configure", None)
+    if method is not None:
+        method(configs, is_key)
+
+
+def close(given: object) -> None:
+    """Close an object, where it can be closed."""
+    method = getattr(given, "close", None)
+    if method is not None:
+        method()

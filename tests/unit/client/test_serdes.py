@@ -1,0 +1,81 @@
+"""Values become bytes and come back, as Java's serializers write them."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+
+from moldau.base.errors import ConfigError
+from moldau.client.errors import SerializationFailed
+from moldau.client.serdes import (
+    BUILT_IN,
+    close,
+    configure,
+    deserialize_with,
+    serialize_with,
+)
+
+WRITTEN = {
+    "bytes": (b"\x00x", b"\x00x"),
+    "string": ("vlna", b"vlna"),
+    "short": (-2, b"\xff\xfe"),
+    "integer": (258, b"\x00\x00\x01\x02"),
+    "long": (-1, b"\xff" * 8),
+    "float": (1.5, b"\x3f\xc0\x00\x00"),
+    "double": (-2.0, b"\xc0" + bytes(7)),
+    "boolean": (True, b"\x01"),
+    "uuid": (uuid.UUID(int=5), b"00000000-0000-0000-0000-000000000005"),
+    "json": ({"a": [1, "ž"]}, '{"a":[1,"ž"]}'.encode()),
+}
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_built_in_forms_are_java_s_and_read_back(name):
+    value, data = WRITTEN[name]
+    assert serialize_with(name)("t", value) == data
+    assert deserialize_with(name)("t", data) == value
+
+
+def test_nothing_stays_nothing_for_functions():
+    assert serialize_with(str.encode)("t", None) is None
+    assert deserialize_with(bytes.decode)("t", None) is None
+    assert serialize_with(None) is None
+    assert deserialize_with(None) is None
+
+
+def test_a_java_class_name_finds_the_built_in_form():
+    java = "org.apache.kafka.common.serialization.LongSerializer"
+    assert serialize_with(java)("t", 1) == bytes(7) + b"\x01"
+    assert deserialize_with("ByteArrayDeserializer")("t", b"x") == b"x"
+    with pytest.raises(ConfigError, match="json"):
+        serialize_with("avro")
+
+
+def test_an_object_is_configured_asked_with_its_topic_and_closed():
+    calls = []
+
+    class Own:
+        def configure(self, configs, is_key):
+            calls.append((configs, is_key))
+
+        def serialize(self, topic, data):
+            return f"{topic}:{data}".encode()
+
+        def close(self):
+            calls.append("closed")
+
+    own = Own()
+    configure(own, {"client_id": "c"}, is_key=True)
+    assert serialize_with(own)("t", None) == b"t:None"
+    close(own)
+    assert calls == [({"client_id": "c"}, True), "closed"]
+
+
+@pytest.mark.parametrize(("maker", "given"), [(serialize_with, 5), (deserialize_with, b"\xff")])
+def test_a_failure_is_named_with_its_cause(maker, given):
+    with pytest.raises(SerializationFailed) as caught:
+        maker("string")("t", given)
+    assert caught.value.__cause__ is not None
+    with pytest.raises(ConfigError):
+        maker(7)
