@@ -17,11 +17,13 @@ import time
 from itertools import pairwise
 
 from compat.group_clients import LIBRARIES, GroupConsumer, Read, RefusedError, Wishes, name_of
+from compat.own_group_clients import OWN
 
 END_S = 10
 """How long members may take to leave a broker that is perhaps gone; then the process ends."""
 RETRY_S = 0.05
 """Between a poll that failed and the next one."""
+CLIENTS = {**LIBRARIES, **OWN}
 
 
 def say(member: str, event: str, text: str = "") -> None:
@@ -43,7 +45,7 @@ class Member:
 
     def _live(self) -> None:
         try:
-            consumer = LIBRARIES[self._library](self._server, self.name, self._wishes, self._tell)
+            consumer = CLIENTS[self._library](self._server, self.name, self._wishes, self._tell)
         except Exception as error:  # noqa: BLE001 - whatever it is, the test must hear of it
             self._tell("error", name_of(error))
             return

@@ -32,7 +32,8 @@ CHECKOUT = Path(__file__).parents[2]
 JAVA_SOURCE = CHECKOUT / "tests" / "java" / "GroupHost.java"
 NEWEST_JAVA = f"java-{CURRENT}"
 OLDEST_JAVA = f"java-{OLDEST}"
-PYTHONS = ("confluent-kafka", "kafka-python", "aiokafka")
+OURS = ("moldau", "moldau-asyncio")
+PYTHONS = ("confluent-kafka", "kafka-python", "aiokafka", *OURS)
 WAIT_S = 30
 """A rebalance takes a fraction of a second here; a loaded machine may need longer."""
 

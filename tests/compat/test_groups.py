@@ -1,7 +1,8 @@
 """Groups of real consumers: joining, sharing, leaving, dying and coming back.
 
-Every story runs with librdkafka, kafka-python, aiokafka, today's Java consumer and that of 1.1,
-wherever they can do what it is about. Members live in other processes, so that one can be killed.
+Every story runs with librdkafka, kafka-python, aiokafka, our own client, today's Java consumer and
+that of 1.1, wherever they can do what it is about. Members live in other processes, so that one can
+be killed.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from compat.group_clients import Wishes
 from compat.group_scene import (
     NEWEST_JAVA,
     OLDEST_JAVA,
+    OURS,
     PYTHONS,
     Scene,
     assert_one_owner,
@@ -116,7 +118,7 @@ def test_all_clients_make_one_group(crew, server, scene, view):
     assert_one_owner(members)
 
 
-@crew_of("confluent-kafka", "kafka-python", NEWEST_JAVA)
+@crew_of("confluent-kafka", "kafka-python", *OURS, NEWEST_JAVA)
 def test_cooperative_members_hand_over_without_stopping_the_rest(crew, server, scene, view):
     def hand_over(client: str) -> None:
         topic = create_topic(server.address, fresh_topic("handed"), PARTITIONS)
@@ -200,7 +202,7 @@ def test_a_static_member_comes_back_without_a_rebalance(crew, server, scene, vie
     play(crew, bounce)
 
 
-@crew_of("confluent-kafka", NEWEST_JAVA)
+@crew_of("confluent-kafka", *OURS, NEWEST_JAVA)
 def test_a_second_static_member_of_one_name_fences_the_first(crew, server, scene):
     """The other libraries do not tell their users of it."""
 

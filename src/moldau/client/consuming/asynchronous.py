@@ -1,0 +1,262 @@
+"""The consumer for asyncio."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from moldau.client.consuming.coordination import (
+    CommitCallback,
+    GroupMetadata,
+    Offsets,
+    Subscription,
+)
+from moldau.client.consuming.face import (
+    CLOSE_TIMEOUT_S,
+    ConsumerFace,
+    Partition,
+    arrow_form,
+    named_partitions,
+    subscription_of,
+)
+from moldau.client.consuming.offset_lookup import OffsetAndTimestamp
+from moldau.client.consuming.positions import EARLIEST, LATEST
+from moldau.client.consuming.user_calls import CallsOnLoop
+from moldau.client.errors import ClientClosed, InvalidState
+from moldau.client.records import OffsetAndMetadata, Record, TopicPartition
+
+if TYPE_CHECKING:
+    from moldau.client.consuming.arrow_form import ArrowForm, RecordBatch
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class AsyncConsumer(ConsumerFace[K, V]):
+    """Consumes records in asyncio. One task uses it at a time."""
+
+    # Beginning and ending
+
+    async def start(self) -> None:
+        """Find the cluster; NoBrokerReachable. `async with` does it. Cancelled, nothing is left."""
+        if self._core is not None:
+            raise InvalidState("the consumer has been started already")
+        core = self._make_core(CallsOnLoop())
+        await self._begin(core)
+        self._core = core
+
+    async def close(self, timeout: float = CLOSE_TIMEOUT_S) -> None:  # noqa: ASYNC109 - both faces
+        """Commit what is done with (if that is automatic), leave the group, end; twice is fine.
+
+        A loop over the consumer in another task ends. Cancelled, everything ends all the same, but
+        the group may not have been told.
+        """
+        await self._end(timeout, done=True)
+
+    async def _end(self, timeout_s: float, *, done: bool) -> None:
+        core, was_closing = self._core, self._is_closing
+        self._is_closing = True
+        if core is None or was_closing:
+            return
+        try:
+            await core.close(timeout_s * 1000, done=done)
+        finally:
+            self._is_closed = True
+            self._close_parts()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        # What was being worked on when an exception came is not done with.
+        await self._end(CLOSE_TIMEOUT_S, done=kind is None)
+
+    # What to consume
+
+    def subscribe(
+        self,
+        topics: Sequence[str] = (),
+        *,
+        pattern: str | re.Pattern[str] | None = None,
+        listener: Any = None,
+    ) -> None:
+        """Have the group assign partitions of topics, by name or by a pattern for whole names.
+
+        Replaces an earlier subscription. The listener is told what is assigned, revoked and lost.
+        """
+        self._subscription = subscription_of(topics, pattern, listener)
+        self._running.subscribe(self._subscription)
+
+    async def unsubscribe(self) -> None:
+        """Consume nothing any more: leave the group, or drop what was assigned by hand.
+
+        Cancelled, the group may not have been told.
+        """
+        self._subscription = Subscription()
+        await self._running.unsubscribe()
+
+    def subscription(self) -> Subscription:
+        """Return what was subscribed to."""
+        return self._subscription
+
+    def assign(self, partitions: Iterable[Partition]) -> None:
+        """Consume exactly these partitions, without a group's doing; what stays keeps its place."""
+        self._running.assign(named_partitions(partitions))
+
+    def assignment(self) -> frozenset[TopicPartition]:
+        """Return what is consumed now."""
+        return self._running.positions.partitions
+
+    # Consuming
+
+    async def __aiter__(self) -> AsyncIterator[Record[K, V]]:
+        """Hand out records one by one; ends when the consumer is closed.
+
+        The loop may be left and begun again anywhere: each record is handed out once.
+        """
+        core = self._running
+        while not self._is_closing:
+            try:
+                walk = await core.walk()
+            except ClientClosed:
+                return
+            for record in walk.rest:
+                yield record
+
+    async def batches(self) -> AsyncIterator[list[Record[K, V]]]:
+        """Hand out lists of records, each of one partition, up to `max_poll_records` long."""
+        core = self._running
+        while not self._is_closing:
+            try:
+                records = await core.batch()
+            except ClientClosed:
+                return
+            yield records
+
+    async def arrow_batches(self, form: ArrowForm | None = None) -> AsyncIterator[RecordBatch]:
+        """Hand out `pyarrow.RecordBatch`es, each of one partition, without an object per record.
+
+        Needs the extra `arrow`. Deserializers and interceptors are not asked.
+        """
+        core, form = self._running, form or arrow_form()
+        while not self._is_closing:
+            try:
+                batch = await core.columns(form)
+            except ClientClosed:
+                return
+            yield batch
+
+    async def poll(
+        self, timeout_ms: float = 0, *, max_records: int | None = None
+    ) -> list[Record[K, V]]:
+        """Wait up to this long for records and hand out those there are; [] if none came.
+
+        Cancelled, nothing was handed out.
+        """
+        return await self._running.poll(timeout_ms, max_records)
+
+    def pause(self, *partitions: Partition) -> None:
+        """Hand out nothing of these until `resume`; what was fetched of them is kept."""
+        self._running.pause(named_partitions(partitions))
+
+    def resume(self, *partitions: Partition) -> None:
+        """Hand these out again."""
+        self._running.resume(named_partitions(partitions))
+
+    def paused(self) -> frozenset[TopicPartition]:
+        """Return what is paused."""
+        return self._running.paused()
+
+    # Where the consumer is
+
+    def seek(self, partition: Partition, offset: int | OffsetAndMetadata) -> None:
+        """Go on at an offset; one that was committed is checked against the leader's log."""
+        self._running.seek(TopicPartition(*partition), offset)
+
+    def seek_to_beginning(self, *partitions: Partition) -> None:
+        """Go on at the first record of these, or of all assigned partitions."""
+        self._running.reset(named_partitions(partitions), EARLIEST)
+
+    def seek_to_end(self, *partitions: Partition) -> None:
+        """Go on behind the last record of these, or of all assigned partitions."""
+        self._running.reset(named_partitions(partitions), LATEST)
+
+    async def position(self, partition: Partition, *, timeout_ms: float | None = None) -> int:
+        """Return the offset of the next record to be handed out; waits until it is known."""
+        return await self._running.position(TopicPartition(*partition), timeout_ms)
+
+    def lag(self, partition: Partition) -> int | None:
+        """Return how far the position is from the end, as of the last fetch; None before one.
+
+        With `read_committed`, the end is the last stable offset.
+        """
+        return self._running.lag(TopicPartition(*partition))
+
+    def high_watermark(self, partition: Partition) -> int | None:
+        """Return the offset behind the last replicated record, as of the last fetch."""
+        return self._running.high_watermark(TopicPartition(*partition))
+
+    # What the brokers know
+
+    async def beginning_offsets(
+        self, partitions: Iterable[Partition], *, timeout_ms: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """Look up the first offsets of partitions, assigned or not."""
+        return await self._running.lookup.beginnings(partitions, timeout_ms)
+
+    async def end_offsets(
+        self, partitions: Iterable[Partition], *, timeout_ms: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """Look up the offsets behind the last records that may be read."""
+        return await self._running.lookup.ends(partitions, timeout_ms)
+
+    async def offsets_for_times(
+        self, times_ms: Mapping[Partition, int], *, timeout_ms: float | None = None
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """Look up the first records at or after these times; None where all are older."""
+        return await self._running.lookup.at_times(times_ms, timeout_ms)
+
+    async def partitions_for(
+        self, topic: str, *, timeout_ms: float | None = None
+    ) -> frozenset[TopicPartition]:
+        """Look up the partitions of a topic."""
+        return await self._running.partitions_of(topic, timeout_ms)
+
+    # Committing
+
+    async def commit(
+        self, offsets: Offsets | None = None, *, timeout_ms: float | None = None
+    ) -> None:
+        """Commit these offsets, or all records handed out so far; returns once it is safe.
+
+        CommitFailed if the member has left its group. Cancelled, the outcome is unknown.
+        """
+        await self._running.commit(offsets, timeout_ms)
+
+    def commit_async(
+        self, offsets: Offsets | None = None, callback: CommitCallback | None = None
+    ) -> Awaitable[None]:
+        """Commit in the background, in order; the callback or whoever awaits learns the outcome."""
+        return self._running.commit_soon(offsets, callback)
+
+    async def committed(
+        self, partitions: Iterable[Partition], *, timeout_ms: float | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Look up committed offsets; partitions without one are absent."""
+        return await self._running.committed(named_partitions(partitions), timeout_ms)
+
+    def group_metadata(self) -> GroupMetadata:
+        """Return who this member is, for a transaction that commits its offsets (KIP-447)."""
+        return self._running.group().metadata()
+
+    def enforce_rebalance(self, reason: str = "asked for by the user") -> None:
+        """Have the group rebalance although nothing changed."""
+        self._running.group().enforce_rebalance(reason)

@@ -1,0 +1,535 @@
+"""The consumer itself, without a face: positions, fetching, handing out, and the group beside it.
+
+One event loop owns it; one user asks it. Records are handed out whole (`poll`, `batch`) or as a
+walk that the user's own loop goes through (`walk`); `holding` knows which of them the user still
+works on. What runs in the background (fetcher, resolver, group) only ever changes what the next
+call finds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, Any
+
+from moldau.client.consuming.buffering import FetchBuffer
+from moldau.client.consuming.coordination import (
+    CommitCallback,
+    Coordination,
+    Offsets,
+    Subscription,
+)
+from moldau.client.consuming.decoding import DecodingRules, Fetched, Taken
+from moldau.client.consuming.fetch_answers import FetchAnswers
+from moldau.client.consuming.fetcher import Fetcher
+from moldau.client.consuming.holding import Holding, Walk
+from moldau.client.consuming.offset_lookup import OffsetLookup
+from moldau.client.consuming.positions import (
+    NO_EPOCH,
+    NO_OFFSET,
+    PartitionState,
+    Positions,
+    committable,
+)
+from moldau.client.consuming.resolver import Resolver
+from moldau.client.consuming.settings import ConsumerSettings, IsolationLevel, ResetPolicy
+from moldau.client.consuming.user_calls import UserCalls, Work
+from moldau.client.consuming.waking import Waking
+from moldau.client.engine.cluster import Cluster
+from moldau.client.engine.metadata import MetadataImage
+from moldau.client.errors import (
+    ClientClosed,
+    ClientError,
+    ConcurrentUse,
+    InvalidState,
+    RequestTimedOut,
+)
+from moldau.client.records import OffsetAndMetadata, Record, TopicPartition
+
+if TYPE_CHECKING:
+    from moldau.client.consuming.arrow_form import ArrowForm, RecordBatch
+
+logger = logging.getLogger(__name__)
+
+Records = list[Record[Any, Any]]
+Intercept = Callable[[Records], Records]
+
+
+class ConsumerCore:
+    """A consumer; what `coordination.Host` offers its group."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        settings: ConsumerSettings,
+        rules: DecodingRules,
+        calls: UserCalls,
+        coordinate: Callable[[ConsumerCore], Coordination] | None = None,
+        intercept: Intercept | None = None,
+    ) -> None:
+        clock = cluster.ports.clock
+        self.cluster = cluster
+        self._settings = settings
+        self._calls = calls
+        self._intercept = intercept
+        self._now = clock.monotonic
+        self._positions = Positions()
+        self._holding = Holding()
+        self._buffer = FetchBuffer()
+        self._waking = Waking(clock)
+        self.lookup = OffsetLookup(
+            cluster, settings.isolation_level, settings.default_api_timeout_ms
+        )
+        self._turn_count = 0
+        """Turns taken or waited for; while there are any, no record is handed out."""
+        self._turn_taken = False
+        self._asking = False
+        self._is_closing = False
+        self._is_closed = False
+        self._is_subscribed = False
+        self._failures: list[Exception] = []
+        self.coordination = coordinate(self) if coordinate is not None else None
+        self._resolver = Resolver(
+            cluster,
+            self._positions,
+            self._holding,
+            settings,
+            self.coordination.committed if self.coordination is not None else None,
+            changed=self._changed,
+            crashed=self.fail,
+        )
+        answers = FetchAnswers(
+            cluster,
+            self._positions,
+            self._buffer,
+            rules,
+            settings.auto_offset_reset,
+            truncated=self._resolver.truncated,
+            changed=self._changed,
+        )
+        self._fetcher = Fetcher(cluster, self._positions, settings, answers, self.fail)
+
+    # Beginning and ending
+
+    async def start(self) -> None:
+        """Reach the cluster; NoBrokerReachable. Cancelled or failed, `close` cleans up."""
+        self.cluster.on_change(self._image_changed)
+        await self.cluster.start()
+        if self.coordination is not None:
+            await self.coordination.start()
+
+    async def close(self, timeout_ms: float, *, done: bool = True) -> None:
+        """Leave the group and end everything, within the time; later calls raise ClientClosed.
+
+        `done` says whether the user is done with the records it holds, so that automatic commits
+        may cover them. Cancelled, the rest still ends, but the group may not have been told.
+        """
+        if self._is_closing:
+            return
+        self._is_closing = True
+        deadline = self._deadline(timeout_ms)
+        if done:
+            self._settle()
+        self._changed()
+        async with AsyncExitStack() as ends:
+            ends.push_async_callback(self.cluster.close)
+            ends.push_async_callback(self._fetcher.close)
+            ends.push_async_callback(self._resolver.close)
+            try:
+                if self.coordination is not None:
+                    await self.coordination.close(deadline)
+            finally:
+                self._is_closed = True
+
+    def _check_open(self) -> None:
+        """Refuse what comes after the end; a listener told of the end may still commit."""
+        if self._is_closed:
+            raise ClientClosed("the consumer has been closed")
+
+    def _check_handing_out(self) -> None:
+        if self._is_closing:
+            raise ClientClosed("the consumer has been closed")
+
+    # The assignment
+
+    @property
+    def positions(self) -> Positions:
+        """The assigned partitions."""
+        return self._positions
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Consume exactly these, without the group's doing; what stays keeps its place."""
+        self._check_open()
+        if self._is_subscribed:
+            raise InvalidState(
+                "this consumer has subscribed, so its group assigns partitions",
+                advice="unsubscribe() first, or use another consumer.",
+            )
+        self._positions.assign(partitions)
+        topics = {state.partition.topic for state in self._positions}
+        self.cluster.watch_topics(topics)
+        if not topics <= self.cluster.image.topics.keys():
+            self.cluster.request_refresh()
+        self.assignment_changed()
+
+    def subscribe(self, subscription: Subscription) -> None:
+        """Have the group assign partitions of these topics."""
+        self._check_open()
+        coordination = self.group()
+        if self._positions and not self._is_subscribed:
+            raise InvalidState(
+                "this consumer was assigned partitions by hand",
+                advice="unsubscribe() first, or use another consumer.",
+            )
+        self._is_subscribed = True
+        coordination.subscribe(subscription)
+
+    async def unsubscribe(self) -> None:
+        """Consume nothing; a member leaves its group."""
+        self._check_open()
+        if self._is_subscribed:
+            self._settle()
+            self._is_subscribed = False
+            await self.group().unsubscribe()
+        else:
+            self.cluster.watch_topics(())
+        self._positions.assign(())
+        self.assignment_changed()
+
+    def assignment_changed(self) -> None:
+        """Note that `positions` were assigned anew: look up, fetch, forget accordingly."""
+        for state in self._holding.states():
+            if self._positions.get(state.partition) is not state:
+                self._holding.release(state)
+        self._buffer.clear_stale()
+        self._changed()
+
+    # What happens in the background
+
+    def _image_changed(self, image: MetadataImage) -> None:
+        for state in self._positions:
+            led = image.leader(*state.partition)
+            if led is not None:
+                state.retry_at, state.missing_since = 0.0, None
+                state.leader_changed(led.leader_epoch)
+        self._changed()
+
+    def _changed(self) -> None:
+        """Have everybody look again: positions, leaders or pauses are not what they were."""
+        self._resolver.wake()
+        self._fetcher.wake()
+        self._waking.wake()
+
+    def fail(self, error: Exception) -> None:
+        """Raise an error at the user's next call for records, before any record. Once."""
+        self._failures.append(error)
+        self._waking.wake()
+
+    def _raise_failures(self) -> None:
+        if self._failures:
+            raise self._failures.pop(0)
+        for state in self._positions:
+            if state.error is not None:
+                raise self._told(state)
+
+    def _told(self, state: PartitionState) -> Exception:
+        """Return the error of a partition, which is tried again from now on."""
+        error, state.error = state.error, None
+        assert error is not None
+        self._changed()
+        return error
+
+    # Turns
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """Wait until the user holds no records; hand none out until the turn is over.
+
+        Cancelled, the turn is given up.
+        """
+        self._turn_count += 1
+        taken = False
+        try:
+            while self._turn_taken or not self._holding.empty:
+                await self._waking.wait(None)
+            self._turn_taken = taken = True
+            yield
+        finally:
+            self._turn_count -= 1
+            if taken:
+                self._turn_taken = False
+            self._waking.wake()
+
+    async def call_user(self, work: Work) -> None:
+        """Run a user's callback where the user's code runs; what it raises is raised here."""
+        await self._calls.run(work)
+
+    # Handing out
+
+    async def walk(self) -> Walk:
+        """Wait for records; hand some of one partition out one by one.
+
+        Cancelled, nothing is handed out.
+        """
+        with self._asked():
+            while True:
+                fetched = await self._ready(None)
+                assert fetched is not None
+                taken = self._take(fetched, self._settings.max_poll_records)
+                if taken is not None:
+                    return self._holding.hand_out_walk(fetched, taken)
+
+    async def batch(self) -> Records:
+        """Wait for records; hand out some of one partition. Cancelled, nothing is handed out."""
+        with self._asked():
+            while True:
+                fetched = await self._ready(None)
+                assert fetched is not None
+                taken = self._take(fetched, self._settings.max_poll_records)
+                if taken is not None:
+                    self._holding.hand_out(fetched.state, taken)
+                    return taken.records
+
+    async def columns(self, form: ArrowForm) -> RecordBatch:
+        """Wait for records; hand out some of one partition as a record batch of Arrow's.
+
+        Cancelled, nothing is handed out.
+        """
+        with self._asked():
+            while True:
+                fetched = await self._ready(None)
+                assert fetched is not None
+                while (taken := fetched.take_columns(form)) is not None:
+                    done = Taken([], taken.next_offset, taken.leader_epoch)
+                    if taken.batch.num_rows:
+                        self._holding.hand_out(fetched.state, done)
+                        return taken.batch
+                    fetched.state.settle(done.next_offset, done.leader_epoch)
+                self._let_go(fetched)
+
+    async def poll(self, timeout_ms: float, max_records: int | None = None) -> Records:
+        """Wait for records up to this long; hand out those there are, up to a number.
+
+        Cancelled, nothing is handed out.
+        """
+        if max_records is not None and max_records < 1:
+            raise ValueError(f"nobody can hand out {max_records} records")
+        deadline = self._deadline(timeout_ms)
+        with self._asked():
+            while (fetched := await self._ready(deadline)) is not None:
+                records = self._gather(fetched, max_records or self._settings.max_poll_records)
+                if records:
+                    return records
+        return []
+
+    def _gather(self, first: Fetched, count: int) -> Records:
+        """Take up to a number of records from what is there, without waiting for more."""
+        fetched: Fetched | None = first
+        records: Records = []
+        while fetched is not None and len(records) < count:
+            try:
+                taken = self._take(fetched, count - len(records))
+            except ClientError:
+                if records:
+                    break  # it is raised by the next call
+                raise
+            if taken is not None:
+                self._holding.hand_out(fetched.state, taken)
+                records = records + taken.records if records else taken.records
+            fetched = self._buffer.first()
+        return records
+
+    def _take(self, fetched: Fetched, count: int) -> Taken | None:
+        """Take records from an answer; None if it has none left, and then it is let go."""
+        while (taken := fetched.take(count)) is not None:
+            if self._intercept is not None and taken.records:
+                taken = taken._replace(records=self._intercept(taken.records))
+            if taken.records:
+                return taken
+            if self._holding.has(fetched.state):
+                self._holding.hand_out(fetched.state, taken)
+            else:
+                fetched.state.settle(taken.next_offset, taken.leader_epoch)
+        self._let_go(fetched)
+        return None
+
+    def _let_go(self, fetched: Fetched) -> None:
+        """Let go of an answer that was handed out whole; there is room for another."""
+        self._buffer.exhausted(fetched)
+        self._fetcher.refill()
+
+    @contextmanager
+    def _asked(self) -> Iterator[None]:
+        """Take note that the user asks: what it held is done with."""
+        self._check_handing_out()
+        if self._asking:
+            raise ConcurrentUse("two ask this consumer for records at the same time")
+        self._asking = True
+        try:
+            self._settle()
+            if self.coordination is not None:
+                self.coordination.asked()
+            yield
+        finally:
+            self._asking = False
+            if self.coordination is not None:
+                self.coordination.answered()
+
+    def _settle(self) -> None:
+        left = self._holding.settle()
+        if left is not None and not left[0].stale:
+            left[0].put_back(left[1])
+        if self._turn_count:
+            self._waking.wake()
+
+    async def _ready(self, deadline: float | None) -> Fetched | None:
+        """Wait for an answer to hand out from; None at the deadline.
+
+        Lets the loop run in any case: a user who never waits must not starve what feeds it.
+        """
+        await asyncio.sleep(0)
+        while True:
+            self._check_handing_out()
+            self._raise_failures()
+            if not self._turn_count and (fetched := self._buffer.first()) is not None:
+                return fetched
+            if deadline is not None and self._now() >= deadline:
+                return None
+            await self._waking.wait(deadline)
+
+    # Where the consumer is
+
+    def processed(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What automatic commits may commit: offsets behind records the user is done with."""
+        return {
+            state.partition: committable(*self._holding.processed(state))
+            for state in self._positions
+            if state.has_offset
+        }
+
+    def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What `commit()` without offsets commits: behind every record handed out."""
+        return {
+            state.partition: committable(*self._holding.consumed(state))
+            for state in self._positions
+            if state.has_offset
+        }
+
+    async def position(self, partition: TopicPartition, timeout_ms: float | None) -> int:
+        """Wait until it is known where the next record comes from; RequestTimedOut."""
+        deadline = self._deadline(timeout_ms)
+        while True:
+            self._check_open()
+            state = self._positions.state(partition)
+            if state.error is not None:
+                raise self._told(state)
+            if state.has_offset:
+                return self._holding.consumed(state)[0]
+            if self._now() >= deadline:
+                raise RequestTimedOut(f"the position of {partition} was not found in time")
+            await self._waking.wait(deadline)
+
+    def high_watermark(self, partition: TopicPartition) -> int | None:
+        """Return the end of what may be read, as of the last fetch; None before one."""
+        known = self._positions.state(partition).high_watermark
+        return None if known == NO_OFFSET else known
+
+    def lag(self, partition: TopicPartition) -> int | None:
+        """How many offsets lie before the end of the partition; None while nothing is known."""
+        state = self._positions.state(partition)
+        committed_only = self._settings.isolation_level is IsolationLevel.READ_COMMITTED
+        end = state.last_stable_offset if committed_only else state.high_watermark
+        if end == NO_OFFSET or not state.has_offset:
+            return None
+        return max(0, end - self._holding.consumed(state)[0])
+
+    def seek(self, partition: TopicPartition, to: int | OffsetAndMetadata) -> None:
+        """Go on at an offset, or at what was committed (then checked against the leader's log)."""
+        self._check_open()
+        offset, epoch = (to, None) if isinstance(to, int) else (to.offset, to.leader_epoch)
+        if offset < 0:
+            raise ValueError(f"no record has offset {offset}")
+        state = self._positions.state(partition)
+        self._leave(state)
+        state.seek(offset, NO_EPOCH if epoch is None else epoch)
+        self._changed()
+
+    def reset(self, partitions: Iterable[TopicPartition], policy: ResetPolicy) -> None:
+        """Go on where a policy says; all assigned partitions if none are named."""
+        self._check_open()
+        for state in self._named(partitions):
+            self._leave(state)
+            state.reset(policy)
+        self._changed()
+
+    def _leave(self, state: PartitionState) -> None:
+        self._holding.release(state)
+        if self._turn_count:
+            self._waking.wake()
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """Hand out nothing more of these until `resume`; what was fetched is kept."""
+        self._check_open()
+        for state in self._positions.states(partitions):
+            state.paused = True
+            left = self._holding.cut(state)
+            if left is not None and not left[0].stale:
+                left[0].put_back(left[1])
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        """Hand these out again."""
+        self._check_open()
+        for state in self._positions.states(partitions):
+            state.paused = False
+        self._changed()
+
+    def paused(self) -> frozenset[TopicPartition]:
+        """What is paused."""
+        return frozenset(state.partition for state in self._positions if state.paused)
+
+    def _named(self, partitions: Iterable[TopicPartition]) -> list[PartitionState]:
+        return self._positions.states(partitions) or list(self._positions)
+
+    async def partitions_of(
+        self, topic: str, timeout_ms: float | None
+    ) -> frozenset[TopicPartition]:
+        """Look up the partitions of a topic."""
+        self._check_open()
+        image = await self.cluster.topic(topic, self._deadline(timeout_ms))
+        return frozenset(TopicPartition(topic, number) for number in image.partitions)
+
+    def _deadline(self, timeout_ms: float | None) -> float:
+        default = self._settings.default_api_timeout_ms
+        return self.cluster.deadline(default if timeout_ms is None else timeout_ms)
+
+    # What the group does
+
+    def group(self) -> Coordination:
+        """Return the group; InvalidState if there is none."""
+        self._check_open()
+        if self.coordination is None:
+            raise InvalidState(
+                "this consumer has no group", advice="Give it a group_id, or assign() partitions."
+            )
+        return self.coordination
+
+    async def commit(self, offsets: Offsets | None, timeout_ms: float | None) -> None:
+        """Commit these, or everything handed out."""
+        committed = self.consumed() if offsets is None else offsets
+        await self.group().commit(committed, self._deadline(timeout_ms))
+
+    def commit_soon(
+        self, offsets: Offsets | None, callback: CommitCallback | None
+    ) -> Awaitable[None]:
+        """Commit these, or everything handed out, in the background."""
+        committed = self.consumed() if offsets is None else offsets
+        return self.group().commit_soon(committed, callback)
+
+    async def committed(
+        self, partitions: Iterable[TopicPartition], timeout_ms: float | None
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Ask the group for committed offsets; partitions without one are absent."""
+        deadline = self._deadline(timeout_ms)
+        return await self.group().committed(frozenset(partitions), deadline)

@@ -1,0 +1,232 @@
+"""What both faces of the consumer share: one signature, and how the parts are put together."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+from moldau.base.errors import ConfigError
+from moldau.client.consuming.coordination import Coordination, Offsets, Subscription
+from moldau.client.consuming.core import ConsumerCore
+from moldau.client.consuming.decoding import DecodingRules
+from moldau.client.consuming.settings import ConsumerSettings, IsolationLevel, ResetPolicy
+from moldau.client.consuming.user_calls import UserCalls
+from moldau.client.engine.cluster import Cluster
+from moldau.client.engine.ports import ClientPorts, system_ports
+from moldau.client.errors import ClientClosed, InvalidState
+from moldau.client.interceptors import InterceptorChain
+from moldau.client.records import Record, TopicPartition
+from moldau.client.serdes import Deserializer, close, configure, deserialize_with
+from moldau.client.settings import (
+    DEFAULT_SERVERS,
+    ConnectionSettings,
+    Servers,
+    accepts_kafka_names,
+    one_of,
+    pick,
+)
+
+if TYPE_CHECKING:
+    from moldau.client.consuming.arrow_form import ArrowForm
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+_LEVELS: Final = {level.name.lower(): level for level in IsolationLevel}
+CLOSE_TIMEOUT_S: Final = 30.0
+"""How long closing waits for the last commit and for leaving the group; Kafka's is the same."""
+
+Partition = tuple[str, int]
+"""A TopicPartition, or a plain pair of topic and number."""
+
+DEFAULT_STRATEGY: Final = ("range", "cooperative-sticky")
+
+
+class ConsumerFace(Generic[K, V]):
+    """Settings and what needs no waiting; the faces add how they wait."""
+
+    _core: ConsumerCore | None = None
+
+    @accepts_kafka_names
+    def __init__(
+        self,
+        bootstrap_servers: Servers = DEFAULT_SERVERS,
+        *,
+        group_id: str | None = None,
+        topics: Sequence[str] = (),
+        key_deserializer: Deserializer[K] | Callable[[bytes], K] | str | None = None,
+        value_deserializer: Deserializer[V] | Callable[[bytes], V] | str | None = None,
+        auto_offset_reset: str = "latest",
+        enable_auto_commit: bool = True,
+        auto_commit_interval_ms: int = 5_000,
+        isolation_level: str = "read_uncommitted",
+        fetch_min_bytes: int = 1,
+        fetch_max_wait_ms: int = 500,
+        fetch_max_bytes: int = 52_428_800,
+        max_partition_fetch_bytes: int = 1_048_576,
+        max_poll_records: int = 500,
+        prefetch_max_bytes: int = 33_554_432,
+        check_crcs: bool = True,
+        client_rack: str = "",
+        group_instance_id: str | None = None,
+        partition_assignment_strategy: Sequence[Any] | str = DEFAULT_STRATEGY,
+        session_timeout_ms: int = 45_000,
+        heartbeat_interval_ms: int = 3_000,
+        max_poll_interval_ms: int = 300_000,
+        default_api_timeout_ms: int = 60_000,
+        exclude_internal_topics: bool = True,
+        allow_auto_create_topics: bool = True,
+        interceptor_classes: Iterable[Any] = (),
+        client_id: str = "",
+        request_timeout_ms: int = 30_000,
+        socket_connection_setup_timeout_ms: int = 10_000,
+        socket_connection_setup_timeout_max_ms: int = 30_000,
+        reconnect_backoff_ms: int = 50,
+        reconnect_backoff_max_ms: int = 1_000,
+        retry_backoff_ms: int = 100,
+        retry_backoff_max_ms: int = 1_000,
+        metadata_max_age_ms: int = 300_000,
+        metadata_recovery_strategy: str = "rebootstrap",
+        metadata_recovery_rebootstrap_trigger_ms: int = 300_000,
+        connections_max_idle_ms: int = 540_000,
+        receive_buffer_bytes: int = 65_536,
+        send_buffer_bytes: int = 131_072,
+        client_dns_lookup: str = "use_all_dns_ips",
+        security_protocol: str = "PLAINTEXT",
+        version_ceilings: Mapping[int, int] | None = None,
+        ports: ClientPorts | None = None,
+    ) -> None:
+        """Take the settings; nothing is connected yet. ConfigError if they cannot be.
+
+        With `topics` the consumer begins with them: subscribed if it has a group, else with every
+        partition they have assigned to it.
+        """
+        self._take_settings({name: value for name, value in locals().items() if name != "self"})
+
+    def _take_settings(self, values: dict[str, Any]) -> None:
+        one_of(tuple(_LEVELS), "isolation_level", values["isolation_level"])
+        values["isolation_level"] = _LEVELS[values["isolation_level"]]
+        values["auto_offset_reset"] = ResetPolicy.parse(values["auto_offset_reset"])
+        values["version_ceilings"] = values["version_ceilings"] or {}
+        strategy = values["partition_assignment_strategy"]
+        values["partition_assignment_strategy"] = (
+            (strategy,) if isinstance(strategy, str) else tuple(strategy)
+        )
+        self._connection_settings = pick(ConnectionSettings, values)
+        self._settings = pick(ConsumerSettings, values)
+        self._ports = values["ports"] or system_ports(self._connection_settings)
+        self._topics = _checked_topics(values["topics"])
+        self._subscription = Subscription()
+        self._deserializers = (values["key_deserializer"], values["value_deserializer"])
+        for given, is_key in zip(self._deserializers, (True, False), strict=True):
+            configure(given, values, is_key=is_key)
+        self._rules = DecodingRules(
+            values["check_crcs"],
+            self._settings.isolation_level is IsolationLevel.READ_COMMITTED,
+            *(deserialize_with(given) for given in self._deserializers),
+        )
+        self._interceptors = InterceptorChain(values["interceptor_classes"], values)
+        self._is_closing = False
+        """No more records are handed out; a listener told of the end may still commit."""
+        self._is_closed = False
+
+    # Putting the parts together
+
+    def _make_core(self, calls: UserCalls) -> ConsumerCore:
+        """Make what works; on the event loop that will own it."""
+        return ConsumerCore(
+            Cluster(self._connection_settings, self._ports),
+            self._settings,
+            self._rules,
+            calls,
+            self._make_group if self._settings.group_id is not None else None,
+            self._intercepted if self._interceptors else None,
+        )
+
+    def _make_group(self, core: ConsumerCore) -> Coordination:
+        # A consumer without a group does not pay for importing one.
+        from moldau.client.assignors.choice import assignors_of  # noqa: PLC0415
+        from moldau.client.consuming.group import ConsumerGroup  # noqa: PLC0415
+
+        assert self._settings.group_id is not None
+        return ConsumerGroup(
+            self._settings.group_id,
+            self._settings,
+            assignors_of(self._settings.partition_assignment_strategy),
+            core.cluster,
+            core,
+            self._told_of_commit if self._interceptors else None,
+        )
+
+    def _told_of_commit(self, offsets: Offsets) -> None:
+        self._interceptors.tell("on_commit", offsets)
+
+    def _intercepted(self, records: list[Record[Any, Any]]) -> list[Record[Any, Any]]:
+        return self._interceptors.changed("on_consume", records)
+
+    @property
+    def _running(self) -> ConsumerCore:
+        if self._is_closed:
+            raise ClientClosed("the consumer has been closed")
+        if self._core is None:
+            raise InvalidState(
+                "the consumer has not been started", advice="Use it in a `with` block."
+            )
+        return self._core
+
+    async def _begin(self, core: ConsumerCore) -> None:
+        """Start the parts and take up the topics given to the constructor."""
+        try:
+            await core.start()
+            if self._topics and core.coordination is not None:
+                self._subscription = Subscription(self._topics)
+                core.subscribe(self._subscription)
+            elif self._topics:
+                found = [await core.partitions_of(topic, None) for topic in self._topics]
+                core.assign(partition for each in found for partition in sorted(each))
+        except BaseException:
+            await core.close(0)
+            raise
+
+    def _close_parts(self) -> None:
+        """Close what the user gave us to use."""
+        for given in self._deserializers:
+            close(given)
+        self._interceptors.close()
+
+
+def subscription_of(
+    topics: Sequence[str], pattern: str | re.Pattern[str] | None, listener: Any
+) -> Subscription:
+    """Read what the user wants to subscribe to; ConfigError if it is nothing or both."""
+    if bool(topics) == (pattern is not None):
+        raise ConfigError("subscribe to topics by name, or to those that match a pattern")
+    if isinstance(pattern, str):
+        try:
+            pattern = re.compile(pattern)
+        except re.error as error:
+            raise ConfigError(f"the pattern {pattern!r} is none: {error}") from None
+    return Subscription(_checked_topics(topics), pattern, listener)
+
+
+def arrow_form() -> ArrowForm:
+    """Return the usual form of record batches; ConfigError where Arrow is not installed."""
+    try:
+        from moldau.client.consuming.arrow_form import ArrowForm  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise ConfigError(
+            f"record batches need pyarrow and numpy: pip install 'moldau[arrow]' ({error})"
+        ) from error
+    return ArrowForm()
+
+
+def named_partitions(partitions: Iterable[Partition]) -> list[TopicPartition]:
+    """Read partitions given as pairs."""
+    return [TopicPartition(topic, number) for topic, number in partitions]
+
+
+def _checked_topics(topics: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(topics, str):
+        raise ConfigError(f"topics is a list of names: [{topics!r}]")
+    return tuple(topics)

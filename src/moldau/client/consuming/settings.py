@@ -1,0 +1,128 @@
+"""The settings of a consumer, under Kafka's names and with Kafka's defaults (4.3).
+
+Values, checked once when a consumer is made. Those of the connection stand in `client.settings`;
+those that only a group needs are here too, because a user sets them at one place.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import Enum, IntEnum
+from typing import Any, Final
+
+from moldau.base.errors import ConfigError
+from moldau.client.settings import at_least
+
+_DURATION: Final = re.compile(
+    r"P(?:(?P<days>\d+)D)?"
+    r"(?:T(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:[.,]\d{1,9})?)S)?)?"
+)
+"""ISO 8601 as `java.time.Duration` reads it, without signs: no reset lies in the future."""
+_DURATION_PREFIX: Final = "by_duration:"
+
+
+class IsolationLevel(IntEnum):
+    """Which records are handed out; the number is that of Fetch and ListOffsets."""
+
+    READ_UNCOMMITTED = 0
+    READ_COMMITTED = 1
+
+
+class ResetKind(Enum):
+    """Where to go on when there is no position, or none that exists."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+    NONE = "none"
+    BY_DURATION = "by_duration"
+
+
+@dataclass(frozen=True, slots=True)
+class ResetPolicy:
+    """`auto.offset.reset`, understood."""
+
+    kind: ResetKind
+    duration_ms: int = 0
+    """With BY_DURATION, how far back from now (KIP-1106)."""
+
+    @classmethod
+    def parse(cls, text: str) -> ResetPolicy:
+        """Read `earliest`, `latest`, `none` or `by_duration:PT1H`; ConfigError for others."""
+        if text.startswith(_DURATION_PREFIX):
+            return cls(ResetKind.BY_DURATION, _duration_ms(text.removeprefix(_DURATION_PREFIX)))
+        for kind in (ResetKind.EARLIEST, ResetKind.LATEST, ResetKind.NONE):
+            if text == kind.value:
+                return cls(kind)
+        raise ConfigError(
+            f"auto_offset_reset={text!r} is not earliest, latest, none or by_duration:PT1H"
+        )
+
+
+def _duration_ms(text: str) -> int:
+    found = _DURATION.fullmatch(text)
+    if found is None or text in ("P", "") or text.endswith("T"):
+        raise ConfigError(f"auto_offset_reset: {text!r} is no ISO 8601 duration such as PT1H30M")
+    parts = {unit: float(value.replace(",", ".")) for unit, value in found.groupdict("0").items()}
+    return round(timedelta(**parts) / timedelta(milliseconds=1))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerSettings:
+    """What `Consumer` and `AsyncConsumer` are made with, beside the connection's settings."""
+
+    group_id: str | None = None
+    group_instance_id: str | None = None
+    """A static member: it may be away for `session_timeout_ms` without a rebalance (KIP-345)."""
+    partition_assignment_strategy: tuple[Any, ...] = ("range", "cooperative-sticky")
+    """Names of built-in assignors or assignors themselves, most wanted first."""
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 3_000
+    max_poll_interval_ms: int = 300_000
+    enable_auto_commit: bool = True
+    """Has no effect without a group."""
+    auto_commit_interval_ms: int = 5_000
+    auto_offset_reset: ResetPolicy = ResetPolicy(ResetKind.LATEST)
+    isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
+    fetch_min_bytes: int = 1
+    fetch_max_wait_ms: int = 500
+    fetch_max_bytes: int = 52_428_800
+    max_partition_fetch_bytes: int = 1_048_576
+    max_poll_records: int = 500
+    prefetch_max_bytes: int = 33_554_432
+    """Ours: fetched bytes that wait for the user, all partitions together; beyond it no fetch is
+    sent. One answer may pass it, by at most `fetch_max_bytes`."""
+    check_crcs: bool = True
+    client_rack: str = ""
+    exclude_internal_topics: bool = True
+    default_api_timeout_ms: int = 60_000
+
+    def __post_init__(self) -> None:
+        for name, least in _LEAST.items():
+            at_least(least, name, getattr(self, name))
+        if self.group_id == "":
+            raise ConfigError("group_id is a name; leave it out for a consumer without a group")
+        if self.group_instance_id == "":
+            raise ConfigError("group_instance_id is a name; leave it out for a dynamic member")
+        if self.group_id is not None and self.heartbeat_interval_ms >= self.session_timeout_ms:
+            raise ConfigError(
+                f"heartbeat_interval_ms={self.heartbeat_interval_ms} must be below"
+                f" session_timeout_ms={self.session_timeout_ms}; a third of it is usual"
+            )
+
+
+_LEAST: Final = {
+    "session_timeout_ms": 1,
+    "heartbeat_interval_ms": 1,
+    "max_poll_interval_ms": 1,
+    "auto_commit_interval_ms": 0,
+    "fetch_min_bytes": 0,
+    "fetch_max_wait_ms": 0,
+    "fetch_max_bytes": 0,
+    "max_partition_fetch_bytes": 0,
+    "max_poll_records": 1,
+    "prefetch_max_bytes": 1,
+    "default_api_timeout_ms": 0,
+}
+"""The smallest value of each number that makes sense, as Kafka's own checks have it."""

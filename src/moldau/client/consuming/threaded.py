@@ -1,0 +1,345 @@
+"""The consumer for threads: the same, run by a loop in a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import re
+import threading
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from moldau.client.blocking import Portal
+from moldau.client.consuming.coordination import (
+    CommitCallback,
+    GroupMetadata,
+    Offsets,
+    Subscription,
+)
+from moldau.client.consuming.core import ConsumerCore
+from moldau.client.consuming.face import (
+    CLOSE_TIMEOUT_S,
+    ConsumerFace,
+    Partition,
+    arrow_form,
+    named_partitions,
+    subscription_of,
+)
+from moldau.client.consuming.offset_lookup import OffsetAndTimestamp
+from moldau.client.consuming.positions import EARLIEST, LATEST
+from moldau.client.consuming.user_calls import CallsInThread, KeptCall
+from moldau.client.errors import ClientClosed, ConcurrentUse, InvalidState
+from moldau.client.records import OffsetAndMetadata, Record, TopicPartition
+
+if TYPE_CHECKING:
+    from moldau.client.consuming.arrow_form import ArrowForm, RecordBatch
+
+K = TypeVar("K")
+V = TypeVar("V")
+T = TypeVar("T")
+
+
+class Consumer(ConsumerFace[K, V]):
+    """Consumes records in a thread. One thread uses it at a time; any may close it.
+
+    The work is done in a loop thread of its own, which hands over whole lists of records, so that a
+    record costs no change of threads. A rebalance listener runs in the thread that uses the
+    consumer, during one of its calls.
+    """
+
+    _portal: Portal | None = None
+
+    # Beginning and ending
+
+    def start(self) -> None:
+        """Find the cluster; NoBrokerReachable. `with` does it."""
+        if self._portal is not None:
+            raise InvalidState("the consumer has been started already")
+        self._user = threading.RLock()
+        self._calls = CallsInThread()
+        self._portal = portal = Portal("consumer")
+        try:
+            self._core = portal.call(self._open())
+        except BaseException:
+            portal.close()
+            raise
+
+    async def _open(self) -> ConsumerCore:
+        core = self._make_core(self._calls)
+        await self._begin(core)
+        return core
+
+    def close(self, timeout: float = CLOSE_TIMEOUT_S) -> None:
+        """Commit what is done with (if that is automatic), leave the group, end; twice is fine.
+
+        Any thread may call it: a loop over the consumer in another thread ends.
+        """
+        self._end(timeout, done=True)
+
+    def _end(self, timeout: float, *, done: bool) -> None:
+        core, portal, was_closing = self._core, self._portal, self._is_closing
+        self._is_closing = True
+        if core is None or portal is None or was_closing:
+            return
+        try:
+            self._served(portal, core.close(timeout * 1000, done=done))
+        finally:
+            self._is_closed = True
+            portal.close()
+            self._close_parts()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        # What was being worked on when an exception came is not done with.
+        self._end(CLOSE_TIMEOUT_S, done=kind is None)
+
+    # Between the threads
+
+    def _wait(self, work: Coroutine[Any, Any, T]) -> T:
+        """Have something done on the loop and wait; Ctrl-C ends the wait and the work."""
+        portal = self._portal
+        if portal is None or not self._user.acquire(blocking=False):
+            work.close()
+            raise ConcurrentUse("two threads use this consumer at the same time")
+        try:
+            return self._served(portal, work)
+        finally:
+            self._user.release()
+
+    def _do(self, function: Callable[..., T], *arguments: Any) -> T:
+        """Have a function called on the loop."""
+
+        async def work() -> T:
+            return function(*arguments)
+
+        return self._wait(work())
+
+    def _served(self, portal: Portal, work: Coroutine[Any, Any, T]) -> T:
+        """Wait for work on the loop; run the user's callbacks here meanwhile."""
+        if self._core is None or self._core.coordination is None:
+            return portal.call(work)
+        task, kept = portal.call(_begun(work, self._calls))
+        try:
+            while kept is not None:
+                _run_kept(portal, kept)
+                kept = portal.call(self._calls.next_or(task))
+        except BaseException:
+            portal.post(task.cancel)
+            raise
+        return task.result()
+
+    # What to consume
+
+    def subscribe(
+        self,
+        topics: Sequence[str] = (),
+        *,
+        pattern: str | re.Pattern[str] | None = None,
+        listener: Any = None,
+    ) -> None:
+        """Have the group assign partitions of topics, by name or by a pattern for whole names.
+
+        Replaces an earlier subscription. The listener is told what is assigned, revoked and lost.
+        """
+        self._subscription = subscription_of(topics, pattern, listener)
+        self._do(self._running.subscribe, self._subscription)
+
+    def unsubscribe(self) -> None:
+        """Consume nothing any more: leave the group, or drop what was assigned by hand."""
+        self._subscription = Subscription()
+        self._wait(self._running.unsubscribe())
+
+    def subscription(self) -> Subscription:
+        """Return what was subscribed to."""
+        return self._subscription
+
+    def assign(self, partitions: Iterable[Partition]) -> None:
+        """Consume exactly these partitions, without a group's doing; what stays keeps its place."""
+        self._do(self._running.assign, named_partitions(partitions))
+
+    def assignment(self) -> frozenset[TopicPartition]:
+        """Return what is consumed now."""
+        return self._running.positions.partitions
+
+    # Consuming
+
+    def __iter__(self) -> Iterator[Record[K, V]]:
+        """Hand out records one by one; ends when the consumer is closed.
+
+        The loop may be left and begun again anywhere: each record is handed out once.
+        """
+        core = self._running
+        while not self._is_closing:
+            try:
+                walk = self._wait(core.walk())
+            except ClientClosed:
+                return
+            yield from walk.rest
+
+    def batches(self) -> Iterator[list[Record[K, V]]]:
+        """Hand out lists of records, each of one partition, up to `max_poll_records` long."""
+        core = self._running
+        while not self._is_closing:
+            try:
+                records = self._wait(core.batch())
+            except ClientClosed:
+                return
+            yield records
+
+    def arrow_batches(self, form: ArrowForm | None = None) -> Iterator[RecordBatch]:
+        """Hand out `pyarrow.RecordBatch`es, each of one partition, without an object per record.
+
+        Needs the extra `arrow`. Deserializers and interceptors are not asked.
+        """
+        core, form = self._running, form or arrow_form()
+        while not self._is_closing:
+            try:
+                batch = self._wait(core.columns(form))
+            except ClientClosed:
+                return
+            yield batch
+
+    def poll(self, timeout_ms: float = 0, *, max_records: int | None = None) -> list[Record[K, V]]:
+        """Wait up to this long for records and hand out those there are; [] if none came."""
+        return self._wait(self._running.poll(timeout_ms, max_records))
+
+    def pause(self, *partitions: Partition) -> None:
+        """Hand out nothing of these until `resume`; what was fetched of them is kept."""
+        self._do(self._running.pause, named_partitions(partitions))
+
+    def resume(self, *partitions: Partition) -> None:
+        """Hand these out again."""
+        self._do(self._running.resume, named_partitions(partitions))
+
+    def paused(self) -> frozenset[TopicPartition]:
+        """Return what is paused."""
+        return self._do(self._running.paused)
+
+    # Where the consumer is
+
+    def seek(self, partition: Partition, offset: int | OffsetAndMetadata) -> None:
+        """Go on at an offset; one that was committed is checked against the leader's log."""
+        self._do(self._running.seek, TopicPartition(*partition), offset)
+
+    def seek_to_beginning(self, *partitions: Partition) -> None:
+        """Go on at the first record of these, or of all assigned partitions."""
+        self._do(self._running.reset, named_partitions(partitions), EARLIEST)
+
+    def seek_to_end(self, *partitions: Partition) -> None:
+        """Go on behind the last record of these, or of all assigned partitions."""
+        self._do(self._running.reset, named_partitions(partitions), LATEST)
+
+    def position(self, partition: Partition, *, timeout_ms: float | None = None) -> int:
+        """Return the offset of the next record to be handed out; waits until it is known."""
+        return self._wait(self._running.position(TopicPartition(*partition), timeout_ms))
+
+    def lag(self, partition: Partition) -> int | None:
+        """Return how far the position is from the end, as of the last fetch; None before one.
+
+        With `read_committed`, the end is the last stable offset.
+        """
+        return self._do(self._running.lag, TopicPartition(*partition))
+
+    def high_watermark(self, partition: Partition) -> int | None:
+        """Return the offset behind the last replicated record, as of the last fetch."""
+        return self._do(self._running.high_watermark, TopicPartition(*partition))
+
+    # What the brokers know
+
+    def beginning_offsets(
+        self, partitions: Iterable[Partition], *, timeout_ms: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """Look up the first offsets of partitions, assigned or not."""
+        return self._wait(self._running.lookup.beginnings(partitions, timeout_ms))
+
+    def end_offsets(
+        self, partitions: Iterable[Partition], *, timeout_ms: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """Look up the offsets behind the last records that may be read."""
+        return self._wait(self._running.lookup.ends(partitions, timeout_ms))
+
+    def offsets_for_times(
+        self, times_ms: Mapping[Partition, int], *, timeout_ms: float | None = None
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """Look up the first records at or after these times; None where all are older."""
+        return self._wait(self._running.lookup.at_times(times_ms, timeout_ms))
+
+    def partitions_for(
+        self, topic: str, *, timeout_ms: float | None = None
+    ) -> frozenset[TopicPartition]:
+        """Look up the partitions of a topic."""
+        return self._wait(self._running.partitions_of(topic, timeout_ms))
+
+    # Committing
+
+    def commit(self, offsets: Offsets | None = None, *, timeout_ms: float | None = None) -> None:
+        """Commit these offsets, or all records handed out so far; returns once it is safe.
+
+        CommitFailed if the member has left its group.
+        """
+        self._wait(self._running.commit(offsets, timeout_ms))
+
+    def commit_async(
+        self, offsets: Offsets | None = None, callback: CommitCallback | None = None
+    ) -> None:
+        """Commit in the background, in order; the callback learns the outcome in a later call."""
+        self._do(self._running.commit_soon, offsets, callback)
+
+    def committed(
+        self, partitions: Iterable[Partition], *, timeout_ms: float | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Look up committed offsets; partitions without one are absent."""
+        return self._wait(self._running.committed(named_partitions(partitions), timeout_ms))
+
+    def group_metadata(self) -> GroupMetadata:
+        """Return who this member is, for a transaction that commits its offsets (KIP-447)."""
+        return self._do(self._running.group().metadata)
+
+    def enforce_rebalance(self, reason: str = "asked for by the user") -> None:
+        """Have the group rebalance although nothing changed."""
+        self._do(self._running.group().enforce_rebalance, reason)
+
+
+async def _begun(
+    work: Coroutine[Any, Any, T], calls: CallsInThread
+) -> tuple[asyncio.Task[T], KeptCall | None]:
+    """Begin work and wait until it is done, or until it wants something of the user's thread."""
+    task = asyncio.get_running_loop().create_task(work)
+    try:
+        return task, await calls.next_or(task)
+    except BaseException:
+        task.cancel()
+        raise
+
+
+def _run_kept(portal: Portal, kept: KeptCall) -> None:
+    """Run a callback in this thread; who waits for it on the loop learns how it ended."""
+    error: Exception | None = None
+    try:
+        outcome = kept.work()
+        if inspect.isawaitable(outcome):
+            portal.call(_awaited(outcome))
+    except Exception as raised:  # noqa: BLE001 - it is raised where the callback was wanted
+        error = raised
+    portal.post(CallsInThread.ran, kept, error)
+
+
+async def _awaited(outcome: Awaitable[object]) -> None:
+    await outcome

@@ -1,0 +1,236 @@
+"""What only our consumer does in a group: its two faces, its listeners, an assignor of one's own.
+
+The stories that every client can tell are in `test_groups`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from kafka_harness.kinds import kind_under_test, make_broker
+from kafka_harness.samples import fresh_topic
+from kafka_harness.topics import create_topic, send
+from leaks import run_without_leaks
+from moldau.client.assignors.interface import Assignment, PartitionAssignor
+from moldau.client.consumer import AsyncConsumer, Consumer
+from moldau.client.consuming.listeners import RebalanceListener
+from moldau.client.errors import CommitFailed
+from moldau.client.records import OffsetAndMetadata, TopicPartition
+
+pytestmark = pytest.mark.timeout(90)
+
+PARTITIONS = 4
+QUICK = {"auto_offset_reset": "earliest", "heartbeat_interval_ms": 100}
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory):
+    """A broker of this module's own, which does not wait for more members before the first join."""
+    settings = {"group.initial.rebalance.delay.ms": "0"}
+    with make_broker(kind_under_test(), tmp_path_factory.mktemp("own"), settings) as running:
+        yield running
+
+
+@pytest.fixture
+def topic(broker):
+    name = create_topic(broker.address, fresh_topic("own-group"), PARTITIONS)
+    for partition in range(PARTITIONS):
+        send(broker.address, name, [b"%d" % number for number in range(5)], partition)
+    return name
+
+
+def every(topic, count=PARTITIONS):
+    return {TopicPartition(topic, number) for number in range(count)}
+
+
+class Remembering(RebalanceListener):
+    """Commits what it must give up, and keeps where and what it was told."""
+
+    def __init__(self, consumer):
+        self.consumer = consumer
+        self.threads = set()
+        self.story = []
+        self.committed = {}
+
+    def on_partitions_assigned(self, partitions):
+        self.threads.add(threading.get_ident())
+        self.story.append(("assigned", len(partitions)))
+
+    def on_partitions_revoked(self, partitions):
+        self.threads.add(threading.get_ident())
+        self.story.append(("revoked", len(partitions)))
+        self.consumer.commit()
+        self.committed = self.consumer.committed(partitions)
+
+
+def test_a_listener_of_the_blocking_face_runs_in_the_users_thread_and_may_commit(broker, topic):
+    settings = {**QUICK, "group_id": topic, "enable_auto_commit": False}
+    with (
+        Consumer(broker.address, **settings) as one,
+        Consumer(broker.address, **settings) as two,
+    ):
+        listener = Remembering(one)
+        one.subscribe([topic], listener=listener)
+        records = []
+        while len(records) < 5 * PARTITIONS:
+            records += one.poll(timeout_ms=200)
+        two.subscribe([topic])
+        while len(two.assignment()) != PARTITIONS // 2:
+            assert one.poll(timeout_ms=50) == []
+            assert two.poll(timeout_ms=50) == []
+    assert listener.threads == {threading.get_ident()}
+    assert listener.story[:3] == [("assigned", 4), ("revoked", 4), ("assigned", 2)]
+    assert listener.story[-1][0] == "revoked"
+    assert {kept.offset for kept in listener.committed.values()} == {5}
+
+
+def test_a_callback_of_a_commit_runs_in_the_users_thread(broker, topic):
+    heard = []
+
+    def note(offsets, error):
+        heard.append((threading.get_ident(), offsets, error))
+
+    at = TopicPartition(topic, 0)
+    with Consumer(broker.address, group_id=topic, topics=[topic], **QUICK) as consumer:
+        while not consumer.poll(timeout_ms=200):
+            pass
+        consumer.commit_async({at: OffsetAndMetadata(3, "note")}, callback=note)
+        while not heard:
+            consumer.poll(timeout_ms=50)
+        assert consumer.committed([at])[at].metadata == "note"
+    assert heard == [(threading.get_ident(), {at: OffsetAndMetadata(3, "note")}, None)]
+
+
+class FirstTakesAll(PartitionAssignor):
+    """Gives everything to the member with the lowest id."""
+
+    name = "first-takes-all"
+
+    def assign(self, topics, subscriptions):
+        everything = [TopicPartition(t, n) for t in topics for n in range(len(topics[t]))]
+        first = min(subscriptions)
+        return {one: Assignment(everything if one == first else ()) for one in subscriptions}
+
+
+def test_an_assignor_of_ones_own_decides(broker, topic):
+    async def story():
+        settings = {**QUICK, "group_id": topic, "topics": [topic]}
+        settings["partition_assignment_strategy"] = [FirstTakesAll]
+        async with (
+            AsyncConsumer(broker.address, **settings) as one,
+            AsyncConsumer(broker.address, **settings) as two,
+        ):
+            generations = set()
+            while len(generations) != 1 or -1 in generations:
+                await asyncio.gather(one.poll(timeout_ms=50), two.poll(timeout_ms=50))
+                generations = {each.group_metadata().generation_id for each in (one, two)}
+            while {len(one.assignment()), len(two.assignment())} != {0, PARTITIONS}:
+                await asyncio.gather(one.poll(timeout_ms=50), two.poll(timeout_ms=50))
+            first = min((one, two), key=lambda each: each.group_metadata().member_id)
+            assert first.assignment() == every(topic)
+
+    run_without_leaks(story())
+
+
+def test_an_assignor_that_fails_is_raised_to_the_leader_and_a_better_one_helps(broker, topic):
+    class Failing(FirstTakesAll):
+        def assign(self, topics, subscriptions):
+            if failures:
+                raise failures.pop()
+            return super().assign(topics, subscriptions)
+
+    failures = [LookupError("of the user's own")]
+
+    async def story():
+        settings = {**QUICK, "group_id": topic, "topics": [topic]}
+        settings["partition_assignment_strategy"] = [Failing()]
+        async with AsyncConsumer(broker.address, **settings) as consumer:
+            with pytest.raises(LookupError):
+                await consumer.poll(timeout_ms=10_000)
+            while consumer.assignment() != every(topic):
+                await consumer.poll(timeout_ms=100)
+
+    run_without_leaks(story())
+
+
+def test_an_iteration_goes_on_where_the_last_one_was_left(broker, topic):
+    """Automatic commits: the record that was being worked on comes again, no other does."""
+
+    async def story():
+        settings = {**QUICK, "group_id": topic, "topics": [topic]}
+        seen = []
+
+        async def fail_at_the_eighth():
+            async with AsyncConsumer(broker.address, **settings) as consumer:
+                async for record in consumer:
+                    if len(seen) == 7:
+                        raise LookupError(record[:3])
+                    seen.append(record[:3])
+
+        with pytest.raises(LookupError) as failure:
+            await fail_at_the_eighth()
+        failed = failure.value.args[0]
+        async with AsyncConsumer(broker.address, **settings) as consumer:
+            async for record in consumer:
+                seen.append(record[:3])
+                if len(seen) == 5 * PARTITIONS:
+                    break
+        assert failed in seen
+        assert len(set(seen)) == 5 * PARTITIONS
+
+    run_without_leaks(story())
+
+
+def test_two_consumers_by_hand_do_not_disturb_each_other_but_a_group_keeps_strangers_out(
+    broker, topic
+):
+    async def story():
+        at = TopicPartition(topic, 0)
+        one = {TopicPartition(topic, 0): OffsetAndMetadata(1)}
+        settings = {**QUICK, "group_id": topic, "enable_auto_commit": False}
+        async with (
+            AsyncConsumer(broker.address, **settings) as first,
+            AsyncConsumer(broker.address, **settings) as second,
+            AsyncConsumer(broker.address, **settings) as member,
+        ):
+            for consumer in (first, second):
+                consumer.assign([at])
+                while not await consumer.poll(timeout_ms=200):
+                    pass
+                await consumer.commit(one)
+            member.subscribe([topic])
+            while not member.assignment():
+                await member.poll(timeout_ms=100)
+            with pytest.raises(CommitFailed, match="group of its own"):
+                await first.commit(one)
+
+    run_without_leaks(story())
+
+
+class Watching:
+    """An interceptor."""
+
+    def __init__(self):
+        self.committed = []
+
+    def on_commit(self, offsets):
+        self.committed.append(dict(offsets))
+
+
+def test_interceptors_hear_of_every_commit(broker, topic):
+    async def story():
+        watching = Watching()
+        at = TopicPartition(topic, 0)
+        settings = {**QUICK, "group_id": topic, "auto_commit_interval_ms": 50}
+        async with AsyncConsumer(
+            broker.address, interceptor_classes=[watching], topics=[topic], **settings
+        ) as consumer:
+            while len(consumer.assignment()) < PARTITIONS or not watching.committed:
+                await consumer.poll(timeout_ms=100)
+            await consumer.commit({at: OffsetAndMetadata(2)})
+            assert watching.committed[-1] == {at: OffsetAndMetadata(2)}
+
+    run_without_leaks(story())

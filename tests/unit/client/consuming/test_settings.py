@@ -1,0 +1,95 @@
+"""The consumer's settings: Kafka's names and defaults, and a word about what is wrong."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+from moldau.base.errors import ConfigError
+from moldau.client.consumer import AsyncConsumer, Consumer
+from moldau.client.consuming.settings import (
+    ConsumerSettings,
+    IsolationLevel,
+    ResetKind,
+    ResetPolicy,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "milliseconds"),
+    [
+        ("PT1H", 3_600_000),
+        ("PT1H30M", 5_400_000),
+        ("P2DT3M", 2 * 86_400_000 + 180_000),
+        ("PT0.5S", 500),
+        ("P1D", 86_400_000),
+        ("PT0S", 0),
+    ],
+)
+def test_a_reset_by_duration_is_read_as_java_does(text, milliseconds):
+    policy = ResetPolicy.parse(f"by_duration:{text}")
+    assert policy == ResetPolicy(ResetKind.BY_DURATION, milliseconds)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "soon", "by_duration:", "by_duration:P", "by_duration:PT", "by_duration:-PT1H"]
+)
+def test_a_reset_that_is_none_is_refused(text):
+    with pytest.raises(ConfigError, match="auto_offset_reset"):
+        AsyncConsumer(auto_offset_reset=text)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"max_poll_records": 0}, "max_poll_records=0 is below 1"),
+        ({"fetch_min_bytes": -1}, "fetch_min_bytes"),
+        ({"group_id": ""}, "group_id is a name"),
+        ({"group_id": "g", "group_instance_id": ""}, "group_instance_id is a name"),
+        ({"group_id": "g", "heartbeat_interval_ms": 45_000}, "must be below session_timeout_ms"),
+        ({"isolation_level": "serializable"}, "isolation_level"),
+        ({"topics": "t"}, r"topics is a list of names: \['t'\]"),
+        ({"max.poll.recrods": 5}, "is max.poll.records meant"),
+        ({"key_deserializer": 5}, "neither a function"),
+    ],
+)
+def test_wrong_settings_are_named(given, said):
+    for face in (AsyncConsumer, Consumer):
+        with pytest.raises(ConfigError, match=said):
+            face(**given)
+
+
+def test_kafkas_dotted_names_and_texts_are_taken():
+    consumer = AsyncConsumer(
+        **{
+            "bootstrap.servers": "h:1",
+            "group.id": "g",
+            "isolation.level": "read_committed",
+            "max.poll.records": "7",
+            "enable.auto.commit": "false",
+        }
+    )
+    settings = consumer._settings
+    assert settings.isolation_level is IsolationLevel.READ_COMMITTED
+    assert (settings.group_id, settings.max_poll_records) == ("g", 7)
+    assert settings.enable_auto_commit is False
+
+
+def test_defaults_are_kafkas():
+    assert AsyncConsumer()._settings == ConsumerSettings()
+    own = ConsumerSettings()
+    assert (own.fetch_max_bytes, own.max_partition_fetch_bytes) == (50 << 20, 1 << 20)
+    assert (own.fetch_max_wait_ms, own.fetch_min_bytes, own.max_poll_records) == (500, 1, 500)
+    assert own.auto_offset_reset.kind is ResetKind.LATEST
+
+
+def test_both_faces_have_the_same_methods_with_the_same_parameters():
+    def public(face):
+        return {
+            name: list(inspect.signature(method).parameters)
+            for name, method in inspect.getmembers(face, callable)
+            if not name.startswith("_")
+        }
+
+    assert public(AsyncConsumer) == public(Consumer)
