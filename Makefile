@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test lint types imports check sim sim-many soak soak-exactly-once golden bench lock clean help
+.PHONY: setup demo test lint types imports check sim sim-many soak soak-exactly-once golden bench bench-clients lock clean help
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 14
@@ -58,6 +58,12 @@ golden: setup ## make the reference bytes again with the Java clients
 bench: setup ## Moldau against Apache Kafka on this machine; writes bench/RESULTS.md
 	$(BIN)/python -m compileall -q src
 	$(BIN)/python -m bench.run
+
+bench-clients: setup ## the Python client against aiokafka, kafka-python and confluent-kafka
+	$(BIN)/python -m compileall -q src
+	$(BIN)/python -m bench.clients.produce
+	$(BIN)/python -m bench.clients.consume
+	$(BIN)/python -m bench.clients.round_trip
 
 lock: setup ## resolve the dependencies again
 	$(BIN)/pip install --quiet uv

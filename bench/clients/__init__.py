@@ -1,0 +1,1 @@
+"""The client library against other Python clients, on the same broker."""

@@ -1,0 +1,145 @@
+"""Reading a partition from its beginning with every client; one per process.
+
+    python -m bench.clients.readers moldau-async 127.0.0.1:9092 topic 500000
+
+prints what it took, from the first record on: connecting and the first fetch are not counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from collections.abc import Callable
+from itertools import islice
+
+
+class Watch:
+    """Wall and CPU time of this process since the first record."""
+
+    def __init__(self) -> None:
+        self._wall, self._cpu = time.perf_counter(), time.process_time()
+
+    def per_record(self, count: int) -> dict[str, float]:
+        """Return the rate and what a record cost."""
+        wall_s, cpu_s = time.perf_counter() - self._wall, time.process_time() - self._cpu
+        return {"records_per_s": count / wall_s, "cpu_us": cpu_s / count * 1e6}
+
+
+def moldau_async(address: str, topic: str, count: int) -> dict[str, float]:
+    from moldau.client import AsyncConsumer  # noqa: PLC0415 - each process has one client
+
+    async def read() -> dict[str, float]:
+        async with AsyncConsumer(address, topics=[topic], auto_offset_reset="earliest") as consumer:
+            seen = size = 0
+            watch = Watch()
+            async for record in consumer:
+                size += len(record.value)
+                seen += 1
+                if seen == 1:
+                    watch = Watch()
+                if seen == count:
+                    break
+            return watch.per_record(count)
+
+    return asyncio.run(read())
+
+
+def moldau_blocking(address: str, topic: str, count: int) -> dict[str, float]:
+    from moldau.client import Consumer  # noqa: PLC0415 - each process has one client
+
+    with Consumer(address, topics=[topic], auto_offset_reset="earliest") as consumer:
+        records = iter(consumer)
+        size = len(next(records).value)
+        watch = Watch()
+        for record in islice(records, count - 1):
+            size += len(record.value)
+        return watch.per_record(count)
+
+
+def aiokafka(address: str, topic: str, count: int) -> dict[str, float]:
+    from aiokafka import AIOKafkaConsumer  # noqa: PLC0415 - each process has one client
+
+    async def read() -> dict[str, float]:
+        consumer = AIOKafkaConsumer(
+            topic, bootstrap_servers=address, auto_offset_reset="earliest", group_id=None
+        )
+        await consumer.start()
+        try:
+            seen = size = 0
+            watch = Watch()
+            async for record in consumer:
+                size += len(record.value)
+                seen += 1
+                if seen == 1:
+                    watch = Watch()
+                if seen == count:
+                    break
+            return watch.per_record(count)
+        finally:
+            await consumer.stop()
+
+    return asyncio.run(read())
+
+
+def kafka_python(address: str, topic: str, count: int) -> dict[str, float]:
+    from kafka import KafkaConsumer  # noqa: PLC0415 - each process has one client
+
+    consumer = KafkaConsumer(
+        topic, bootstrap_servers=address, auto_offset_reset="earliest", group_id=None
+    )
+    try:
+        size = len(next(consumer).value)
+        watch = Watch()
+        for record in islice(consumer, count - 1):
+            size += len(record.value)
+        return watch.per_record(count)
+    finally:
+        consumer.close()
+
+
+def moldau_columns(address: str, topic: str, count: int) -> dict[str, float]:
+    from moldau.client import Consumer  # noqa: PLC0415 - each process has one client
+
+    with Consumer(address, topics=[topic], auto_offset_reset="earliest") as consumer:
+        batches = consumer.arrow_batches()
+        seen = next(batches).num_rows
+        watch = Watch()
+        while seen < count:
+            seen += next(batches).num_rows
+        return watch.per_record(count)
+
+
+def confluent_kafka(address: str, topic: str, count: int) -> dict[str, float]:
+    from confluent_kafka import Consumer, TopicPartition  # noqa: PLC0415 - as above
+
+    consumer = Consumer({"bootstrap.servers": address, "group.id": "unused"})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    try:
+        seen = size = 0
+        watch = Watch()
+        while seen < count:
+            messages = consumer.consume(10_000, 10)
+            if not seen:
+                watch = Watch()
+            seen += len(messages)
+            size += sum(len(message.value()) for message in messages)
+        return watch.per_record(count)
+    finally:
+        consumer.close()
+
+
+READERS: dict[str, Callable[[str, str, int], dict[str, float]]] = {
+    "moldau-async": moldau_async,
+    "aiokafka": aiokafka,
+    "moldau-blocking": moldau_blocking,
+    "kafka-python": kafka_python,
+    "moldau-columns": moldau_columns,
+    "confluent-kafka": confluent_kafka,
+}
+
+
+if __name__ == "__main__":
+    name, address, topic, count = sys.argv[1:]
+    print(json.dumps(READERS[name](address, topic, int(count))))
