@@ -1,0 +1,18 @@
+"""What people build by hand around a consumer: ordered concurrency, retries, an orderly end.
+
+    async with AsyncConsumer(servers, group_id="billing", topics=["orders"],
+                             enable_auto_commit=False) as consumer:
+        workers = KeyedWorkers(consumer, handle, concurrency=32)
+        with graceful(workers.stop):
+            await workers.run()
+
+Stands on the public faces of the client alone.
+"""
+
+from __future__ import annotations
+
+from moldau.client.processing.graceful import graceful
+from moldau.client.processing.retry_topics import RetryTopics
+from moldau.client.processing.workers import KeyedWorkers
+
+__all__ = ["KeyedWorkers", "RetryTopics", "graceful"]

@@ -1,0 +1,51 @@
+"""An orderly end at SIGTERM and Ctrl-C: the first signal asks, the second insists."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+logger = logging.getLogger(__name__)
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+@contextmanager
+def graceful(
+    stop: Callable[[], object], *, signals: Sequence[signal.Signals] = SIGNALS
+) -> Iterator[None]:
+    """Call `stop` at the first signal, and cancel the task in the block at the second.
+
+        with graceful(workers.stop):
+            await workers.run()
+
+    Belongs into the main thread, where Python delivers signals. The handlers that were there before
+    are put back at the end.
+    """
+    loop = asyncio.get_running_loop()
+    task = asyncio.current_task()
+    assert task is not None
+    asked = False
+
+    def handle(number: signal.Signals) -> None:
+        nonlocal asked
+        if asked:
+            logger.warning("%s again: ending without finishing", number.name)
+            task.cancel()
+            return
+        asked = True
+        logger.info("%s: finishing what is under way", number.name)
+        stop()
+
+    before = {number: signal.getsignal(number) for number in signals}
+    for number in signals:
+        loop.add_signal_handler(number, handle, number)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            loop.remove_signal_handler(number)
+            signal.signal(number, handler)

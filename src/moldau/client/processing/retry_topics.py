@@ -1,0 +1,186 @@
+"""Records that cannot be handled now: tried again later from retry topics, at last kept aside.
+
+A record whose handler fails goes to the first retry topic of its topic, from there to the second,
+and so on; what fails in the last goes to the dead letters. Each retry topic has one delay, so its
+records become due in their order and only the first has to be looked at. What happened stands in
+headers, beside those of the user's.
+
+    retries = RetryTopics(producer, group="billing", delays_ms=(1_000, 60_000))
+    consumer.subscribe(["orders", *retries.topics("orders")])
+    workers = KeyedWorkers(consumer, retries.guard(handle), due_ms=retries.due_ms)
+
+A record that is tried again is handled after later ones of its key: where that matters, do not.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, Generic, TypeVar
+
+from moldau.base.clock import Clock, SystemClock
+from moldau.base.errors import ConfigError
+from moldau.client.producer import AsyncProducer
+from moldau.client.records import Header, Record
+
+logger = logging.getLogger(__name__)
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+Handler = Callable[[Record[K, V]], Awaitable[object]]
+
+ORIGIN_TOPIC: Final = "moldau-origin-topic"
+ORIGIN_PARTITION: Final = "moldau-origin-partition"
+ORIGIN_OFFSET: Final = "moldau-origin-offset"
+ORIGIN_TIMESTAMP: Final = "moldau-origin-timestamp-ms"
+FAILURES: Final = "moldau-failures"
+"""How often handling has failed."""
+ERROR_TYPE: Final = "moldau-error-type"
+ERROR_TEXT: Final = "moldau-error-text"
+DUE: Final = "moldau-due-ms"
+"""When the record is to be tried again, in milliseconds since 1970. Dead letters have none."""
+
+ERROR_TEXT_SIZE_MAX: Final = 1_024
+"""A reason is to be read by people; more of it could make a record too large to be kept."""
+
+
+class RetryTopics(Generic[K, V]):
+    """Sends on what fails. The producer serializes what the consumer deserializes.
+
+    `group` is the consumer's: each group has failures of its own, so it stands in the names of the
+    topics. A failure of one of the classes in `hopeless` goes to the dead letters at once.
+    """
+
+    def __init__(
+        self,
+        producer: AsyncProducer[K, V],
+        *,
+        group: str,
+        delays_ms: Sequence[int] = (1_000, 10_000, 60_000),
+        hopeless: tuple[type[Exception], ...] = (),
+        clock: Clock | None = None,
+    ) -> None:
+        if any(delay_ms < 0 for delay_ms in delays_ms):
+            raise ConfigError(f"delays_ms={tuple(delays_ms)}: a delay is not negative")
+        self._producer = producer
+        self._group = group
+        self._delays_ms = tuple(delays_ms)
+        self._hopeless = hopeless
+        self._clock = clock or SystemClock()
+
+    # Names
+
+    def topics(self, topic: str) -> list[str]:
+        """Return the retry topics of a topic, to be subscribed to beside it."""
+        return [self._retry_topic(topic, index) for index in range(len(self._delays_ms))]
+
+    def dead_letter_topic(self, topic: str) -> str:
+        """Return where records of a topic end that were given up."""
+        return f"{topic}.{self._group}.dead"
+
+    def _retry_topic(self, topic: str, index: int) -> str:
+        return f"{topic}.{self._group}.retry-{index + 1}"
+
+    # Handling
+
+    def guard(self, handle: Handler[K, V]) -> Handler[K, V]:
+        """Return a handler that sends on what this one fails to handle.
+
+        It raises only if that cannot be sent: then the record must not count as done. Cancelled,
+        so is the handler, and nothing is sent.
+        """
+
+        async def guarded(record: Record[K, V]) -> None:
+            try:
+                await handle(record)
+            except Exception as error:  # noqa: BLE001 - whatever it is stands in the headers
+                await self.send_on(record, error)
+
+        return guarded
+
+    async def send_on(self, record: Record[K, V], error: Exception) -> None:
+        """Send a record where it goes after this failure; returns once it is safe there."""
+        known = dict(record.headers)
+        origin = _text(known.get(ORIGIN_TOPIC)) or record.topic
+        failure_count = _number(known.get(FAILURES)) + 1
+        topic, due_ms = self._destination(origin, failure_count, error)
+        log = logger.info if due_ms is not None else logger.warning
+        log(
+            "%s-%d at offset %d failed (%s) and goes to %s",
+            record.topic,
+            record.partition,
+            record.offset,
+            type(error).__name__,
+            topic,
+        )
+        headers = _headers(record, known, failure_count, error, due_ms)
+        await self._producer.send(topic, record.value, record.key, headers=headers)
+
+    def _destination(
+        self, origin: str, failure_count: int, error: Exception
+    ) -> tuple[str, int | None]:
+        if failure_count > len(self._delays_ms) or isinstance(error, self._hopeless):
+            return self.dead_letter_topic(origin), None
+        index = failure_count - 1
+        due_ms = self._clock.wall_ms() + self._delays_ms[index]
+        return self._retry_topic(origin, index), due_ms
+
+    @staticmethod
+    def due_ms(record: Record[K, V]) -> int | None:
+        """Return when a record of a retry topic may be handled; None for any other record."""
+        for name, value in record.headers:
+            if name == DUE:
+                return _number(value)
+        return None
+
+
+def _headers(
+    record: Record[K, V],
+    known: dict[str, bytes | None],
+    failure_count: int,
+    error: Exception,
+    due_ms: int | None,
+) -> list[Header]:
+    """Return the user's headers, and what is to be known of the failure."""
+    said = str(error).encode(errors="replace")[:ERROR_TEXT_SIZE_MAX]
+    ours: dict[str, bytes | None] = {
+        ORIGIN_TOPIC: record.topic.encode(),
+        ORIGIN_PARTITION: b"%d" % record.partition,
+        ORIGIN_OFFSET: b"%d" % record.offset,
+        ORIGIN_TIMESTAMP: b"%d" % record.timestamp_ms,
+    }
+    ours = {name: known.get(name, value) for name, value in ours.items()}
+    ours |= {
+        FAILURES: b"%d" % failure_count,
+        ERROR_TYPE: type(error).__qualname__.encode(),
+        ERROR_TEXT: said.decode(errors="ignore").encode(),
+    }
+    if due_ms is not None:
+        ours[DUE] = b"%d" % due_ms
+    theirs = [(name, value) for name, value in record.headers if name not in _NAMES]
+    return [*theirs, *ours.items()]
+
+
+_NAMES: Final = frozenset(
+    {
+        ORIGIN_TOPIC,
+        ORIGIN_PARTITION,
+        ORIGIN_OFFSET,
+        ORIGIN_TIMESTAMP,
+        FAILURES,
+        ERROR_TYPE,
+        ERROR_TEXT,
+        DUE,
+    }
+)
+
+
+def _text(value: bytes | None) -> str:
+    return (value or b"").decode(errors="replace")
+
+
+def _number(value: bytes | None) -> int:
+    """Read a number; anybody may have written the header, so anything may stand there."""
+    text = _text(value)
+    return int(text) if text.isdecimal() and text.isascii() else 0

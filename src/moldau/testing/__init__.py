@@ -1,0 +1,42 @@
+"""Brokers for the tests of programs that use Kafka: real ones, in the test's own process.
+
+    from moldau.testing import TestBroker
+
+    with TestBroker(topics={"orders": 3}) as broker:
+        producer = Producer(broker.bootstrap_servers)
+
+`AsyncTestBroker` is the same for asyncio, `virtual_time` runs a test on a simulated network where
+minutes pass in milliseconds, and `moldau.testing.plugin` has fixtures for pytest. Names are loaded
+when they are first used: pytest imports this package in every project that has Moldau installed.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from moldau.testing.broker import AsyncTestBroker, TestBroker
+    from moldau.testing.virtual import VirtualWorld, virtual_time
+
+__all__ = ["AsyncTestBroker", "TestBroker", "VirtualWorld", "virtual_time"]
+
+_HOMES = {
+    "AsyncTestBroker": "broker",
+    "TestBroker": "broker",
+    "VirtualWorld": "virtual",
+    "virtual_time": "virtual",
+}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(import_module(f"{__name__}.{home}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

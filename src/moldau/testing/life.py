@@ -1,0 +1,113 @@
+"""One life of a test broker: the real broker on this machine's ports, in an event loop of its own.
+
+The loop runs in a thread, so a test may block as it likes. A life ends in order (`stop`) or as
+`kill -9` ends it (`kill`): nothing more is written, connections break, the mark of a clean stop is
+missing, and the next life has to recover.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from moldau.base.clock import SystemClock, system_random
+from moldau.base.network import Accept, Address, Listener
+from moldau.client.blocking import Portal
+from moldau.server.broker import Broker
+from moldau.server.executor import PoolExecutor
+from moldau.server.parts import Ports
+from moldau.server.settings import BrokerSettings
+from moldau.testing.disk import Killed, MortalDisk
+from moldau.transport.sockets import SocketNetwork
+
+
+class _Network(SocketNetwork):
+    """This machine's network, which knows the ports it has opened."""
+
+    def __init__(self, executor: PoolExecutor) -> None:
+        super().__init__(executor)
+        self._listeners: list[Listener] = []
+
+    async def listen(self, host: str, port: int, accept: Accept) -> Listener:
+        listener = await super().listen(host, port, accept)
+        self._listeners.append(listener)
+        return listener
+
+    def close_ports(self) -> None:
+        for listener in self._listeners:
+            listener.close()
+
+
+class BrokerLife:
+    """A broker that serves from its making until `stop` or `kill`; UserError if it cannot."""
+
+    def __init__(self, settings: Mapping[str, str]) -> None:
+        resolved = BrokerSettings.load(None, settings, strict=True)
+        self._portal = Portal("test-broker")
+        self._portal.loop.set_exception_handler(_report)
+        self._executor = PoolExecutor()
+        self._disk = MortalDisk()
+        self._network = _Network(self._executor)
+        try:
+            self._broker = self._portal.call(self._start(resolved))
+        except BaseException:
+            self._portal.close()
+            raise
+
+    @property
+    def address(self) -> Address:
+        """Where it listens."""
+        return self._broker.addresses[0]
+
+    async def _start(self, settings: BrokerSettings) -> Broker:
+        ports = Ports(
+            clock=SystemClock(),
+            random=system_random(),
+            files=self._disk,
+            network=self._network,
+            executor=self._executor,
+            cleaner=self._executor,
+        )
+        broker = Broker(settings, ports)
+        try:
+            await broker.start()
+        except BaseException:
+            await broker.stop()
+            await self._executor.close()
+            raise
+        return broker
+
+    def stop(self) -> None:
+        """End in order; what is under way is finished."""
+        try:
+            self._portal.call(self._stop())
+        finally:
+            self._portal.close()
+
+    async def _stop(self) -> None:
+        await self._broker.stop()
+        await self._executor.close()
+
+    def kill(self) -> None:
+        """End as a process does that is killed: what was written stays, all else is gone."""
+        try:
+            self._portal.call(self._die())
+        finally:
+            self._portal.close()
+
+    async def _die(self) -> None:
+        self._disk.kill()
+        self._network.close_ports()
+        # Asked twice, connections end without sending what is queued for them.
+        self._broker.connections.close_all()
+        self._broker.connections.close_all()
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()
+        await self._executor.close()
+
+
+def _report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Report what nobody handled, except that a killed broker was one."""
+    if not isinstance(context.get("exception"), Killed):
+        loop.default_exception_handler(context)
