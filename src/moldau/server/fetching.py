@@ -5,7 +5,9 @@ to its limits, and is *enough* when it found the minimum, an error, or a divergi
 it is parked: its session tells when a partition moves, a timer when time is up.
 
 Limits, as Kafka has them: the first batch found is given whole even beyond every limit, so that a
-large one cannot block its reader; after it, limits are bytes, and the last batch may be cut.
+large one cannot block its reader; after it, limits are bytes, and the last batch may be cut. But a
+partition of whose first batch only a piece would fit is held back: a client that is given a piece
+and nothing else takes the record for too large. It is first in a later answer of the session.
 """
 
 from __future__ import annotations
@@ -40,6 +42,8 @@ class Fetched(NamedTuple):
     size: int = 0
     aborted: tuple[AbortedTransaction, ...] | None = None
     diverging: EpochEnd | None = None
+    held_back: bool = False
+    """There is something to read, but no room for one whole batch in this answer."""
 
     @property
     def news(self) -> bool:
@@ -111,7 +115,7 @@ class Fetch:
             failed = failed or fetched.error is not ErrorCode.NONE or fetched.diverging is not None
             if fetched.news:
                 found.append(fetched)
-            else:
+            elif not fetched.held_back:
                 del session.ready[reader]
         return found, failed or size >= self._min_bytes
 
@@ -124,7 +128,7 @@ class Fetch:
             reader.told_log_start = fetched.log_start_offset  # type: ignore[assignment]
             if fetched.size:
                 session.ready.move_to_end(reader)
-            elif not fetched.error:
+            elif not (fetched.error or fetched.held_back):
                 session.ready.pop(reader, None)
         if not self.whole:
             return found
@@ -166,7 +170,11 @@ class Fetch:
             aborted = log.aborted_transactions(reader.offset, read) if committed else None
         except (StorageError, CorruptRecords) as failure:
             return Fetched(reader, self._failed(failure))
-        return Fetched(reader, ErrorCode.NONE, *figures, read.regions, read.size, aborted)
+        held_back = read.first_batch_cut and not self._hard_limit
+        regions, size = ((), 0) if held_back else (read.regions, read.size)
+        return Fetched(
+            reader, ErrorCode.NONE, *figures, regions, size, aborted, held_back=held_back
+        )
 
     def _failed(self, failure: StorageError | CorruptRecords) -> ErrorCode:
         """Say what a reader is told of a disk that fails, or of bytes on it that have rotted."""

@@ -64,6 +64,9 @@ def several(peer: Peer) -> None:
     for limit in (1, 200, 1 << 20):
         request = _request(peer, {first: (0, 1), second: (0,)}, max_bytes=limit)
         peer.ask_all(f"three partitions within {limit}", request, BATCHES_FROM)
+    for limit in (0, 10, 60, 75, 100, 160):
+        request = _request(peer, {first: (0,), second: (0,)}, 0, limit)
+        peer.ask_all(f"two partitions with {limit} each", request, BATCHES_FROM)
     peer.ask_all("no topic", FetchRequest(min_bytes=1), BATCHES_FROM)
     peer.ask_all("no partition", _request(peer, {first: ()}), BATCHES_FROM)
     peer.ask_all("one partition twice", _request(peer, {first: (0, 0)}), BATCHES_FROM)
@@ -182,14 +185,18 @@ def by_other_names(peer: Peer) -> None:
 
 
 def _request(
-    peer: Peer, partitions: dict[str, Any], offset: int = 0, **fields: Any
+    peer: Peer,
+    partitions: dict[str, Any],
+    offset: int = 0,
+    partition_max_bytes: int = 1 << 20,
+    **fields: Any,
 ) -> FetchRequest:
     topics = [
         FetchTopic(
             name,
             peer.topic_id(name),
             [
-                FetchPartition(index, fetch_offset=offset, partition_max_bytes=1 << 20)
+                FetchPartition(index, fetch_offset=offset, partition_max_bytes=partition_max_bytes)
                 for index in indexes
             ],
         )

@@ -135,7 +135,22 @@ def test_only_the_very_first_batch_of_an_answer_may_exceed_limits():
         kit.append(name, sized_batch(5000))
     fetch = kit.fetch(once(), {"a": (0, 10), "b": (0, 10)}, max_bytes=6000)
     found, _ = fetch.look()
-    assert sizes(found) == {"a": 5000, "b": 10}
+    assert sizes(found) == {"a": 5000}
+
+
+def test_a_partition_that_was_held_back_is_first_in_the_next_answer_of_its_session():
+    kit = Kit("a", "b")
+    for name in ("a", "b"):
+        kit.append(name, sized_batch(5000))
+    session = kit.session()
+    wanted = {"a": (0, 10), "b": (0, 10)}
+    answers = []
+    for _ in range(3):
+        fetch = kit.fetch(session, wanted, max_bytes=6000)
+        found, _ = fetch.look()
+        answers.append(sizes(fetch.finish(found)))
+        wanted = {}
+    assert answers == [{"a": 5000}, {"b": 5000}, {"a": 5000}]
 
 
 def test_clients_of_an_old_time_get_their_limits_kept_to_the_byte():
