@@ -10,8 +10,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from kafka_command_kit import Commands
 from kafka_harness.broker import BrokerProcess
+from kafka_harness.distribution import CURRENT
 from kafka_harness.kinds import kind_under_test, make_broker
+from kafka_harness.tool_session import ToolSession
 from tool_kit import Twins, started_twins
 
 
@@ -25,3 +28,9 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 def twins(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Twins]:
     with started_twins(tmp_path_factory.mktemp("twins")) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def commands(broker: BrokerProcess) -> Iterator[Commands]:
+    with ToolSession(CURRENT) as session:
+        yield Commands(broker, session)

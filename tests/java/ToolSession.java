@@ -16,12 +16,10 @@ import org.apache.kafka.common.utils.Exit;
  */
 public class ToolSession {
     private static class Exited extends Error {
-        final int status;
-
-        Exited(int status) {
-            this.status = status;
-        }
     }
+
+    /** What the tool ended with: the first word counts, for some catch the error that ends them. */
+    private static Integer ended;
 
     public static void main(String[] arguments) throws Exception {
         PrintStream answers = System.out;
@@ -31,7 +29,10 @@ public class ToolSession {
         System.setOut(new PrintStream(output, true, "UTF-8"));
         System.setErr(new PrintStream(errors, true, "UTF-8"));
         Exit.Procedure exit = (status, message) -> {
-            throw new Exited(status);
+            if (ended == null) {
+                ended = status;
+            }
+            throw new Exited();
         };
         Exit.setExitProcedure(exit);
         Exit.setHaltProcedure(exit);
@@ -51,18 +52,18 @@ public class ToolSession {
     }
 
     private static int run(String mainClass, String[] arguments) throws Exception {
+        ended = null;
+        int status = 0;
         try {
             Class.forName(mainClass).getMethod("main", String[].class)
                 .invoke(null, (Object) arguments);
-            return 0;
         } catch (InvocationTargetException error) {
-            Throwable cause = error.getCause();
-            if (cause instanceof Exited) {
-                return ((Exited) cause).status;
+            if (!(error.getCause() instanceof Exited)) {
+                error.getCause().printStackTrace();
+                status = 1;
             }
-            cause.printStackTrace();
-            return 1;
         }
+        return ended == null ? status : ended;
     }
 
     private static String decoded(String word) {

@@ -2,46 +2,53 @@
 
 from __future__ import annotations
 
-import importlib
+import os
 import sys
 
 import click
 
 from moldau import __version__
-from moldau.base.errors import StorageError, UserError
+from moldau.base.errors import InvariantViolated, MoldauError
+from moldau.cli.frame.failures import INTERRUPTED, REFUSED, complain
+from moldau.cli.frame.lazy import LazyGroup, Place
+from moldau.cli.kafka.table import called_tool, run_tool
+
+RECORDS = "Send and read records"
+CLUSTER = "Look after a cluster"
+BROKERS = "Run brokers"
+AROUND = "Around this command"
 
 COMMANDS = {
-    "serve": ("moldau.cli.serve", "Start a broker."),
-    "dump-log": ("moldau.cli.dump_log", "Print what lies in log, index and checkpoint files."),
+    "produce": Place("moldau.cli.produce", "Send lines as records.", RECORDS),
+    "consume": Place("moldau.cli.consume", "Print records.", RECORDS),
+    "bench": Place("moldau.cli.bench", "Measure produce, consume and latency.", RECORDS),
+    "topic": Place("moldau.cli.nouns.topic", "Topics: list, create, describe, trim...", CLUSTER),
+    "group": Place("moldau.cli.nouns.group", "Consumer groups: lag, members, seek...", CLUSTER),
+    "config": Place("moldau.cli.nouns.config", "Configs of topics and brokers.", CLUSTER),
+    "cluster": Place("moldau.cli.nouns.cluster", "The cluster: health, versions...", CLUSTER),
+    "broker": Place("moldau.cli.nouns.broker", "Brokers: list, describe, config.", CLUSTER),
+    "log": Place("moldau.cli.nouns.log", "Log directories, and what lies in files.", CLUSTER),
+    "txn": Place("moldau.cli.nouns.txn", "Transactions: list, find hanging, abort...", CLUSTER),
+    "serve": Place("moldau.cli.serve", "Start a broker.", BROKERS),
+    "dev": Place("moldau.cli.dev", "Start a throw-away broker.", BROKERS),
+    "dump-log": Place(
+        "moldau.cli.dump_log", "Print what lies in log, index and checkpoint files.", BROKERS
+    ),
+    "profile": Place("moldau.cli.nouns.profile", "Named ways to reach clusters.", AROUND),
+    "install-shims": Place(
+        "moldau.cli.kafka.shims", "Link kafka-topics.sh and its like to this command.", AROUND
+    ),
+    "completion": Place("moldau.cli.frame.completion", "Complete words in a shell.", AROUND),
 }
-"""Name -> (module, one line of help); a module is imported when its command is called."""
+"""Every command; a module is imported when its command is called."""
 
 
-class LazyGroup(click.Group):
-    """A group whose help costs no imports."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Name every command, in the order of the table."""
-        del ctx
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import one command."""
-        del ctx
-        if cmd_name not in COMMANDS:
-            return None
-        module = importlib.import_module(COMMANDS[cmd_name][0])
-        command: click.Command = getattr(module, cmd_name.replace("-", "_"))
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands without importing them."""
-        del ctx
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_module, text) in COMMANDS.items()])
-
-
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=LazyGroup,
+    places=COMMANDS,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Ends with 0 done, 1 refused, 2 wrong usage, 3 no broker reached, 130 interrupted.",
+)
 @click.version_option(__version__, "-V", "--version", message="moldau %(version)s")
 def cli() -> None:
     """A replicated commit log that speaks Kafka's protocol and keeps Kafka's files."""
@@ -50,14 +57,26 @@ def cli() -> None:
 def main() -> None:
     """Run the command line; what goes wrong is one line on stderr and a status above zero."""
     try:
-        cli.main(standalone_mode=False)
-    except click.exceptions.Exit as stop:
-        sys.exit(stop.exit_code)
+        sys.exit(_run())
+    except BrokenPipeError:
+        # Who read our output has seen enough: end as click does when it is the one to notice.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(REFUSED)
+
+
+def _run() -> int:
+    if (tool := called_tool(sys.argv)) is not None:
+        return run_tool(*tool)
+    try:
+        status = cli.main(prog_name="moldau", standalone_mode=False)
+        sys.stdout.flush()
     except click.ClickException as error:
         error.show()
-        sys.exit(error.exit_code)
+        return error.exit_code
     except click.Abort:
-        sys.exit(130)
-    except (UserError, StorageError) as error:
-        click.echo(f"moldau: {error}", err=True)
-        sys.exit(1)
+        return INTERRUPTED
+    except InvariantViolated:
+        raise  # a bug of ours: its trace is worth more than a line
+    except MoldauError as error:
+        return complain(error)
+    return status if isinstance(status, int) else 0

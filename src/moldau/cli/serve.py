@@ -11,6 +11,7 @@ import os
 import resource
 import signal
 import socket
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ import click
 from moldau.base.checks import install_crash_hook
 from moldau.base.clock import SystemClock, system_random
 from moldau.base.errors import ConfigError, UserError
+from moldau.base.network import Address
 from moldau.observe.logs import FORMATS, LEVELS, configure_logging
 from moldau.server.broker import Broker
 from moldau.server.executor import PoolExecutor
@@ -64,21 +66,39 @@ def serve(
     Prints one line, `ready HOST:PORT`, once it accepts requests. A second signal ends it at once.
     """
     configure_logging(log_level, log_format)
-    settings = BrokerSettings.load(
+    settings = load_settings(
         None if config is None else _read(config),
         _overrides(override, data, listen),
-        os.environ,
-        defaults=DEFAULTS if config is None else {},
         strict=strict_config,
-        read_file=lambda path: Path(path).read_text(encoding="utf-8"),
-        host_name=socket.getfqdn,
     )
     _raise_descriptor_limit()
     _arm_crash_point(os.environ.get(CRASH_VARIABLE))
-    asyncio.run(_run(settings))
+    asyncio.run(run_broker(settings, _tell_ready))
 
 
-async def _run(settings: BrokerSettings) -> None:
+def load_settings(
+    text: str | None, overrides: dict[str, str], *, strict: bool = False
+) -> BrokerSettings:
+    """Read settings from a file's text, single keys and the environment."""
+    return BrokerSettings.load(
+        text,
+        overrides,
+        os.environ,
+        defaults=DEFAULTS if text is None else {},
+        strict=strict,
+        read_file=lambda path: Path(path).read_text(encoding="utf-8"),
+        host_name=socket.getfqdn,
+    )
+
+
+async def _tell_ready(address: Address) -> None:
+    click.echo(f"ready {address}")
+
+
+async def run_broker(
+    settings: BrokerSettings, on_ready: Callable[[Address], Awaitable[None]]
+) -> None:
+    """Run a broker until SIGTERM or Ctrl-C; `on_ready` is called once it accepts requests."""
     executor, cleaner = PoolExecutor(), PoolExecutor(thread_count=1)
     ports = Ports(
         clock=SystemClock(),
@@ -104,7 +124,7 @@ async def _run(settings: BrokerSettings) -> None:
         # the little garbage in it would keep the first clients waiting.
         gc.freeze()
         page = _open_metrics(broker)
-        click.echo(f"ready {broker.addresses[0]}")
+        await on_ready(broker.addresses[0])
         await broker.run_until(stop)
     finally:
         if page is not None:

@@ -1,0 +1,193 @@
+"""`moldau consume`: prints records.
+
+Without a group the partitions are read from where to where the options say. With one the group says
+where to go on, and what was printed is committed.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import dataclass
+from typing import Any, Final
+
+import click
+
+from moldau.base.clock import SystemClock
+from moldau.base.errors import UserError
+from moldau.cli.frame.completion import complete_groups, complete_topics
+from moldau.cli.frame.connection import Connection, connection_options
+from moldau.cli.frame.offset_words import OffsetWord, Place
+from moldau.cli.frame.selection import chosen_topics, parse_partitions, regex_option
+from moldau.cli.frame.session import Session
+from moldau.cli.stream.printing import Printing
+from moldau.cli.stream.progress import Progress
+from moldau.cli.stream.reach import Reach, parse_place, stretches
+from moldau.cli.stream.writing import Write, harmless, percent_writer, write_json
+from moldau.client.consumer import Consumer
+from moldau.client.records import TopicPartition
+
+FORMATS: Final = {"text": r"%v\n", "raw": "%v", "hex": r"%v{hex}\n"}
+"""The forms of output that are percent formats."""
+
+RESETS: Final = {Place.EARLIEST: "earliest", Place.LATEST: "latest"}
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is to be read."""
+
+    topics: tuple[str, ...]
+    regex: bool
+    partitions: list[int] | None
+    reach: Reach
+    group: str | None
+    to_end: bool
+
+    def settings(self) -> dict[str, Any]:
+        """Return what the consumer is to be, unless the user has set it."""
+        found: dict[str, Any] = {"allow.auto.create.topics": False}
+        if self.group is not None:
+            found["group.id"] = self.group
+            found["auto.offset.reset"] = RESETS[self.reach.begin.place]
+        return found
+
+
+@click.command()
+@click.argument("topics", nargs=-1, required=True, shell_complete=complete_topics)
+@regex_option
+@click.option("-p", "--partitions", metavar="N[,N-M...]", help="Only these partitions.")
+@click.option("-s", "--from", "begin", metavar="PLACE", help="Where to begin [start].")
+@click.option("-u", "--until", metavar="PLACE", help="Where to stop; that record is not printed.")
+@click.option("-e", "--exit", "to_end", is_flag=True, help="Stop at the end, as it is now.")
+@click.option("-n", "--count", type=click.IntRange(1), help="Stop after so many records.")
+@click.option(
+    "-g", "--group", metavar="GROUP", shell_complete=complete_groups,
+    help="Read as a member of it; what was printed is committed.",
+)  # fmt: skip
+@click.option("--grep", metavar="REGEX", help="Only records with this in their key or value.")
+@click.option("--read-committed", is_flag=True, help="Leave out what transactions did not commit.")
+@click.option(
+    "-o", "--output", type=click.Choice((*FORMATS, "json")), help="Form of the output [text]."
+)
+@click.option("-f", "--format", "percent", metavar="FORMAT", help="Print records like this.")
+@click.option("--null", default="", metavar="TEXT", help="Print this for null [nothing].")
+@connection_options
+def consume(topics: tuple[str, ...], *, regex: bool, **options: Any) -> None:
+    r"""Print records of topics, and go on until Ctrl-C unless told to stop.
+
+    \b
+    moldau consume orders -e                         all there is
+    moldau consume orders -s -10                     the last ten of each partition, then new ones
+    moldau consume orders -s 1h -u @2026-01-31T12:00
+    moldau consume orders -g billing -n 100          as a member of a group
+    moldau consume 'orders\..*' -r --grep 'id=17'
+
+    \b
+    PLACE   start, end, an offset, +N (after the start), -N (before the end),
+            @TIME (2026-01-31T12:00, or ms since 1970), or how long ago (90m, 1d12h)
+    FORMAT  %t topic  %p partition  %o offset  %T time in ms  %d date  %d{strftime[%H:%M]}  %k key
+            %v value  %v{hex}  %v{base64}  %h headers  %K and %S sizes of key and value  \n  \t  %%
+            text is '%v\n', raw '%v', hex '%v{hex}\n'
+
+    Values are bytes and go to a pipe as they are; on a terminal what it would obey is escaped.
+    """
+    connection = Connection.of(options)
+    wanted = _wanted(topics, regex, options)
+    write = _writer(options["output"], options["percent"], options["null"])
+    grep = _pattern(options["grep"])
+    settings = wanted.settings() | connection.for_client(Consumer)
+    if options["read_committed"]:
+        settings["isolation.level"] = "read_committed"
+    if regex and wanted.group is None:
+        wanted = _named(wanted, connection)
+    progress = Progress("printed", is_wanted=not sys.stdout.isatty())
+    consumer: Consumer[bytes | None, bytes | None] = Consumer(**settings)
+    try:
+        with consumer:
+            printing = Printing(
+                consumer, write, sys.stdout.buffer, progress,
+                count_max=options["count"], grep=grep,
+            )  # fmt: skip
+            _run(consumer, printing, wanted)
+    finally:
+        progress.end()
+
+
+def _wanted(topics: tuple[str, ...], regex: bool, options: dict[str, Any]) -> Wanted:
+    now_ms = SystemClock.wall_ms()
+    begin = parse_place(options["begin"] or "start", "--from", now_ms)
+    until, to_end, group = options["until"], options["to_end"], options["group"]
+    numbers = options["partitions"]
+    if until is not None and to_end:
+        raise UserError("--until and --exit exclude each other")
+    if group is not None:
+        if until is not None or numbers is not None:
+            raise UserError("with --group the group says what is read: leave out -p and --until")
+        if begin.place not in RESETS:
+            raise UserError(
+                "with --group --from is start or end, for partitions it has not read yet;"
+                " to move a group: moldau group seek"
+            )
+    word = OffsetWord(Place.LATEST) if to_end else None
+    if until is not None:
+        word = parse_place(until, "--until", now_ms)
+    chosen = None if numbers is None else parse_partitions(f":{numbers}")[1]
+    return Wanted(topics, regex, chosen, Reach(begin, word), group, to_end)
+
+
+def _writer(output: str | None, percent: str | None, null: str) -> Write:
+    if percent is not None and output is not None:
+        raise UserError("-o and -f exclude each other")
+    if output == "json":
+        return write_json
+    # Raw is for who wants the bytes, wherever they go.
+    escapes = sys.stdout.isatty() and output != "raw"
+    return percent_writer(
+        FORMATS[output or "text"] if percent is None else percent,
+        null=null.encode(errors="surrogateescape"),
+        escape=harmless if escapes else None,
+    )
+
+
+def _pattern(text: str | None) -> re.Pattern[bytes] | None:
+    if text is None:
+        return None
+    try:
+        return re.compile(text.encode(errors="surrogateescape"))
+    except re.error as error:
+        raise UserError(f"--grep {text!r} is not a pattern: {error}") from error
+
+
+def _named(wanted: Wanted, connection: Connection) -> Wanted:
+    """Find the topics that patterns mean."""
+    found = Session(connection).run(lambda admin: chosen_topics(admin, wanted.topics, regex=True))
+    return Wanted(
+        tuple(found), False, wanted.partitions, wanted.reach, None, wanted.to_end
+    )  # fmt: skip
+
+
+def _run(consumer: Consumer[Any, Any], printing: Printing, wanted: Wanted) -> None:
+    if wanted.group is None:
+        partitions = _partitions(consumer, wanted)
+        printing.run_assigned(stretches(consumer, partitions, wanted.reach))
+        return
+    if wanted.regex:
+        consumer.subscribe(pattern="|".join(f"(?:{one})" for one in wanted.topics))
+    else:
+        consumer.subscribe(wanted.topics)
+    printing.run_subscribed(to_end=wanted.to_end)
+
+
+def _partitions(consumer: Consumer[Any, Any], wanted: Wanted) -> list[TopicPartition]:
+    found: list[TopicPartition] = []
+    for topic in dict.fromkeys(wanted.topics):
+        known = sorted(consumer.partitions_for(topic))
+        if wanted.partitions is None:
+            found += known
+            continue
+        for number in wanted.partitions:
+            if (one := TopicPartition(topic, number)) not in known:
+                raise UserError(f"topic {topic!r} has no partition {number}")
+            found.append(one)
+    return found

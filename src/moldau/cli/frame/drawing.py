@@ -1,0 +1,37 @@
+"""Tables on a terminal, drawn by rich: it knows the width, the colours, and NO_COLOR."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from moldau.cli.frame.output import Column, View, cell, columns_of, is_numeric
+
+
+def draw(views: Sequence[View], *, wide: bool) -> None:
+    """Draw tables one below the other. Long values are folded, never cut: they are copied."""
+    console = Console(highlight=False)
+    for number, view in enumerate(views):
+        if number:
+            console.print()
+        if view.caption:
+            console.print(Text(view.caption, style="bold"))
+        console.print(_table(view, columns_of(view, wide=wide)))
+
+
+def _table(view: View, columns: Sequence[Column]) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for column in columns:
+        right = is_numeric(column, view.rows)
+        table.add_column(column.title, justify="right" if right else "left", overflow="fold")
+    for row in view.rows:
+        table.add_row(*(_text(column, row.get(column.key)) for column in columns))
+    return table
+
+
+def _text(column: Column, value: object) -> Text:
+    style = column.style(value) if column.style is not None else None
+    return Text(cell(value), style=style or "")

@@ -1,0 +1,71 @@
+"""Groups of commands that are imported when they are called, so that help costs nothing."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import click
+
+
+class Place(NamedTuple):
+    """Where a command stands, and the line that help shows for it."""
+
+    module: str
+    text: str
+    section: str = "Commands"
+
+
+class LazyGroup(click.Group):
+    """A group that knows its commands from a table."""
+
+    def __init__(self, *arguments: Any, places: Mapping[str, Place], **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self.places = places
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Name every command, in the order of the table."""
+        del ctx
+        return list(self.places)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import one command: the object that its module calls as the table does."""
+        del ctx
+        if cmd_name not in self.places:
+            return None
+        module = importlib.import_module(self.places[cmd_name].module)
+        command: click.Command = getattr(module, cmd_name.replace("-", "_"))
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command to run; of a misspelt one the nearest is named."""
+        if args[0] not in self.places and not ctx.resilient_parsing:
+            from difflib import get_close_matches  # noqa: PLC0415 - only who misspells pays for it
+
+            if near := get_close_matches(args[0], self.places, 1):
+                ctx.fail(f"No such command {args[0]!r}. Did you mean {near[0]!r}?")
+        return super().resolve_command(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
+        """Complete names of commands from the table; click would import every one of them."""
+        from click.shell_completion import CompletionItem  # noqa: PLC0415 - only when it completes
+
+        found = [
+            CompletionItem(name, help=place.text)
+            for name, place in self.places.items()
+            if name.startswith(incomplete)
+        ]
+        return found or click.Command.shell_complete(self, ctx, incomplete)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands by section, without importing them."""
+        del ctx
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for name, place in self.places.items():
+            sections.setdefault(place.section, []).append((name, place.text))
+        for section, rows in sections.items():
+            with formatter.section(section):
+                formatter.write_dl(rows)

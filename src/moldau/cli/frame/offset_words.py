@@ -1,0 +1,98 @@
+"""How people name a place in a partition.
+
+    earliest, latest     its ends
+    current              where the group is
+    42                   an offset
+    +5, -5               so many records after, or before, where the group is
+    @2026-01-31T12:00    the first record at or after a time; local unless it names its zone
+    @1767225600000       the same in milliseconds, or seconds, since 1970
+    90m, 1d12h, PT2H     a time so long ago
+
+Pure: what the words mean for a partition is looked up elsewhere.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+
+from moldau.base.errors import UserError
+
+DURATION = re.compile(
+    r"(?:P(?=.))?(?:(\d+)W)?(?:(\d+)D)?T?(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)S)?", re.IGNORECASE
+)
+UNIT_MS = (604_800_000, 86_400_000, 3_600_000, 60_000, 1_000)
+
+FIRST_IN_MS = 100_000_000_000
+"""A bare number below is seconds (until the year 5138), above it is milliseconds (since 1973)."""
+
+
+class Place(Enum):
+    """The kinds of words."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+    CURRENT = "current"
+    OFFSET = "offset"
+    SHIFT = "shift"
+    TIME = "time"
+
+
+WORDS = {
+    "earliest": Place.EARLIEST,
+    "start": Place.EARLIEST,
+    "latest": Place.LATEST,
+    "end": Place.LATEST,
+    "current": Place.CURRENT,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetWord:
+    """A place that was named; the value is an offset, a number of records or a time in ms."""
+
+    place: Place
+    value: int = 0
+
+
+def parse_offset_word(text: str, now_ms: int) -> OffsetWord:
+    """Read a word; UserError says what there is."""
+    word = text.strip()
+    if (place := WORDS.get(word.lower())) is not None:
+        return OffsetWord(place)
+    if re.fullmatch(r"[+-]\d+", word, re.ASCII):
+        return OffsetWord(Place.SHIFT, int(word))
+    if re.fullmatch(r"\d+", word, re.ASCII):
+        return OffsetWord(Place.OFFSET, int(word))
+    if word.startswith("@"):
+        return OffsetWord(Place.TIME, parse_time_ms(word[1:]))
+    if (ago_ms := parse_duration_ms(word)) is not None:
+        return OffsetWord(Place.TIME, max(0, now_ms - ago_ms))
+    raise UserError(
+        f"{text!r} is no place in a partition: expected earliest, latest, current, an offset,"
+        " +N, -N, @TIME or how long ago (90m, 1d12h)"
+    )
+
+
+def parse_time_ms(text: str) -> int:
+    """Read a time: ISO 8601, or a number since 1970."""
+    if re.fullmatch(r"\d+", text, re.ASCII):
+        number = int(text)
+        return number if number >= FIRST_IN_MS else number * 1000
+    try:
+        return int(datetime.fromisoformat(text).astimezone().timestamp() * 1000)
+    except (ValueError, OverflowError, OSError) as error:
+        raise UserError(
+            f"@{text} is no time: expected 2026-01-31T12:00, a zone if it is not local, or"
+            " milliseconds since 1970"
+        ) from error
+
+
+def parse_duration_ms(text: str) -> int | None:
+    """Read `90m`, `1d12h`, or Java's `PT1H30M`; None if it is none."""
+    found = DURATION.fullmatch(text)
+    if found is None or not any(found.groups()):
+        return None
+    return sum(int(one or 0) * unit for one, unit in zip(found.groups(), UNIT_MS, strict=True))

@@ -1,0 +1,84 @@
+"""`kafka-cluster`: the cluster's id, its endpoints, the versions its brokers take."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from moldau.cli.kafka.console import Console
+from moldau.cli.kafka.options import OptionParser, flag
+from moldau.cli.kafka.running import (
+    CommandFailed,
+    cluster_options,
+    parse,
+    require_cluster,
+    with_admin,
+)
+
+if TYPE_CHECKING:
+    from moldau.client.admin import AsyncAdmin
+
+ABOUT: Final = "The Kafka cluster tool: cluster-id, list-endpoints or api-versions."
+NO_RACK_WIDTH: Final = 10
+
+PARSER: Final = OptionParser(
+    [*cluster_options(), flag("include-fenced-brokers", "List fenced brokers too.")]
+)
+
+
+def main(arguments: Sequence[str], console: Console) -> int:
+    """Run the command; return its exit status."""
+    options = parse(PARSER, arguments, ABOUT, console)
+    if not options.words:
+        raise options.error("too few arguments")
+    action = options.words[0]
+    if action in ("unregister", "unregister-controller"):
+        raise CommandFailed(f"Moldau does not have this yet: {action}")
+    if action not in ("cluster-id", "list-endpoints", "api-versions"):
+        raise options.error(f"invalid choice: '{action}'")
+    require_cluster(options)
+
+    async def work(admin: AsyncAdmin) -> None:
+        if action == "cluster-id":
+            await _say_id(admin, console)
+        elif action == "list-endpoints":
+            fenced = options.has("include-fenced-brokers")
+            await _say_endpoints(admin, console, include_fenced=fenced)
+        else:
+            from moldau.cli.kafka.api_versions import say_versions  # noqa: PLC0415 - alone
+
+            await say_versions(admin, console)
+
+    return with_admin(options, console, work)
+
+
+async def _say_id(admin: AsyncAdmin, console: Console) -> None:
+    cluster_id = (await admin.describe_cluster()).cluster_id
+    if cluster_id is None:
+        console.say("No cluster ID found. The Kafka version is probably too old.")
+    else:
+        console.say(f"Cluster ID: {cluster_id}")
+
+
+async def _say_endpoints(admin: AsyncAdmin, console: Console, *, include_fenced: bool) -> None:
+    brokers = (await admin.describe_cluster(include_fenced=include_fenced)).brokers
+    host_width = max(len(broker.host) for broker in brokers)
+    racks = [len(broker.rack) for broker in brokers if broker.rack]
+    rack_width = max(racks, default=NO_RACK_WIDTH)
+    rows = [("ID", "HOST", "PORT", "RACK", "STATE", "ENDPOINT_TYPE")]
+    rows += [
+        (
+            str(broker.broker_id),
+            broker.host,
+            str(broker.port),
+            broker.rack or "null",
+            "fenced" if broker.is_fenced else "unfenced",
+            "broker",
+        )
+        for broker in brokers
+    ]
+    for number, host, port, rack, state, kind in rows:
+        console.say(
+            f"{number:<10} {host:<{host_width}} {port:<10} {rack:<{rack_width}} {state:<10}"
+            f" {kind:<15}"
+        )

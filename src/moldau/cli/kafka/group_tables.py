@@ -1,0 +1,232 @@
+"""The tables of `kafka-consumer-groups --describe`: offsets, members, states.
+
+A table begins with an empty line; columns have a least width and grow with what stands in them;
+what is not known is a dash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from moldau.cli.kafka.console import Console
+from moldau.cli.kafka.options import Options
+
+if TYPE_CHECKING:
+    from moldau.client.admin import AsyncAdmin, GroupDescription, MemberDescription, Results
+    from moldau.client.records import OffsetAndMetadata, TopicPartition
+
+UNKNOWN: Final = "-"
+REBALANCING: Final = ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling")
+
+
+class Column(NamedTuple):
+    """One column: its title, the width it has at least, whether it grows with what stands in it."""
+
+    title: str
+    width: int = 15
+    grows: bool = False
+
+
+OFFSET_COLUMNS: Final = (
+    Column("GROUP", grows=True),
+    Column("TOPIC", grows=True),
+    Column("PARTITION", 10),
+    Column("CURRENT-OFFSET"),
+    Column("LOG-END-OFFSET"),
+    Column("LAG"),
+    Column("CONSUMER-ID", grows=True),
+    Column("HOST", grows=True),
+    Column("CLIENT-ID", 0),
+)
+LEADER_EPOCH: Final = Column("LEADER-EPOCH")
+MEMBER_COLUMNS: Final = (
+    Column("GROUP", grows=True),
+    Column("CONSUMER-ID", grows=True),
+    Column("HOST", grows=True),
+    Column("CLIENT-ID", grows=True),
+    Column("#PARTITIONS"),
+)
+INSTANCE_ID: Final = Column("GROUP-INSTANCE-ID", 17, grows=True)
+ASSIGNMENT_COLUMNS: Final = (
+    Column("CURRENT-EPOCH"),
+    Column("CURRENT-ASSIGNMENT", 20, grows=True),
+    Column("TARGET-EPOCH"),
+    Column("TARGET-ASSIGNMENT", 20, grows=True),
+)
+STATE_COLUMNS: Final = (
+    Column("GROUP", grows=True),
+    Column("COORDINATOR (ID)", 25, grows=True),
+    Column("ASSIGNMENT-STRATEGY", 20),
+    Column("STATE", 20),
+    Column("#MEMBERS", 0),
+)
+EPOCH_COLUMNS: Final = (Column("GROUP-EPOCH"), Column("TARGET-ASSIGNMENT-EPOCH", 25))
+
+
+async def describe_groups(
+    admin: AsyncAdmin, group_ids: Sequence[str], options: Options, console: Console
+) -> None:
+    """Print a table for each group; raises if one of them cannot be described."""
+    found = (await _described(admin, group_ids)).or_raise()
+    verbose = options.has("verbose")
+    for _, group in sorted(found.items()):
+        if options.has("members"):
+            _say_members(group, verbose, console)
+        elif options.has("state"):
+            await _say_state(admin, group, verbose, console)
+        else:
+            await _say_offsets(admin, group, verbose, console)
+
+
+async def _described(admin: AsyncAdmin, group_ids: Sequence[str]) -> Results[str, GroupDescription]:
+    from moldau.cli.kafka.java_words import JavaFailure, exception_name  # noqa: PLC0415 - lazily
+    from moldau.client.errors import GroupIdNotFound  # noqa: PLC0415 - as all of the client
+
+    results = await admin.describe_groups(group_ids)
+    for group_id, error in results.errors.items():
+        if isinstance(error, GroupIdNotFound):
+            raise JavaFailure(f"{exception_name(error)}: Group {group_id} not found.")
+    return results
+
+
+def _is_worth_a_table(group: GroupDescription, row_count: int, console: Console) -> bool:
+    """Say what a reader must know of the group first; tell whether there is more to show."""
+    if group.state == "Dead":
+        console.say(f"\nError: Consumer group '{group.group_id}' does not exist.")
+        return False
+    if group.state == "Empty":
+        console.warn(f"\nConsumer group '{group.group_id}' has no active members.")
+    elif group.state in REBALANCING:
+        console.warn(f"\nWarning: Consumer group '{group.group_id}' is rebalancing.")
+    return row_count > 0
+
+
+def table(columns: Sequence[Column], rows: Sequence[Sequence[object]]) -> list[str]:
+    """Lay out a table, an empty line first."""
+    texts = [[_text(cell) for cell in row] for row in rows]
+    widths = [
+        max([column.width, *(len(row[place]) for row in texts)]) if column.grows else column.width
+        for place, column in enumerate(columns)
+    ]
+    titles = [column.title for column in columns]
+    return [
+        "",
+        *(
+            " ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True))
+            for row in (titles, *texts)
+        ),
+    ]
+
+
+def _text(cell: object) -> str:
+    return UNKNOWN if cell is None or cell == "" else str(cell)
+
+
+def _say(lines: Iterable[str], console: Console) -> None:
+    for line in lines:
+        console.say(line)
+
+
+# Offsets
+
+
+async def _say_offsets(
+    admin: AsyncAdmin, group: GroupDescription, verbose: bool, console: Console
+) -> None:
+    committed = await admin.list_group_offsets(group.group_id)
+    rows: list[list[object]] = []
+    assigned: set[TopicPartition] = set()
+    members = sorted(group.members, key=lambda one: len(one.assignment), reverse=True)
+    for member in members:
+        assigned |= member.assignment
+        rows += await _offset_rows(admin, group.group_id, member.assignment, committed, member)
+    rows += await _offset_rows(admin, group.group_id, committed.keys() - assigned, committed, None)
+    if not _is_worth_a_table(group, len(rows), console):
+        return
+    columns = list(OFFSET_COLUMNS)
+    if verbose:
+        columns.insert(3, LEADER_EPOCH)
+    else:
+        rows = [[*row[:3], *row[4:]] for row in rows]
+    _say(table(columns, rows), console)
+
+
+async def _offset_rows(
+    admin: AsyncAdmin,
+    group_id: str,
+    partitions: Iterable[TopicPartition],
+    committed: Mapping[TopicPartition, OffsetAndMetadata],
+    member: MemberDescription | None,
+) -> list[list[object]]:
+    from moldau.client.admin import OffsetSpec  # noqa: PLC0415 - only for offsets
+
+    ends = await admin.list_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST))
+    rows: list[list[object]] = []
+    for partition in sorted(ends):
+        listed, kept = ends.ok.get(partition), committed.get(partition)
+        end = listed.offset if listed is not None else None
+        offset = kept.offset if kept is not None else None
+        lag = end - offset if end is not None and offset is not None else None
+        epoch = kept.leader_epoch if kept is not None else None
+        who = (member.member_id, member.host, member.client_id) if member else (None, None, None)
+        rows.append([group_id, *partition, epoch, offset, end, lag, *who])
+    return rows
+
+
+# Members
+
+
+def _say_members(group: GroupDescription, verbose: bool, console: Console) -> None:
+    _is_worth_a_table(group, len(group.members), console)
+    columns = list(MEMBER_COLUMNS)
+    static = any(member.instance_id for member in group.members)
+    if static:
+        columns.insert(2, INSTANCE_ID)
+    rows = []
+    for member in group.members:
+        row: list[object] = [
+            group.group_id, member.member_id, member.host, member.client_id,
+            len(member.assignment),
+        ]  # fmt: skip
+        if static:
+            row.insert(2, member.instance_id)
+        if verbose:
+            row += [
+                member.epoch, _assignment(member.assignment),
+                group.target_assignment_epoch, _assignment(member.target_assignment or ()),
+            ]  # fmt: skip
+        rows.append(row)
+    if verbose:
+        _say(table([*columns, *ASSIGNMENT_COLUMNS], rows), console)
+    else:
+        _say((f"{line} " if line else line for line in table(columns, rows)), console)
+
+
+def _assignment(partitions: Iterable[TopicPartition]) -> str:
+    topics: dict[str, list[str]] = {}
+    for partition in sorted(partitions):
+        topics.setdefault(partition.topic, []).append(str(partition.partition))
+    return ";".join(f"{topic}:{','.join(numbers)}" for topic, numbers in topics.items())
+
+
+# States
+
+
+async def _say_state(
+    admin: AsyncAdmin, group: GroupDescription, verbose: bool, console: Console
+) -> None:
+    if not _is_worth_a_table(group, 1, console):
+        return
+    brokers = {one.broker_id: one for one in (await admin.describe_cluster()).brokers}
+    found = brokers.get(group.coordinator)
+    address = f"{found.host}:{found.port}" if found else UNKNOWN
+    columns = list(STATE_COLUMNS)
+    row: list[object] = [
+        group.group_id, f"{address}  ({group.coordinator})", group.assignor, group.state,
+        len(group.members),
+    ]  # fmt: skip
+    if verbose:
+        columns[4:4] = EPOCH_COLUMNS
+        row[4:4] = [group.epoch, group.target_assignment_epoch]
+    _say(table(columns, [row]), console)

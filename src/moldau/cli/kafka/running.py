@@ -1,0 +1,219 @@
+"""What every command that talks to a cluster shares: its connection, its end, its exit status.
+
+A property file (`--command-config`) holds Kafka's own client settings. What such files carry for
+Java alone (class names, metric reporters) is left out; a misspelt setting is refused, which is
+kinder than Kafka's warning among a hundred lines.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import os
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from moldau import __version__
+from moldau.base.errors import MoldauError, UserError
+from moldau.base.properties import parse_properties
+from moldau.cli.kafka.options import Option, OptionError, OptionParser, Options, text
+
+if TYPE_CHECKING:
+    from moldau.cli.kafka.console import Console
+    from moldau.client.admin import AsyncAdmin
+
+KAFKA_RELEASE: Final = "4.3.1"
+"""The release whose commands these are; scripts read the first word of `--version`."""
+SERVERS_VARIABLE: Final = "MOLDAU_BOOTSTRAP_SERVERS"
+DEFAULT_PORT: Final = 9092
+INTERRUPTED: Final = 130
+
+BOOTSTRAP_SERVER: Final = text(
+    "bootstrap-server", "server to connect to", "Brokers to begin with: host:port, with commas.",
+    former=("broker-list", "b"),
+)  # fmt: skip
+COMMAND_CONFIG: Final = text(
+    "command-config", "config file", "A file with settings for the client.",
+    former=("admin.config", "consumer.config", "producer.config", "config", "c"),
+)  # fmt: skip
+ZOOKEEPER: Final = text(
+    "zookeeper", "hosts",
+    "Where commands before 3.0 looked for the cluster; brokers on the same hosts are asked.",
+)  # fmt: skip
+
+
+class CommandFailed(UserError):  # noqa: N818 - it names what happened
+    """A command cannot do what was asked: its line is printed as it is, the status is 1."""
+
+
+class Finished(Exception):  # noqa: N818 - not an error
+    """A command is done before it has begun: the version or the help was asked for."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(status)
+        self.status = status
+
+
+def main(name: str, arguments: Sequence[str], console: Console) -> int:
+    """Run the command of a module to its end; return its exit status."""
+    module = importlib.import_module(name)
+    try:
+        status: int = module.main(arguments, console)
+    except Finished as done:
+        status = done.status
+    except OptionError as error:
+        console.warn(f"{error}\n{error.usage}".rstrip("\n"))
+        status = 1
+    except MoldauError as error:
+        console.warn(str(error))
+        status = 1
+    except KeyboardInterrupt:
+        status = INTERRUPTED
+    return _flushed(console, status)
+
+
+def _flushed(console: Console, status: int) -> int:
+    """Write out what is left; who reads a pipe may be gone, as `head` is, and that is no error."""
+    try:
+        console.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), console.stdout.fileno())
+    return status
+
+
+def parse(parser: OptionParser, arguments: Sequence[str], about: str, console: Console) -> Options:
+    """Read a command line; print the help or the version where that is what was asked for."""
+    if not arguments:
+        raise OptionError(about, parser.usage())
+    options = parser.parse(arguments)
+    if options.has("help"):
+        raise OptionError(about, parser.usage())
+    if options.has("version"):
+        console.say(version_line())
+        raise Finished(0)
+    return options
+
+
+def version_line() -> str:
+    """Return what `--version` prints."""
+    return f"{KAFKA_RELEASE} (Moldau {__version__})"
+
+
+def cluster_options() -> tuple[Option, ...]:
+    """Return the options by which every command finds its cluster."""
+    return (BOOTSTRAP_SERVER, COMMAND_CONFIG, ZOOKEEPER)
+
+
+def client_settings(
+    options: Options, console: Console, *, servers: str = "bootstrap-server"
+) -> dict[str, Any]:
+    """Return the settings of a client, by Kafka's names, for what the command line says."""
+    settings: dict[str, Any] = {}
+    if (file := options.value("command-config")) is not None:
+        settings.update(read_properties(file))
+    settings.update(key_values(options, "command-property"))
+    if options.has(servers):
+        settings["bootstrap.servers"] = options.text(servers)
+    elif options.has("zookeeper"):
+        settings["bootstrap.servers"] = beside_zookeeper(options.text("zookeeper"), console)
+    return settings
+
+
+def key_values(options: Options, name: str) -> dict[str, str]:
+    """Return the `key=value` pairs an option was given, where the command has such an option."""
+    if not options.knows(name):
+        return {}
+    pairs = (given.partition("=") for given in options.values(name))
+    return {key: value for key, _, value in pairs}
+
+
+def require_cluster(options: Options) -> None:
+    """Refuse a command line that does not say where the cluster is."""
+    if not names_cluster(options):
+        options.require("bootstrap-server")
+
+
+def names_cluster(options: Options) -> bool:
+    """Tell whether a command line says where the cluster is."""
+    return options.has("bootstrap-server") or options.has("zookeeper")
+
+
+def read_properties(file: str) -> dict[str, str]:
+    """Read a file of settings; CommandFailed if it cannot be."""
+    try:
+        return parse_properties(Path(file).read_text(encoding="latin-1"))
+    except OSError as error:
+        raise CommandFailed(f"{file}: {error.strerror}") from None
+    except ValueError as error:
+        raise CommandFailed(f"{file}: {error}") from None
+
+
+def beside_zookeeper(connect: str, console: Console) -> str:
+    """Return the brokers that are meant by the address of a ZooKeeper."""
+    servers = os.environ.get(SERVERS_VARIABLE)
+    if not servers:
+        hosts = connect.partition("/")[0].split(",")
+        servers = ",".join(f"{host.rpartition(':')[0] or host}:{DEFAULT_PORT}" for host in hosts)
+    console.warn(f"--zookeeper {connect}: clients ask brokers now, here {servers}")
+    return servers
+
+
+def open_admin(settings: dict[str, Any]) -> AsyncAdmin:
+    """Return an administrative client, not yet connected."""
+    from moldau.client.admin import AsyncAdmin  # noqa: PLC0415 - the help needs none
+
+    return AsyncAdmin(**fitting(AsyncAdmin, settings))
+
+
+def fitting(client: type, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out what a shared file of settings says to other kinds of clients.
+
+    Commands write and read bytes, so serializers are left out too.
+    """
+    own = _names_of(client)
+    others: set[str] = set()
+    if any(_own_name(name) not in own for name in settings):
+        from moldau.client.consuming.face import ConsumerFace  # noqa: PLC0415 - seldom needed
+        from moldau.client.producing.face import ProducerFace  # noqa: PLC0415 - as above
+
+        others = _names_of(ConsumerFace) | _names_of(ProducerFace)
+    return {
+        name: value
+        for name, value in settings.items()
+        if (_own_name(name) in own or _own_name(name) not in others)
+        and not name.endswith("serializer")
+    }
+
+
+def _names_of(client: type) -> set[str]:
+    return set(inspect.signature(client).parameters)
+
+
+def _own_name(name: str) -> str:
+    return name.replace(".", "_")
+
+
+def run(work: Coroutine[Any, Any, int]) -> int:
+    """Run what waits for brokers; return its exit status."""
+    import asyncio  # noqa: PLC0415 - the help waits for nobody
+
+    return asyncio.run(work)
+
+
+def with_admin(
+    options: Options, console: Console, work: Callable[[AsyncAdmin], Awaitable[None]]
+) -> int:
+    """Run what an administrative client can do from one end to the other; return 0."""
+
+    async def whole() -> int:
+        async with open_admin(client_settings(options, console)) as admin:
+            await work(admin)
+        return 0
+
+    return run(whole())
+
+
+def what_of(error: MoldauError) -> str:
+    """Return what a broker said, without the advice that is for programmers."""
+    return getattr(error, "what", "") or str(error)

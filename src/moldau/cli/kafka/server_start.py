@@ -1,0 +1,70 @@
+"""`kafka-server-start`: a broker from a properties file, in the foreground or as a daemon."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import click
+
+from moldau.cli.kafka.console import Console
+from moldau.cli.kafka.running import CommandFailed
+from moldau.cli.kafka.running_servers import registered
+
+USAGE: Final = (
+    "USAGE: kafka-server-start.sh [-daemon] server.properties [--override property=value]*"
+)
+OUTPUT: Final = "kafkaServer.out"
+LAUNCH: Final = "import sys; from moldau.cli.main import main; main()"
+
+
+def main(arguments: Sequence[str], console: Console) -> int:
+    """Run the command; return its exit status."""
+    words = list(arguments)
+    if not words or words[0] in ("-h", "--help"):
+        raise CommandFailed(USAGE)
+    if words[0] in ("--version", "-version"):
+        from moldau.cli.kafka.running import version_line  # noqa: PLC0415 - seldom asked
+
+        console.say(version_line())
+        return 0
+    as_daemon = words[0] == "-daemon"
+    if as_daemon:
+        words.pop(0)
+    if not words:
+        raise CommandFailed(USAGE)
+    if as_daemon:
+        _start_daemon(words)
+        return 0
+    return _serve(words[0], words[1:])
+
+
+def _serve(config: str, rest: Sequence[str]) -> int:
+    from moldau.cli.serve import serve  # noqa: PLC0415 - a daemon's parent needs no broker
+
+    with registered():
+        try:
+            serve.main(
+                ["--config", config, *rest], prog_name="kafka-server-start", standalone_mode=False
+            )
+        except click.ClickException as error:
+            raise CommandFailed(error.format_message()) from None
+    return 0
+
+
+def _start_daemon(words: Sequence[str]) -> None:
+    """Start the same command away from the terminal, its output in a file as Kafka's is."""
+    folder = Path(os.environ.get("LOG_DIR") or "logs")
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / OUTPUT).open("ab") as output:
+        subprocess.Popen(  # noqa: S603 - the user's own words, to the user's own command
+            [sys.executable, "-c", LAUNCH, "kafka-server-start", *words],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )

@@ -1,0 +1,269 @@
+"""`moldau group`: consumer groups, how far they are, and setting them elsewhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from moldau.base.errors import UserError
+from moldau.cli.frame import client
+from moldau.cli.frame.completion import complete_groups, complete_topics
+from moldau.cli.frame.confirm import Change
+from moldau.cli.frame.failures import about
+from moldau.cli.frame.outcomes import nothing_done, outcome_report
+from moldau.cli.frame.output import DOUBTFUL, GOOD, Column, Report, listing
+from moldau.cli.frame.selection import chosen_partitions, matching
+from moldau.cli.frame.session import Session, changing, watching
+from moldau.cli.nouns.group_report import groups_report
+from moldau.cli.nouns.seeking import SeekTo, seek_plan
+from moldau.client.records import TopicPartition
+
+GROUP = Column("group", "GROUP")
+STATES = {"Stable": GOOD, "PreparingRebalance": DOUBTFUL, "CompletingRebalance": DOUBTFUL}
+
+LIST_COLUMNS = (
+    GROUP,
+    Column("state", "STATE", style=STATES.get),
+    Column("type", "TYPE"),
+    Column("protocol_type", "PROTOCOL", wide=True),
+)
+MEMBER_COLUMNS = (
+    GROUP,
+    Column("member_id", "MEMBER"),
+    Column("instance_id", "INSTANCE"),
+    Column("client_id", "CLIENT"),
+    Column("host", "HOST"),
+    Column("partition_count", "PARTITIONS"),
+    Column("topics", "TOPICS", wide=True),
+    Column("assignment", "ASSIGNMENT", wide=True),
+)
+
+groups_argument = click.argument("groups", nargs=-1, required=True, shell_complete=complete_groups)
+group_argument = click.argument("group", shell_complete=complete_groups)
+patterns_option = click.option(
+    "-r", "--regex", is_flag=True, help="Take names as patterns; a whole name has to match."
+)
+
+
+@click.group()
+def group() -> None:
+    """Consumer groups: list, describe, members, seek, offset-delete, delete."""
+
+
+async def chosen_groups(
+    admin: client.AsyncAdmin, given: tuple[str, ...], *, regex: bool
+) -> list[str]:
+    """Return the groups that are meant; UserError if patterns match none."""
+    if not regex:
+        return list(dict.fromkeys(given))
+    found = matching((one.group_id for one in await admin.list_groups()), given)
+    if not found:
+        raise UserError(f"no group matches {' or '.join(map(repr, given))}")
+    return found
+
+
+# Looking
+
+
+@group.command("list")
+@click.option("--state", "states", multiple=True, help="Only groups in this state; repeatable.")
+@click.option("--type", "types", multiple=True, help="Only classic, consumer, ...; repeatable.")
+@watching
+def list_(session: Session, states: tuple[str, ...], types: tuple[str, ...]) -> None:
+    """List groups."""
+
+    async def look(admin: client.AsyncAdmin) -> Report:
+        rows = [
+            {
+                "group": one.group_id,
+                "state": one.state,
+                "type": one.type,
+                "protocol_type": one.protocol_type,
+            }
+            for one in await admin.list_groups(states=states, types=types)
+        ]
+        return listing(LIST_COLUMNS, rows)
+
+    session.show(look)
+
+
+@group.command()
+@groups_argument
+@patterns_option
+@watching
+def describe(session: Session, groups: tuple[str, ...], regex: bool) -> None:
+    """Show how far groups are: committed offsets, ends, lag, and who reads what."""
+
+    async def look(admin: client.AsyncAdmin) -> Report:
+        return await groups_report(admin, await chosen_groups(admin, groups, regex=regex))
+
+    session.show(look)
+
+
+@group.command()
+@groups_argument
+@patterns_option
+@watching
+def members(session: Session, groups: tuple[str, ...], regex: bool) -> None:
+    """Show the members of groups and what they are assigned."""
+
+    async def look(admin: client.AsyncAdmin) -> Report:
+        described = await admin.describe_groups(await chosen_groups(admin, groups, regex=regex))
+        rows = [
+            {
+                "group": name,
+                "member_id": one.member_id,
+                "instance_id": one.instance_id,
+                "client_id": one.client_id,
+                "host": one.host,
+                "partition_count": len(one.assignment),
+                "topics": sorted(one.topics),
+                "assignment": [str(partition) for partition in sorted(one.assignment)],
+            }
+            for name, group in described.ok.items()
+            for one in group.members
+        ]
+        errors = [about(name, error) for name, error in described.errors.items()]
+        return listing(MEMBER_COLUMNS, rows, errors=errors)
+
+    session.show(look)
+
+
+# Changing
+
+
+@group.command()
+@group_argument
+@click.option(
+    "--to",
+    metavar="PLACE",
+    help="earliest, latest, current, an offset, +N, -N, @TIME, or how long ago (90m, 1d12h).",
+)
+@click.option(
+    "--to-file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Lines of topic,partition,offset; what `-o csv` prints is fine.",
+)
+@click.option(
+    "-t",
+    "--topic",
+    "topics",
+    multiple=True,
+    metavar="TOPIC[:PARTITIONS]",
+    shell_complete=complete_topics,
+    help="Only these, as in orders:0,2-4 [all the group has committed]; repeatable.",
+)
+@changing
+def seek(
+    session: Session,
+    change: Change,
+    group: str,
+    to: str | None,
+    to_file: Path | None,
+    topics: tuple[str, ...],
+) -> None:
+    r"""Set a group without members to another place.
+
+    Shows what would change; does it only with --yes.
+
+    \b
+    moldau group seek billing --to earliest --topic orders
+    moldau group seek billing --to @2026-01-31T12:00Z --yes
+    """
+    place = SeekTo.read(to, to_file)
+    columns = (
+        Column("topic", "TOPIC"),
+        Column("partition", "PARTITION"),
+        Column("current", "CURRENT"),
+        Column("offset", "NEW OFFSET"),
+    )
+
+    async def work(admin: client.AsyncAdmin) -> Report:
+        plan = await seek_plan(admin, group, place, topics)
+        rows = {
+            one: {
+                "topic": one.topic,
+                "partition": one.partition,
+                "current": move.current,
+                "offset": move.offset,
+            }
+            for one, move in plan.items()
+        }
+        acts = change.yes and not change.dry_run
+        results: client.Results[TopicPartition, None] = nothing_done(plan)
+        if acts:
+            results = await admin.alter_group_offsets(
+                group, {one: move.offset for one, move in plan.items()}
+            )
+        if acts:
+            return outcome_report(columns, rows, results, "set")
+        note = "nothing was changed: say --yes to do it."
+        return outcome_report(columns, rows, results, "would be set", note=note)
+
+    session.show(work)
+
+
+@group.command("offset-delete")
+@group_argument
+@click.argument(
+    "topics",
+    nargs=-1,
+    required=True,
+    metavar="TOPIC[:PARTITIONS]...",
+    shell_complete=complete_topics,
+)
+@changing
+def offset_delete(session: Session, change: Change, group: str, topics: tuple[str, ...]) -> None:
+    """Forget how far a group is in topics."""
+
+    async def work(admin: client.AsyncAdmin) -> Report:
+        partitions = await chosen_partitions(admin, topics)
+        committed = await admin.list_group_offsets(group, partitions)
+        doomed = [one for one in partitions if one in committed]
+        if not doomed:
+            raise UserError(f"group {group!r} has committed nothing there")
+        change.confirm(f"forget {len(doomed)} offsets of group {group}")
+        results = nothing_done(doomed)
+        if not change.dry_run:
+            results = await admin.delete_group_offsets(group, doomed)
+        rows = {
+            one: {"topic": one.topic, "partition": one.partition, "offset": committed[one].offset}
+            for one in doomed
+        }
+        columns = (
+            Column("topic", "TOPIC"),
+            Column("partition", "PARTITION"),
+            Column("offset", "OFFSET"),
+        )
+        word = "would be forgotten" if change.dry_run else "forgotten"
+        return outcome_report(columns, rows, results, word)
+
+    session.show(work)
+
+
+@group.command()
+@groups_argument
+@patterns_option
+@changing
+def delete(session: Session, change: Change, groups: tuple[str, ...], regex: bool) -> None:
+    """Delete groups without members, with their offsets."""
+
+    async def work(admin: client.AsyncAdmin) -> Report:
+        names = await chosen_groups(admin, groups, regex=regex)
+        described = await admin.describe_groups(names)
+        there = list(described.ok)
+        what = f"group {there[0]}" if len(there) == 1 else f"{len(there)} groups"
+        if there:
+            change.confirm(f"delete {what} with all offsets")
+        results = nothing_done(there)
+        if there and not change.dry_run:
+            results = await admin.delete_groups(there)
+        results.errors.update(described.errors)
+        rows = {name: {"group": name, "state": one.state} for name, one in described.ok.items()}
+        columns = (GROUP, Column("state", "STATE"))
+        word = "would be deleted" if change.dry_run else "deleted"
+        return outcome_report(columns, rows, results, word)
+
+    session.show(work)

@@ -1,0 +1,86 @@
+"""The report of `moldau topic describe`: a topic, its changed configs, its partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from moldau.base.ids import uuid_text
+from moldau.cli.frame import client
+from moldau.cli.frame.failures import about
+from moldau.cli.frame.offsets import Ends, ends_of
+from moldau.cli.frame.output import BAD, Column, Report, View
+from moldau.cli.frame.selection import led_partitions
+from moldau.client.records import TopicPartition
+
+SUMMARY = (
+    Column("name", "NAME"),
+    Column("partition_count", "PARTITIONS"),
+    Column("replication_factor", "REPLICAS"),
+    Column("internal", "INTERNAL"),
+    Column("topic_id", "ID"),
+)
+CONFIGS = (Column("config", "CONFIG"), Column("value", "VALUE"))
+PARTITIONS = (
+    Column("topic", "TOPIC"),
+    Column("partition", "PARTITION"),
+    Column("leader", "LEADER", style=lambda leader: BAD if leader is None else None),
+    Column("leader_epoch", "EPOCH", wide=True),
+    Column("replicas", "REPLICAS"),
+    Column("isr", "ISR"),
+    Column("offline_replicas", "OFFLINE", wide=True),
+    Column("earliest", "EARLIEST"),
+    Column("latest", "LATEST"),
+)
+
+
+async def topics_report(admin: client.AsyncAdmin, names: Sequence[str]) -> Report:
+    """Describe topics; what cannot be described is an error of the report."""
+    described = await admin.describe_topics(names)
+    ends = await ends_of(admin, led_partitions(described))
+    configs = await admin.describe_configs(
+        [client.ConfigResource.topic(str(name)) for name in described.ok]
+    )
+    data, views, rows = [], [], []
+    for name, topic in described.ok.items():
+        entries = configs.ok.get(client.ConfigResource.topic(str(name)), {}).values()
+        changed = {
+            one.name: one.value for one in entries if one.source is client.ConfigSource.TOPIC
+        }  # what was set for this topic, not for all of them
+        partitions = [_partition(topic.name, one, ends) for one in topic.partitions]
+        summary = _summary(topic)
+        data.append({**summary, "configs": changed, "partitions": partitions})
+        views += [View(SUMMARY, [summary])]
+        if changed:
+            views.append(View(CONFIGS, [{"config": k, "value": v} for k, v in changed.items()]))
+        views.append(View(PARTITIONS, partitions))
+        rows += partitions
+    errors = [about(name, error) for name, error in described.errors.items()]
+    return Report(data, View(PARTITIONS, rows), "topic", views, errors)
+
+
+def _summary(topic: client.TopicDescription) -> dict[str, Any]:
+    return {
+        "name": topic.name,
+        "topic_id": None if topic.topic_id is None else uuid_text(topic.topic_id),
+        "internal": topic.is_internal,
+        "partition_count": len(topic.partitions),
+        "replication_factor": max((len(one.replicas) for one in topic.partitions), default=0),
+    }
+
+
+def _partition(
+    topic: str, told: client.PartitionDescription, ends: dict[TopicPartition, Ends]
+) -> dict[str, Any]:
+    found = ends.get(TopicPartition(topic, told.partition))
+    return {
+        "topic": topic,
+        "partition": told.partition,
+        "leader": told.leader,
+        "leader_epoch": told.leader_epoch,
+        "replicas": list(told.replicas),
+        "isr": list(told.isr),
+        "offline_replicas": list(told.offline_replicas),
+        "earliest": found.earliest if found else None,
+        "latest": found.latest if found else None,
+    }

@@ -1,0 +1,1 @@
+"""Records on their way between a pipe and a cluster: forms, places, progress, figures."""

@@ -1,0 +1,65 @@
+"""What every command that talks to a cluster shares."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from moldau.cli.kafka.console import Console, padded_table
+from moldau.cli.kafka.options import OptionParser, text
+from moldau.cli.kafka.running import (
+    CommandFailed,
+    client_settings,
+    cluster_options,
+    fitting,
+    read_properties,
+)
+from moldau.client.admin import AsyncAdmin
+from moldau.client.consumer import Consumer
+
+PARSER = OptionParser([*cluster_options(), text("command-property", "k=v", "A setting.")])
+
+
+@pytest.fixture
+def console():
+    return Console(io.BytesIO(), io.BytesIO(), io.BytesIO())
+
+
+def settings(console: Console, *arguments: str) -> dict[str, object]:
+    return client_settings(PARSER.parse(arguments), console)
+
+
+def test_settings_come_from_a_file_single_pairs_and_the_address(console, tmp_path):
+    file = tmp_path / "client.properties"
+    file.write_text("client.id=me\nretry.backoff.ms=7\nbootstrap.servers=elsewhere:1\n")
+    assert settings(
+        console, "--command-config", str(file), "--command-property", "client.id=you",
+        "--broker-list", "here:9092",
+    ) == {
+        "client.id": "you", "retry.backoff.ms": "7", "bootstrap.servers": "here:9092",
+    }  # fmt: skip
+
+
+def test_a_zookeeper_means_the_brokers_on_its_hosts(console, monkeypatch):
+    monkeypatch.delenv("MOLDAU_BOOTSTRAP_SERVERS", raising=False)
+    given = settings(console, "--zookeeper", "one:2181,two:2181/kafka")
+    assert given == {"bootstrap.servers": "one:9092,two:9092"}
+    assert b"one:9092,two:9092" in console.stderr.getvalue()
+    monkeypatch.setenv("MOLDAU_BOOTSTRAP_SERVERS", "three:9192")
+    assert settings(console, "--zookeeper", "one") == {"bootstrap.servers": "three:9192"}
+
+
+def test_a_shared_file_may_speak_to_other_clients_too():
+    shared = {"group.id": "g", "acks": "all", "client.id": "me", "key.deserializer": "x", "typo": 1}
+    assert fitting(AsyncAdmin, shared) == {"client.id": "me", "typo": 1}
+    assert fitting(Consumer, shared) == {"group.id": "g", "client.id": "me", "typo": 1}
+
+
+def test_a_file_that_is_not_there_is_one_line(tmp_path):
+    with pytest.raises(CommandFailed, match="No such file"):
+        read_properties(str(tmp_path / "none"))
+
+
+def test_a_table_is_as_wide_as_its_widest_cells():
+    assert padded_table(("A", "Bee"), [("long", "b")]) == ["A   \tBee\t", "long\tb  \t"]

@@ -1,0 +1,95 @@
+"""Percentiles, progress, and Ctrl-C."""
+
+from __future__ import annotations
+
+import io
+import signal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from moldau.cli.stream.histogram import Histogram
+from moldau.cli.stream.interrupts import Interrupts
+from moldau.cli.stream.progress import Progress, size_text
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+class Clock:
+    now_s = 0.0
+
+    def monotonic(self):
+        return self.now_s
+
+    def wall_ms(self):
+        return 0
+
+
+@given(st.lists(st.integers(0, 10**12), min_size=1), st.sampled_from([0, 50, 90, 99, 100]))
+def test_percentiles_are_right_within_a_hundredth(values, percent):
+    histogram = Histogram()
+    for value in values:
+        histogram.add(value)
+    rank = max(1, -(-len(values) * percent // 100))
+    exact = sorted(values)[rank - 1]
+    assert exact <= histogram.percentile(percent) <= exact * (1 + 1 / 127)
+    assert histogram.percentile(100) == histogram.maximum == max(values)
+
+
+def test_of_nothing_every_percentile_is_zero():
+    assert Histogram().percentile(99) == 0
+
+
+def test_progress_is_shown_on_a_terminal_a_few_times_a_second():
+    terminal, clock = Terminal(), Clock()
+    progress = Progress("sent", stream=terminal, clock=clock)
+    clock.now_s = 1.0
+    for _ in range(100):
+        progress.add(10, 1_000)
+    assert terminal.getvalue().count("\r") == 1
+    clock.now_s = 2.0
+    progress.end()
+    assert terminal.getvalue().endswith("1,000 records sent, 100.0 kB, 500/s, 50.0 kB/s\n")
+
+
+def test_progress_is_silent_in_a_pipe_and_where_it_is_not_wanted():
+    for stream, wanted in ((io.StringIO(), True), (Terminal(), False)):
+        progress = Progress("sent", stream=stream, clock=Clock(), is_wanted=wanted)
+        progress.add(1, 1)
+        progress.clear()
+        progress.end()
+        assert stream.getvalue() == ""
+        assert progress.count == 1
+
+
+def test_sizes_are_written_for_people():
+    written = [size_text(size) for size in (0, 999, 1_000, 2_500_000, 3e9, 4e12)]
+    assert written == ["0 B", "999 B", "1.0 kB", "2.5 MB", "3.0 GB", "4000.0 GB"]
+
+
+def test_ctrl_c_is_kept_until_the_program_waits():
+    with Interrupts() as interrupts:
+        signal.raise_signal(signal.SIGINT)
+        assert interrupts.came
+        with pytest.raises(KeyboardInterrupt):
+            interrupts.waiting(lambda: b"never read")
+
+
+def test_ctrl_c_ends_a_wait_and_the_second_ends_everything():
+    with Interrupts() as interrupts:
+        with pytest.raises(KeyboardInterrupt):
+            interrupts.waiting(lambda: signal.raise_signal(signal.SIGINT))
+        assert interrupts.came
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+
+
+def test_afterwards_ctrl_c_is_what_it_was():
+    before = signal.getsignal(signal.SIGINT)
+    with Interrupts():
+        assert signal.getsignal(signal.SIGINT) != before
+    assert signal.getsignal(signal.SIGINT) == before

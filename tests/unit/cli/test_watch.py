@@ -1,0 +1,36 @@
+"""Looking again and again, whatever passes in between."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from moldau.cli.frame.output import Column, listing, show
+from moldau.cli.frame.watch import watch
+from moldau.client.errors import ConnectionLost, InvalidState
+
+COLUMNS = (Column("name", "NAME"),)
+
+
+def test_what_passes_is_told_and_the_watch_goes_on(capsys):
+    outcomes = iter(
+        [
+            listing(COLUMNS, [{"name": "first"}]),
+            ConnectionLost("gone for a while"),
+            listing(COLUMNS, [{"name": "second"}]),
+            InvalidState("gone for good"),
+        ]
+    )
+
+    async def look():
+        found = next(outcomes)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    with pytest.raises(InvalidState):
+        asyncio.run(watch(look, lambda report: show(report, "name"), 0.001))
+    shown = capsys.readouterr()
+    assert shown.out == "first\nsecond\n"
+    assert shown.err == "moldau: gone for a while\n"
