@@ -55,6 +55,7 @@ def test_every_command_of_the_table_is_there_and_explains_itself(name):
     ran = moldau(name, "--help")
     assert ran.status == 0
     assert f"Usage: moldau {name}" in ran.out
+    assert "\\b" not in ran.out
     assert COMMANDS[name].text in moldau("--help").out
 
 
@@ -63,6 +64,7 @@ def test_every_verb_explains_itself(noun, verb):
     ran = moldau(noun, verb, "--help")
     assert ran.status == 0
     assert f"Usage: moldau {noun} {verb}" in ran.out
+    assert "\\b" not in ran.out
 
 
 def test_no_broker_means_status_three_and_one_line_with_advice():

@@ -36,6 +36,7 @@ class LazyGroup(click.Group):
             return None
         module = importlib.import_module(self.places[cmd_name].module)
         command: click.Command = getattr(module, cmd_name.replace("-", "_"))
+        _mark_paragraphs(command)
         return command
 
     def resolve_command(
@@ -69,3 +70,15 @@ class LazyGroup(click.Group):
         for section, rows in sections.items():
             with formatter.section(section):
                 formatter.write_dl(rows)
+
+
+def _mark_paragraphs(command: click.Command) -> None:
+    r"""Turn a written `\b` into the character by which click leaves a paragraph as it stands.
+
+    Texts of help have backslashes, so they are raw strings, in which that character has no name.
+    """
+    if command.help:
+        command.help = command.help.replace("\\b\n", "\b\n")
+    if isinstance(command, click.Group):
+        for verb in command.commands.values():
+            _mark_paragraphs(verb)
