@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import time
 from typing import Protocol
 
@@ -48,4 +47,6 @@ class SystemClock:
 
 def system_random() -> Random:
     """Return a generator seeded by the operating system."""
+    import random  # noqa: PLC0415 - it brings hashes along, and only who draws needs them
+
     return random.Random(os.urandom(32))

@@ -19,7 +19,6 @@ This module only holds declarations; `compiler` turns them into code.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterator
 from enum import Enum
 from functools import cache
@@ -34,12 +33,14 @@ FOREVER = 32767
 """The highest version number the wire can carry; the open end of `3+`."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
 class Versions:
-    """A closed range of versions; empty when `first` is above `last`."""
+    """A closed range of versions; empty when `first` is above `last`. Never changed."""
 
-    first: int
-    last: int
+    __slots__ = ("first", "last")
+
+    def __init__(self, first: int, last: int) -> None:
+        self.first = first
+        self.last = last
 
     @staticmethod
     @cache
@@ -57,6 +58,17 @@ class Versions:
 
     def __iter__(self) -> Iterator[int]:
         return iter(range(self.first, self.last + 1))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Versions):
+            return NotImplemented
+        return (self.first, self.last) == (other.first, other.last)
+
+    def __hash__(self) -> int:
+        return hash((self.first, self.last))
+
+    def __repr__(self) -> str:
+        return f"Versions(first={self.first}, last={self.last})"
 
 
 NEVER = Versions(1, 0)

@@ -7,8 +7,7 @@ writes code: `decoding` and `encoding` do.
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Any
+from typing import Any, NamedTuple
 
 from moldau.protocol.fields import Field, Kind
 
@@ -38,8 +37,7 @@ SIZES = {
 }
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(NamedTuple):
     """One version of a message."""
 
     version: int

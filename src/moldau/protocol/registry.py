@@ -12,7 +12,6 @@ version the broker chose (KIP-511).
 
 from __future__ import annotations
 
-import dataclasses
 import struct
 from collections.abc import Iterator
 from importlib import import_module
@@ -33,8 +32,7 @@ NO_VERSION = FOREVER + 1
 """Above every version the wire can carry."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Api:
+class Api(NamedTuple):
     """One request and its response, in all versions."""
 
     key: int

@@ -1,5 +1,7 @@
 import json
 import pickle
+import subprocess
+import sys
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 
@@ -157,3 +159,30 @@ def test_a_refusal_survives_the_way_back_from_a_worker_process():
     with pytest.raises(CorruptRecords) as caught:
         decompress(Codec.GZIP, b"nope", 10)
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+
+
+def test_a_library_is_loaded_with_the_first_use_of_its_codec():
+    script = (
+        "import sys\n"
+        "from moldau.records.compression import Codec, compress, decompress\n"
+        "libraries = {'cramjam', 'lz4', 'zstandard'}\n"
+        "assert libraries.isdisjoint(sys.modules)\n"
+        "assert decompress(Codec.LZ4, compress(Codec.LZ4, b'x'), 1) == b'x'\n"
+        "assert libraries & sys.modules.keys() == {'lz4'}\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=30)
+
+
+def test_many_threads_may_use_a_codec_first():
+    script = (
+        "from concurrent.futures import ThreadPoolExecutor\n"
+        "from threading import Barrier\n"
+        "from moldau.records.compression import Codec, compress, decompress\n"
+        "together = Barrier(8)\n"
+        "def use(codec):\n"
+        "    together.wait()\n"
+        "    return decompress(codec, compress(codec, b'x' * 9), 9)\n"
+        "with ThreadPoolExecutor(8) as threads:\n"
+        "    assert set(threads.map(use, [*Codec][1:] * 8)) == {b'x' * 9}\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=30)
