@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test lint types imports check sim sim-many soak soak-exactly-once golden bench bench-clients lock clean help
+.PHONY: setup demo test lint types imports check sim sim-many soak soak-exactly-once clients-on-kafka golden bench bench-clients lock clean help
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 14
@@ -51,6 +51,13 @@ soak: setup ## kill a real broker again and again: make soak N=200
 
 soak-exactly-once: setup ## kill brokers and copiers for minutes: make soak-exactly-once SECONDS=300
 	MOLDAU_EXACTLY_ONCE_SECONDS=$(or $(SECONDS),300) $(BIN)/python -m pytest -q --timeout=0 tests/process/test_exactly_once.py
+
+CLIENT_SUITES := tests/compat/test_own_producer.py tests/compat/test_own_consumer.py tests/compat/test_own_groups.py \
+  tests/compat/test_own_admin.py tests/compat/test_cli_nouns.py tests/compat/test_cli_streams.py
+
+clients-on-kafka: setup ## the suites of our client against Apache Kafka 4.3.1 and 3.9.1
+	MOLDAU_TEST_BROKER=kafka $(BIN)/python -m pytest -q $(CLIENT_SUITES)
+	MOLDAU_TEST_BROKER=kafka-3.9 $(BIN)/python -m pytest -q $(CLIENT_SUITES)
 
 golden: setup ## make the reference bytes again with the Java clients
 	$(BIN)/python -m tests.golden.generate
