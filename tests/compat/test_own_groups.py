@@ -6,6 +6,8 @@ The stories that every client can tell are in `test_groups`.
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import threading
 
 import pytest
@@ -13,11 +15,13 @@ import pytest
 from kafka_harness.kinds import kind_under_test, make_broker
 from kafka_harness.samples import fresh_topic
 from kafka_harness.topics import create_topic, send
+from kafka_harness.waiting import eventually
 from leaks import run_without_leaks
+from moldau.client.admin import Admin
 from moldau.client.assignors.interface import Assignment, PartitionAssignor
 from moldau.client.consumer import AsyncConsumer, Consumer
 from moldau.client.consuming.listeners import RebalanceListener
-from moldau.client.errors import CommitFailed
+from moldau.client.errors import CommitFailed, NoBrokerReachable
 from moldau.client.records import OffsetAndMetadata, TopicPartition
 
 pytestmark = pytest.mark.timeout(90)
@@ -234,3 +238,209 @@ def test_interceptors_hear_of_every_commit(broker, topic):
             assert watching.committed[-1] == {at: OffsetAndMetadata(2)}
 
     run_without_leaks(story())
+
+
+# Closing, whoever does it
+
+
+def committed_of(broker, group_id, topic):
+    """What a group has committed, as offsets by partition number."""
+    with Consumer(broker.address, group_id=group_id) as asker:
+        return {at.partition: kept.offset for at, kept in asker.committed(every(topic)).items()}
+
+
+def members_of(broker, group_id):
+    with Admin(broker.address) as admin:
+        return admin.describe_group(group_id).members
+
+
+def test_closing_from_another_thread_ends_a_wait_and_leaves_the_group(broker, topic):
+    consumer = Consumer(broker.address, group_id=topic, topics=[topic], **QUICK)
+    consumer.start()
+    seen, all_seen = [], threading.Event()
+
+    def work():
+        for record in consumer:
+            seen.append(record)
+            if len(seen) == 5 * PARTITIONS:
+                all_seen.set()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    assert all_seen.wait(15)
+    eventually(lambda: consumer._core._holding.empty, "the loop waits for more")
+    consumer.close()
+    thread.join(15)
+    assert not thread.is_alive()
+    assert not members_of(broker, topic)
+    assert committed_of(broker, topic, topic) == dict.fromkeys(range(PARTITIONS), 5)
+
+
+def test_a_signal_handler_may_close_during_a_wait_and_the_listener_hears_it(broker, topic):
+    heard = []
+
+    class Listener(RebalanceListener):
+        def on_partitions_revoked(self, partitions):
+            consumer.commit()
+            heard.append(len(partitions))
+
+    consumer = Consumer(broker.address, group_id=topic, enable_auto_commit=False, **QUICK)
+    consumer.start()
+    consumer.subscribe([topic], listener=Listener())
+    before = signal.signal(signal.SIGUSR1, lambda *_: consumer.close())
+    try:
+        for count, _ in enumerate(consumer, 1):
+            if count == 5 * PARTITIONS:
+                threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGUSR1)).start()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert heard == [PARTITIONS]
+    assert not members_of(broker, topic)
+    assert committed_of(broker, topic, topic) == dict.fromkeys(range(PARTITIONS), 5)
+
+
+def one_partition(broker):
+    name = create_topic(broker.address, fresh_topic("own-close"))
+    send(broker.address, name, [b"%d" % number for number in range(5)])
+    return name
+
+
+def closed_by_another_thread(consumer):
+    closer = threading.Thread(target=consumer.close)
+    closer.start()
+    closer.join(15)
+
+
+def closed_by_a_signal(consumer):
+    before = signal.signal(signal.SIGUSR1, lambda *_: consumer.close())
+    try:
+        signal.raise_signal(signal.SIGUSR1)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+def closed_in_an_exception(consumer):
+    try:
+        raise RuntimeError("the work failed")
+    except RuntimeError:
+        consumer.close()
+
+
+@pytest.mark.parametrize(
+    "close", [closed_by_another_thread, closed_by_a_signal, closed_in_an_exception]
+)
+def test_a_record_that_is_worked_on_while_somebody_closes_comes_again(broker, close):
+    topic = one_partition(broker)
+    consumer = Consumer(broker.address, group_id=topic, topics=[topic], **QUICK)
+    consumer.start()
+    for record in consumer:
+        if record.offset == 2:
+            close(consumer)
+    assert committed_of(broker, topic, topic) == {0: 2}
+
+
+def test_polled_records_are_done_with_only_for_the_thread_that_has_them(broker):
+    topic = one_partition(broker)
+    for group_id, close, committed in (
+        (f"{topic}-other", closed_by_another_thread, {0: 0}),
+        (f"{topic}-failed", closed_in_an_exception, {0: 0}),
+        (f"{topic}-same", Consumer.close, {0: 5}),
+    ):
+        consumer = Consumer(broker.address, group_id=group_id, topics=[topic], **QUICK)
+        consumer.start()
+        while not consumer.poll(timeout_ms=200):
+            pass
+        close(consumer)
+        assert committed_of(broker, group_id, topic) == committed
+
+
+@pytest.mark.parametrize(("by_another", "committed"), [(True, {0: 0}), (False, {0: 5})])
+def test_polled_records_are_done_with_only_for_the_task_that_has_them(
+    broker, by_another, committed
+):
+    topic = one_partition(broker)
+
+    async def story():
+        consumer = AsyncConsumer(broker.address, group_id=topic, topics=[topic], **QUICK)
+        await consumer.start()
+        # `wait_for` asks in a task of its own, which is as good as this one.
+        while not await asyncio.wait_for(consumer.poll(timeout_ms=200), 15):
+            pass
+        if not by_another:
+            return await consumer.close()
+        consumer.seek((topic, 0), 0)
+        while not await consumer.poll(timeout_ms=200):
+            pass
+        return await asyncio.create_task(consumer.close())
+
+    run_without_leaks(story())
+    assert committed_of(broker, topic, topic) == committed
+
+
+# Interrupted
+
+
+def test_an_interrupt_in_a_listener_reaches_the_user_and_the_consumer_goes_on(broker, topic):
+    class Interrupted(RebalanceListener):
+        def on_partitions_assigned(self, partitions):
+            raise KeyboardInterrupt
+
+    with Consumer(broker.address, group_id=topic, **QUICK) as consumer:
+        consumer.subscribe([topic], listener=Interrupted())
+        with pytest.raises(KeyboardInterrupt):
+            consumer.poll(timeout_ms=15_000)
+        records = []
+        while len(records) < 5 * PARTITIONS:
+            records += consumer.poll(timeout_ms=200)
+
+
+def test_an_interrupt_in_the_callback_of_a_commit_does_not_hold_up_the_end(broker, topic, caplog):
+    def interrupted(offsets, error):
+        raise SystemExit
+
+    with Consumer(broker.address, group_id=topic, topics=[topic], **QUICK) as consumer:
+        while not consumer.poll(timeout_ms=200):
+            pass
+        consumer.commit_async(callback=interrupted)
+        with pytest.raises(SystemExit):
+            consumer.poll(timeout_ms=15_000)
+        consumer.close(timeout=5)
+    assert "closing took too long" not in caplog.text
+
+
+def test_starting_may_be_tried_again():
+    consumer = Consumer("127.0.0.1:1", **QUICK)
+    for _ in range(2):
+        with pytest.raises(NoBrokerReachable):
+            consumer.start()
+
+
+# Committing
+
+
+def test_offsets_are_committed_however_they_are_written_and_nonsense_is_refused_at_once(
+    broker, topic
+):
+    with Consumer(broker.address, group_id=topic) as consumer:
+        consumer.commit({(topic, 0): 1})
+        consumer.commit({TopicPartition(topic, 1): OffsetAndMetadata(2)})
+        consumer.commit_async({(topic, 2): 3})
+        for wrong in ({topic: 5}, {(topic, 3): "5"}, {(topic, 3): None}):
+            for commit in (consumer.commit, consumer.commit_async):
+                with pytest.raises(TypeError):
+                    commit(wrong)
+        with pytest.raises(ValueError, match="no record has offset -1"):
+            consumer.commit_async({(topic, 3): -1})
+    assert committed_of(broker, topic, topic) == {0: 1, 1: 2, 2: 3}
+
+
+def test_what_is_assigned_by_hand_is_committed_when_it_is_given_up(broker, topic):
+    with Consumer(broker.address, group_id=topic, **QUICK) as consumer:
+        for number in range(2):
+            consumer.assign([(topic, number)])
+            assert len(consumer.poll(timeout_ms=15_000)) == 5
+        assert consumer.committed([(topic, 0)])[TopicPartition(topic, 0)].offset == 5
+        consumer.unsubscribe()
+        assert consumer.committed([(topic, 1)])[TopicPartition(topic, 1)].offset == 5
+        consumer.assign([(topic, 0)])
+        assert consumer.position((topic, 0)) == 5

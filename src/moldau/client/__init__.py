@@ -10,12 +10,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from moldau.client.admin import Admin, AsyncAdmin
+    from moldau.base.errors import ConfigError
+    from moldau.client.admin import (
+        Admin,
+        AsyncAdmin,
+        ConfigResource,
+        NewTopic,
+        OffsetSpec,
+        Results,
+    )
     from moldau.client.assignors.interface import Assignment, PartitionAssignor
     from moldau.client.consumer import AsyncConsumer, Consumer
     from moldau.client.consuming.coordination import GroupMetadata
     from moldau.client.consuming.listeners import RebalanceListener
-    from moldau.client.errors import BrokerError, ClientError
+    from moldau.client.consuming.offset_lookup import OffsetAndTimestamp
+    from moldau.client.errors import BrokerError, ClientError, CommitFailed
     from moldau.client.producer import AsyncDelivery, AsyncProducer, Delivery, Producer
     from moldau.client.records import (
         OffsetAndMetadata,
@@ -35,16 +44,23 @@ __all__ = [
     "AsyncProducer",
     "BrokerError",
     "ClientError",
+    "CommitFailed",
+    "ConfigError",
+    "ConfigResource",
     "Consumer",
     "Delivery",
     "GroupMetadata",
+    "NewTopic",
     "OffsetAndMetadata",
+    "OffsetAndTimestamp",
+    "OffsetSpec",
     "PartitionAssignor",
     "Producer",
     "ProducerRecord",
     "RebalanceListener",
     "Record",
     "RecordMetadata",
+    "Results",
     "TimestampType",
     "TopicPartition",
 ]
@@ -53,21 +69,28 @@ _HOMES = {
     "Admin": "admin",
     "Assignment": "assignors.interface",
     "AsyncAdmin": "admin",
-    "AsyncConsumer": "consumer",
-    "AsyncDelivery": "producer",
-    "AsyncProducer": "producer",
+    "AsyncConsumer": "consuming.asynchronous",
+    "AsyncDelivery": "producing.deliveries",
+    "AsyncProducer": "producing.asynchronous",
     "BrokerError": "errors",
     "ClientError": "errors",
-    "Consumer": "consumer",
-    "Delivery": "producer",
+    "CommitFailed": "errors",
+    "ConfigError": ".base.errors",
+    "ConfigResource": "administration.configs",
+    "Consumer": "consuming.threaded",
+    "Delivery": "producing.deliveries",
     "GroupMetadata": "consuming.coordination",
+    "NewTopic": "administration.topics",
     "OffsetAndMetadata": "records",
+    "OffsetAndTimestamp": "consuming.offset_lookup",
+    "OffsetSpec": "administration.partitions",
     "PartitionAssignor": "assignors.interface",
-    "Producer": "producer",
+    "Producer": "producing.threaded",
     "ProducerRecord": "records",
     "RebalanceListener": "consuming.listeners",
     "Record": "records",
     "RecordMetadata": "records",
+    "Results": "administration.results",
     "TimestampType": "records",
     "TopicPartition": "records",
 }
@@ -77,7 +100,7 @@ def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(import_module(f"{__name__}.{home}"), name)
+    found = getattr(import_module(f".{home}", __name__), name)
     globals()[name] = found
     return found
 

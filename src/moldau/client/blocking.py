@@ -11,34 +11,63 @@ Waiting for a call ends at once on Ctrl-C, and what was waited for is cancelled.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextlib
+import functools
+import logging
 import os
 import threading
 import weakref
 from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from moldau.client.errors import ClientClosed, InvalidState
 
+logger = logging.getLogger(__name__)
+
 T = TypeVar("T")
+
+Farewell = Callable[[], Coroutine[Any, Any, None]]
+
+FAREWELL_S = 4.0
+"""How long a client that nobody closed may take for its farewell: less than the end waits."""
 
 EXIT_PATIENCE_S = 5.0
 """How long the end of the process waits for cancelled work to clean up; then the daemon thread is
 left behind."""
 
 
+class _LoopThread(threading.Thread):
+    """The thread of a portal's loop: nobody may wait for a client in it."""
+
+
 class Portal:
-    """A running event loop in a daemon thread; closed by `close`, by the collector, or at exit."""
+    """A running event loop in a daemon thread; closed by `close`, by the collector, or at exit.
+
+    The collector finds it only if nothing that runs on the loop refers to it.
+    """
 
     def __init__(self, name: str) -> None:
         self.loop = asyncio.new_event_loop()
         self._pid = os.getpid()
-        self._thread = threading.Thread(
+        self._farewells: list[Farewell] = []
+        self._thread = _LoopThread(
             target=_run, args=(self.loop,), name=f"moldau-{name}", daemon=True
         )
         self._thread.start()
-        self._end = weakref.finalize(self, _stop, self.loop, self._thread, self._pid)
+        self._end = weakref.finalize(
+            self, _stop, self.loop, self._thread, self._pid, self._farewells
+        )
+        _open.add(self)
+        _watch_exit()
+
+    def set_farewell(self, work: Farewell) -> None:
+        """Have something done on the loop before it ends, if nobody calls `close`.
+
+        It is cancelled after FAREWELL_S. What is given must not refer to the portal.
+        """
+        self._farewells[:] = [work]
 
     def call(self, work: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
         """Run a coroutine on the loop and wait for its result; TimeoutError after these seconds.
@@ -62,32 +91,70 @@ class Portal:
             raise
 
     def post(self, callback: Callable[..., object], *arguments: object) -> None:
-        """Have a function called on the loop soon, without waiting."""
-        self._check_usable()
-        self.loop.call_soon_threadsafe(callback, *arguments)
+        """Have a function called on the loop soon, without waiting; from a callback too."""
+        self.check_open()
+        try:
+            self.loop.call_soon_threadsafe(callback, *arguments)
+        except RuntimeError as error:
+            raise _closed() from error
 
     def _check_usable(self) -> None:
-        if os.getpid() != self._pid:
-            raise InvalidState(
-                "the client was made before this process was forked off",
-                advice="Make clients after the fork, in each process its own.",
-            )
+        self.check_open()
+        if self.is_own_thread:
+            raise _in_a_callback()
+
+    def check_open(self) -> None:
+        """Refuse what is closed or another process's: ClientClosed, InvalidState."""
+        if not self.is_own_process:
+            raise forked()
         if not self._end.alive:
             raise _closed()
-        if threading.current_thread() is self._thread:
-            raise InvalidState(
-                "a blocking call was made from a callback of the client itself",
-                advice="Hand the work to a thread of your own, or use the asyncio client.",
-            )
 
     @property
     def is_open(self) -> bool:
         """Whether calls can be made from this process."""
-        return self._end.alive and os.getpid() == self._pid
+        return self._end.alive and self.is_own_process
+
+    @property
+    def is_own_process(self) -> bool:
+        """Whether this is the process that made it, not one that was forked off."""
+        return os.getpid() == self._pid
+
+    @property
+    def is_own_thread(self) -> bool:
+        """Whether this is the loop's thread: in a callback, that is."""
+        return threading.current_thread() is self._thread
 
     def close(self) -> None:
-        """Cancel what still runs, wait for it, and end the thread. Closing twice is fine."""
+        """Cancel what still runs, wait for it, and end the thread. Closing twice is fine.
+
+        From a callback it does not wait: the loop ends after this turn.
+        """
+        self._farewells.clear()
         self._end()
+        if self.is_own_process and not self.is_own_thread:
+            self._thread.join(EXIT_PATIENCE_S)
+
+
+def refuse_in_callbacks() -> None:
+    """Refuse to wait in the thread of a loop: what is waited for may never come then."""
+    if isinstance(threading.current_thread(), _LoopThread):
+        raise _in_a_callback()
+
+
+def forked() -> InvalidState:
+    """Make what is told to a process that uses a client of its parent's."""
+    return InvalidState(
+        "the client was made before this process was forked off",
+        advice="Make clients after the fork, in each process its own.",
+    )
+
+
+def _in_a_callback() -> InvalidState:
+    return InvalidState(
+        "a blocking call was made from a callback of the client itself",
+        advice="Hand the work to a thread of your own, or use the asyncio client.",
+    )
 
 
 def _closed() -> ClientClosed:
@@ -107,12 +174,56 @@ def _run(loop: asyncio.AbstractEventLoop) -> None:
         loop.run_until_complete(loop.shutdown_asyncgens())
         loop.run_until_complete(loop.shutdown_default_executor())
         loop.close()
+        _parting.discard(threading.current_thread())
 
 
-def _stop(loop: asyncio.AbstractEventLoop, thread: threading.Thread, pid: int) -> None:
+_open: Final[weakref.WeakSet[Portal]] = weakref.WeakSet()
+_parting: Final[set[threading.Thread]] = set()
+"""Threads that were told to end; the end of the process waits for them."""
+
+
+def _stop(
+    loop: asyncio.AbstractEventLoop,
+    thread: threading.Thread,
+    pid: int,
+    farewells: list[Farewell],
+) -> None:
+    """Have a loop end. Waits for nothing: the collector calls it in any thread, at any time."""
     if os.getpid() != pid:
         return  # the thread stayed in the other process
+    _parting.add(thread)
     with contextlib.suppress(RuntimeError):  # it has ended by itself
-        loop.call_soon_threadsafe(loop.stop)
-    if threading.current_thread() is not thread:
+        loop.call_soon_threadsafe(_part, loop, tuple(farewells))
+    if not thread.is_alive():
+        _parting.discard(thread)
+
+
+def _part(loop: asyncio.AbstractEventLoop, farewells: tuple[Farewell, ...]) -> None:
+    if not farewells:
+        loop.stop()
+        return
+    parting = loop.create_task(_bid_farewell(farewells))
+    parting.add_done_callback(lambda _: loop.stop())
+
+
+async def _bid_farewell(farewells: tuple[Farewell, ...]) -> None:
+    try:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(FAREWELL_S):
+                for farewell in farewells:
+                    await farewell()
+    except Exception:
+        logger.exception("a client that was not closed could not be ended properly")
+
+
+@functools.cache
+def _watch_exit() -> None:
+    atexit.register(_exit)
+
+
+def _exit() -> None:
+    """End what is open; by now nothing else would, as the finalizers may come later or before."""
+    for portal in tuple(_open):
+        portal._end()  # noqa: SLF001 - of this module
+    for thread in tuple(_parting):
         thread.join(EXIT_PATIENCE_S)

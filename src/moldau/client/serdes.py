@@ -11,9 +11,7 @@ A serializer is a plain function from the value to bytes, an object with Kafka's
 
 from __future__ import annotations
 
-import json
 import struct
-import uuid
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
@@ -72,37 +70,44 @@ def _number(form: str) -> Serde:
     return Serde(packed.pack, read)
 
 
-def _write_json(value: Any) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+def _boolean() -> Serde:
+    def read(data: bytes) -> bool:
+        if data not in (b"\x00", b"\x01"):
+            raise ValueError(f"a boolean is one byte, 0 or 1, not {data[:8]!r}")
+        return data == b"\x01"
+
+    return Serde(lambda value: b"\x01" if value else b"\x00", read)
 
 
-def _write_uuid(value: uuid.UUID) -> bytes:
-    return str(value).encode()
+def _uuid() -> Serde:
+    from uuid import UUID  # noqa: PLC0415 - only who names this form pays for its module
+
+    return Serde(lambda value: str(value).encode(), lambda data: UUID(data.decode()))
 
 
-def _read_uuid(data: bytes) -> uuid.UUID:
-    return uuid.UUID(data.decode())
+def _json() -> Serde:
+    import json  # noqa: PLC0415 - only who names this form pays for its module
+
+    def write(value: Any) -> bytes:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+    return Serde(write, json.loads)
 
 
-def _read_bool(data: bytes) -> bool:
-    if data not in (b"\x00", b"\x01"):
-        raise ValueError(f"a boolean is one byte, 0 or 1, not {data[:8]!r}")
-    return data == b"\x01"
-
-
-BUILT_IN: Final[Mapping[str, Serde]] = {
-    "bytes": Serde(bytes, bytes),
-    "string": Serde(str.encode, bytes.decode),
-    "short": _number(">h"),
-    "integer": _number(">i"),
-    "long": _number(">q"),
-    "float": _number(">f"),
-    "double": _number(">d"),
-    "boolean": Serde(lambda value: b"\x01" if value else b"\x00", _read_bool),
-    "uuid": Serde(_write_uuid, _read_uuid),
-    "json": Serde(_write_json, json.loads),
+BUILT_IN: Final[Mapping[str, Callable[[], Serde]]] = {
+    "bytes": lambda: Serde(bytes, bytes),
+    "string": lambda: Serde(str.encode, bytes.decode),
+    "short": lambda: _number(">h"),
+    "integer": lambda: _number(">i"),
+    "long": lambda: _number(">q"),
+    "float": lambda: _number(">f"),
+    "double": lambda: _number(">d"),
+    "boolean": _boolean,
+    "uuid": _uuid,
+    "json": _json,
 }
-"""By the names of Java's classes without `Serializer`; their bytes are the same. And JSON."""
+"""What makes them, by the names of Java's classes without `Serializer`; their bytes are the same.
+And JSON."""
 
 _ALIASES: Final = {"bytearray": "bytes", "bytebuffer": "bytes", "str": "string", "int": "integer"}
 
@@ -111,10 +116,10 @@ def built_in(name: str) -> Serde:
     """Find a built-in form by name, or by the name of the Java class for it; else ConfigError."""
     short = name.rpartition(".")[2].lower()
     short = short.removesuffix("deserializer").removesuffix("serializer")
-    found = BUILT_IN.get(_ALIASES.get(short, short))
-    if found is None:
+    make = BUILT_IN.get(_ALIASES.get(short, short))
+    if make is None:
         raise ConfigError(f"there is no serializer {name!r}; built in are {', '.join(BUILT_IN)}")
-    return found
+    return make()
 
 
 AnySerializer = Serializer[Any] | Callable[[Any], bytes] | str | None
@@ -128,11 +133,12 @@ def serialize_with(given: AnySerializer) -> Serialize | None:
     """Return a function of topic and value; None where bytes are taken as they are."""
     if given is None:
         return None
+    name = _name(given, "serializer")
     if isinstance(given, str):
         given = built_in(given).write
     method = getattr(given, "serialize", None)
     if method is not None:
-        return _checked(method, given)
+        return _checked(method, name)
     if not callable(given):
         raise ConfigError(f"{given!r} is neither a function nor has it serialize()")
     plain = given
@@ -143,7 +149,7 @@ def serialize_with(given: AnySerializer) -> Serialize | None:
         try:
             return plain(value)
         except Exception as error:
-            raise _failed(plain, value) from error
+            raise _failed(name, value, error) from error
 
     return serialize
 
@@ -152,11 +158,12 @@ def deserialize_with(given: AnyDeserializer) -> Deserialize | None:
     """Return a function of topic and bytes; None where bytes are handed out as they are."""
     if given is None:
         return None
+    name = _name(given, "deserializer")
     if isinstance(given, str):
         given = built_in(given).read
     method = getattr(given, "deserialize", None)
     if method is not None:
-        return _checked(method, given)
+        return _checked(method, name)
     if not callable(given):
         raise ConfigError(f"{given!r} is neither a function nor has it deserialize()")
     plain = given
@@ -167,24 +174,31 @@ def deserialize_with(given: AnyDeserializer) -> Deserialize | None:
         try:
             return plain(data)
         except Exception as error:
-            raise _failed(plain, data) from error
+            raise _failed(name, data, error) from error
 
     return deserialize
 
 
-def _checked(method: Callable[[str, Any], Any], owner: object) -> Callable[[str, Any], Any]:
+def _checked(method: Callable[[str, Any], Any], name: str) -> Callable[[str, Any], Any]:
     def call(topic: str, data: Any) -> Any:
         try:
             return method(topic, data)
         except Exception as error:
-            raise _failed(owner, data) from error
+            raise _failed(name, data, error) from error
 
     return call
 
 
-def _failed(owner: object, data: object) -> SerializationFailed:
-    name = getattr(owner, "__qualname__", None) or type(owner).__qualname__
-    return SerializationFailed(f"{name} failed on a {type(data).__name__}")
+def _name(given: object, role: str) -> str:
+    """Return what to call it when it fails: as the user did."""
+    if isinstance(given, str):
+        return f"the {given} {role}"
+    return getattr(given, "__qualname__", None) or type(given).__qualname__
+
+
+def _failed(name: str, data: object, error: Exception) -> SerializationFailed:
+    reason = str(error) or type(error).__name__
+    return SerializationFailed(f"{name} failed on a {type(data).__name__}: {reason}")
 
 
 def configure(given: object, configs: Mapping[str, Any], *, is_key: bool) -> None:

@@ -2,7 +2,8 @@
 
 A client's constructor lists its settings as keyword arguments, so that an editor completes them and
 a type checker finds a misspelt one. `accepts_kafka_names` lets it be called with the dotted names
-of a Kafka properties file too (`**{"linger.ms": 5}`), whose values may be text as they stand there.
+of a Kafka properties file too (`**{"linger.ms": 5}`). Under either name a value may be text as it
+stands in such a file, or in an environment variable: "false" is never taken for true.
 
     @accepts_kafka_names
     def __init__(self, bootstrap_servers: Servers = DEFAULT_SERVERS, *, linger_ms: float = 5, ...):
@@ -13,12 +14,12 @@ of a Kafka properties file too (`**{"linger.ms": 5}`), whose values may be text 
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import inspect
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ParamSpec, TypeVar, cast
+from types import MappingProxyType
+from typing import Any, Final, NoReturn, ParamSpec, TypeVar, cast, dataclass_transform
 
 from moldau.base.errors import ConfigError
 from moldau.base.network import Address
@@ -27,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 P = ParamSpec("P")
 R = TypeVar("R")
-S = TypeVar("S")
+S = TypeVar("S", bound="Settings")
 
 Servers = str | Sequence[str | tuple[str, int]]
 """`host:port` pairs, in one text with commas or one by one."""
@@ -65,8 +66,46 @@ REFUSED: Mapping[str, str] = {
 UNSUPPORTED_FAMILIES = ("ssl.", "sasl.")
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ConnectionSettings:
+@dataclass_transform(kw_only_default=True, frozen_default=True)
+class Settings:
+    """Values given by keyword, defaults where none is given; checked once, never changed.
+
+    To a type checker a subclass is a frozen dataclass. It is none, because writing and compiling
+    the methods of one takes two milliseconds for two dozen fields, which everybody who imports a
+    client would pay for. What follows from the values is a cached property.
+    """
+
+    def __init__(self, **given: Any) -> None:
+        own = type(self)
+        if strange := given.keys() - own.__annotations__.keys():
+            raise TypeError(f"{own.__name__} has no {', '.join(sorted(strange))}")
+        vars(self).update({name: getattr(own, name) for name in own.__annotations__} | given)
+        self.check()
+
+    def check(self) -> None:
+        """Refuse values that cannot be, alone or together: ConfigError."""
+
+    def values(self) -> dict[str, Any]:
+        """Return every value under its name."""
+        return {name: getattr(self, name) for name in type(self).__annotations__}
+
+    def __setattr__(self, name: str, _value: object) -> NoReturn:
+        raise AttributeError(f"{name} of {type(self).__name__} cannot be changed")
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Settings) or type(other) is not type(self):
+            return NotImplemented
+        return self.values() == other.values()
+
+    def __hash__(self) -> int:
+        return hash(type(self))  # values may be of any kind; nobody keeps many settings
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name}={value!r}" for name, value in self.values().items())
+        return f"{type(self).__name__}({shown})"
+
+
+class ConnectionSettings(Settings):
     """How a client finds the cluster and keeps in touch with it. Times are in milliseconds."""
 
     bootstrap_servers: Servers = DEFAULT_SERVERS
@@ -98,26 +137,19 @@ class ConnectionSettings:
     allow_auto_create_topics: bool = True
     """Whether asking for a topic may create it, where the broker does so."""
     security_protocol: str = "PLAINTEXT"
-    version_ceilings: Mapping[int, int] = dataclasses.field(default_factory=dict)
+    version_ceilings: Mapping[int, int] = MappingProxyType({})
     """The newest version to speak of an API, by its key, whatever the broker offers: to see how a
     client behaves towards an older cluster."""
 
-    addresses: tuple[Address, ...] = dataclasses.field(init=False)
-    """The bootstrap servers, read."""
+    @functools.cached_property
+    def addresses(self) -> tuple[Address, ...]:
+        """The bootstrap servers, read."""
+        return parse_servers(self.bootstrap_servers)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "addresses", parse_servers(self.bootstrap_servers))
-        for name in (
-            "socket_connection_setup_timeout_ms",
-            "socket_connection_setup_timeout_max_ms",
-            "request_timeout_ms",
-            "reconnect_backoff_ms",
-            "reconnect_backoff_max_ms",
-            "retry_backoff_ms",
-            "retry_backoff_max_ms",
-            "metadata_max_age_ms",
-            "metadata_recovery_rebootstrap_trigger_ms",
-        ):
+    def check(self) -> None:
+        """Refuse what cannot be, and what is not supported."""
+        parse_servers(self.bootstrap_servers)
+        for name in _NOT_NEGATIVE:
             at_least(0, name, getattr(self, name))
         at_least(-1, "receive_buffer_bytes", self.receive_buffer_bytes)
         at_least(-1, "send_buffer_bytes", self.send_buffer_bytes)
@@ -134,8 +166,23 @@ class ConnectionSettings:
             )
 
 
+_NOT_NEGATIVE: Final = (
+    "socket_connection_setup_timeout_ms",
+    "socket_connection_setup_timeout_max_ms",
+    "request_timeout_ms",
+    "reconnect_backoff_ms",
+    "reconnect_backoff_max_ms",
+    "retry_backoff_ms",
+    "retry_backoff_max_ms",
+    "metadata_max_age_ms",
+    "metadata_recovery_rebootstrap_trigger_ms",
+)
+
+
 def parse_servers(servers: Servers) -> tuple[Address, ...]:
     """Read `host:port` pairs; a port left out is 9092. ConfigError if one cannot be read."""
+    if not isinstance(servers, (str, Sequence)):
+        raise ConfigError(f"bootstrap_servers={servers!r} is not host:port, nor a list of such")
     given: Iterable[str | tuple[str, int]]
     given = servers.split(",") if isinstance(servers, str) else servers
     found = tuple(_address(one) for one in given if not isinstance(one, str) or one.strip())
@@ -176,9 +223,8 @@ def one_of(choices: Sequence[object], name: str, value: object) -> None:
 
 
 def pick(settings: type[S], values: Mapping[str, Any]) -> S:
-    """Make settings from those values that are fields of theirs; the rest is somebody else's."""
-    fields = dataclasses.fields(cast("Any", settings))
-    return settings(**{one.name: values[one.name] for one in fields if one.name in values})
+    """Make settings from those values that are theirs; the rest is somebody else's."""
+    return settings(**{name: values[name] for name in settings.__annotations__ if name in values})
 
 
 def accepts_kafka_names(function: Callable[P, R]) -> Callable[P, R]:
@@ -187,13 +233,14 @@ def accepts_kafka_names(function: Callable[P, R]) -> Callable[P, R]:
     A name it does not have is refused with the nearest one that it has. To a type checker the
     signature stays as it is written.
     """
-    parameters = inspect.signature(function).parameters
+
+    @functools.cache
+    def parameters() -> Mapping[str, inspect.Parameter]:  # read late: not all who import also call
+        return inspect.signature(function).parameters
 
     @functools.wraps(function)
     def call(*arguments: P.args, **settings: P.kwargs) -> R:
-        if settings.keys() <= parameters.keys():
-            return function(*arguments, **settings)
-        return function(*arguments, **cast("Any", _translated(settings, parameters)))
+        return function(*arguments, **cast("Any", _translated(settings, parameters())))
 
     return call
 
@@ -207,7 +254,7 @@ def _translated(
         if own in parameters and own != "self":
             if own in translated:
                 raise ConfigError(f"{name} is given twice")
-            translated[own] = _read(name, value, parameters[own].default)
+            translated[own] = _read(name, value, parameters[own].annotation)
         elif (reason := IGNORED.get(name.replace("_", "."))) is not None:
             logger.info("%s is ignored: %s", name, reason)
         else:
@@ -231,18 +278,32 @@ def _refusal(name: str, parameters: Mapping[str, inspect.Parameter]) -> str:
     return f"there is no setting {name}: is {meant} meant?"
 
 
-def _read(name: str, value: Any, default: Any) -> Any:
-    """Read text from a properties file as the type of the setting; other values stay."""
-    if not isinstance(value, str) or default is None or isinstance(default, str):
+def _read(name: str, value: Any, annotation: object) -> Any:
+    """Read a value as what the setting is, from text too; ConfigError if it is something else.
+
+    Settings that are none of the plain kinds are checked by whoever takes them.
+    """
+    kind, _, rest = annotation.partition(" | ") if isinstance(annotation, str) else ("", "", "")
+    if kind not in _KINDS or rest not in ("", "None") or (rest and value is None):
         return value
-    text = value.strip()
-    try:
-        if isinstance(default, bool):
-            return {"true": True, "false": False}[text.lower()]
-        if isinstance(default, int):
-            return int(text)
-        if isinstance(default, float):
-            return float(text)
-    except (KeyError, ValueError):
-        raise ConfigError(f"{name}={value!r} is not a {type(default).__name__}") from None
+    types, from_text, meant = _KINDS[kind]
+    if isinstance(value, str) and from_text is not None:
+        try:
+            return from_text(value.strip().lower())
+        except (KeyError, ValueError):
+            raise ConfigError(f"{name}={value!r} is not {meant}") from None
+    if not isinstance(value, types) or (isinstance(value, bool) and kind != "bool"):
+        raise ConfigError(f"{name}={value!r} is not {meant}")
     return value
+
+
+_KINDS: Final[Mapping[str, tuple[tuple[type, ...], Callable[[str], Any] | None, str]]] = {
+    "bool": ((bool,), {"true": True, "false": False}.__getitem__, "true or false"),
+    "int": ((int,), int, "a whole number"),
+    "float": ((int, float), float, "a number"),
+    "str": ((str,), None, "text"),
+}
+"""By how a constructor declares a setting: what is taken as it is, how text is read, what to say.
+
+Declarations are text that nobody evaluates: resolving the types of a constructor would import what
+it only mentions."""

@@ -11,6 +11,24 @@ from moldau.client import records
 
 STRANGERS = ("click", "rich", "prometheus_client", "moldau.server", "moldau.storage", "moldau.cli")
 
+USED_BY_SOME = (
+    "cramjam",
+    "lz4",
+    "zstandard",
+    "json",
+    "uuid",
+    "random",
+    "datetime",
+    "numpy",
+    "pyarrow",
+    "moldau.client.admin",
+    "moldau.client.assignors.choice",
+    "moldau.client.producing.threaded",
+    "moldau.client.producing.transactions",
+    "moldau.protocol.messages.transactions",
+    "moldau.records.legacy",
+)
+
 
 def loaded_after(code):
     listing = f"{code}\nimport sys\nprint(*sys.modules)"
@@ -28,6 +46,12 @@ def test_importing_the_package_loads_nothing_of_it():
 def test_the_engine_loads_no_broker_and_no_command_line():
     loaded = loaded_after("import moldau.client.engine.cluster, moldau.client.blocking")
     assert not [name for name in STRANGERS if name in loaded]
+
+
+def test_producer_and_consumer_load_no_codec_and_nothing_that_only_some_use():
+    loaded = loaded_after("from moldau import AsyncConsumer, AsyncProducer")
+    assert "moldau.client.producing.core" in loaded
+    assert not [name for name in USED_BY_SOME if name in loaded]
 
 
 def test_both_packages_offer_the_same_names():

@@ -79,3 +79,11 @@ def test_a_failure_is_named_with_its_cause(maker, given):
     assert caught.value.__cause__ is not None
     with pytest.raises(ConfigError):
         maker(7)
+
+
+def test_a_failure_names_the_form_as_the_user_did_and_the_reason():
+    write, read = serialize_with("json"), deserialize_with("json")
+    with pytest.raises(SerializationFailed, match="the json serializer failed on a set: Object"):
+        write("t", {1})
+    with pytest.raises(SerializationFailed, match="the json deserializer failed on a bytes: Expec"):
+        read("t", b"no json")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 
 import pytest
@@ -11,14 +10,14 @@ from moldau.base.errors import ConfigError
 from moldau.base.network import Address
 from moldau.client.settings import (
     ConnectionSettings,
+    Settings,
     accepts_kafka_names,
     parse_servers,
     pick,
 )
 
 
-@dataclasses.dataclass(frozen=True)
-class Lingering:
+class Lingering(Settings):
     linger_ms: float = 5.0
     enable_idempotence: bool = True
 
@@ -32,6 +31,7 @@ def client(
     request_timeout_ms: int = 30_000,
     client_id: str = "",
     key_serializer=None,
+    optional: bool | None = None,
 ):
     values = locals()
     return pick(ConnectionSettings, values), pick(Lingering, values)
@@ -54,7 +54,7 @@ def test_text_from_a_properties_file_is_read_as_the_type_of_the_setting():
     assert connection.addresses == (Address("a", 1), Address("b", 2))
     assert connection.request_timeout_ms == 100
     assert connection.client_id == "17"
-    assert lingering == Lingering(2.5, enable_idempotence=False)
+    assert lingering == Lingering(linger_ms=2.5, enable_idempotence=False)
 
 
 @pytest.mark.parametrize(
@@ -68,8 +68,15 @@ def test_text_from_a_properties_file_is_read_as_the_type_of_the_setting():
         ("sasl.mechanism", "PLAIN", "not supported yet"),
         ("ssl.truststore.location", "x", "not supported yet"),
         ("self", 1, "there is no setting self"),
-        ("request.timeout.ms", "soon", "is not a int"),
-        ("enable.idempotence", "yes", "is not a bool"),
+        ("request.timeout.ms", "soon", "is not a whole number"),
+        ("enable.idempotence", "yes", "is not true or false"),
+        ("enable_idempotence", "yes", "is not true or false"),
+        ("enable_idempotence", 1, "is not true or false"),
+        ("request_timeout_ms", True, "is not a whole number"),
+        ("linger_ms", "soon", "is not a number"),
+        ("client_id", 5, "client_id=5 is not text"),
+        ("client_id", None, "client_id=None is not text"),
+        ("optional", "maybe", "is not true or false"),
     ],
 )
 def test_a_wrong_setting_is_refused_in_one_helpful_line(name, value, text):
@@ -92,9 +99,9 @@ def test_a_setting_without_meaning_here_is_ignored_with_one_line(caplog):
 def test_the_defaults_are_those_of_kafka_4_3():
     settings = ConnectionSettings()
     assert {
-        field.name.replace("_", "."): getattr(settings, field.name)
-        for field in dataclasses.fields(settings)
-        if field.name.endswith(("_ms", "_bytes", "_strategy", "_lookup", "_protocol"))
+        name.replace("_", "."): value
+        for name, value in settings.values().items()
+        if name.endswith(("_ms", "_bytes", "_strategy", "_lookup", "_protocol"))
     } == {
         "client.dns.lookup": "use_all_dns_ips",
         "connections.max.idle.ms": 540_000,
@@ -155,3 +162,20 @@ def test_values_that_make_no_sense_are_refused_by_name(wrong):
     (name,) = wrong
     with pytest.raises(ConfigError, match=name):
         ConnectionSettings(**wrong)
+
+
+def test_settings_cannot_be_changed_and_name_what_they_do_not_have():
+    settings = Lingering()
+    with pytest.raises(AttributeError, match="linger_ms of Lingering cannot be changed"):
+        settings.linger_ms = 7
+    with pytest.raises(TypeError, match="Lingering has no acks"):
+        Lingering(acks=1)
+    assert settings.linger_ms == 5.0
+
+
+def test_settings_are_equal_by_their_values_and_show_them():
+    assert Lingering(linger_ms=5.0) == Lingering()
+    assert hash(Lingering(linger_ms=5.0)) == hash(Lingering())
+    assert Lingering(linger_ms=6.0) != Lingering()
+    assert Lingering() != ConnectionSettings()
+    assert repr(Lingering()) == "Lingering(linger_ms=5.0, enable_idempotence=True)"

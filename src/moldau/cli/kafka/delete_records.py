@@ -45,12 +45,12 @@ def main(arguments: Sequence[str], console: Console) -> int:
 
     async def delete(admin: AsyncAdmin) -> None:
         from moldau.cli.kafka.java_words import as_java_says  # noqa: PLC0415 - not for the help
-        from moldau.client.administration.asking import named  # noqa: PLC0415 - as above
+        from moldau.client.records import as_partitions  # noqa: PLC0415 - as above
 
         console.say("Executing records delete operation")
         results = await admin.delete_records(wanted)
         console.say("Records delete operation completed:")
-        for partition in named(wanted):
+        for partition in as_partitions(wanted):
             if partition in results.ok:
                 console.say(f"partition: {partition}\tlow_watermark: {results.ok[partition]}")
             else:

@@ -18,10 +18,9 @@ from moldau.cli.kafka.console import Console
 from moldau.cli.kafka.java_words import JavaFailure, text_of
 from moldau.cli.kafka.options import Options
 from moldau.cli.kafka.running import CommandFailed
-from moldau.client.administration.asking import named
 from moldau.client.assignors.hash_order import partitions_in_hash_order, texts_in_hash_order
 from moldau.client.errors import GroupIdNotFound
-from moldau.client.records import TopicPartition
+from moldau.client.records import TopicPartition, as_partitions
 
 if TYPE_CHECKING:
     from moldau.client.admin import AsyncAdmin
@@ -83,7 +82,7 @@ def _table(plans: Mapping[str, Plan]) -> list[str]:
     return lines + [
         f"{group_id:<{group_width}} {topic:<{topic_width}} {partition:<10} {plan[topic, partition]}"
         for group_id, plan in plans.items()
-        for topic, partition in partitions_in_hash_order(named(plan))
+        for topic, partition in partitions_in_hash_order(as_partitions(plan))
     ]
 
 
@@ -94,7 +93,7 @@ def _csv(plans: Mapping[str, Plan], single: bool) -> list[str]:
              str(plan[topic, number])]
         )
         for group_id, plan in plans.items()
-        for topic, number in partitions_in_hash_order(named(plan))
+        for topic, number in partitions_in_hash_order(as_partitions(plan))
     ] + [""]  # fmt: skip
 
 
@@ -146,7 +145,7 @@ async def _scope(admin: AsyncAdmin, group_id: str, options: Options) -> list[Top
 
 
 async def _check_partitions(admin: AsyncAdmin, partitions: Iterable[Partition]) -> None:
-    wanted = named(partitions)
+    wanted = as_partitions(partitions)
     described = (await admin.describe_topics({one.topic for one in wanted})).or_raise()
     absent = [str(one) for one in wanted if one.partition >= len(described[one.topic].partitions)]
     if absent:

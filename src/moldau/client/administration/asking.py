@@ -311,8 +311,3 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
     for topic, partition in partitions:
         topics.setdefault(topic, []).append(partition)
     return topics
-
-
-def named(partitions: Iterable[tuple[str, int]]) -> list[TopicPartition]:
-    """Take partitions also as plain pairs."""
-    return [TopicPartition(topic, partition) for topic, partition in partitions]

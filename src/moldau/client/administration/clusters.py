@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 from moldau import __version__
 from moldau.base.errors import ProtocolError
-from moldau.client.administration.asking import Calls, by_topic, named
+from moldau.client.administration.asking import Calls, by_topic
 from moldau.client.administration.results import Results
 from moldau.client.engine.cluster import Node
 from moldau.client.engine.handshake import SOFTWARE_NAME
 from moldau.client.engine.retry import raise_for
 from moldau.client.errors import ClientError, UnsupportedVersion, broker_error
-from moldau.client.records import TopicPartition
+from moldau.client.records import TopicPartition, as_partitions, several
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.log_dirs import (
     DescribableLogDirTopic,
@@ -160,7 +160,10 @@ class ClusterCalls(Calls):
         deadline = self._asking.deadline(timeout_ms)
         wanted = None
         if partitions is not None:
-            wanted = [DescribableLogDirTopic(*each) for each in by_topic(named(partitions)).items()]
+            wanted = [
+                DescribableLogDirTopic(*each)
+                for each in by_topic(as_partitions(partitions)).items()
+            ]
 
         async def ask(broker_id: int) -> tuple[LogDirDescription, ...]:
             answer = await self._asking.ask(broker_id, DescribeLogDirsRequest(wanted))
@@ -217,7 +220,7 @@ class ClusterCalls(Calls):
 
     async def _brokers(self, broker_ids: Iterable[int] | None, deadline: float) -> list[int]:
         if broker_ids is not None:
-            return list(broker_ids)
+            return several(broker_ids, "broker_ids")
 
         async def attempt() -> list[int]:
             return list((await self._asking.cluster.refresh(())).brokers)

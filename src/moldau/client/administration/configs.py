@@ -17,6 +17,7 @@ from moldau.client.administration.results import Results, Tally
 from moldau.client.engine.cluster import Node
 from moldau.client.engine.retry import raise_for
 from moldau.client.errors import ClientError, broker_error
+from moldau.client.records import several
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.configs import (
     AlterableConfig,
@@ -148,7 +149,10 @@ class Subtract(NamedTuple):
     value: str
 
 
-ConfigChange = str | Append | Subtract | None
+ConfigValue = str | int | float | bool | None
+"""What a config is set to: brokers take text, so that is what a number becomes; None is none."""
+
+ConfigChange = ConfigValue | Append | Subtract
 """A new value, a change of a list, or None to go back to the default."""
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
@@ -189,7 +193,7 @@ class ConfigCalls(Calls):
 
         `names` are the configs wanted; all of them if None. A broker's are read from itself.
         """
-        keys = None if names is None else list(names)
+        keys = None if names is None else several(names, "names")
 
         async def ask(
             node: int | Node,
@@ -257,7 +261,7 @@ class ConfigCalls(Calls):
 
     async def replace_configs(
         self,
-        configs: Mapping[ConfigResource, Mapping[str, str | None]],
+        configs: Mapping[ConfigResource, Mapping[str, ConfigValue]],
         *,
         validate_only: bool = False,
         timeout_ms: float | None = None,
@@ -273,7 +277,11 @@ class ConfigCalls(Calls):
             request = AlterConfigsRequest(
                 [
                     AlterConfigsResource(
-                        *resource, [AlterableConfig(*one) for one in configs[resource].items()]
+                        *resource,
+                        [
+                            AlterableConfig(name, config_text(name, value))
+                            for name, value in configs[resource].items()
+                        ],
                     )
                     for resource in resources
                 ],
@@ -290,7 +298,7 @@ class ConfigCalls(Calls):
 
         No types means all. Brokers before 4.1 list client metrics only.
         """
-        wanted = list(types)
+        wanted = several(types, "types")
         least = 0 if wanted == [ResourceType.CLIENT_METRICS] else ALL_RESOURCE_TYPES
 
         async def attempt() -> list[ConfigResource]:
@@ -323,7 +331,21 @@ class ConfigCalls(Calls):
                     for resource in asked:
                         tally.fail(resource, error)
 
-        return await self._asking.settle(resources, attempt, self._asking.deadline(timeout_ms))
+        return await self._asking.settle(
+            several(resources, "resources"), attempt, self._asking.deadline(timeout_ms)
+        )
+
+
+def config_text(name: str, value: object) -> str | None:
+    """Write a value as brokers read it; TypeError for what is neither text nor a number."""
+    match value:
+        case None | str():
+            return value
+        case bool():
+            return "true" if value else "false"
+        case int() | float():
+            return str(value)
+    raise TypeError(f"{name}={value!r} is neither text nor a number")
 
 
 def _node(resource: ConfigResource) -> int | Node:
@@ -336,11 +358,11 @@ def _change(name: str, change: ConfigChange) -> IncrementalAlterableConfig:
         case None:
             return IncrementalAlterableConfig(name, DELETE, None)
         case Append(value):
-            return IncrementalAlterableConfig(name, APPEND, value)
+            return IncrementalAlterableConfig(name, APPEND, config_text(name, value))
         case Subtract(value):
-            return IncrementalAlterableConfig(name, SUBTRACT, value)
+            return IncrementalAlterableConfig(name, SUBTRACT, config_text(name, value))
         case value:
-            return IncrementalAlterableConfig(name, SET, value)
+            return IncrementalAlterableConfig(name, SET, config_text(name, value))
 
 
 def _take(tally: Tally[ConfigResource, None], answer: Any) -> None:

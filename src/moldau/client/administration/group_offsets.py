@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from moldau.client.administration.asking import Calls, by_topic, named
-from moldau.client.administration.partitions import ByPartition, Partition
+from moldau.client.administration.asking import Calls, by_topic
 from moldau.client.administration.results import Results, Tally
 from moldau.client.consuming.offset_requests import (
     NEWEST_VERSION,
@@ -20,7 +19,14 @@ from moldau.client.consuming.steps import NOBODY
 from moldau.client.engine.cluster import CoordinatorKind
 from moldau.client.engine.retry import raise_for
 from moldau.client.errors import broker_error
-from moldau.client.records import OffsetAndMetadata, TopicPartition
+from moldau.client.records import (
+    ByPartition,
+    OffsetAndMetadata,
+    Partition,
+    TopicPartition,
+    as_partitions,
+    several,
+)
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.offsets import (
     OffsetDeleteRequest,
@@ -52,7 +58,9 @@ class GroupOffsetCalls(Calls):
         not there has none. `require_stable` waits for open transactions that may change them.
         """
         deadline = self._asking.deadline(timeout_ms)
-        request = fetch_request(group_id, named(partitions or ()), require_stable=require_stable)
+        request = fetch_request(
+            group_id, as_partitions(partitions or ()), require_stable=require_stable
+        )
         if partitions is None:
             request.topics = request.groups[0].topics = None
         least = ALL_PARTITIONS if partitions is None else 0
@@ -74,7 +82,7 @@ class GroupOffsetCalls(Calls):
     ) -> Results[str, dict[TopicPartition, OffsetAndMetadata]]:
         """Look up what groups have committed: `(await admin.list_offsets_of_groups(ids)).ok`."""
         return await self._asking.each(
-            group_ids,
+            several(group_ids, "group_ids"),
             lambda group_id: self.list_group_offsets(
                 group_id, require_stable=require_stable, timeout_ms=timeout_ms
             ),
@@ -154,7 +162,7 @@ class GroupOffsetCalls(Calls):
                 for told in topic.partitions:
                     _take(tally, TopicPartition(topic.name, told.partition_index), told.error_code)
 
-        return await self._asking.settle(named(partitions), attempt, deadline)
+        return await self._asking.settle(as_partitions(partitions), attempt, deadline)
 
 
 COORDINATOR_CODES = frozenset(

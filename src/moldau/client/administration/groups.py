@@ -23,6 +23,7 @@ from moldau.client.errors import (
     UnsupportedVersion,
     broker_error,
 )
+from moldau.client.records import several
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.consumer_groups import ConsumerGroupDescribeRequest
 from moldau.protocol.messages.groups import (
@@ -60,7 +61,7 @@ class GroupCalls(Calls):
 
         Every broker is asked. States are `Stable`, `Empty`, ...; types `classic`, `consumer`, ...
         """
-        request = ListGroupsRequest(list(states), list(types))
+        request = ListGroupsRequest(several(states, "states"), several(types, "types"))
         least = LIST_BY_TYPE if request.types_filter else 0
         if request.states_filter:
             least = max(least, LIST_BY_STATE)
@@ -95,7 +96,7 @@ class GroupCalls(Calls):
 
             await self._asking.of_coordinators(tally, CoordinatorKind.GROUP, ask, deadline)
 
-        return await self._asking.settle(group_ids, attempt, deadline)
+        return await self._asking.settle(several(group_ids, "group_ids"), attempt, deadline)
 
     async def _describe_consumer_groups(
         self, coordinator: int, group_ids: list[str], tally: Tally[str, GroupDescription]
@@ -153,7 +154,7 @@ class GroupCalls(Calls):
 
             await self._asking.of_coordinators(tally, CoordinatorKind.GROUP, ask, deadline)
 
-        return await self._asking.settle(group_ids, attempt, deadline)
+        return await self._asking.settle(several(group_ids, "group_ids"), attempt, deadline)
 
     # Members
 
@@ -172,8 +173,12 @@ class GroupCalls(Calls):
         A member that still lives joins again.
         """
         deadline = self._asking.deadline(timeout_ms)
-        leaving = {one: LeaveGroupMember("", one, reason) for one in instance_ids}
-        leaving |= {one: LeaveGroupMember(one, None, reason) for one in member_ids}
+        leaving = {
+            one: LeaveGroupMember("", one, reason) for one in several(instance_ids, "instance_ids")
+        }
+        leaving |= {
+            one: LeaveGroupMember(one, None, reason) for one in several(member_ids, "member_ids")
+        }
 
         async def attempt(tally: Tally[str, None]) -> None:
             asked = [leaving[one] for one in tally.waiting]

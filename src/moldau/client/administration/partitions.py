@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final, TypeVar
+from typing import Final
 
-from moldau.client.administration.asking import Calls, by_topic, named
+from moldau.client.administration.asking import Calls, by_topic
 from moldau.client.administration.results import Results, Tally
 from moldau.client.errors import BrokerError, broker_error
-from moldau.client.records import TopicPartition
+from moldau.client.records import ByPartition, Partition, TopicPartition, as_partitions
 from moldau.client.settings import one_of
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.data import (
@@ -27,14 +27,6 @@ from moldau.protocol.messages.data import (
     ListOffsetsTopic,
     ProducerState,
 )
-
-V = TypeVar("V")
-
-Partition = tuple[str, int]
-"""A TopicPartition, or a plain pair of topic and number."""
-
-ByPartition = Mapping[TopicPartition, V] | Mapping[Partition, V]
-"""Something for each partition. Both are named, because a mapping is exact in what its keys are."""
 
 CONSUMER: Final = -1
 """The replica id of those who are none."""
@@ -155,10 +147,7 @@ class PartitionCalls(Calls):
         A number is a time in milliseconds since 1970: the first record at or after it.
         """
         one_of(LEVELS, "isolation_level", isolation_level)
-        wanted = {TopicPartition(*partition): int(spec) for partition, spec in specs.items()}
-        for spec in wanted.values():
-            if spec < min(OffsetSpec):
-                raise ValueError(f"{spec} is neither a time nor an OffsetSpec")
+        wanted = {TopicPartition(*partition): _spec(one) for partition, one in specs.items()}
         deadline = self._asking.deadline(timeout_ms)
         level = LEVELS.index(isolation_level)
 
@@ -239,7 +228,16 @@ class PartitionCalls(Calls):
             else:
                 await ask(await self._asking.known_broker(broker_id), list(tally.waiting))
 
-        return await self._asking.settle(named(partitions), attempt, deadline)
+        return await self._asking.settle(as_partitions(partitions), attempt, deadline)
+
+
+def _spec(given: object) -> int:
+    if isinstance(given, bool) or not isinstance(given, int) or given < min(OffsetSpec):
+        raise ValueError(
+            f"{given!r} is neither a time in milliseconds nor an OffsetSpec such as"
+            " OffsetSpec.LATEST"
+        )
+    return int(given)
 
 
 def _error(code: int, partition: TopicPartition) -> BrokerError:

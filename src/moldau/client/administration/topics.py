@@ -13,6 +13,7 @@ from typing import Any
 
 from moldau.base.ids import ZERO_TOPIC_ID, uuid_text
 from moldau.client.administration.asking import Calls
+from moldau.client.administration.configs import ConfigValue, config_text
 from moldau.client.administration.results import Results, Tally
 from moldau.client.administration.topic_descriptions import (
     Told,
@@ -31,6 +32,7 @@ from moldau.client.errors import (
     UnsupportedVersion,
     broker_error,
 )
+from moldau.client.records import several
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.metadata import (
     DescribeTopicPartitionsRequest,
@@ -76,7 +78,7 @@ class NewTopic:
     name: str
     partitions: int | None = None
     replication_factor: int | None = None
-    configs: Mapping[str, str | None] = field(default_factory=dict)
+    configs: Mapping[str, ConfigValue] = field(default_factory=dict)
     assignments: Mapping[int, Sequence[int]] | None = None
     """The brokers of each partition, the preferred leader first; instead of both numbers."""
 
@@ -124,7 +126,7 @@ class TopicCalls(Calls):
         partitions: int | None = None,
         replication_factor: int | None = None,
         *,
-        configs: Mapping[str, str | None] | None = None,
+        configs: Mapping[str, ConfigValue] | None = None,
         assignments: Mapping[int, Sequence[int]] | None = None,
         validate_only: bool = False,
         timeout_ms: float | None = None,
@@ -150,7 +152,7 @@ class TopicCalls(Calls):
 
         `validate_only` merely tells whether they could be created.
         """
-        given = list(topics)
+        given = several(topics, "topics")
         wanted = {topic.name: topic for topic in given}
         if len(wanted) < len(given):
             raise ValueError("a topic to be created is named twice")
@@ -244,7 +246,7 @@ class TopicCalls(Calls):
         self, topics: Iterable[Topic], *, timeout_ms: float | None = None
     ) -> Results[Topic, None]:
         """Delete topics, by name or id: `await admin.delete_topics(["a", "b"])`."""
-        wanted = list(topics)
+        wanted = several(topics, "topics")
         deadline = self._asking.deadline(timeout_ms)
         if not wanted:
             return Results({}, {})
@@ -314,7 +316,9 @@ class TopicCalls(Calls):
             if ids:
                 await self._describe_ids(tally, ids)
 
-        return await self._asking.settle(topics, attempt, self._asking.deadline(timeout_ms))
+        return await self._asking.settle(
+            several(topics, "topics"), attempt, self._asking.deadline(timeout_ms)
+        )
 
     async def _describe_names(
         self, tally: Tally[Topic, TopicDescription], names: list[str]
@@ -387,7 +391,10 @@ def _creatable(topic: NewTopic) -> CreatableTopic:
         BROKERS_CHOICE if by_hand or topic.partitions is None else topic.partitions,
         BROKERS_CHOICE if by_hand or topic.replication_factor is None else topic.replication_factor,
         [CreatableReplicaAssignment(*one) for one in _listed(topic.assignments or {}).items()],
-        [CreatableTopicConfig(name, value) for name, value in topic.configs.items()],
+        [
+            CreatableTopicConfig(name, config_text(name, value))
+            for name, value in topic.configs.items()
+        ],
     )
 
 

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from moldau.client.administration.asking import Calls, named
-from moldau.client.administration.partitions import Partition, PartitionCalls, ProducerDescription
+from moldau.client.administration.asking import Calls
+from moldau.client.administration.partitions import PartitionCalls, ProducerDescription
 from moldau.client.administration.results import Results, Tally
 from moldau.client.administration.topics import TopicCalls
 from moldau.client.engine.cluster import CoordinatorKind
@@ -24,7 +24,7 @@ from moldau.client.errors import (
     TransactionalIdNotFound,
     broker_error,
 )
-from moldau.client.records import TopicPartition
+from moldau.client.records import Partition, TopicPartition, as_partitions, several
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.transactions import (
     DescribedTransaction,
@@ -111,8 +111,8 @@ class TransactionCalls(TopicCalls, PartitionCalls, Calls):
         Every broker is asked. `pattern` is a regular expression for whole ids.
         """
         request = ListTransactionsRequest(
-            list(states),
-            list(producer_ids),
+            several(states, "states"),
+            several(producer_ids, "producer_ids"),
             -1 if min_duration_ms is None else min_duration_ms,
             pattern,
         )
@@ -162,7 +162,9 @@ class TransactionCalls(TopicCalls, PartitionCalls, Calls):
 
             await self._asking.of_coordinators(tally, CoordinatorKind.TRANSACTION, ask, deadline)
 
-        return await self._asking.settle(transactional_ids, attempt, deadline)
+        return await self._asking.settle(
+            several(transactional_ids, "transactional_ids"), attempt, deadline
+        )
 
     async def find_hanging_transactions(
         self,
@@ -269,7 +271,7 @@ class TransactionCalls(TopicCalls, PartitionCalls, Calls):
         `await admin.abort_hanging_transaction(("t", 0), 1234)`; InvalidTransactionState if none
         begins there.
         """
-        (where,) = named([partition])
+        (where,) = as_partitions([partition])
         for producer in (await self.describe_producers([where], timeout_ms=timeout_ms))[where]:
             if producer.transaction_start_offset == start_offset:
                 await self.abort_transaction(
@@ -317,7 +319,7 @@ class TransactionCalls(TopicCalls, PartitionCalls, Calls):
                 CoordinatorKind.TRANSACTION, transactional_id, attempt, deadline
             )
 
-        return await self._asking.each(transactional_ids, fence)
+        return await self._asking.each(several(transactional_ids, "transactional_ids"), fence)
 
 
 def _described(told: DescribedTransaction, coordinator: int) -> TransactionDescription:

@@ -2,40 +2,53 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequence
+import sys
+from collections.abc import AsyncIterator, Awaitable, Coroutine, Iterable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from moldau.client.consuming.coordination import (
     CommitCallback,
     GroupMetadata,
-    Offsets,
     Subscription,
 )
 from moldau.client.consuming.face import (
     CLOSE_TIMEOUT_S,
     ConsumerFace,
-    Partition,
     arrow_form,
-    named_partitions,
+    named_offsets,
     subscription_of,
 )
+from moldau.client.consuming.marks import Mark
 from moldau.client.consuming.offset_lookup import OffsetAndTimestamp
 from moldau.client.consuming.positions import EARLIEST, LATEST
 from moldau.client.consuming.user_calls import CallsOnLoop
 from moldau.client.errors import ClientClosed, InvalidState
-from moldau.client.records import OffsetAndMetadata, Record, TopicPartition
+from moldau.client.records import (
+    ByPartition,
+    K,
+    OffsetAndMetadata,
+    Partition,
+    Record,
+    TopicPartition,
+    V,
+    as_partition,
+    as_partitions,
+)
 
 if TYPE_CHECKING:
     from moldau.client.consuming.arrow_form import ArrowForm, RecordBatch
 
-K = TypeVar("K")
-V = TypeVar("V")
+T = TypeVar("T")
 
 
 class AsyncConsumer(ConsumerFace[K, V]):
-    """Consumes records in asyncio. One task uses it at a time."""
+    """Consumes records in asyncio. One task uses it at a time; any may close it."""
+
+    _holder: asyncio.Task[Any] | None = None
+    """Who was handed records last; nobody while more are asked for."""
 
     # Beginning and ending
 
@@ -50,21 +63,40 @@ class AsyncConsumer(ConsumerFace[K, V]):
     async def close(self, timeout: float = CLOSE_TIMEOUT_S) -> None:  # noqa: ASYNC109 - both faces
         """Commit what is done with (if that is automatic), leave the group, end; twice is fine.
 
-        A loop over the consumer in another task ends. Cancelled, everything ends all the same, but
-        the group may not have been told.
+        A loop over the consumer in another task ends. What that task was handed last is not done
+        with, nor is anything while an exception is handled. Cancelled, everything ends all the
+        same, but the group may not have been told.
         """
-        await self._end(timeout, done=True)
+        await self._end(timeout, done=sys.exception() is None)
 
     async def _end(self, timeout_s: float, *, done: bool) -> None:
         core, was_closing = self._core, self._is_closing
         self._is_closing = True
         if core is None or was_closing:
             return
+        done = done and self._is_holder_done()
         try:
             await core.close(timeout_s * 1000, done=done)
         finally:
             self._is_closed = True
             self._close_parts()
+
+    def _is_holder_done(self) -> bool:
+        """Tell whether who was handed records last is this task, or one that has ended well.
+
+        The latter because `asyncio.wait_for` may ask in a task of its own.
+        """
+        holder = self._holder
+        if holder is None or not holder.done():
+            return holder is asyncio.current_task()
+        return not holder.cancelled() and holder.exception() is None
+
+    async def _handed(self, work: Coroutine[Any, Any, T]) -> T:
+        """Wait for records; this task holds them from then on."""
+        self._holder = None
+        records = await work
+        self._holder = asyncio.current_task()
+        return records
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -101,15 +133,19 @@ class AsyncConsumer(ConsumerFace[K, V]):
         Cancelled, the group may not have been told.
         """
         self._subscription = Subscription()
-        await self._running.unsubscribe()
+        await self._running.unsubscribe(done=sys.exception() is None)
 
     def subscription(self) -> Subscription:
         """Return what was subscribed to."""
         return self._subscription
 
     def assign(self, partitions: Iterable[Partition]) -> None:
-        """Consume exactly these partitions, without a group's doing; what stays keeps its place."""
-        self._running.assign(named_partitions(partitions))
+        """Consume exactly these partitions, without a group's doing; what stays keeps its place.
+
+        What goes is committed before, in the background, if that is automatic.
+        """
+        done = sys.exception() is None
+        self._running.assign(as_partitions(partitions), done=done)
 
     def assignment(self) -> frozenset[TopicPartition]:
         """Return what is consumed now."""
@@ -125,7 +161,7 @@ class AsyncConsumer(ConsumerFace[K, V]):
         core = self._running
         while not self._is_closing:
             try:
-                walk = await core.walk()
+                walk = await self._handed(core.walk())
             except ClientClosed:
                 return
             for record in walk.rest:
@@ -136,7 +172,7 @@ class AsyncConsumer(ConsumerFace[K, V]):
         core = self._running
         while not self._is_closing:
             try:
-                records = await core.batch()
+                records = await self._handed(core.batch())
             except ClientClosed:
                 return
             yield records
@@ -149,7 +185,7 @@ class AsyncConsumer(ConsumerFace[K, V]):
         core, form = self._running, form or arrow_form()
         while not self._is_closing:
             try:
-                batch = await core.columns(form)
+                batch = await self._handed(core.columns(form))
             except ClientClosed:
                 return
             yield batch
@@ -161,15 +197,15 @@ class AsyncConsumer(ConsumerFace[K, V]):
 
         Cancelled, nothing was handed out.
         """
-        return await self._running.poll(timeout_ms, max_records)
+        return await self._handed(self._running.poll(timeout_ms, max_records))
 
     def pause(self, *partitions: Partition) -> None:
         """Hand out nothing of these until `resume`; what was fetched of them is kept."""
-        self._running.pause(named_partitions(partitions))
+        self._running.pause(as_partitions(partitions))
 
     def resume(self, *partitions: Partition) -> None:
         """Hand these out again."""
-        self._running.resume(named_partitions(partitions))
+        self._running.resume(as_partitions(partitions))
 
     def paused(self) -> frozenset[TopicPartition]:
         """Return what is paused."""
@@ -179,30 +215,30 @@ class AsyncConsumer(ConsumerFace[K, V]):
 
     def seek(self, partition: Partition, offset: int | OffsetAndMetadata) -> None:
         """Go on at an offset; one that was committed is checked against the leader's log."""
-        self._running.seek(TopicPartition(*partition), offset)
+        self._running.seek(as_partition(partition), offset)
 
     def seek_to_beginning(self, *partitions: Partition) -> None:
         """Go on at the first record of these, or of all assigned partitions."""
-        self._running.reset(named_partitions(partitions), EARLIEST)
+        self._running.reset(as_partitions(partitions), EARLIEST)
 
     def seek_to_end(self, *partitions: Partition) -> None:
         """Go on behind the last record of these, or of all assigned partitions."""
-        self._running.reset(named_partitions(partitions), LATEST)
+        self._running.reset(as_partitions(partitions), LATEST)
 
     async def position(self, partition: Partition, *, timeout_ms: float | None = None) -> int:
         """Return the offset of the next record to be handed out; waits until it is known."""
-        return await self._running.position(TopicPartition(*partition), timeout_ms)
+        return await self._running.position(as_partition(partition), timeout_ms)
 
     def lag(self, partition: Partition) -> int | None:
         """Return how far the position is from the end, as of the last fetch; None before one.
 
         With `read_committed`, the end is the last stable offset.
         """
-        return self._running.lag(TopicPartition(*partition))
+        return self._running.lag(as_partition(partition))
 
     def high_watermark(self, partition: Partition) -> int | None:
         """Return the offset behind the last replicated record, as of the last fetch."""
-        return self._running.high_watermark(TopicPartition(*partition))
+        return self._running.high_watermark(as_partition(partition))
 
     # What the brokers know
 
@@ -219,7 +255,7 @@ class AsyncConsumer(ConsumerFace[K, V]):
         return await self._running.lookup.ends(partitions, timeout_ms)
 
     async def offsets_for_times(
-        self, times_ms: Mapping[Partition, int], *, timeout_ms: float | None = None
+        self, times_ms: ByPartition[int], *, timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """Look up the first records at or after these times; None where all are older."""
         return await self._running.lookup.at_times(times_ms, timeout_ms)
@@ -233,29 +269,42 @@ class AsyncConsumer(ConsumerFace[K, V]):
     # Committing
 
     async def commit(
-        self, offsets: Offsets | None = None, *, timeout_ms: float | None = None
+        self,
+        offsets: ByPartition[int | OffsetAndMetadata] | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> None:
         """Commit these offsets, or all records handed out so far; returns once it is safe.
 
+        An offset is that of the next record to read, plain or as an OffsetAndMetadata.
         CommitFailed if the member has left its group. Cancelled, the outcome is unknown.
         """
-        await self._running.commit(offsets, timeout_ms)
+        await self._running.commit(named_offsets(offsets), timeout_ms)
 
     def commit_async(
-        self, offsets: Offsets | None = None, callback: CommitCallback | None = None
+        self,
+        offsets: ByPartition[int | OffsetAndMetadata] | None = None,
+        callback: CommitCallback | None = None,
     ) -> Awaitable[None]:
         """Commit in the background, in order; the callback or whoever awaits learns the outcome."""
-        return self._running.commit_soon(offsets, callback)
+        return self._running.commit_soon(named_offsets(offsets), callback)
 
     async def committed(
         self, partitions: Iterable[Partition], *, timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Look up committed offsets; partitions without one are absent."""
-        return await self._running.committed(named_partitions(partitions), timeout_ms)
+        return await self._running.committed(as_partitions(partitions), timeout_ms)
 
     def group_metadata(self) -> GroupMetadata:
         """Return who this member is, for a transaction that commits its offsets (KIP-447)."""
         return self._running.group().metadata()
+
+    def mark(self) -> Mark:
+        """Keep account of what is handed out from here on; `transaction(consumer)` asks for it.
+
+        InvalidState without a group, or if the consumer commits automatically.
+        """
+        return self._running.mark()
 
     def enforce_rebalance(self, reason: str = "asked for by the user") -> None:
         """Have the group rebalance although nothing changed."""

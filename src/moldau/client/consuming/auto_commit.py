@@ -12,10 +12,14 @@ import logging
 from moldau.client.consuming.commits import Commits
 from moldau.client.consuming.coordination import Host, Offsets
 from moldau.client.consuming.steps import Partitions
-from moldau.client.errors import ClientError
+from moldau.client.errors import ClientError, CommitFailed
 from moldau.client.records import OffsetAndMetadata, TopicPartition
 
 logger = logging.getLogger(__name__)
+
+SHORTEST_INTERVAL_MS = 10
+"""How often we look for something to commit at most, whatever was asked for: a hundred times a
+second costs next to nothing, without a pause it costs a core."""
 
 
 class AutoCommit:
@@ -25,7 +29,7 @@ class AutoCommit:
         self._host = host
         self._commits = commits
         self._group_id = group_id
-        self._interval_s = interval_ms / 1000
+        self._interval_s = max(interval_ms, SHORTEST_INTERVAL_MS) / 1000
         self._committed: dict[TopicPartition, OffsetAndMetadata] = {}
         """What was committed last, to say nothing where nothing is new."""
 
@@ -45,6 +49,12 @@ class AutoCommit:
         if offsets := self._news(processed):
             await self._try(offsets, deadline)
 
+    def commit_last(self, offsets: Offsets) -> None:
+        """Commit what is given up, in the background, and forget it: it is another's from now."""
+        if news := self._news(offsets):
+            self._commits.commit_soon(news, None)
+        self.forget(frozenset(offsets))
+
     def forget(self, partitions: Partitions) -> None:
         """Forget what was committed of partitions that others may commit from now on."""
         for partition in partitions:
@@ -60,6 +70,11 @@ class AutoCommit:
             else:
                 await self._commits.commit(offsets, deadline)
         except ClientError as error:
-            logger.warning("group %s: an automatic commit failed: %s", self._group_id, error)
+            if deadline is None and isinstance(error, CommitFailed):
+                # Partitions are committed anew when they are handed over, and warned of when they
+                # are lost: a commit by the clock that either overtakes is nothing to act on.
+                logger.info("group %s: an automatic commit: %s", self._group_id, error.what)
+            else:
+                logger.warning("group %s: an automatic commit failed: %s", self._group_id, error)
         else:
             self._committed.update(offsets)

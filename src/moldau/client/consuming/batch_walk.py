@@ -16,7 +16,6 @@ from moldau.base.errors import CorruptRecords
 from moldau.client.consuming.positions import NO_EPOCH
 from moldau.protocol.messages.data import AbortedTransaction
 from moldau.records.batch import MAGIC, BatchHeader, BatchSpan, crc_ok, parse_header
-from moldau.records.control import end_transaction_marker
 
 
 class VisibleBatch(NamedTuple):
@@ -98,8 +97,10 @@ class BatchWalk:
         if not header.control:
             return header.transactional and header.producer_id in self._aborted_producers
         if header.producer_id in self._aborted_producers:
+            from moldau.records import control  # noqa: PLC0415 - only aborted transactions need it
+
             whole = self._view[span.position : span.position + span.size]
-            marker = end_transaction_marker(whole)
+            marker = control.end_transaction_marker(whole)
             if marker is not None and marker.aborted:
                 self._aborted_producers.discard(header.producer_id)
         return True

@@ -79,13 +79,14 @@ class Outcome(Awaitable[None]):
     Who stops waiting stops nothing: others' commits may be in the same request.
     """
 
-    __slots__ = ("_task",)
+    __slots__ = ("_gathered",)
 
-    def __init__(self, task: asyncio.Task[None]) -> None:
-        self._task = task
+    def __init__(self, gathered: _Gathered) -> None:
+        self._gathered = gathered
 
     def __await__(self) -> Generator[Any, None, None]:
-        return asyncio.shield(self._task).__await__()
+        self._gathered.is_awaited = True
+        return asyncio.shield(self._gathered.task).__await__()
 
 
 class _Gathered:
@@ -96,6 +97,7 @@ class _Gathered:
         self.asked_as = asked_as
         self.offsets: dict[TopicPartition, OffsetAndMetadata] = {}
         self.on_ends: list[OnEnd] = []
+        self.is_awaited = False
         self.task: asyncio.Task[None]
 
 
@@ -145,11 +147,11 @@ class Commits:
                 self._commit_gathered(gathered), name=f"commit of group {self._group_id}"
             )
             self._tasks.add(gathered.task)
-            gathered.task.add_done_callback(self._ended)
+            gathered.task.add_done_callback(partial(self._ended, gathered))
         gathered.offsets.update(offsets)
         if on_end is not None:
             gathered.on_ends.append(on_end)
-        return Outcome(gathered.task)
+        return Outcome(gathered)
 
     async def _commit_gathered(self, gathered: _Gathered) -> None:
         error: Exception | None = None
@@ -166,10 +168,12 @@ class Commits:
         if error is not None:
             raise error
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _ended(self, gathered: _Gathered, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            logger.debug("a commit of group %s failed: %s", self._group_id, error)
+            is_heard = gathered.is_awaited or gathered.on_ends
+            level = logging.DEBUG if is_heard else logging.WARNING
+            logger.log(level, "a commit of group %s failed: %s", self._group_id, error)
 
     async def committed(
         self, partitions: Partitions, deadline: float

@@ -19,8 +19,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from moldau.client.consuming.positions import Positions
 from moldau.client.records import OffsetAndMetadata, TopicPartition
@@ -29,8 +28,7 @@ Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 CommitCallback = Callable[[Offsets, Exception | None], Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Subscription:
+class Subscription(NamedTuple):
     """What the user wants to be assigned partitions of: topics by name, or by a pattern."""
 
     topics: tuple[str, ...] = ()
@@ -40,8 +38,7 @@ class Subscription:
     """Told of what is assigned, revoked and lost (`listeners.RebalanceListener`)."""
 
 
-@dataclass(frozen=True, slots=True)
-class GroupMetadata:
+class GroupMetadata(NamedTuple):
     """Who a member is, as a transaction that commits its offsets must say (KIP-447)."""
 
     group_id: str
@@ -122,6 +119,10 @@ class Coordination(Protocol):
 
     async def unsubscribe(self) -> None:
         """Want nothing, leave the group and let its partitions go."""
+        ...
+
+    def given_up(self, offsets: Offsets) -> None:
+        """Note that partitions assigned by hand are given up; commits by itself up to there."""
         ...
 
     def asked(self) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ from moldau.client.consuming.decoding import DecodingRules, Fetched, Taken
 from moldau.client.consuming.fetch_answers import FetchAnswers
 from moldau.client.consuming.fetcher import Fetcher
 from moldau.client.consuming.holding import Holding, Walk
+from moldau.client.consuming.marks import Mark
 from moldau.client.consuming.offset_lookup import OffsetLookup
 from moldau.client.consuming.positions import (
     NO_EPOCH,
@@ -159,15 +161,20 @@ class ConsumerCore:
         """The assigned partitions."""
         return self._positions
 
-    def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Consume exactly these, without the group's doing; what stays keeps its place."""
+    def assign(self, partitions: Iterable[TopicPartition], *, done: bool = True) -> None:
+        """Consume exactly these, without the group's doing; what stays keeps its place.
+
+        `done` says whether the user is done with the records it holds of those that go.
+        """
         self._check_open()
         if self._is_subscribed:
             raise InvalidState(
                 "this consumer has subscribed, so its group assigns partitions",
                 advice="unsubscribe() first, or use another consumer.",
             )
-        self._positions.assign(partitions)
+        wanted = list(partitions)
+        self._part_with(self._positions.partitions.difference(wanted), done=done)
+        self._positions.assign(wanted)
         topics = {state.partition.topic for state in self._positions}
         self.cluster.watch_topics(topics)
         if not topics <= self.cluster.image.topics.keys():
@@ -186,14 +193,23 @@ class ConsumerCore:
         self._is_subscribed = True
         coordination.subscribe(subscription)
 
-    async def unsubscribe(self) -> None:
-        """Consume nothing; a member leaves its group."""
+    def _part_with(self, partitions: AbstractSet[TopicPartition], *, done: bool) -> None:
+        """Have automatic commits cover what the user gives up: no rebalance does it."""
+        if self.coordination is None or not partitions:
+            return
+        reached = self.consumed() if done else self.processed()
+        self.coordination.given_up({each: reached[each] for each in partitions & reached.keys()})
+
+    async def unsubscribe(self, *, done: bool = True) -> None:
+        """Consume nothing; a member leaves its group. `done` is as in `close`."""
         self._check_open()
         if self._is_subscribed:
-            self._settle()
+            if done:
+                self._settle()
             self._is_subscribed = False
             await self.group().unsubscribe()
         else:
+            self._part_with(self._positions.partitions, done=done)
             self.cluster.watch_topics(())
         self._positions.assign(())
         self.assignment_changed()
@@ -306,7 +322,7 @@ class ConsumerCore:
                     if taken.batch.num_rows:
                         self._holding.hand_out(fetched.state, done)
                         return taken.batch
-                    fetched.state.settle(done.next_offset, done.leader_epoch)
+                    self._holding.pass_over(fetched.state, done)
                 self._let_go(fetched)
 
     async def poll(self, timeout_ms: float, max_records: int | None = None) -> Records:
@@ -348,10 +364,7 @@ class ConsumerCore:
                 taken = taken._replace(records=self._intercept(taken.records))
             if taken.records:
                 return taken
-            if self._holding.has(fetched.state):
-                self._holding.hand_out(fetched.state, taken)
-            else:
-                fetched.state.settle(taken.next_offset, taken.leader_epoch)
+            self._holding.pass_over(fetched.state, taken)
         self._let_go(fetched)
         return None
 
@@ -465,6 +478,7 @@ class ConsumerCore:
         self._changed()
 
     def _leave(self, state: PartitionState) -> None:
+        self._holding.note(state)
         self._holding.release(state)
         if self._turn_count:
             self._waking.wake()
@@ -505,6 +519,25 @@ class ConsumerCore:
         return self.cluster.deadline(default if timeout_ms is None else timeout_ms)
 
     # What the group does
+
+    @property
+    def is_subscribed(self) -> bool:
+        """Whether the group assigns the partitions."""
+        return self._is_subscribed
+
+    def mark(self) -> Mark:
+        """Keep account of what is handed out from here on, for a transaction to commit.
+
+        InvalidState without a group, with automatic commits, or while another mark is open.
+        """
+        self.group()
+        if self._settings.enable_auto_commit:
+            raise InvalidState(
+                "this consumer commits automatically, so its offsets cannot be part of a"
+                " transaction",
+                advice="Make it with enable_auto_commit=False.",
+            )
+        return Mark(self, self._holding)
 
     def group(self) -> Coordination:
         """Return the group; InvalidState if there is none."""

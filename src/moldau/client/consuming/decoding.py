@@ -28,7 +28,6 @@ from moldau.client.serdes import Deserialize
 from moldau.protocol.messages.data import AbortedTransaction
 from moldau.records import batch as batches
 from moldau.records.batch import BatchSpan, iter_batches, parse_header
-from moldau.records.legacy import read_message, unwrapped
 from moldau.records.record import Record as StoredRecord
 from moldau.records.record import payload_of
 
@@ -216,6 +215,8 @@ class Fetched:
         self._returned = None
         if len(records) > count:
             self.put_back(Taken(records[count:], next_offset, epoch))
+            told = records[count - 1].leader_epoch  # what is left may be of a later leader
+            epoch = NO_EPOCH if told is None else told
             records, next_offset = records[:count], records[count].offset
         else:
             records = records[:]  # the list is in the hands of whoever put it back
@@ -304,8 +305,10 @@ class Fetched:
         if batch is None:
             return False
         if batch.header is None:
-            message = read_message(self._view, batch.span)
-            self._raw = iter(unwrapped(message))
+            from moldau.records import legacy  # noqa: PLC0415 - only logs from before 0.11 need it
+
+            message = legacy.read_message(self._view, batch.span)
+            self._raw = iter(legacy.unwrapped(message))
             self._type = (
                 TimestampType(message.timestamp_type)
                 if batch.span.magic > 0

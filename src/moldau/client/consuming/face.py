@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic
 
 from moldau.base.errors import ConfigError
 from moldau.client.consuming.coordination import Coordination, Offsets, Subscription
@@ -16,7 +16,7 @@ from moldau.client.engine.cluster import Cluster
 from moldau.client.engine.ports import ClientPorts, system_ports
 from moldau.client.errors import ClientClosed, InvalidState
 from moldau.client.interceptors import InterceptorChain
-from moldau.client.records import Record, TopicPartition
+from moldau.client.records import ByPartition, K, OffsetAndMetadata, Record, V, as_partition
 from moldau.client.serdes import Deserializer, close, configure, deserialize_with
 from moldau.client.settings import (
     DEFAULT_SERVERS,
@@ -28,17 +28,13 @@ from moldau.client.settings import (
 )
 
 if TYPE_CHECKING:
+    from moldau.client.assignors.interface import PartitionAssignor
     from moldau.client.consuming.arrow_form import ArrowForm
 
-K = TypeVar("K")
-V = TypeVar("V")
 
 _LEVELS: Final = {level.name.lower(): level for level in IsolationLevel}
 CLOSE_TIMEOUT_S: Final = 30.0
 """How long closing waits for the last commit and for leaving the group; Kafka's is the same."""
-
-Partition = tuple[str, int]
-"""A TopicPartition, or a plain pair of topic and number."""
 
 DEFAULT_STRATEGY: Final = ("range", "cooperative-sticky")
 
@@ -70,6 +66,7 @@ class ConsumerFace(Generic[K, V]):
         check_crcs: bool = True,
         client_rack: str = "",
         group_instance_id: str | None = None,
+        group_protocol: str = "classic",
         partition_assignment_strategy: Sequence[Any] | str = DEFAULT_STRATEGY,
         session_timeout_ms: int = 45_000,
         heartbeat_interval_ms: int = 3_000,
@@ -105,16 +102,18 @@ class ConsumerFace(Generic[K, V]):
         self._take_settings({name: value for name, value in locals().items() if name != "self"})
 
     def _take_settings(self, values: dict[str, Any]) -> None:
-        one_of(tuple(_LEVELS), "isolation_level", values["isolation_level"])
-        values["isolation_level"] = _LEVELS[values["isolation_level"]]
+        level = values["isolation_level"].lower()
+        one_of(tuple(_LEVELS), "isolation_level", level)
+        values["isolation_level"] = _LEVELS[level]
         values["auto_offset_reset"] = ResetPolicy.parse(values["auto_offset_reset"])
         values["version_ceilings"] = values["version_ceilings"] or {}
         strategy = values["partition_assignment_strategy"]
-        values["partition_assignment_strategy"] = (
-            (strategy,) if isinstance(strategy, str) else tuple(strategy)
+        values["partition_assignment_strategy"] = tuple(
+            strategy.split(",") if isinstance(strategy, str) else strategy
         )
         self._connection_settings = pick(ConnectionSettings, values)
         self._settings = pick(ConsumerSettings, values)
+        self._assignors = self._make_assignors()
         self._ports = values["ports"] or system_ports(self._connection_settings)
         self._topics = _checked_topics(values["topics"])
         self._subscription = Subscription()
@@ -144,16 +143,25 @@ class ConsumerFace(Generic[K, V]):
             self._intercepted if self._interceptors else None,
         )
 
-    def _make_group(self, core: ConsumerCore) -> Coordination:
-        # A consumer without a group does not pay for importing one.
+    def _make_assignors(self) -> Sequence[PartitionAssignor]:
+        """Make what divides partitions, at once: a name that is none is an error of the settings.
+
+        A consumer without a group does not pay for importing any.
+        """
+        if self._settings.group_id is None:
+            return ()
         from moldau.client.assignors.choice import assignors_of  # noqa: PLC0415
-        from moldau.client.consuming.group import ConsumerGroup  # noqa: PLC0415
+
+        return assignors_of(self._settings.partition_assignment_strategy)
+
+    def _make_group(self, core: ConsumerCore) -> Coordination:
+        from moldau.client.consuming.group import ConsumerGroup  # noqa: PLC0415 - see above
 
         assert self._settings.group_id is not None
         return ConsumerGroup(
             self._settings.group_id,
             self._settings,
-            assignors_of(self._settings.partition_assignment_strategy),
+            self._assignors,
             core.cluster,
             core,
             self._told_of_commit if self._interceptors else None,
@@ -221,9 +229,20 @@ def arrow_form() -> ArrowForm:
     return ArrowForm()
 
 
-def named_partitions(partitions: Iterable[Partition]) -> list[TopicPartition]:
-    """Read partitions given as pairs."""
-    return [TopicPartition(topic, number) for topic, number in partitions]
+def named_offsets(offsets: ByPartition[int | OffsetAndMetadata] | None) -> Offsets | None:
+    """Read offsets to commit; TypeError or ValueError if they are none, before anything is sent."""
+    if offsets is None:
+        return None
+    return {as_partition(each): _committable(kept) for each, kept in offsets.items()}
+
+
+def _committable(given: Any) -> OffsetAndMetadata:
+    kept = OffsetAndMetadata(given) if isinstance(given, int) else given
+    if not isinstance(kept, OffsetAndMetadata):
+        raise TypeError(f"what is committed is an offset or an OffsetAndMetadata, not {given!r}")
+    if kept.offset < 0:
+        raise ValueError(f"no record has offset {kept.offset}")
+    return kept
 
 
 def _checked_topics(topics: Sequence[str]) -> tuple[str, ...]:

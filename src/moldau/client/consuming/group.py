@@ -243,6 +243,11 @@ class ConsumerGroup:
 
     # The user
 
+    def given_up(self, offsets: Offsets) -> None:
+        """Note that partitions assigned by hand are given up; commits by itself up to there."""
+        if self._auto_commit is not None:
+            self._auto_commit.commit_last(offsets)
+
     def asked(self) -> None:
         """Note that the user asks for records: `max.poll.interval.ms` stands still from here."""
         if self._membership.asked(self._now()):

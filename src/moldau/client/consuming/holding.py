@@ -11,6 +11,7 @@ Pure. Read from the user's thread by the blocking face; a list iterator's length
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator
 from operator import length_hint
 from typing import Any
@@ -72,21 +73,23 @@ def _epoch(record: Record[Any, Any]) -> int:
     return NO_EPOCH if record.leader_epoch is None else record.leader_epoch
 
 
+class Beginnings(dict[PartitionState, tuple[int, int]]):
+    """(offset, leader epoch) of partitions before anything of them was handed out since a mark."""
+
+
 class Holding:
     """The records in the user's hands."""
 
     def __init__(self) -> None:
         self._whole: dict[PartitionState, Taken] = {}
         self._walk: Walk | None = None
+        self._beginnings: weakref.ref[Beginnings] | None = None
+        """Weak, so that a mark whose owner was abandoned ends by itself."""
 
     @property
     def empty(self) -> bool:
         """Tell whether the user holds nothing."""
         return not self._whole and self._walk is None
-
-    def has(self, state: PartitionState) -> bool:
-        """Tell whether records of a partition were handed out together and are held."""
-        return state in self._whole
 
     def states(self) -> list[PartitionState]:
         """Return the partitions of which something is held."""
@@ -95,12 +98,22 @@ class Holding:
 
     def hand_out(self, state: PartitionState, taken: Taken) -> None:
         """Hand records out together; of one partition perhaps several times before a settling."""
+        self.note(state)
         self._whole[state] = taken
 
     def hand_out_walk(self, fetched: Fetched, taken: Taken) -> Walk:
         """Hand records out one by one."""
+        self.note(fetched.state)
         self._walk = Walk(fetched, taken)
         return self._walk
+
+    def pass_over(self, state: PartitionState, taken: Taken) -> None:
+        """Go past what holds no record for the user."""
+        if state in self._whole:
+            self._whole[state] = taken
+        else:
+            self.note(state)
+            state.settle(taken.next_offset, taken.leader_epoch)
 
     def settle(self) -> tuple[Fetched, Taken] | None:
         """Count everything handed out as done with; return what a walk has left, if anything."""
@@ -111,7 +124,9 @@ class Holding:
 
     def release(self, state: PartitionState) -> tuple[Fetched, Taken] | None:
         """Let one partition go, as it is moved elsewhere; return what a walk of it has left."""
-        self._whole.pop(state, None)
+        taken = self._whole.pop(state, None)
+        if taken is not None:
+            state.settle(taken.next_offset, taken.leader_epoch)
         walk = self._walk
         return self._settle_walk() if walk is not None and walk.fetched.state is state else None
 
@@ -130,6 +145,34 @@ class Holding:
         walk.fetched.state.settle(*walk.consumed())
         left = walk.cut()
         return None if left is None else (walk.fetched, left)
+
+    @property
+    def is_marked(self) -> bool:
+        """Tell whether there is a mark."""
+        return self._beginnings is not None and self._beginnings() is not None
+
+    def mark(self) -> Beginnings:
+        """Keep account, while the result lives or until `unmark`, of where partitions began.
+
+        A walk goes on handing out by itself, so it begins where it is.
+        """
+        walk = self._walk
+        marked = Beginnings()
+        if walk is not None:
+            marked[walk.fetched.state] = walk.consumed()
+        self._beginnings = weakref.ref(marked)
+        return marked
+
+    def unmark(self, marked: Beginnings) -> None:
+        """Keep that account no longer."""
+        if self._beginnings is not None and self._beginnings() is marked:
+            self._beginnings = None
+
+    def note(self, state: PartitionState) -> None:
+        """Take note that a partition is about to move, for the first time since a mark or not."""
+        marked = None if self._beginnings is None else self._beginnings()
+        if marked is not None and state.has_offset:
+            marked.setdefault(state, self.consumed(state))
 
     def consumed(self, state: PartitionState) -> tuple[int, int]:
         """Return (offset, leader epoch) behind every record of a partition that was handed out."""

@@ -21,7 +21,13 @@ from moldau.client.errors import (
     UnknownTopicOrPartition,
     broker_error,
 )
-from moldau.client.records import TopicPartition
+from moldau.client.records import (
+    ByPartition,
+    Partition,
+    TopicPartition,
+    as_partition,
+    as_partitions,
+)
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.data import (
     ListOffsetsPartition,
@@ -84,21 +90,25 @@ class OffsetLookup:
         self._timeout_ms = timeout_ms
 
     async def beginnings(
-        self, partitions: Iterable[tuple[str, int]], timeout_ms: float | None
+        self, partitions: Iterable[Partition], timeout_ms: float | None
     ) -> dict[TopicPartition, int]:
         """Look up the first offsets."""
-        found = await self._look_up(dict.fromkeys(partitions, EARLIEST_TIME), timeout_ms)
+        found = await self._look_up(
+            dict.fromkeys(as_partitions(partitions), EARLIEST_TIME), timeout_ms
+        )
         return {partition: one.offset for partition, one in found.items()}
 
     async def ends(
-        self, partitions: Iterable[tuple[str, int]], timeout_ms: float | None
+        self, partitions: Iterable[Partition], timeout_ms: float | None
     ) -> dict[TopicPartition, int]:
         """Look up the offsets behind the last records that may be read."""
-        found = await self._look_up(dict.fromkeys(partitions, LATEST_TIME), timeout_ms)
+        found = await self._look_up(
+            dict.fromkeys(as_partitions(partitions), LATEST_TIME), timeout_ms
+        )
         return {partition: one.offset for partition, one in found.items()}
 
     async def at_times(
-        self, times_ms: Mapping[tuple[str, int], int], timeout_ms: float | None
+        self, times_ms: ByPartition[int], timeout_ms: float | None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """Look up the first records at or after times; None where all are older."""
         if any(time < 0 for time in times_ms.values()):
@@ -107,7 +117,7 @@ class OffsetLookup:
         return {partition: _readable(one) for partition, one in found.items()}
 
     async def _look_up(
-        self, times_ms: Mapping[tuple[str, int], int], timeout_ms: float | None
+        self, times_ms: ByPartition[int], timeout_ms: float | None
     ) -> dict[TopicPartition, FoundOffset]:
         """Look up until every one is found; raises what stands in the way at the deadline.
 
@@ -115,7 +125,7 @@ class OffsetLookup:
         """
         cluster, isolation = self._cluster, self._isolation
         deadline = cluster.deadline(self._timeout_ms if timeout_ms is None else timeout_ms)
-        missing = {TopicPartition(*partition): time for partition, time in times_ms.items()}
+        missing = {as_partition(partition): time for partition, time in times_ms.items()}
         found: dict[TopicPartition, FoundOffset] = {}
 
         async def attempt() -> None:

@@ -208,7 +208,8 @@ class Positions:
         if found is None:
             raise InvalidState(
                 f"{partition[0]}-{partition[1]} is not assigned to this consumer",
-                advice="assign() it, or wait for the group to assign it",
+                advice="assign() it. A group assigns during poll(): call that first, or do this in"
+                " on_partitions_assigned of a listener given to subscribe().",
             )
         return found
 

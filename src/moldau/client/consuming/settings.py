@@ -7,19 +7,18 @@ those that only a group needs are here too, because a user sets them at one plac
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from datetime import timedelta
 from enum import Enum, IntEnum
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from moldau.base.errors import ConfigError
-from moldau.client.settings import at_least
+from moldau.client.settings import Settings, at_least
 
-_DURATION: Final = re.compile(
+_DURATION: Final = (
     r"P(?:(?P<days>\d+)D)?"
     r"(?:T(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:[.,]\d{1,9})?)S)?)?"
 )
 """ISO 8601 as `java.time.Duration` reads it, without signs: no reset lies in the future."""
+_UNIT_MS: Final = {"days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "seconds": 1_000}
 _DURATION_PREFIX: Final = "by_duration:"
 
 
@@ -39,8 +38,7 @@ class ResetKind(Enum):
     BY_DURATION = "by_duration"
 
 
-@dataclass(frozen=True, slots=True)
-class ResetPolicy:
+class ResetPolicy(NamedTuple):
     """`auto.offset.reset`, understood."""
 
     kind: ResetKind
@@ -61,20 +59,21 @@ class ResetPolicy:
 
 
 def _duration_ms(text: str) -> int:
-    found = _DURATION.fullmatch(text)
+    found = re.fullmatch(_DURATION, text)
     if found is None or text in ("P", "") or text.endswith("T"):
         raise ConfigError(f"auto_offset_reset: {text!r} is no ISO 8601 duration such as PT1H30M")
-    parts = {unit: float(value.replace(",", ".")) for unit, value in found.groupdict("0").items()}
-    return round(timedelta(**parts) / timedelta(milliseconds=1))
+    parts = found.groupdict("0").items()
+    return round(sum(float(value.replace(",", ".")) * _UNIT_MS[unit] for unit, value in parts))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConsumerSettings:
+class ConsumerSettings(Settings):
     """What `Consumer` and `AsyncConsumer` are made with, beside the connection's settings."""
 
     group_id: str | None = None
     group_instance_id: str | None = None
     """A static member: it may be away for `session_timeout_ms` without a rebalance (KIP-345)."""
+    group_protocol: str = "classic"
+    """How the group divides its partitions: the members among themselves, which is `classic`."""
     partition_assignment_strategy: tuple[Any, ...] = ("range", "cooperative-sticky")
     """Names of built-in assignors or assignors themselves, most wanted first."""
     session_timeout_ms: int = 45_000
@@ -98,9 +97,14 @@ class ConsumerSettings:
     exclude_internal_topics: bool = True
     default_api_timeout_ms: int = 60_000
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
+        """Refuse what cannot be, and what excludes each other."""
         for name, least in _LEAST.items():
             at_least(least, name, getattr(self, name))
+        if self.group_protocol.lower() != "classic":
+            raise ConfigError(
+                f"group_protocol={self.group_protocol!r} is not supported yet: classic is"
+            )
         if self.group_id == "":
             raise ConfigError("group_id is a name; leave it out for a consumer without a group")
         if self.group_instance_id == "":

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import re
+import sys
 import threading
 from collections.abc import (
     Awaitable,
@@ -12,9 +12,10 @@ from collections.abc import (
     Coroutine,
     Iterable,
     Iterator,
-    Mapping,
     Sequence,
 )
+from contextlib import contextmanager, suppress
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -22,29 +23,36 @@ from moldau.client.blocking import Portal
 from moldau.client.consuming.coordination import (
     CommitCallback,
     GroupMetadata,
-    Offsets,
     Subscription,
 )
 from moldau.client.consuming.core import ConsumerCore
 from moldau.client.consuming.face import (
     CLOSE_TIMEOUT_S,
     ConsumerFace,
-    Partition,
     arrow_form,
-    named_partitions,
+    named_offsets,
     subscription_of,
 )
+from moldau.client.consuming.marks import BlockingMark
 from moldau.client.consuming.offset_lookup import OffsetAndTimestamp
 from moldau.client.consuming.positions import EARLIEST, LATEST
-from moldau.client.consuming.user_calls import CallsInThread, KeptCall
+from moldau.client.consuming.user_calls import Attending, CallsInThread, KeptCall
 from moldau.client.errors import ClientClosed, ConcurrentUse, InvalidState
-from moldau.client.records import OffsetAndMetadata, Record, TopicPartition
+from moldau.client.records import (
+    ByPartition,
+    K,
+    OffsetAndMetadata,
+    Partition,
+    Record,
+    TopicPartition,
+    V,
+    as_partition,
+    as_partitions,
+)
 
 if TYPE_CHECKING:
     from moldau.client.consuming.arrow_form import ArrowForm, RecordBatch
 
-K = TypeVar("K")
-V = TypeVar("V")
 T = TypeVar("T")
 
 
@@ -53,10 +61,14 @@ class Consumer(ConsumerFace[K, V]):
 
     The work is done in a loop thread of its own, which hands over whole lists of records, so that a
     record costs no change of threads. A rebalance listener runs in the thread that uses the
-    consumer, during one of its calls.
+    consumer, during one of its calls, or in the one that closes it.
     """
 
     _portal: Portal | None = None
+    _holder: threading.Thread | None = None
+    """Who was handed records last; nobody while more are asked for."""
+    _in_loop = False
+    """Whether a loop over the consumer has not been left: it works on what it was handed."""
 
     # Beginning and ending
 
@@ -70,6 +82,7 @@ class Consumer(ConsumerFace[K, V]):
         try:
             self._core = portal.call(self._open())
         except BaseException:
+            self._portal = None
             portal.close()
             raise
 
@@ -81,15 +94,19 @@ class Consumer(ConsumerFace[K, V]):
     def close(self, timeout: float = CLOSE_TIMEOUT_S) -> None:
         """Commit what is done with (if that is automatic), leave the group, end; twice is fine.
 
-        Any thread may call it: a loop over the consumer in another thread ends.
+        Any thread and any signal handler may call it: a loop over the consumer ends. What that loop
+        was handed last is not done with, nor is what another thread was handed, nor anything while
+        an exception is handled. A handler that comes between two `poll`s cannot tell: there, set a
+        flag instead and close where the work is done.
         """
-        self._end(timeout, done=True)
+        self._end(timeout, done=sys.exception() is None and not self._in_loop)
 
     def _end(self, timeout: float, *, done: bool) -> None:
         core, portal, was_closing = self._core, self._portal, self._is_closing
         self._is_closing = True
         if core is None or portal is None or was_closing:
             return
+        done = done and self._holder is threading.current_thread()
         try:
             self._served(portal, core.close(timeout * 1000, done=done))
         finally:
@@ -115,13 +132,22 @@ class Consumer(ConsumerFace[K, V]):
     def _wait(self, work: Coroutine[Any, Any, T]) -> T:
         """Have something done on the loop and wait; Ctrl-C ends the wait and the work."""
         portal = self._portal
-        if portal is None or not self._user.acquire(blocking=False):
+        # Whoever is in a call when the consumer is closed is about to come out of it.
+        patience_s = CLOSE_TIMEOUT_S if self._is_closing else 0
+        if portal is None or not self._user.acquire(timeout=patience_s):
             work.close()
             raise ConcurrentUse("two threads use this consumer at the same time")
         try:
             return self._served(portal, work)
         finally:
             self._user.release()
+
+    def _handed(self, work: Coroutine[Any, Any, T]) -> T:
+        """Wait for records; this thread holds them from then on."""
+        self._holder = None
+        records = self._wait(work)
+        self._holder = threading.current_thread()
+        return records
 
     def _do(self, function: Callable[..., T], *arguments: Any) -> T:
         """Have a function called on the loop."""
@@ -135,15 +161,17 @@ class Consumer(ConsumerFace[K, V]):
         """Wait for work on the loop; run the user's callbacks here meanwhile."""
         if self._core is None or self._core.coordination is None:
             return portal.call(work)
-        task, kept = portal.call(_begun(work, self._calls))
+        attending: Attending[T] = Attending(self._calls)
         try:
+            kept = portal.call(attending.begin(work))
             while kept is not None:
-                _run_kept(portal, kept)
-                kept = portal.call(self._calls.next_or(task))
+                _run_kept(portal, attending, kept)
+                kept = portal.call(attending.next())
         except BaseException:
-            portal.post(task.cancel)
+            with suppress(ClientClosed):
+                portal.post(attending.give_up)
             raise
-        return task.result()
+        return attending.result()
 
     # What to consume
 
@@ -164,15 +192,19 @@ class Consumer(ConsumerFace[K, V]):
     def unsubscribe(self) -> None:
         """Consume nothing any more: leave the group, or drop what was assigned by hand."""
         self._subscription = Subscription()
-        self._wait(self._running.unsubscribe())
+        self._wait(self._running.unsubscribe(done=sys.exception() is None))
 
     def subscription(self) -> Subscription:
         """Return what was subscribed to."""
         return self._subscription
 
     def assign(self, partitions: Iterable[Partition]) -> None:
-        """Consume exactly these partitions, without a group's doing; what stays keeps its place."""
-        self._do(self._running.assign, named_partitions(partitions))
+        """Consume exactly these partitions, without a group's doing; what stays keeps its place.
+
+        What goes is committed before, if that is automatic.
+        """
+        done = sys.exception() is None
+        self._do(partial(self._running.assign, as_partitions(partitions), done=done))
 
     def assignment(self) -> frozenset[TopicPartition]:
         """Return what is consumed now."""
@@ -188,20 +220,22 @@ class Consumer(ConsumerFace[K, V]):
         core = self._running
         while not self._is_closing:
             try:
-                walk = self._wait(core.walk())
+                walk = self._handed(core.walk())
             except ClientClosed:
                 return
-            yield from walk.rest
+            with self._looping():
+                yield from walk.rest
 
     def batches(self) -> Iterator[list[Record[K, V]]]:
         """Hand out lists of records, each of one partition, up to `max_poll_records` long."""
         core = self._running
         while not self._is_closing:
             try:
-                records = self._wait(core.batch())
+                records = self._handed(core.batch())
             except ClientClosed:
                 return
-            yield records
+            with self._looping():
+                yield records
 
     def arrow_batches(self, form: ArrowForm | None = None) -> Iterator[RecordBatch]:
         """Hand out `pyarrow.RecordBatch`es, each of one partition, without an object per record.
@@ -211,22 +245,32 @@ class Consumer(ConsumerFace[K, V]):
         core, form = self._running, form or arrow_form()
         while not self._is_closing:
             try:
-                batch = self._wait(core.columns(form))
+                batch = self._handed(core.columns(form))
             except ClientClosed:
                 return
-            yield batch
+            with self._looping():
+                yield batch
+
+    @contextmanager
+    def _looping(self) -> Iterator[None]:
+        """Take note that a loop works on what it was handed, until it asks for more or is left."""
+        self._in_loop = True
+        try:
+            yield
+        finally:
+            self._in_loop = False
 
     def poll(self, timeout_ms: float = 0, *, max_records: int | None = None) -> list[Record[K, V]]:
         """Wait up to this long for records and hand out those there are; [] if none came."""
-        return self._wait(self._running.poll(timeout_ms, max_records))
+        return self._handed(self._running.poll(timeout_ms, max_records))
 
     def pause(self, *partitions: Partition) -> None:
         """Hand out nothing of these until `resume`; what was fetched of them is kept."""
-        self._do(self._running.pause, named_partitions(partitions))
+        self._do(self._running.pause, as_partitions(partitions))
 
     def resume(self, *partitions: Partition) -> None:
         """Hand these out again."""
-        self._do(self._running.resume, named_partitions(partitions))
+        self._do(self._running.resume, as_partitions(partitions))
 
     def paused(self) -> frozenset[TopicPartition]:
         """Return what is paused."""
@@ -236,30 +280,30 @@ class Consumer(ConsumerFace[K, V]):
 
     def seek(self, partition: Partition, offset: int | OffsetAndMetadata) -> None:
         """Go on at an offset; one that was committed is checked against the leader's log."""
-        self._do(self._running.seek, TopicPartition(*partition), offset)
+        self._do(self._running.seek, as_partition(partition), offset)
 
     def seek_to_beginning(self, *partitions: Partition) -> None:
         """Go on at the first record of these, or of all assigned partitions."""
-        self._do(self._running.reset, named_partitions(partitions), EARLIEST)
+        self._do(self._running.reset, as_partitions(partitions), EARLIEST)
 
     def seek_to_end(self, *partitions: Partition) -> None:
         """Go on behind the last record of these, or of all assigned partitions."""
-        self._do(self._running.reset, named_partitions(partitions), LATEST)
+        self._do(self._running.reset, as_partitions(partitions), LATEST)
 
     def position(self, partition: Partition, *, timeout_ms: float | None = None) -> int:
         """Return the offset of the next record to be handed out; waits until it is known."""
-        return self._wait(self._running.position(TopicPartition(*partition), timeout_ms))
+        return self._wait(self._running.position(as_partition(partition), timeout_ms))
 
     def lag(self, partition: Partition) -> int | None:
         """Return how far the position is from the end, as of the last fetch; None before one.
 
         With `read_committed`, the end is the last stable offset.
         """
-        return self._do(self._running.lag, TopicPartition(*partition))
+        return self._do(self._running.lag, as_partition(partition))
 
     def high_watermark(self, partition: Partition) -> int | None:
         """Return the offset behind the last replicated record, as of the last fetch."""
-        return self._do(self._running.high_watermark, TopicPartition(*partition))
+        return self._do(self._running.high_watermark, as_partition(partition))
 
     # What the brokers know
 
@@ -276,7 +320,7 @@ class Consumer(ConsumerFace[K, V]):
         return self._wait(self._running.lookup.ends(partitions, timeout_ms))
 
     def offsets_for_times(
-        self, times_ms: Mapping[Partition, int], *, timeout_ms: float | None = None
+        self, times_ms: ByPartition[int], *, timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """Look up the first records at or after these times; None where all are older."""
         return self._wait(self._running.lookup.at_times(times_ms, timeout_ms))
@@ -289,48 +333,57 @@ class Consumer(ConsumerFace[K, V]):
 
     # Committing
 
-    def commit(self, offsets: Offsets | None = None, *, timeout_ms: float | None = None) -> None:
+    def commit(
+        self,
+        offsets: ByPartition[int | OffsetAndMetadata] | None = None,
+        *,
+        timeout_ms: float | None = None,
+    ) -> None:
         """Commit these offsets, or all records handed out so far; returns once it is safe.
 
+        An offset is that of the next record to read, plain or as an OffsetAndMetadata.
         CommitFailed if the member has left its group.
         """
-        self._wait(self._running.commit(offsets, timeout_ms))
+        self._wait(self._running.commit(named_offsets(offsets), timeout_ms))
 
     def commit_async(
-        self, offsets: Offsets | None = None, callback: CommitCallback | None = None
+        self,
+        offsets: ByPartition[int | OffsetAndMetadata] | None = None,
+        callback: CommitCallback | None = None,
     ) -> None:
         """Commit in the background, in order; the callback learns the outcome in a later call."""
-        self._do(self._running.commit_soon, offsets, callback)
+        self._do(self._running.commit_soon, named_offsets(offsets), callback)
 
     def committed(
         self, partitions: Iterable[Partition], *, timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Look up committed offsets; partitions without one are absent."""
-        return self._wait(self._running.committed(named_partitions(partitions), timeout_ms))
+        return self._wait(self._running.committed(as_partitions(partitions), timeout_ms))
 
     def group_metadata(self) -> GroupMetadata:
         """Return who this member is, for a transaction that commits its offsets (KIP-447)."""
         return self._do(self._running.group().metadata)
+
+    def mark(self) -> BlockingMark:
+        """Keep account of what is handed out from here on; `transaction(consumer)` asks for it.
+
+        InvalidState without a group, or if the consumer commits automatically.
+        """
+        mark = self._do(self._running.mark)
+        assert self._portal is not None
+        return BlockingMark(mark, self._portal, self._wait)
 
     def enforce_rebalance(self, reason: str = "asked for by the user") -> None:
         """Have the group rebalance although nothing changed."""
         self._do(self._running.group().enforce_rebalance, reason)
 
 
-async def _begun(
-    work: Coroutine[Any, Any, T], calls: CallsInThread
-) -> tuple[asyncio.Task[T], KeptCall | None]:
-    """Begin work and wait until it is done, or until it wants something of the user's thread."""
-    task = asyncio.get_running_loop().create_task(work)
-    try:
-        return task, await calls.next_or(task)
-    except BaseException:
-        task.cancel()
-        raise
+def _run_kept(portal: Portal, attending: Attending[Any], kept: KeptCall) -> None:
+    """Run a callback in this thread; who waits for it on the loop learns how it ended.
 
-
-def _run_kept(portal: Portal, kept: KeptCall) -> None:
-    """Run a callback in this thread; who waits for it on the loop learns how it ended."""
+    An error is raised where the callback was wanted. An interrupt (Ctrl-C, `sys.exit`) is raised
+    here and nowhere else: the loop would end with it.
+    """
     error: Exception | None = None
     try:
         outcome = kept.work()
@@ -338,7 +391,9 @@ def _run_kept(portal: Portal, kept: KeptCall) -> None:
             portal.call(_awaited(outcome))
     except Exception as raised:  # noqa: BLE001 - it is raised where the callback was wanted
         error = raised
-    portal.post(CallsInThread.ran, kept, error)
+    finally:
+        with suppress(ClientClosed):  # by the callback
+            portal.post(attending.ran, kept, error)
 
 
 async def _awaited(outcome: Awaitable[object]) -> None:

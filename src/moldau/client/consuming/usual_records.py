@@ -14,7 +14,7 @@ Pure.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Final
 
 from moldau.client.records import Record, TimestampType
@@ -22,8 +22,10 @@ from moldau.records.batch import BatchHeader
 from moldau.records.record import TIMESTAMP_MAX, iter_records
 from moldau.records.record import Record as StoredRecord
 
-_ZIGZAG: Final = tuple((number >> 1) ^ -(number & 1) for number in range(1 << 14))
-"""What a varint of one or two bytes stands for."""
+_ZIGZAG: Final = tuple(
+    chain.from_iterable(zip(range(1 << 13), range(-1, -(1 << 13) - 1, -1), strict=True))
+)
+"""What a varint of one or two bytes stands for: 0, -1, 1, -2, ..."""
 _MIN_RECORD_SIZE: Final = 7
 """One byte each: length, attributes, two deltas, two lengths, header count."""
 _OFFSET_MAX: Final = 2**63 - 1 - 2**31

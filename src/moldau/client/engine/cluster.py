@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import logging
 from collections.abc import Callable, Iterable
 from enum import Enum
@@ -324,7 +323,7 @@ class Cluster:
         """Begin again from the bootstrap servers, where that is allowed (KIP-899, KIP-1102)."""
         if self._may_rebootstrap:
             logger.warning("no use in the known brokers: asking the bootstrap servers again")
-            self.image = dataclasses.replace(self.image, brokers={})
+            self.image = self.image._replace(brokers={})
             self._links.forget_brokers()
 
     @property
@@ -431,7 +430,7 @@ class Cluster:
         found = read_coordinator(answer, version)
         if found.broker_id not in self.image.brokers:
             brokers = {**self.image.brokers, found.broker_id: found}
-            self._set_image(dataclasses.replace(self.image, brokers=brokers))
+            self._set_image(self.image._replace(brokers=brokers))
         return found.broker_id
 
 

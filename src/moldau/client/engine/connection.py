@@ -82,6 +82,8 @@ class ClientConnection:
         self._stream: Stream | None = None
         self._lost: ClientError | None = None
         self._waiting: deque[_Waiting] = deque()
+        self._leaving: deque[_Waiting] = deque()
+        """Requests that are not answered, until the last byte of them has left."""
         self._next_id = 0
         self._last_used = self._loop.time()
         self._timer: asyncio.TimerHandle | None = None
@@ -186,10 +188,11 @@ class ClientConnection:
         timeout_ms: float | None = None,
         answered: bool = True,
     ) -> asyncio.Future[Any]:
-        """Send a request now; the future is its answer (None at once where there is none).
+        """Send a request now; the future is its answer.
 
-        It fails with RequestTimedOut, CorruptAnswer or ConnectionLost. A caller may cancel it and
-        forget about it: the answer is dropped when it comes.
+        One that is not answered gets None once all of it has left: until then it can be lost with
+        the connection. It fails with RequestTimedOut, CorruptAnswer or ConnectionLost. A caller may
+        cancel it and forget about it: the answer is dropped when it comes.
         """
         stream = self._stream
         if stream is None or self._lost is not None:
@@ -200,19 +203,19 @@ class ClientConnection:
         parts = encode_request(api, version, correlation_id, self._client_id, request)
         answer: asyncio.Future[Any] = self._loop.create_future()
         now = self._last_used = self._loop.time()
-        if answered:
-            timeout_s = self._request_timeout_s if timeout_ms is None else timeout_ms / 1000
-            deadline = max(now, self._quiet_until) + timeout_s
-            if self._waiting:
-                deadline = max(deadline, self._waiting[-1].deadline)
-            self._waiting.append(_Waiting(correlation_id, api, version, answer, deadline))
-            self._wake_at(deadline)
-        else:
-            answer.set_result(None)
+        timeout_s = self._request_timeout_s if timeout_ms is None else timeout_ms / 1000
+        deadline = max(now, self._quiet_until) + timeout_s
+        waiting = self._waiting if answered else self._leaving
+        if waiting:
+            deadline = max(deadline, waiting[-1].deadline)
+        waiting.append(_Waiting(correlation_id, api, version, answer, deadline))
+        self._wake_at(deadline)
         if self._release is not None:
             self._held.append(parts)
         else:
             stream.send(parts)
+            if not answered:
+                self.drained()
         return answer
 
     # Being answered
@@ -246,7 +249,13 @@ class ClientConnection:
             self._keep_quiet(throttle_ms / 1000)
 
     def drained(self) -> None:
-        """Nothing to do: whoever sends waits for answers."""
+        """Tell whoever has only been waiting for the bytes to leave, if they have."""
+        if self._held or self.unsent_size:
+            return
+        while self._leaving:
+            answer = self._leaving.popleft().answer
+            if not answer.done():
+                answer.set_result(None)
 
     def _keep_quiet(self, wish_s: float) -> None:
         """Leave the broker alone for as long as it asks, but never longer than for an answer."""
@@ -264,6 +273,7 @@ class ClientConnection:
         for parts in held:
             if self._stream is not None and self._lost is None:
                 self._stream.send(parts)
+        self.drained()
 
     # Time
 
@@ -279,10 +289,10 @@ class ClientConnection:
     def _rang(self) -> None:
         self._timer = None
         now = self._loop.time()
-        if self._waiting:
+        if self._waiting or self._leaving:
             # What was sent before the broker asked for quiet is read by it only afterwards.
             after_quiet = self._quiet_until + self._request_timeout_s
-            due = max(self._waiting[0].deadline, after_quiet)
+            due = max(self._first().deadline, after_quiet)
             if now < due:
                 self._wake_at(due)
             else:
@@ -293,9 +303,14 @@ class ClientConnection:
             self.was_idle = True
             self._end(ConnectionLost("the connection was idle and has been closed"))
 
+    def _first(self) -> _Waiting:
+        """Return the request that is due first."""
+        heads = [requests[0] for requests in (self._waiting, self._leaving) if requests]
+        return min(heads, key=lambda head: head.deadline)
+
     def _overdue(self) -> RequestTimedOut:
         assert self._stream is not None
-        name = self._waiting[0].api.name
+        name = self._first().api.name
         return RequestTimedOut(f"no answer to {name} from {self._stream.peer} in time")
 
     # Ending
@@ -311,8 +326,8 @@ class ClientConnection:
         self._held = []
         # Only the first in the queue has been answered badly or too late.
         told = self._lost
-        while self._waiting:
-            answer = self._waiting.popleft().answer
+        while requests := self._waiting or self._leaving:
+            answer = requests.popleft().answer
             if not answer.done():
                 answer.set_exception(told)
             told = again(self._lost)

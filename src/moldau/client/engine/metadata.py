@@ -10,9 +10,9 @@ Pure: no connection, no clock. `cluster` asks, this remembers.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
 
 from moldau.base.ids import ZERO_TOPIC_ID
 from moldau.base.network import Address
@@ -25,6 +25,8 @@ from moldau.protocol.messages.metadata import (
 
 NO_LEADER = -1
 NO_EPOCH = -1
+
+_NOTHING: Final[Mapping[Any, Any]] = MappingProxyType({})
 
 
 class BrokerImage(NamedTuple):
@@ -48,21 +50,28 @@ class PartitionImage(NamedTuple):
     offline_replicas: tuple[int, ...] = ()
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class TopicImage:
-    """One topic."""
+class TopicImage(NamedTuple):
+    """One topic; made with `of`."""
 
     name: str
     topic_id: bytes
     """Sixteen zero bytes where the broker is too old to tell."""
     partitions: Mapping[int, PartitionImage]
-    is_internal: bool = False
-    available: tuple[int, ...] = dataclasses.field(init=False)
-    """The partitions that have a leader, in order."""
+    is_internal: bool
+    available: tuple[int, ...]
+    """The partitions that have a leader, in order: kept, because every record asks for them."""
 
-    def __post_init__(self) -> None:
-        led = [one.partition for one in self.partitions.values() if one.leader != NO_LEADER]
-        object.__setattr__(self, "available", tuple(sorted(led)))
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        topic_id: bytes,
+        partitions: Mapping[int, PartitionImage],
+        is_internal: bool = False,
+    ) -> TopicImage:
+        """Make the image of a topic with these partitions."""
+        led = [one.partition for one in partitions.values() if one.leader != NO_LEADER]
+        return cls(name, topic_id, partitions, is_internal, tuple(sorted(led)))
 
     @property
     def partition_count(self) -> int:
@@ -70,15 +79,14 @@ class TopicImage:
         return len(self.partitions)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class MetadataImage:
+class MetadataImage(NamedTuple):
     """The cluster as this client knows it."""
 
-    brokers: Mapping[int, BrokerImage] = dataclasses.field(default_factory=dict)
-    topics: Mapping[str, TopicImage] = dataclasses.field(default_factory=dict)
-    names: Mapping[bytes, str] = dataclasses.field(default_factory=dict)
+    brokers: Mapping[int, BrokerImage] = _NOTHING
+    topics: Mapping[str, TopicImage] = _NOTHING
+    names: Mapping[bytes, str] = _NOTHING
     """The names of topics by their ids, where ids are known."""
-    refusals: Mapping[str, ErrorCode] = dataclasses.field(default_factory=dict)
+    refusals: Mapping[str, ErrorCode] = _NOTHING
     """Why topics that were asked for are not in `topics`."""
     controller_id: int = -1
     cluster_id: str | None = None
@@ -135,23 +143,19 @@ class MetadataImage:
         if endpoint is None and leader not in self.brokers:
             return self
         moved = found._replace(leader=leader, leader_epoch=leader_epoch)
-        changed = dataclasses.replace(known, partitions={**known.partitions, partition: moved})
+        partitions = {**known.partitions, partition: moved}
+        changed = TopicImage.of(topic, known.topic_id, partitions, known.is_internal)
         brokers = self.brokers
         if endpoint is not None and brokers.get(leader) != endpoint:
             brokers = {**brokers, leader: endpoint}
-        return dataclasses.replace(self, brokers=brokers, topics={**self.topics, topic: changed})
+        return self._replace(brokers=brokers, topics={**self.topics, topic: changed})
 
     def without(self, topics: Iterable[str]) -> MetadataImage:
         """Return the image without topics that nobody watches any more."""
         gone = frozenset(topics)
         kept = {name: topic for name, topic in self.topics.items() if name not in gone}
         refusals = {name: error for name, error in self.refusals.items() if name not in gone}
-        return dataclasses.replace(
-            self,
-            topics=kept,
-            names=_names(kept.values()),
-            refusals=refusals,
-        )
+        return self._replace(topics=kept, names=_names(kept.values()), refusals=refusals)
 
 
 def _names(topics: Iterable[TopicImage]) -> Mapping[bytes, str]:
@@ -165,7 +169,7 @@ def _topic(told: MetadataResponseTopic, known: TopicImage | None) -> TopicImage:
     for one in sorted(told.partitions, key=_index):
         before = same.partitions.get(one.partition_index) if same is not None else None
         partitions[one.partition_index] = _partition(one, before)
-    return TopicImage(told.name, told.topic_id, partitions, told.is_internal)
+    return TopicImage.of(told.name, told.topic_id, partitions, told.is_internal)
 
 
 def _index(partition: MetadataResponsePartition) -> int:

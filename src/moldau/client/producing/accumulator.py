@@ -42,6 +42,10 @@ _ENOUGH: Final = 0.9
 """The part of a batch that counts as a batch's worth: the record that does not fit leaves room."""
 
 
+_SWEEP_COUNT: Final = 1024
+"""How many batches are remembered before it is worth looking for those that are settled."""
+
+
 class Bounds(NamedTuple):
     """The settings that shape batches."""
 
@@ -125,6 +129,7 @@ class Accumulator:
         """Partitions with closed batches, for the sender to take away from here."""
         self._lingering: deque[tuple[PartitionQueue, Batch]] = deque()
         self._aging: deque[tuple[PartitionQueue, Batch]] = deque()
+        self._sweep_at = _SWEEP_COUNT
 
     # Topics
 
@@ -165,8 +170,13 @@ class Accumulator:
     # Adding records
 
     def has_room(self, size: int) -> bool:
-        """Tell whether there is room for this many bytes."""
-        return self._overdrawn or self.used + size <= self._bounds.buffer_memory
+        """Tell whether there is room for this many bytes.
+
+        There always is while no more than half is taken, as whoever waits for room relies on: a
+        record of more than half the buffer may take it past `buffer.memory` by as much.
+        """
+        most = self._bounds.buffer_memory
+        return self._overdrawn or self.used + size <= most or self.used <= most // 2
 
     @contextmanager
     def overdrawn(self) -> Iterator[None]:
@@ -221,13 +231,15 @@ class Accumulator:
             reserved = max(topic.limit, size + HEADER_SIZE)
             if not self.has_room(reserved):
                 return None
-            batch = self._open(target, reserved, now)
+            batch = self._begun(target, reserved, now)
+            # A record that cannot be written raises here, before an empty batch is anybody's.
             batch.append(timestamp_ms, key, value, headers)
+            self._open(target, batch)
             return Place(batch, 0)
 
-    def _open(self, queue: PartitionQueue, reserved: int, now: float) -> Batch:
+    def _begun(self, queue: PartitionQueue, reserved: int, now: float) -> Batch:
         bounds = self._bounds
-        batch = Batch(
+        return Batch(
             Fate(queue.topic, queue.partition, self._guard),
             bounds.codec,
             bounds.level,
@@ -236,11 +248,19 @@ class Accumulator:
             deadline=now + bounds.delivery_timeout_s,
             reserved=reserved,
         )
-        self.used += reserved
+
+    def _open(self, queue: PartitionQueue, batch: Batch) -> None:
+        self.used += batch.reserved
         queue.open = batch
         self._lingering.append((queue, batch))
+        if len(self._aging) >= self._sweep_at:
+            self._sweep()
         self._aging.append((queue, batch))
-        return batch
+
+    def _sweep(self) -> None:
+        """Forget settled batches that one that is not keeps from being forgotten in their turn."""
+        self._aging = deque(self.unsettled())
+        self._sweep_at = max(_SWEEP_COUNT, 2 * len(self._aging))
 
     def _close(self, topic: TopicQueues, queue: PartitionQueue, now: float) -> None:
         batch = queue.open
@@ -315,15 +335,19 @@ class Accumulator:
     # Ends
 
     def release(self, batch: Batch) -> None:
-        """Give back the room of a batch that is settled."""
+        """Give back the room of a batch that is settled, and what it took.
+
+        The batch itself may have to wait here behind an older one that is not.
+        """
         self.used -= batch.reserved
         batch.reserved = 0
+        batch.drop()
 
     def split(self, queue: PartitionQueue, batch: Batch) -> list[Batch]:
         """Put the halves of a batch in its place, and return them: it was too large."""
         self.topics[queue.topic].shrink(batch.size)
         halves = queue.split(batch)
         self._aging.extendleft((queue, half) for half in reversed(halves))
-        self.used += sum(half.reserved for half in halves) - batch.reserved
-        batch.reserved = 0
+        self.used += sum(half.reserved for half in halves)
+        self.release(batch)
         return halves

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Generator, Iterable
 from contextlib import nullcontext, suppress
 from functools import partial
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self
 
 from moldau.client.errors import BufferFull, ClientError, InvalidState
 from moldau.client.producing.core import ProducerCore, aborted_by_close
@@ -17,19 +17,21 @@ from moldau.client.producing.face import (
     Prepared,
     ProducerFace,
     header_pairs,
+    patience_after,
     record_fields,
 )
-from moldau.client.producing.fates import Fate
+from moldau.client.producing.fates import aborted_transaction
 from moldau.client.producing.parking import Parking
-from moldau.client.producing.scopes import (
-    AsyncOffsetSource,
-    AsyncTransaction,
-)
-from moldau.client.producing.transactions import GroupMember, Offsets, aborted_transaction
-from moldau.client.records import ProducerRecord
+from moldau.client.producing.tally import Tally
+from moldau.client.records import K, ProducerRecord, V
 
-K = TypeVar("K")
-V = TypeVar("V")
+if TYPE_CHECKING:
+    from moldau.client.producing.scopes import (
+        AsyncOffsetSource,
+        AsyncTransaction,
+        GroupMember,
+        Offsets,
+    )
 
 
 TURN_BATCHES = 4
@@ -84,6 +86,7 @@ class AsyncProducer(ProducerFace[K, V]):
             core.clock,
             guard,
             self._settings.max_block_ms,
+            core.record_failed,
         )
         core.outbox.on_news = self._news
         try:
@@ -114,11 +117,12 @@ class AsyncProducer(ProducerFace[K, V]):
 
     async def _settle(self, core: ProducerCore[AsyncDelivery]) -> None:
         """Finish what was begun; a transaction that was not committed is aborted."""
-        if not core.in_transaction:
-            await self.flush()
-            return
+        if core.in_transaction:
+            self._parking.fail_all(aborted_transaction())
+        else:
+            await self._parking.settled()
         with suppress(ClientError):
-            await self.abort_transaction()
+            await core.finish()
 
     async def _end(self, core: ProducerCore[AsyncDelivery]) -> None:
         await core.close()
@@ -135,7 +139,7 @@ class AsyncProducer(ProducerFace[K, V]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self.close()
+        await self.close(patience_after(kind))
 
     # Sending
 
@@ -195,8 +199,9 @@ class AsyncProducer(ProducerFace[K, V]):
     def drain(self) -> Awaitable[None]:
         """Wait while the buffer is more than half full, at most `max_block_ms`; then BufferFull.
 
-        Call it between sends: it also lets the event loop run once a batch, and costs nearly
-        nothing otherwise. Cancelled, nothing happens to what was sent.
+        Call it between sends: then there is room for the next record, however large. It also lets
+        the event loop run once a batch, and costs nearly nothing otherwise. Cancelled, nothing
+        happens to what was sent.
         """
         return self._drained() if self._restless else _NOTHING
 
@@ -218,6 +223,7 @@ class AsyncProducer(ProducerFace[K, V]):
                 f"the buffer was full for max_block_ms={self._settings.max_block_ms}"
             ) from None
         finally:
+            self._restless = core.accumulator.used > self._crowd
             if room in self._waiting_for_room:
                 self._waiting_for_room.remove(room)
 
@@ -248,20 +254,22 @@ class AsyncProducer(ProducerFace[K, V]):
         Returns how many; raises what the first that failed failed of, after all are settled.
         Cancelled, what was handed over is still sent.
         """
-        deliveries: dict[Fate, AsyncDelivery] = {}
-        count = 0
+        tally = Tally()
         for record in records:
-            value, key, partition, timestamp_ms, headers = record_fields(record)
-            delivery = self.send(
-                topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers
+            value, key, partition, timestamp_ms, headers = record_fields(topic, record)
+            tally.add(
+                self.send(
+                    topic,
+                    value,
+                    key,
+                    partition=partition,
+                    timestamp_ms=timestamp_ms,
+                    headers=headers,
+                )
             )
-            deliveries[delivery.place()[0]] = delivery
-            count += 1
             await self.drain()
         await self.flush()
-        for delivery in deliveries.values():
-            await delivery
-        return count
+        return tally.result()
 
     async def flush(self) -> None:
         """Send everything now and wait until it is acknowledged or has failed.
@@ -278,8 +286,11 @@ class AsyncProducer(ProducerFace[K, V]):
         """Return a block that is one transaction: `async with producer.transaction(): ...`.
 
         Committed at its end, aborted if something is raised. With a consumer, what it hands out in
-        the block is committed with it.
+        the block is committed with it; after an abort it is handed out again. CommitFailed, and
+        aborted, if partitions were taken from the consumer that it handed out of in the block.
         """
+        from moldau.client.producing.scopes import AsyncTransaction  # noqa: PLC0415 - few have any
+
         return AsyncTransaction(self, consumer)
 
     @property
@@ -294,7 +305,8 @@ class AsyncProducer(ProducerFace[K, V]):
     async def commit_transaction(self) -> None:
         """Make all of the transaction count, once everything sent in it is acknowledged.
 
-        Raises what broke the transaction: abort it then. Cancelled, or after RequestTimedOut, the
+        Raises what broke the transaction: abort it then. Cancelled while records are on their way,
+        the transaction is open as before; later, it is committed first. After RequestTimedOut the
         outcome is not known: call it again.
         """
         core = self._started()

@@ -97,6 +97,11 @@ class Batch(BatchBuilder):
             self._parts.clear()
         return self._sealed
 
+    def drop(self) -> None:
+        """Let go of the records: it is settled, and nobody will ask for its bytes again."""
+        self._parts.clear()
+        self._sealed = b""
+
     def halves(self) -> list[Batch]:
         """Split it in two by size, for a broker that refuses it as too large."""
         half = HEADER_SIZE + (self.size - HEADER_SIZE) // 2

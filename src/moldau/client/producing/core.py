@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from moldau.client.engine.cluster import Cluster, Node
 from moldau.client.engine.ports import ClientPorts
@@ -24,10 +24,12 @@ from moldau.client.producing.outbox import Outbox
 from moldau.client.producing.sender import Sender
 from moldau.client.producing.sequences import Identity
 from moldau.client.producing.settings import ProducerSettings
-from moldau.client.producing.transactions import GroupMember, Offsets, Transactions
 from moldau.client.settings import INT32_MAX, ConnectionSettings
 from moldau.protocol.errors import ErrorCode
-from moldau.protocol.messages.transactions import InitProducerIdRequest, InitProducerIdResponse
+
+if TYPE_CHECKING:
+    from moldau.client.producing.scopes import GroupMember, Offsets
+    from moldau.client.producing.transactions import Transactions
 
 D = TypeVar("D")
 
@@ -58,6 +60,8 @@ class ProducerCore(Generic[D]):
         self.sender.ask_identity = self._ask_identity
         self.transactions: Transactions | None = None
         if settings.transactional_id is not None:
+            from moldau.client.producing.transactions import Transactions  # noqa: PLC0415 - few do
+
             self.transactions = Transactions(self.cluster, self.outbox, self.sender, settings)
         self.closed = False
         self._guard = guard
@@ -117,8 +121,10 @@ class ProducerCore(Generic[D]):
         self.sender.look_again(list(self.accumulator.queues()))
 
     async def _init_producer_id(self) -> Identity:
-        request = InitProducerIdRequest(None, INT32_MAX)
-        answer: InitProducerIdResponse = await self.cluster.call(Node.ANY, request)
+        from moldau.protocol.messages import transactions  # noqa: PLC0415 - asked when connected
+
+        request = transactions.InitProducerIdRequest(None, INT32_MAX)
+        answer: transactions.InitProducerIdResponse = await self.cluster.call(Node.ANY, request)
         if answer.error_code != ErrorCode.NONE:
             raise broker_error(answer.error_code)
         return Identity(answer.producer_id, answer.producer_epoch)
@@ -142,6 +148,17 @@ class ProducerCore(Generic[D]):
         """Abort; see `Transactions`."""
         await self._transactional().abort(self._block_deadline())
 
+    async def finish(self) -> None:
+        """Finish what was begun, before closing: have it written, or its transaction ended.
+
+        An open transaction is aborted; one whose commit or abort was begun gets what it was to get.
+        Cancelled, the sending goes on.
+        """
+        if self.transactions is not None and self.transactions.is_unfinished:
+            await self.transactions.finish(self._block_deadline())
+        else:
+            await self.sender.flush()
+
     @property
     def in_transaction(self) -> bool:
         """Whether a transaction is open and can be aborted."""
@@ -154,6 +171,12 @@ class ProducerCore(Generic[D]):
             )
         return self.transactions
 
+    def record_failed(self, error: ClientError) -> None:
+        """Learn of a record that failed before it came into a batch: so does its transaction."""
+        if self.transactions is not None:
+            with self._guard:
+                self.transactions.failed(error)
+
     # Ends
 
     def fail(self, error: ClientError) -> None:
@@ -162,12 +185,30 @@ class ProducerCore(Generic[D]):
             self.outbox.refuse(error)
         self.sender.settling.fail_all(error)
 
-    async def close(self) -> None:
-        """Give up what is not settled, end everything. Cancelled, it is half done."""
+    def unsettled_count(self) -> int:
+        """Count the records that are neither written nor given up."""
+        with self._guard:
+            return sum(batch.count for _, batch in self.accumulator.unsettled())
+
+    def become_copy(self, error: ClientError) -> None:
+        """Be of no more use, in a process that was forked off; called with the guard held.
+
+        Nobody who waited came along, so nobody is told.
+        """
+        self.outbox.refuse(error)
+        for _, batch in self.accumulator.unsettled():
+            batch.fate.settle(error)
+
+    def give_up(self) -> None:
+        """Refuse everything from now on, and give up what is not settled."""
         self.closed = True
         with self._guard:
             self.outbox.refuse(ClientClosed("the producer has been closed"))
         self.sender.settling.fail_all(aborted_by_close())
+
+    async def close(self) -> None:
+        """Give up what is not settled, end everything. Cancelled, it is half done."""
+        self.give_up()
         if self._identifying is not None:
             self._identifying.cancel()
             await asyncio.wait([self._identifying])

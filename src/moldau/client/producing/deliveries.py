@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Generator
+from contextlib import suppress
 from functools import partial
 from typing import Any, Self, TypeVar
 
+from moldau.client.blocking import refuse_in_callbacks
 from moldau.client.errors import ClientError, InvalidState, RequestTimedOut
 from moldau.client.producing.fates import UNKNOWN_OFFSET, Fate, fresh
 from moldau.client.records import RecordMetadata
@@ -50,13 +52,30 @@ class Sent:
     def add_done_callback(self, callback: Callable[[Self], object]) -> None:
         """Have a function called with this delivery once it is done, at once if it is already.
 
-        It is called on the event loop's thread and must not block; what it raises is reported to
-        the loop's exception handler.
+        It is called on the event loop's thread and must not block: `result()`, and whatever else
+        waits, is refused there. What it raises is reported to the loop's exception handler.
         """
         with self._fate.guard:
-            watched = self._fate.watch(self._index, lambda: _call(callback, self))
+            watched = self._fate.watch(self._index, partial(self._call, callback))
         if not watched:
-            _call(callback, self)
+            self._call(callback)
+
+    def _call(self, callback: Callable[[Self], object]) -> None:
+        """Call a user's function; its failure is its own, not the producer's."""
+        try:
+            callback(self)
+        except BaseException as error:  # noqa: BLE001 - whatever a user's function raises
+            self._report(callback, error)
+
+    def _report(self, callback: Callable[..., object], error: BaseException) -> None:
+        """Tell the loop; who calls it in a thread without one gets it as it is."""
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            raise error from None
+        loop.call_exception_handler(
+            {"message": f"the done callback {callback!r} of a delivery failed", "exception": error}
+        )
 
     def metadata(self) -> RecordMetadata:
         """Return where the record was put, raise why it failed; only of one that is done."""
@@ -85,6 +104,14 @@ class AsyncDelivery(Sent):
             yield from future
         return self.metadata()
 
+    def _report(self, callback: Callable[..., object], error: BaseException) -> None:
+        """Let what ends programs end the user's loop, once all others have been told."""
+        if isinstance(error, (SystemExit, KeyboardInterrupt)):
+            with suppress(RuntimeError):
+                asyncio.get_running_loop().call_soon(_raise, error)
+                return
+        super()._report(callback, error)
+
 
 class Delivery(Sent):
     """A record that a Producer sends: `result()` waits and tells where it was put."""
@@ -92,8 +119,12 @@ class Delivery(Sent):
     __slots__ = ()
 
     def result(self, timeout: float | None = None) -> RecordMetadata:
-        """Wait until the record is written, at most so many seconds; then RequestTimedOut."""
+        """Wait until the record is written, at most so many seconds; then RequestTimedOut.
+
+        InvalidState in a callback: what is waited for would come in the same thread.
+        """
         if not self.done():
+            refuse_in_callbacks()
             known = threading.Event()
             with self._fate.guard:
                 watched = self._fate.watch(self._index, known.set)
@@ -110,19 +141,5 @@ def _release(future: asyncio.Future[None]) -> None:
         future.set_result(None)
 
 
-def _call(callback: Callable[[S], object], delivery: S) -> None:
-    """Call a user's function; its failure is its own, not the producer's."""
-    try:
-        callback(delivery)
-    except Exception as error:  # noqa: BLE001 - whatever a user's function raises
-        _report(callback, error)
-
-
-def _report(callback: Callable[..., object], error: Exception) -> None:
-    try:
-        loop = asyncio.get_running_loop()
-    except RuntimeError:
-        raise error from None
-    loop.call_exception_handler(
-        {"message": f"the done callback {callback!r} of a delivery failed", "exception": error}
-    )
+def _raise(error: BaseException) -> None:
+    raise error

@@ -6,8 +6,9 @@ serializers, a partitioner of the user's own.
 
 from __future__ import annotations
 
+from asyncio import CancelledError
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple
 
 from moldau.base.clock import Clock, Random
 from moldau.base.errors import ConfigError
@@ -22,7 +23,7 @@ from moldau.client.producing.partitioners import (
     RoundRobinPartitioner,
 )
 from moldau.client.producing.settings import ProducerSettings
-from moldau.client.records import Header, ProducerRecord
+from moldau.client.records import Header, K, ProducerRecord, V
 from moldau.client.serdes import (
     Serializer,
     close,
@@ -38,10 +39,11 @@ from moldau.client.settings import (
     pick,
 )
 
-K = TypeVar("K")
-V = TypeVar("V")
-
 Headers = Sequence[Header] | Mapping[str, bytes | None]
+
+STOPPED_PATIENCE_S: Final = 1.0
+"""How long a block that was cancelled, or left by Ctrl-C, waits for what was sent in it: enough for
+a broker that is well, and no more than a person would wait who wants it to stop."""
 
 PARTITIONERS: Final[Mapping[str, Callable[[Random, Clock], Partitioner] | None]] = {
     "default": None,
@@ -55,6 +57,9 @@ _JAVA_PARTITIONERS: Final = {
     "org.apache.kafka.clients.producer.UniformStickyPartitioner": "default",
     "org.apache.kafka.clients.producer.internals.DefaultPartitioner": "default",
 }
+
+_METHODS: Final = ("configure", "partition", "close")
+"""What a partitioner of the user's own has."""
 
 
 class Prepared(NamedTuple):
@@ -94,11 +99,11 @@ class ProducerFace(Generic[K, V]):
         compression_gzip_level: int = -1,
         compression_lz4_level: int = 9,
         compression_zstd_level: int = 3,
-        partitioner_class: Partitioner | str | None = None,
+        partitioner_class: Partitioner | type[Partitioner] | str | None = None,
         partitioner_ignore_keys: bool = False,
         partitioner_adaptive_partitioning_enable: bool = True,
         partitioner_availability_timeout_ms: int = 0,
-        interceptor_classes: Iterable[ProducerInterceptor] = (),
+        interceptor_classes: Iterable[ProducerInterceptor | type[ProducerInterceptor]] = (),
         client_id: str = "",
         request_timeout_ms: int = 30_000,
         socket_connection_setup_timeout_ms: int = 10_000,
@@ -144,7 +149,7 @@ class ProducerFace(Generic[K, V]):
         """Make what a face needs of its own."""
 
     def _intercepted(self, record: ProducerRecord[K, V]) -> ProducerRecord[K, V]:
-        return self._interceptors.changed("on_send", record)
+        return self._interceptors.changed("on_send", record, ProducerRecord)
 
     def _prepared(
         self, record: ProducerRecord[K, V], cluster: PartitionedCluster | None
@@ -201,21 +206,45 @@ class ProducerFace(Generic[K, V]):
             self._partitioner.close()
 
 
+def patience_after(error: type[BaseException] | None) -> float | None:
+    """Return how long the end of a block may take: short, where somebody wants it to stop."""
+    is_stopped = error is not None and issubclass(error, (KeyboardInterrupt, CancelledError))
+    return STOPPED_PATIENCE_S if is_stopped else None
+
+
 def header_pairs(headers: Headers) -> Sequence[Header]:
     """Take headers also as a mapping."""
     return tuple(headers.items()) if isinstance(headers, Mapping) else headers
 
 
-def record_fields(record: Any) -> tuple[Any, Any, int | None, int | None, Headers]:
+def record_fields(topic: str, record: Any) -> tuple[Any, Any, int | None, int | None, Headers]:
     """Return value, key, partition, timestamp and headers of a record, or of a mere value."""
     if isinstance(record, ProducerRecord):
+        if record.topic != topic:
+            raise ValueError(f"a record for {record.topic} is not one for {topic}: send it alone")
         return record[1:]
     return record, None, None, None, ()
 
 
-def _partitioner(given: Partitioner | str | None, ports: ClientPorts) -> Partitioner | None:
-    if given is None or not isinstance(given, str):
-        return given
+def _partitioner(given: Any, ports: ClientPorts) -> Partitioner | None:
+    """Find a partitioner by name, make one of a class, or take it as it is; else ConfigError."""
+    if given is None:
+        return None
+    if isinstance(given, str):
+        return _named_partitioner(given, ports)
+    missing = [name for name in _METHODS if not callable(getattr(given, name, None))]
+    if missing:
+        raise ConfigError(
+            f"partitioner_class={given!r} is no partitioner: it has no {', '.join(missing)}"
+        )
+    try:
+        made: Partitioner = given() if isinstance(given, type) else given
+    except TypeError as error:
+        raise ConfigError(f"partitioner_class={given!r} cannot be made: {error}") from error
+    return made
+
+
+def _named_partitioner(given: str, ports: ClientPorts) -> Partitioner | None:
     name = _JAVA_PARTITIONERS.get(given, given)
     if name not in PARTITIONERS:
         raise ConfigError(

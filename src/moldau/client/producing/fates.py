@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import NamedTuple
 
-from moldau.client.errors import ClientError
+from moldau.client.errors import ClientError, DeliveryAborted
 
 Watcher = Callable[[], None]
 """Told once, with nothing: the fate says what happened."""
@@ -32,6 +32,11 @@ def fresh(error: ClientError) -> ClientError:
     copy.__dict__.update(error.__dict__)
     copy.__cause__ = error.__cause__
     return copy
+
+
+def aborted_transaction() -> DeliveryAborted:
+    """Make what records are told whose transaction was aborted before they were written."""
+    return DeliveryAborted("the transaction was aborted")
 
 
 class Moved(NamedTuple):

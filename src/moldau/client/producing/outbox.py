@@ -9,7 +9,7 @@ suits it. The blocking face calls with its lock held, from any thread.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from moldau.base.clock import Clock
 from moldau.client.engine.metadata import TopicImage
@@ -21,6 +21,9 @@ from moldau.client.producing.queues import PartitionQueue
 from moldau.client.records import Header
 
 D = TypeVar("D")
+
+TIMESTAMP_MAX_MS: Final = (1 << 63) - 1
+"""What 64 bits hold; negative ones Kafka's producer refuses too."""
 
 
 class Outbox(Generic[D]):
@@ -58,7 +61,8 @@ class Outbox(Generic[D]):
         """Put a record into a batch; None if its topic, or partition, is not known.
 
         Key and value are bytes or None and headers are pairs, or SerializationFailed says so:
-        that costs nothing where they are, and a check before would.
+        that costs nothing where they are, and a check before would. A wrong timestamp would only
+        be noticed when the batch is sealed, when it takes all others of the batch with it.
         """
         queues = self._topics.get(topic)
         if queues is None:
@@ -66,6 +70,8 @@ class Outbox(Generic[D]):
             return None
         if timestamp_ms is None:
             timestamp_ms = self._wall_ms()
+        else:
+            check_timestamp(timestamp_ms)
         try:
             if partition is not None:
                 if not 0 <= partition < queues.partition_count:
@@ -86,6 +92,8 @@ class Outbox(Generic[D]):
             target = None if sticky else queue
             return self._put_new(queues, target, timestamp_ms, key, value, headers)
         except (TypeError, AttributeError, ValueError) as error:
+            if isinstance(key, (bytearray, memoryview)):  # has no hash; nearly nobody has such keys
+                return self.put(topic, bytes(key), value, partition, timestamp_ms, headers)
             check_bytes(key, value, headers)
             raise SerializationFailed(f"the record cannot be written: {error}") from error
 
@@ -102,8 +110,10 @@ class Outbox(Generic[D]):
         accumulator = self._accumulator
         size = accumulator.checked_size(key, value, headers)
         now = self._clock.monotonic()
-        place = accumulator.add(queues, queue, timestamp_ms, key, value, headers, size, now)
-        self.on_news()
+        try:
+            place = accumulator.add(queues, queue, timestamp_ms, key, value, headers, size, now)
+        finally:
+            self.on_news()  # also a record that is refused may have closed a batch before it
         if place is None:
             raise BufferFull(f"the buffer is full: {accumulator.used} bytes wait to be sent")
         return self._delivery(place.batch.fate, place.record_index, timestamp_ms)
@@ -145,6 +155,15 @@ class Outbox(Generic[D]):
         if not isinstance(self._refusal, ClientClosed):
             self._refusal = None
             self._topics = self._known
+
+
+def check_timestamp(timestamp_ms: object) -> None:
+    """Say if a timestamp is none that a batch can hold."""
+    if not isinstance(timestamp_ms, int) or not 0 <= timestamp_ms <= TIMESTAMP_MAX_MS:
+        raise SerializationFailed(
+            f"timestamp_ms={timestamp_ms!r:.100} is not a timestamp",
+            advice="It is an int: milliseconds since 1970, as int(time.time() * 1000) gives.",
+        )
 
 
 def check_bytes(key: object, value: object, headers: Any) -> None:

@@ -2,8 +2,9 @@
 
 `send` never waits there, so a record whose topic must first be asked for is parked, and so is every
 later one of the same topic: order holds. A topic is asked for once; when it is known all that wait
-are put into batches, and if it is not to be had within `max.block.ms` they fail. What is parked
-counts in `buffer.memory`.
+are put into batches, and if it is not to be had within `max.block.ms` they fail. A record that
+fails here is one of its transaction like any other, so that learns of it. What is parked counts in
+`buffer.memory`.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from typing import Any, NamedTuple
 from moldau.base.clock import Clock
 from moldau.client.engine.cluster import Cluster
 from moldau.client.engine.metadata import TopicImage
-from moldau.client.errors import BufferFull, ClientError
+from moldau.client.errors import BufferFull, ClientError, SerializationFailed
 from moldau.client.producing.accumulator import Accumulator
 from moldau.client.producing.core import no_such_partition
 from moldau.client.producing.deliveries import AsyncDelivery
 from moldau.client.producing.fates import Fate, Guard, Moved
-from moldau.client.producing.outbox import Outbox, check_bytes
+from moldau.client.producing.outbox import Outbox, check_bytes, check_timestamp
 from moldau.client.records import Header
 
 
@@ -50,6 +51,7 @@ class Parking:
         clock: Clock,
         guard: Guard,
         max_block_ms: int,
+        on_failed: Callable[[ClientError], None],
     ) -> None:
         self._cluster = cluster
         self._accumulator = accumulator
@@ -57,6 +59,7 @@ class Parking:
         self._clock = clock
         self._guard = guard
         self._max_block_s = max_block_ms / 1000
+        self._on_failed = on_failed
         self._waiting: dict[str, deque[_Parked]] = {}
         self._asking: dict[str, asyncio.Task[None]] = {}
 
@@ -78,6 +81,8 @@ class Parking:
         self._accumulator.used += size
         if timestamp_ms is None:
             timestamp_ms = self._clock.wall_ms()
+        else:
+            check_timestamp(timestamp_ms)
         fate = Fate(topic, -1 if partition is None else partition, self._guard)
         self._outbox.close_topic(topic)
         parked = _Parked(fate, key, value, partition, timestamp_ms, headers, size, choose)
@@ -91,6 +96,8 @@ class Parking:
         try:
             image = await self._image(topic)
         except ClientError as error:
+            if self._waiting[topic]:
+                self._on_failed(error)
             self._fail(topic, error)
         else:
             self._place(topic, image)
@@ -115,21 +122,20 @@ class Parking:
             try:
                 delivery = self._put(topic, parked)
             except ClientError as error:
+                self._on_failed(error)
                 self._settle(parked, error)
-                continue
-            if delivery is None:
-                self._settle(
-                    parked, no_such_partition(topic, parked.partition, image.partition_count)
-                )
             else:
                 parked.fate.move(Moved(1, *delivery.place()))
 
-    def _put(self, topic: str, parked: _Parked) -> AsyncDelivery | None:
+    def _put(self, topic: str, parked: _Parked) -> AsyncDelivery:
         _, key, value, partition, timestamp_ms, headers, _, choose = parked
         if choose is not None:
-            partition = choose()
+            partition = _chosen(choose)
         with self._accumulator.overdrawn():
-            return self._outbox.put(topic, key, value, partition, timestamp_ms, headers)
+            delivery = self._outbox.put(topic, key, value, partition, timestamp_ms, headers)
+        if delivery is None:
+            raise no_such_partition(topic, partition, self._outbox.partition_count(topic))
+        return delivery
 
     def _fail(self, topic: str, error: ClientError) -> None:
         waiting = self._waiting[topic]
@@ -161,3 +167,15 @@ class Parking:
         self.fail_all(error)
         if tasks:
             await asyncio.wait(tasks)
+
+
+def _chosen(choose: Callable[[], int]) -> int:
+    """Ask a user's partitioner; nobody is left here to raise to but the record's own delivery."""
+    try:
+        return choose()
+    except ClientError:
+        raise
+    except Exception as error:
+        raise SerializationFailed(
+            f"the partitioner failed: {error!r}", advice="Its traceback is in __cause__."
+        ) from error

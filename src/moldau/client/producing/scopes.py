@@ -2,46 +2,74 @@
 
 With a consumer, the offsets of what it handed out in the block go into the transaction (KIP-447).
 If that is aborted the consumer is set back to where it stood, since what it handed out counts for
-nothing: otherwise the next transaction would commit past it.
+nothing: otherwise the next transaction would commit past it. If partitions it handed out of were
+taken from it within the block, others are handed the same records, so that the transaction must not
+be committed: the block ends with CommitFailed.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Collection, Iterable, Mapping
+from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Protocol, Self
 
-from moldau.client.errors import ClientError, InvalidState
-from moldau.client.producing.transactions import GroupMember, Offsets
+from moldau.client.errors import ClientError
 from moldau.client.records import OffsetAndMetadata, TopicPartition
 
 logger = logging.getLogger(__name__)
+
+Offsets = Mapping[TopicPartition, OffsetAndMetadata]
+
+
+class GroupMember(Protocol):
+    """Who commits offsets in a transaction: a consumer's `group_metadata()`."""
+
+    @property
+    def group_id(self) -> str: ...
+    @property
+    def generation_id(self) -> int: ...
+    @property
+    def member_id(self) -> str: ...
+    @property
+    def group_instance_id(self) -> str | None: ...
+
+
+class AsyncMark(Protocol):
+    """An account of what an AsyncConsumer hands out in a block."""
+
+    async def consumed(self) -> tuple[Offsets, GroupMember]:
+        """Return how far it came, and as whom; CommitFailed if that is not its to commit now."""
+        ...
+
+    def rewind(self) -> None:
+        """Let the consumer go on where it stood."""
+        ...
+
+
+class BlockingMark(Protocol):
+    """An account of what a Consumer hands out in a block."""
+
+    def consumed(self) -> tuple[Offsets, GroupMember]:
+        """Return how far it came, and as whom; CommitFailed if that is not its to commit now."""
+        ...
+
+    def rewind(self) -> None:
+        """Let the consumer go on where it stood."""
+        ...
 
 
 class AsyncOffsetSource(Protocol):
     """What a transaction asks of an AsyncConsumer."""
 
-    def assignment(self) -> Collection[TopicPartition]: ...
-    def position(self, partition: TopicPartition) -> Awaitable[int]: ...
-    def committed(
-        self, partitions: Iterable[TopicPartition]
-    ) -> Awaitable[Mapping[TopicPartition, OffsetAndMetadata | None]]: ...
-    def seek(self, partition: TopicPartition, offset: int) -> None: ...
-    def group_metadata(self) -> GroupMember: ...
+    def mark(self) -> AsyncMark: ...
 
 
 class OffsetSource(Protocol):
     """What a transaction asks of a Consumer."""
 
-    def assignment(self) -> Collection[TopicPartition]: ...
-    def position(self, partition: TopicPartition) -> int: ...
-    def committed(
-        self, partitions: Iterable[TopicPartition]
-    ) -> Mapping[TopicPartition, OffsetAndMetadata | None]: ...
-    def seek(self, partition: TopicPartition, offset: int) -> None: ...
-    def group_metadata(self) -> GroupMember: ...
+    def mark(self) -> BlockingMark: ...
 
 
 class AsyncTransactional(Protocol):
@@ -66,17 +94,6 @@ class Transactional(Protocol):
     def in_transaction(self) -> bool: ...
 
 
-Positions = dict[TopicPartition, int]
-
-
-def _moved(before: Positions, after: Positions) -> dict[TopicPartition, OffsetAndMetadata]:
-    return {
-        partition: OffsetAndMetadata(offset)
-        for partition, offset in after.items()
-        if offset != before.get(partition)
-    }
-
-
 class AsyncTransaction:
     """One transaction of an AsyncProducer, as a block."""
 
@@ -85,12 +102,16 @@ class AsyncTransaction:
     ) -> None:
         self._producer = producer
         self._consumer = consumer
-        self._before: Positions = {}
+        self._mark: AsyncMark | None = None
 
     async def __aenter__(self) -> Self:
-        if self._consumer is not None:
-            self._before = await self._positions(self._consumer)
-        self._producer.begin_transaction()
+        """Begin. InvalidState if the consumer has no group, or commits automatically."""
+        self._mark = None if self._consumer is None else self._consumer.mark()
+        try:
+            self._producer.begin_transaction()
+        except BaseException:
+            _rewind(self._mark)
+            raise
         return self
 
     async def __aexit__(
@@ -99,14 +120,22 @@ class AsyncTransaction:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Commit, or abort if something was raised. Cancelled, it aborts, and waits for that."""
+        """Commit, or abort if something was raised.
+
+        CommitFailed, and aborted, if the consumer lost what it handed out in the block. Cancelled
+        before the end was asked for, it aborts, and waits for that. If the outcome of a commit is
+        not known, call `commit_transaction()` again; if that fails too, begin anew with another
+        consumer, for which the group's offsets decide.
+        """
         if error is None:
             try:
-                if self._consumer is not None:
-                    await self._send_offsets(self._consumer)
+                if self._mark is not None:
+                    await self.send_offsets(*await self._mark.consumed())
                 await self._producer.commit_transaction()
             except BaseException:
-                await self._aborted()
+                # Once the end was asked for there is nothing to abort, and what was read may count.
+                if self._producer.in_transaction:
+                    await self._aborted()
                 raise
         else:
             await self._aborted()
@@ -115,12 +144,12 @@ class AsyncTransaction:
         """Make offsets part of this transaction; `group` is a consumer's `group_metadata()`."""
         await self._producer.send_offsets_to_transaction(offsets, group)
 
-    async def _send_offsets(self, consumer: AsyncOffsetSource) -> None:
-        moved = _moved(self._before, await self._positions(consumer))
-        await self._producer.send_offsets_to_transaction(moved, consumer.group_metadata())
-
     async def _aborted(self) -> None:
-        """Abort where that is possible; what was raised before matters more than a failure here."""
+        """Abort where that is possible; what was raised before matters more than a failure here.
+
+        The consumer comes first: whatever becomes of the rest, nothing may be read past.
+        """
+        _rewind(self._mark)
         await asyncio.shield(self._abort())
 
     async def _abort(self) -> None:
@@ -129,19 +158,6 @@ class AsyncTransaction:
                 await self._producer.abort_transaction()
         except ClientError as failure:
             logger.warning("aborting a transaction failed: %s", failure)
-        if self._consumer is not None:
-            await self._set_back(self._consumer)
-
-    async def _set_back(self, consumer: AsyncOffsetSource) -> None:
-        new = [one for one in consumer.assignment() if one not in self._before]
-        committed = await consumer.committed(new) if new else {}
-        targets = _targets(self._before, committed, consumer.assignment())
-        for partition, offset in targets.items():
-            consumer.seek(partition, offset)
-
-    @staticmethod
-    async def _positions(consumer: AsyncOffsetSource) -> Positions:
-        return {one: await consumer.position(one) for one in consumer.assignment()}
 
 
 class Transaction:
@@ -150,12 +166,16 @@ class Transaction:
     def __init__(self, producer: Transactional, consumer: OffsetSource | None = None) -> None:
         self._producer = producer
         self._consumer = consumer
-        self._before: Positions = {}
+        self._mark: BlockingMark | None = None
 
     def __enter__(self) -> Self:
-        if self._consumer is not None:
-            self._before = self._positions(self._consumer)
-        self._producer.begin_transaction()
+        """Begin. InvalidState if the consumer has no group, or commits automatically."""
+        self._mark = None if self._consumer is None else self._consumer.mark()
+        try:
+            self._producer.begin_transaction()
+        except BaseException:
+            _rewind(self._mark)
+            raise
         return self
 
     def __exit__(
@@ -164,15 +184,21 @@ class Transaction:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Commit, or abort if something was raised."""
+        """Commit, or abort if something was raised.
+
+        CommitFailed, and aborted, if the consumer lost what it handed out in the block. If the
+        outcome of a commit is not known, call `commit_transaction()` again; if that fails too,
+        begin anew with another consumer, for which the group's offsets decide.
+        """
         if error is None:
             try:
-                if self._consumer is not None:
-                    moved = _moved(self._before, self._positions(self._consumer))
-                    self.send_offsets(moved, self._consumer.group_metadata())
+                if self._mark is not None:
+                    self.send_offsets(*self._mark.consumed())
                 self._producer.commit_transaction()
             except BaseException:
-                self._abort()
+                # Once the end was asked for there is nothing to abort, and what was read may count.
+                if self._producer.in_transaction:
+                    self._abort()
                 raise
         else:
             self._abort()
@@ -182,48 +208,22 @@ class Transaction:
         self._producer.send_offsets_to_transaction(offsets, group)
 
     def _abort(self) -> None:
-        """Abort where that is possible; what was raised before matters more than a failure here."""
+        """Abort where that is possible; what was raised before matters more than a failure here.
+
+        The consumer comes first: whatever becomes of the rest, nothing may be read past.
+        """
+        _rewind(self._mark)
         try:
             if self._producer.in_transaction:
                 self._producer.abort_transaction()
         except ClientError as failure:
             logger.warning("aborting a transaction failed: %s", failure)
-        if self._consumer is not None:
-            self._set_back(self._consumer)
-
-    def _set_back(self, consumer: OffsetSource) -> None:
-        new = [one for one in consumer.assignment() if one not in self._before]
-        committed = consumer.committed(new) if new else {}
-        targets = _targets(self._before, committed, consumer.assignment())
-        for partition, offset in targets.items():
-            consumer.seek(partition, offset)
-
-    @staticmethod
-    def _positions(consumer: OffsetSource) -> Positions:
-        return {one: consumer.position(one) for one in consumer.assignment()}
 
 
-def _targets(
-    before: Positions,
-    committed: Mapping[TopicPartition, Any],
-    assigned: Collection[TopicPartition],
-) -> Positions:
-    """Return where to set back what is assigned now.
-
-    InvalidState for a partition that came during the block and has no committed offset: where it
-    began is not known, and going on behind it would lose what was handed out.
-    """
-    targets = {}
-    for partition in assigned:
-        if partition in before:
-            targets[partition] = before[partition]
-        elif committed.get(partition) is not None:
-            targets[partition] = committed[partition].offset
-        else:
-            raise InvalidState(
-                f"{partition} cannot be set back: it was assigned during the transaction that was"
-                " aborted, and nothing is committed for it",
-                advice="Seek it to where it began, or begin the first transaction after the"
-                " partitions are assigned.",
-            )
-    return targets
+def _rewind(mark: AsyncMark | BlockingMark | None) -> None:
+    """Set the consumer back; what was raised before matters more than a failure here."""
+    try:
+        if mark is not None:
+            mark.rewind()
+    except ClientError as failure:
+        logger.warning("the consumer of a transaction was not set back: %s", failure)

@@ -27,6 +27,7 @@ from moldau.client.engine.metadata import MetadataImage
 from moldau.client.engine.ports import ClientPorts
 from moldau.client.errors import (
     ClientError,
+    SerializationFailed,
     UnsupportedCompressionType,
     UnsupportedVersion,
 )
@@ -127,12 +128,12 @@ class Sender:
             accumulator.ready.clear()
             told = self.settling.expire(now)
             requests = self._collected(now)
+            most = self._settings.max_in_flight_requests_per_connection
+            self.saturated = all(lane.in_flight >= most for lane in self._lanes.values())
             self._arm(accumulator.linger_end(), accumulator.expiry())
         for lane, items in requests:
             self._send(lane, items)
-        most = self._settings.max_in_flight_requests_per_connection
-        self.saturated = all(lane.in_flight >= most for lane in self._lanes.values())
-        if told:
+        if told is not None:
             # Not from here: it may be in the middle of somebody's `send`.
             self._loop.call_soon(self.settling.tell, told)
 
@@ -294,7 +295,7 @@ class Sender:
             lane.connection = None
             self._cluster.request_refresh()
             if not error.retriable:
-                self.settling.fail_all(error, leader=lane.broker_id)
+                self.settling.give_up_leader(lane.broker_id, error)
             # A broker that is not known fails at once, and metadata needs its time to tell of it.
             await asyncio.sleep(self._cluster.settings.reconnect_backoff_ms / 1000)
         finally:
@@ -309,9 +310,9 @@ class Sender:
             request = self._produce_request(items)
             answered = self._settings.required_acks != 0
             answer = connection.send(request, version, answered=answered)
-        except ClientError as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, these batches do not go out
             answer = self._loop.create_future()
-            answer.set_exception(error)
+            answer.set_exception(_as_client_error(error))
         answer.add_done_callback(partial(self._answered, lane, items))
 
     def _version(self, connection: ClientConnection, items: list[Item]) -> int:
@@ -361,7 +362,7 @@ class Sender:
                 if queue.waiting:
                     self._enqueue(queue)
             more = bool(self._queued or self._accumulator.ready)
-        self.saturated = False
+            self.saturated = False  # what becomes ready from here on wakes the pump itself
         if more:
             # Not at once: answers come several at a time, and one look serves them all.
             self.wake()
@@ -392,6 +393,17 @@ class Sender:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+
+
+def _as_client_error(error: Exception) -> ClientError:
+    """Name what keeps a batch from being written: unsettled, it would hold up its partition."""
+    if isinstance(error, ClientError):
+        return error
+    failed = SerializationFailed(
+        f"the batch cannot be written: {error!r}", advice="Its traceback is in __cause__."
+    )
+    failed.__cause__ = error
+    return failed
 
 
 def _nothing() -> None:

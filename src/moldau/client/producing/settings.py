@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
+from functools import cached_property
 from typing import Final
 
 from moldau.base.errors import ConfigError
-from moldau.client.settings import INT32_MAX, at_least, one_of
+from moldau.client.settings import INT32_MAX, Settings, at_least, one_of
 from moldau.records.compression import Codec
 
 ACKS: Final = {"all": -1, "-1": -1, -1: -1, "1": 1, 1: 1, "0": 0, 0: 0}
@@ -19,8 +19,7 @@ IDEMPOTENT_IN_FLIGHT_MAX: Final = 5
 """A broker recognises a repeated batch among a producer's last five."""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ProducerSettings:
+class ProducerSettings(Settings):
     """How records are gathered, sent and acknowledged. Times are in milliseconds."""
 
     acks: str | int = "all"
@@ -46,22 +45,34 @@ class ProducerSettings:
     partitioner_adaptive_partitioning_enable: bool = True
     partitioner_availability_timeout_ms: int = 0
 
-    required_acks: int = dataclasses.field(init=False)
-    """As the protocol numbers it: -1, 1 or 0."""
-    idempotent: bool = dataclasses.field(init=False)
-    codec: Codec = dataclasses.field(init=False)
-    level: int | None = dataclasses.field(init=False)
+    @cached_property
+    def required_acks(self) -> int:
+        """As the protocol numbers it: -1, 1 or 0."""
+        return ACKS[self.acks]
 
-    def __post_init__(self) -> None:
+    @cached_property
+    def idempotent(self) -> bool:
+        """Whether each record is written once and in order despite retries."""
+        return self._is_idempotent()
+
+    @cached_property
+    def codec(self) -> Codec:
+        """What batches are compressed with."""
+        return Codec.named(self.compression_type)
+
+    @cached_property
+    def level(self) -> int | None:
+        """How hard that codec tries; None for its default."""
+        return self._level(self.codec)
+
+    def check(self) -> None:
+        """Refuse what cannot be, and what excludes each other."""
         if self.acks not in ACKS:
             raise ConfigError(f"acks={self.acks!r} is not one of all, 1, 0")
-        object.__setattr__(self, "required_acks", ACKS[self.acks])
         self._check_numbers()
-        object.__setattr__(self, "idempotent", self._is_idempotent())
+        self._is_idempotent()
         one_of([codec.label for codec in Codec], "compression_type", self.compression_type)
-        codec = Codec.named(self.compression_type)
-        object.__setattr__(self, "codec", codec)
-        object.__setattr__(self, "level", self._level(codec))
+        self._level(self.codec)
         least = self.linger_ms + self.request_timeout_ms
         if self.delivery_timeout_ms < least:
             raise ConfigError(

@@ -158,7 +158,7 @@ class Settling:
         # A broker that talks nonsense may have written it all the same; another connection tells.
         passes = error.retriable or isinstance(error, CorruptAnswer)
         if not passes or not self._may_retry(batch, now):
-            return self._give_up(queue, batch, error)
+            return self._give_up(queue, batch, self._last_word(batch, error, now))
         self._again(queue, batch, now)
         return []
 
@@ -194,13 +194,15 @@ class Settling:
         batch.failure = error
         if batch.expired:
             return []
-        if decision is Verdict.SPLIT:
+        if decision is Verdict.SPLIT and self._may_go_on():
             self._split(queue, batch)
             return []
         if decision is Verdict.RENUMBER and self.gate is not None:
             decision = Verdict.FAIL
-        if decision is Verdict.FAIL or not self._may_retry(batch, now):
+        if decision in (Verdict.FAIL, Verdict.SPLIT):
             return self._give_up(queue, batch, error)
+        if not self._may_retry(batch, now):
+            return self._give_up(queue, batch, self._last_word(batch, error, now))
         if decision is Verdict.RENUMBER:
             assert queue.sequences is not None
             queue.sequences.gap = Gap.CERTAIN
@@ -208,8 +210,12 @@ class Settling:
         self._again(queue, batch, now)
         return []
 
+    def _may_go_on(self) -> bool:
+        """Tell whether anything can still be sent: a transaction that ends lets nothing through."""
+        return self.gate is None or self.gate.retries
+
     def _may_retry(self, batch: Batch, now: float) -> bool:
-        if self.gate is not None and not self.gate.retries:
+        if not self._may_go_on():
             return False
         return batch.attempts <= self._settings.retries and now < batch.deadline
 
@@ -276,12 +282,23 @@ class Settling:
 
     # Ends
 
-    def expire(self, now: float) -> list[Watcher]:
-        """Give up what is past its deadline; called with the guard held."""
+    def expire(self, now: float) -> list[Watcher] | None:
+        """Give up what is past its deadline; return who is to be told, None if nothing was.
+
+        Also where no delivery is watched somebody may flush, or wait for room. Called with the
+        guard held.
+        """
+        late = self._accumulator.expired(now)
+        if not late:
+            return None
         told: list[Watcher] = []
-        for queue, batch in self._accumulator.expired(now):
+        for queue, batch in late:
             told += self._give_up(queue, batch, self._timed_out(batch))
         return told
+
+    def _last_word(self, batch: Batch, error: ClientError, now: float) -> ClientError:
+        """Name why a batch is not tried again: an answer may come before the deadline's timer."""
+        return self._timed_out(batch) if error.retriable and now >= batch.deadline else error
 
     def _timed_out(self, batch: Batch) -> ClientError:
         fate = batch.fate
@@ -309,19 +326,20 @@ class Settling:
         self._settled(batch)
         return batch.fate.settle(error)
 
-    def fail_all(
-        self,
-        error: ClientError,
-        *,
-        leader: int | None = None,
-        in_flight_too: bool = True,
-    ) -> None:
-        """Give up every batch: of one leader, or of all; those on their way right now, or not."""
+    def give_up_leader(self, leader: int, error: ClientError) -> None:
+        """Give up the batches of a leader that cannot be written to."""
         told: list[Watcher] = []
         with self._guard:
             for queue, batch in self._accumulator.unsettled():
-                if leader not in (None, queue.leader):
-                    continue
+                if queue.leader == leader:
+                    told += self._give_up(queue, batch, error)
+        self.tell(told)
+
+    def fail_all(self, error: ClientError, *, in_flight_too: bool = True) -> None:
+        """Fail every batch, those on their way right now or not, without breaking a transaction."""
+        told: list[Watcher] = []
+        with self._guard:
+            for queue, batch in self._accumulator.unsettled():
                 if in_flight_too or batch is queue.open or batch in queue.waiting:
                     told += self._fail(queue, batch, error)
         self.tell(told)

@@ -1,21 +1,30 @@
 """The producer for threads: `send` waits while the buffer is full.
 
 Records are put into batches in the thread that sends, with one lock held; the event loop of the
-engine is woken once a batch, never once a record.
+engine is woken once a batch, never once a record. Nothing of the engine refers to the producer but
+weakly: one that is forgotten is collected, and what it still has is sent then, or at exit.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
-from collections.abc import Iterable
+import weakref
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Self
 
-from moldau.client.blocking import Portal
-from moldau.client.errors import BufferFull, ClientError, RequestTimedOut
+from moldau.client.blocking import Portal, forked
+from moldau.client.errors import (
+    BufferFull,
+    ClientClosed,
+    ClientError,
+    InvalidState,
+    RequestTimedOut,
+)
 from moldau.client.producing.core import ProducerCore, no_such_partition
 from moldau.client.producing.deliveries import Delivery
 from moldau.client.producing.face import (
@@ -23,18 +32,20 @@ from moldau.client.producing.face import (
     Prepared,
     ProducerFace,
     header_pairs,
+    patience_after,
     record_fields,
 )
-from moldau.client.producing.fates import Fate
+from moldau.client.producing.forking import watch_forks
 from moldau.client.producing.scopes import (
+    GroupMember,
+    Offsets,
     OffsetSource,
     Transaction,
 )
-from moldau.client.producing.transactions import GroupMember, Offsets
-from moldau.client.records import ProducerRecord
+from moldau.client.producing.tally import Tally
+from moldau.client.records import K, ProducerRecord, V
 
-K = TypeVar("K")
-V = TypeVar("V")
+logger = logging.getLogger(__name__)
 
 
 class Producer(ProducerFace[K, V]):
@@ -51,21 +62,26 @@ class Producer(ProducerFace[K, V]):
         """Notified when there is room in the buffer again."""
         self._blocked_count = 0
         self._waking = False
+        self._ending: asyncio.Task[None] | None = None
+        """Ends the engine, for everybody who closes; made on the loop."""
+        self._parts_closed = False
 
     # Beginning and ending
 
     def start(self) -> None:
         """Find the cluster; NoBrokerReachable. `with` does it, and so does the first `send`."""
+        watch_forks(self)
         with self._starting:
             if self._portal is not None:
                 return
             portal = Portal("producer")
             try:
-                self._core = portal.call(self._opened())
+                core = portal.call(self._opened())
             except BaseException:
                 portal.close()
                 raise
-            self._portal = portal
+            portal.set_farewell(partial(_farewell, core))
+            self._core, self._portal = core, portal
 
     async def _opened(self) -> ProducerCore[Delivery]:
         core = ProducerCore(
@@ -74,9 +90,9 @@ class Producer(ProducerFace[K, V]):
             self._ports,
             self._lock,
             Delivery,
-            self._room_made,
+            _weakly(self._room_made),
         )
-        core.outbox.on_news = partial(self._news, core, asyncio.get_running_loop())
+        core.outbox.on_news = partial(_weakly(self._news), core, asyncio.get_running_loop())
         try:
             await core.start()
         except BaseException:
@@ -87,21 +103,65 @@ class Producer(ProducerFace[K, V]):
     def close(self, timeout: float | None = None) -> None:
         """Send what is buffered, wait for its acknowledgements, and end.
 
-        After `timeout` seconds what is left fails with DeliveryAborted; 0 gives it up at once.
+        After `timeout` seconds what is left fails with DeliveryAborted; 0 gives it up at once, also
+        when another thread is waiting in `close`. From a callback it is always 0: what it could
+        wait for comes in the same thread.
         """
         with self._starting:
             core, portal = self._core, self._portal
-            if core is None or portal is None or not portal.is_open:
-                return
-            try:
-                if timeout is None or timeout > 0:
-                    with suppress(TimeoutError, ClientError):
-                        finished = core.abort if core.in_transaction else core.sender.flush
-                        portal.call(finished(), timeout)
-            finally:
-                portal.call(core.close())
-                portal.close()
+        if core is None or portal is None:
+            return
+        if portal.is_open and portal.is_own_thread:
+            self._close_in_callback(core, portal)
+            return
+        try:
+            if portal.is_open and (timeout is None or timeout > 0):
+                with suppress(TimeoutError, ClientError):
+                    portal.call(core.finish(), timeout)
+        finally:
+            self._end(core, portal)
+
+    def _close_in_callback(self, core: ProducerCore[Delivery], portal: Portal) -> None:
+        if core.closed:
+            return
+        core.give_up()
+        ended = portal.loop.create_task(self._ended(core))
+        ended.add_done_callback(lambda _: self._end(core, portal))
+
+    def _end(self, core: ProducerCore[Delivery], portal: Portal) -> None:
+        """End the engine, its thread, and what the user gave; in another process nothing."""
+        try:
+            if portal.is_open and not portal.is_own_thread:
+                with suppress(ClientClosed):  # somebody else was quicker
+                    portal.call(self._ended(core))
+        finally:
+            portal.close()
+            with self._lock:
+                is_first = not self._parts_closed and portal.is_own_process
+                self._parts_closed = True
+            if is_first:
                 self._close_parts()
+
+    async def _ended(self, core: ProducerCore[Delivery]) -> None:
+        if self._ending is None:
+            self._ending = asyncio.get_running_loop().create_task(core.close())
+        await asyncio.shield(self._ending)
+
+    # What a fork asks for: see `forking`
+
+    def hold_still(self, patience_s: float) -> bool:
+        """Let nobody touch the buffer until `go_on`."""
+        return self._lock.acquire(timeout=patience_s)
+
+    def go_on(self) -> None:
+        """Let the buffer be touched again."""
+        self._lock.release()
+
+    def become_copy(self) -> None:
+        """Refuse everything: the engine is another process's."""
+        self._starting = threading.Lock()  # whoever held it is not here
+        if self._core is not None:
+            self._core.become_copy(forked())
 
     def __enter__(self) -> Self:
         self.start()
@@ -113,13 +173,14 @@ class Producer(ProducerFace[K, V]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.close()
+        self.close(patience_after(kind))
 
     def _running(self) -> tuple[ProducerCore[Delivery], Portal]:
         if self._core is None:
             self.start()
         assert self._core is not None
         assert self._portal is not None
+        self._portal.check_open()
         return self._core, self._portal
 
     # Sending
@@ -194,6 +255,8 @@ class Producer(ProducerFace[K, V]):
                     delivery = core.outbox.put(*record)
             except BufferFull as full:
                 portal.post(core.sender.close_batches)
+                if portal.is_own_thread:
+                    raise  # in a callback there is nothing to wait for: room is made here
                 self._wait_for_room(core, deadline, full)
                 continue
             if delivery is not None:
@@ -210,6 +273,11 @@ class Producer(ProducerFace[K, V]):
 
     def _open_topic(self, topic: str, deadline: float) -> None:
         core, portal = self._running()
+        if portal.is_own_thread:
+            raise InvalidState(
+                f"the topic {topic} is not known yet, and a callback cannot wait for it",
+                advice="Hand the record to a thread of your own, or send one there before.",
+            )
         portal.call(core.open_topic(topic, deadline))
 
     def _wait_for_room(
@@ -236,8 +304,10 @@ class Producer(ProducerFace[K, V]):
     def _news(self, core: ProducerCore[Delivery], loop: asyncio.AbstractEventLoop) -> None:
         """Wake the sender, from whichever thread, unless it is being woken."""
         if not self._waking and (core.has_sendable() or core.lingers_unnoticed()):
-            self._waking = True
             loop.call_soon_threadsafe(self._wake, core)
+            # After it, so that Ctrl-C in between costs one more waking, not every later one. The
+            # lock is held, and the waking takes it.
+            self._waking = True
 
     def _wake(self, core: ProducerCore[Delivery]) -> None:
         with self._lock:
@@ -249,19 +319,21 @@ class Producer(ProducerFace[K, V]):
 
         Returns how many; raises what the first that failed failed of, after all are settled.
         """
-        deliveries: dict[Fate, Delivery] = {}
-        count = 0
+        tally = Tally()
         for record in records:
-            value, key, partition, timestamp_ms, headers = record_fields(record)
-            delivery = self.send(
-                topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers
+            value, key, partition, timestamp_ms, headers = record_fields(topic, record)
+            tally.add(
+                self.send(
+                    topic,
+                    value,
+                    key,
+                    partition=partition,
+                    timestamp_ms=timestamp_ms,
+                    headers=headers,
+                )
             )
-            deliveries[delivery.place()[0]] = delivery
-            count += 1
         self.flush()
-        for delivery in deliveries.values():
-            delivery.result()
-        return count
+        return tally.result()
 
     def flush(self, timeout: float | None = None) -> None:
         """Send everything now and wait until it is acknowledged or has failed.
@@ -280,7 +352,8 @@ class Producer(ProducerFace[K, V]):
         """Return a block that is one transaction: `with producer.transaction(): ...`.
 
         Committed at its end, aborted if something is raised. With a consumer, what it hands out in
-        the block is committed with it.
+        the block is committed with it; after an abort it is handed out again. CommitFailed, and
+        aborted, if partitions were taken from the consumer that it handed out of in the block.
         """
         return Transaction(self, consumer)
 
@@ -317,3 +390,29 @@ class Producer(ProducerFace[K, V]):
         """
         core, portal = self._running()
         portal.call(core.send_offsets(offsets, group))
+
+
+def _weakly(method: Callable[..., None]) -> Callable[..., None]:
+    """Return a way to call a method for as long as its object lives."""
+    reference = weakref.WeakMethod(method)
+
+    def call(*arguments: object) -> None:
+        living = reference()
+        if living is not None:
+            living(*arguments)
+
+    return call
+
+
+async def _farewell(core: ProducerCore[Delivery]) -> None:
+    """Send what a producer still has that nobody closed; cancelled, the rest is lost."""
+    try:
+        if (count := core.unsettled_count()) or core.in_transaction:
+            logger.warning("a producer was not closed: finishing its last %d records", count)
+        await core.finish()
+    except ClientError as error:
+        logger.warning("a producer that was not closed could not finish: %s", error)
+    finally:
+        if count := core.unsettled_count():
+            logger.error("%d records are lost: their producer was not closed", count)
+        await core.close()

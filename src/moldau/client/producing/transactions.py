@@ -17,21 +17,21 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from moldau.client.engine.cluster import Cluster, CoordinatorKind, Lane
 from moldau.client.engine.retry import raise_for, retried
 from moldau.client.errors import (
+    ClientClosed,
     ClientError,
     CommitFailed,
-    DeliveryAborted,
     InvalidState,
     UnsupportedVersion,
 )
-from moldau.client.producing.fates import fresh
+from moldau.client.producing.fates import aborted_transaction, fresh
 from moldau.client.producing.outbox import Outbox
 from moldau.client.producing.queues import PartitionQueue
+from moldau.client.producing.scopes import GroupMember, Offsets
 from moldau.client.producing.sender import Sender
 from moldau.client.producing.sequences import Gap, Identity
 from moldau.client.producing.settings import ProducerSettings
@@ -43,7 +43,6 @@ from moldau.client.producing.transaction_rules import (
     refusal,
     send_refusal,
 )
-from moldau.client.records import OffsetAndMetadata, TopicPartition
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.data import ProduceRequest
 from moldau.protocol.messages.metadata import ApiVersionsRequest, ApiVersionsResponse
@@ -85,22 +84,6 @@ _LEFT_GROUP: Final = frozenset(
 )
 
 
-class GroupMember(Protocol):
-    """Who commits offsets in a transaction: a consumer's `group_metadata()`."""
-
-    @property
-    def group_id(self) -> str: ...
-    @property
-    def generation_id(self) -> int: ...
-    @property
-    def member_id(self) -> str: ...
-    @property
-    def group_instance_id(self) -> str | None: ...
-
-
-Offsets = Mapping[TopicPartition, OffsetAndMetadata]
-
-
 class Transactions:
     """The transactions of one producer, one after the other. Owned by the event loop's thread."""
 
@@ -123,6 +106,9 @@ class Transactions:
         self._added: set[PartitionQueue] = set()
         self._to_add: set[PartitionQueue] = set()
         self._adding: asyncio.Task[None] | None = None
+        self._ending: asyncio.Task[None] | None = None
+        """Tells the coordinator of the end, whoever waits for that."""
+        self._closing = False
         self._begun = False
         """The coordinator may know of the transaction, so it must be told of its end."""
         self.identity: Identity | None = None
@@ -176,6 +162,8 @@ class Transactions:
 
     def _give_up_rest(self, error: ClientError) -> None:
         """Fail what will not be sent any more, so that nobody waits for it."""
+        if self._error is not error:
+            return  # it has been aborted since, and what there is now is the next one's
         self._sender.settling.fail_all(error, in_flight_too=self._state is State.FATAL)
 
     def _check(self, action: str) -> None:
@@ -234,20 +222,28 @@ class Transactions:
     async def commit(self, deadline: float) -> None:
         """Make everything of the transaction count, after all of it was acknowledged.
 
-        Cancelled, or timed out, it must be called again: the outcome is not known before.
+        Cancelled before the coordinator was told, the transaction is open as before; after that it
+        is committed first. Timed out, it must be called again: the outcome is not known before.
         """
         self._check("commit")
+        is_first = self._state is State.OPEN
         self._state = State.COMMITTING
         self._outbox.refuse(send_refusal(State.COMMITTING))
-        await self._sender.flush()
+        try:
+            await self._sender.flush()
+        except asyncio.CancelledError:
+            if is_first and self._state is State.COMMITTING:
+                self._state = State.OPEN
+                self._outbox.accept()
+            raise
         if self._error is not None:
             raise fresh(self._error)
-        await self._end(committed=True, deadline=deadline)
+        await self._carry_through(committed=True, deadline=deadline)
 
     async def abort(self, deadline: float) -> None:
         """Make nothing of the transaction count; what was not sent fails with DeliveryAborted.
 
-        Cancelled, or timed out, it must be called again.
+        Cancelled before the coordinator was told, or timed out, it must be called again.
         """
         self._check("abort")
         self._state = State.ABORTING
@@ -255,7 +251,42 @@ class Transactions:
         await self._stop_adding()
         self._sender.settling.fail_all(aborted_transaction(), in_flight_too=False)
         await self._sender.flush()  # what is on its way is answered, but not sent again
-        await self._end(committed=False, deadline=deadline)
+        await self._carry_through(committed=False, deadline=deadline)
+
+    async def finish(self, deadline: float) -> None:
+        """Commit or abort, whichever was begun; abort if neither was, for a producer that closes.
+
+        Cancelled, it waits for nothing: closing has a limit of its own.
+        """
+        self._closing = True
+        if self._state is State.COMMITTING:
+            await self.commit(deadline)
+        else:
+            await self.abort(deadline)
+
+    async def _carry_through(self, *, committed: bool, deadline: float) -> None:
+        """Have the transaction ended; cancelled, it is ended first: there is no way back.
+
+        Cancelled twice, it is ended without anybody waiting.
+        """
+        if self._ending is None:
+            end = self._end(committed=committed, deadline=deadline)
+            self._ending = asyncio.get_running_loop().create_task(end)
+            self._ending.add_done_callback(self._ended)
+        ending = self._ending
+        try:
+            await asyncio.shield(ending)
+        except asyncio.CancelledError:
+            if ending.cancelled():
+                raise ClientClosed("the producer was closed before the transaction ended") from None
+            if not ending.done() and not self._closing:
+                await asyncio.wait([ending])
+            raise
+
+    def _ended(self, ending: asyncio.Task[None]) -> None:
+        self._ending = None
+        if not ending.cancelled():
+            ending.exception()  # seen: who waited for it may have been cancelled
 
     async def _end(self, *, committed: bool, deadline: float) -> None:
         try:
@@ -275,8 +306,11 @@ class Transactions:
         return seen
 
     async def close(self) -> None:
-        """End the task of its own; an open transaction is the coordinator's to time out."""
+        """End the tasks of its own; an open transaction is the coordinator's to time out."""
         await self._stop_adding()
+        if self._ending is not None:
+            self._ending.cancel()
+            await asyncio.wait([self._ending])
 
     async def _stop_adding(self) -> None:
         if self._adding is not None:
@@ -285,8 +319,13 @@ class Transactions:
 
     @property
     def is_open(self) -> bool:
-        """Whether there is something to abort."""
-        return self._state in (State.OPEN, State.BROKEN)
+        """Whether there is something to abort; also if an abort was begun and not finished."""
+        return self._state in ALLOWED["abort"]
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether there is something to abort, or a commit whose outcome is not known."""
+        return self.is_open or self._state is State.COMMITTING
 
     # Asking the coordinators
 
@@ -423,11 +462,6 @@ class Transactions:
         if self._is_new_protocol and answer.producer_id >= 0:
             return Identity(answer.producer_id, answer.producer_epoch)
         return self.identity
-
-
-def aborted_transaction() -> DeliveryAborted:
-    """Make what records are told whose transaction was aborted before they were written."""
-    return DeliveryAborted("the transaction was aborted")
 
 
 def _has_gap(queue: PartitionQueue) -> bool:

@@ -9,10 +9,14 @@ import sys
 
 import pytest
 
-from moldau import Admin, AsyncAdmin
-from moldau.base.errors import ConfigError
+from moldau import Admin, AsyncAdmin, ConfigError
 from moldau.client.admin import AdminCalls
+from moldau.client.administration.asking import Asking
+from moldau.client.administration.configs import config_text
+from moldau.client.engine.cluster import Cluster
+from moldau.client.engine.ports import system_ports
 from moldau.client.errors import ClientClosed, InvalidState
+from moldau.client.settings import ConnectionSettings
 
 CALLS = [
     name
@@ -75,3 +79,54 @@ def test_calls_before_the_start_and_after_the_end_are_refused():
         admin.list_topics()
     with pytest.raises(InvalidState):
         asyncio.run(AsyncAdmin("localhost:1").list_topics())
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda calls: calls.delete_topics("abc"), r"topics is a list: \['abc'\]"),
+        (lambda calls: calls.describe_topics("abc"), r"topics is a list: \['abc'\]"),
+        (lambda calls: calls.describe_topics(b"16 bytes of an id"), "topics is a list"),
+        (lambda calls: calls.create_topics("abc"), "topics is a list"),
+        (lambda calls: calls.describe_groups("abc"), r"group_ids is a list: \['abc'\]"),
+        (lambda calls: calls.delete_groups("abc"), "group_ids is a list"),
+        (lambda calls: calls.list_offsets_of_groups("abc"), "group_ids is a list"),
+        (lambda calls: calls.remove_members("g", member_ids="abc"), "member_ids is a list"),
+        (lambda calls: calls.list_groups(states="Empty"), "states is a list"),
+        (lambda calls: calls.describe_transactions("abc"), "transactional_ids is a list"),
+        (lambda calls: calls.fence_producers("abc"), "transactional_ids is a list"),
+        (lambda calls: calls.describe_api_versions(1), r"broker_ids is a list: \[1\]"),
+        (lambda calls: calls.describe_producers(("t", 0)), "'t' is no partition"),
+        (lambda calls: calls.delete_group_offsets("g", ("t", 0)), "'t' is no partition"),
+        (lambda calls: calls.list_offsets({("t", 0): "latest"}), "nor an OffsetSpec such as"),
+    ],
+)
+def test_one_where_several_are_meant_is_refused_before_a_broker_is_asked(call, said):
+    async def main():
+        settings = ConnectionSettings(bootstrap_servers="localhost:1")
+        admin = AsyncAdmin()
+        admin._running = Asking(Cluster(settings, system_ports(settings)), 1000)
+        await call(admin)
+
+    with pytest.raises((TypeError, ValueError), match=said):
+        asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("1000", "1000"),
+        (1000, "1000"),
+        (0.5, "0.5"),
+        (True, "true"),
+        (False, "false"),
+        (None, None),
+    ],
+)
+def test_a_config_is_written_as_brokers_read_it(value, text):
+    assert config_text("retention.ms", value) == text
+
+
+def test_a_config_that_is_neither_text_nor_a_number_is_refused_by_name():
+    with pytest.raises(TypeError, match=r"cleanup.policy=\['compact'\] is neither"):
+        config_text("cleanup.policy", ["compact"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 
 import pytest
 
@@ -372,6 +373,21 @@ def test_a_failure_in_the_background_is_told_and_never_lost_on_the_loop():
         assert heard == [OffsetMetadataTooLarge]
 
     run(story)
+
+
+@pytest.mark.parametrize(("is_heard", "level"), [(True, logging.DEBUG), (False, logging.WARNING)])
+def test_a_failure_in_the_background_that_nobody_hears_of_is_warned_of(is_heard, level, caplog):
+    async def story(bench):
+        async def on_end(error):
+            pass
+
+        bench.coordinator.script = [ErrorCode.OFFSET_METADATA_TOO_LARGE]
+        bench.commits.commit_soon({AT: OffsetAndMetadata(1)}, on_end if is_heard else None)
+        await bench.commits.flush()
+
+    with caplog.at_level(logging.DEBUG, "moldau.client.consuming.commits"):
+        run(story)
+    assert [record.levelno for record in caplog.records] == [level]
 
 
 def test_closing_gives_up_what_is_under_way_and_takes_no_more():

@@ -233,6 +233,13 @@ def test_records_put_back_twice_keep_their_order():
     assert answer.next_offset == 3
 
 
+def test_records_put_back_keep_the_epoch_of_their_own_leader():
+    answer = fetched(batch(0, [b"a", b"b"], epoch=3) + batch(2, [b"c"], epoch=4))
+    answer.put_back(answer.take(3))
+    assert answer.take(1)[1:] == (1, 3)
+    assert answer.take(2)[1:] == (3, 4)
+
+
 def test_an_answer_is_stale_once_its_partition_has_moved():
     state = ready()
     answer = fetched(batch(0, [b"a"]), state=state)

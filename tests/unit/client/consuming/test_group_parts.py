@@ -113,7 +113,7 @@ def image(refusals=None, **topics):
     return MetadataImage(
         brokers={n: BrokerImage(n, Address("h", n), f"rack{n}" if n else None) for n in range(3)},
         topics={
-            name: TopicImage(
+            name: TopicImage.of(
                 name,
                 b"",
                 {n: PartitionImage(n, 0, 0, (n % 3, (n + 1) % 3)) for n in range(count)},

@@ -85,3 +85,35 @@ def test_a_partition_is_released_without_the_others():
     assert holding.release(other) is None
     assert holding.empty
     assert holding.cut(state) is None
+
+
+def test_a_mark_knows_where_each_partition_stood_before_it_moved():
+    holding, still, _, _ = walked(1)
+    moving, passed = ready(0), ready(5)
+    marked = holding.mark()
+    answer = fetched(batch(0, [b"x", b"y"]), state=moving)
+    holding.hand_out(moving, answer.take(1))
+    holding.hand_out(moving, answer.take(1))
+    holding.pass_over(passed, fetched(batch(5, [b"z"]), 5, state=passed).take(1))
+    assert marked == {still: (11, 7), moving: (0, -1), passed: (5, -1)}
+    assert passed.offset == 6
+    holding.unmark(marked)
+    holding.note(ready(9))
+    assert len(marked) == 3
+
+
+def test_what_is_released_counts_as_handed_out():
+    """Who lost a partition can still be told that it had records of it."""
+    holding, state = Holding(), ready(10)
+    marked = holding.mark()
+    holding.hand_out(state, fetched(batch(10, [b"a", b"b"]), 10, state=state).take(10))
+    holding.release(state)
+    assert (marked[state][0], holding.consumed(state)[0]) == (10, 12)
+
+
+def test_a_mark_that_nobody_keeps_is_none():
+    holding = Holding()
+    marked = holding.mark()
+    assert holding.is_marked
+    del marked
+    assert not holding.is_marked

@@ -119,3 +119,10 @@ def test_the_one_just_served_goes_to_the_back():
 def test_an_epoch_is_committed_only_where_it_is_known():
     assert committable(5, NO_EPOCH) == OffsetAndMetadata(5)
     assert committable(5, 2) == OffsetAndMetadata(5, "", 2)
+
+
+def test_a_partition_that_is_not_assigned_yet_says_how_it_will_be():
+    with pytest.raises(
+        InvalidState, match=r"t-0 is not assigned.*poll\(\).*on_partitions_assigned"
+    ):
+        Positions().state(PARTITION)

@@ -52,6 +52,18 @@ def test_a_reset_that_is_none_is_refused(text):
         ({"topics": "t"}, r"topics is a list of names: \['t'\]"),
         ({"max.poll.recrods": 5}, "is max.poll.records meant"),
         ({"key_deserializer": 5}, "neither a function"),
+        ({"enable_auto_commit": "no"}, "enable_auto_commit='no' is not true or false"),
+        ({"enable_auto_commit": 0}, "enable_auto_commit=0 is not true or false"),
+        ({"group_id": 5}, "group_id=5 is not text"),
+        ({"group.id": 5}, "group.id=5 is not text"),
+        ({"auto_offset_reset": None}, "auto_offset_reset=None is not text"),
+        ({"session_timeout_ms": 6000.5}, "session_timeout_ms=6000.5 is not a whole number"),
+        ({"group.protocol": "consumer"}, "group_protocol='consumer' is not supported yet"),
+        (
+            {"group_id": "g", "partition_assignment_strategy": "fair"},
+            "no assignor is called 'fair'",
+        ),
+        ({"bootstrap_servers": 9092}, "bootstrap_servers=9092 is not host:port"),
     ],
 )
 def test_wrong_settings_are_named(given, said):
@@ -74,6 +86,28 @@ def test_kafkas_dotted_names_and_texts_are_taken():
     assert settings.isolation_level is IsolationLevel.READ_COMMITTED
     assert (settings.group_id, settings.max_poll_records) == ("g", 7)
     assert settings.enable_auto_commit is False
+
+
+def test_text_is_read_alike_under_both_spellings():
+    for name in ("enable_auto_commit", "enable.auto.commit"):
+        assert AsyncConsumer(**{name: "false"})._settings.enable_auto_commit is False
+        assert AsyncConsumer(**{name: "True"})._settings.enable_auto_commit is True
+
+
+def test_an_isolation_level_is_taken_in_any_case():
+    consumer = AsyncConsumer(isolation_level="READ_COMMITTED")
+    assert consumer._settings.isolation_level is IsolationLevel.READ_COMMITTED
+
+
+def test_the_classic_group_protocol_may_be_named():
+    assert AsyncConsumer(**{"group.protocol": "CLASSIC"})._settings == ConsumerSettings(
+        group_protocol="CLASSIC"
+    )
+
+
+def test_assignors_in_one_text_are_several():
+    consumer = AsyncConsumer(group_id="g", partition_assignment_strategy="range, sticky")
+    assert [one.name for one in consumer._assignors] == ["range", "sticky"]
 
 
 def test_defaults_are_kafkas():

@@ -11,7 +11,7 @@ from leaks import run_without_leaks
 from moldau.client.consuming.core import ConsumerCore
 from moldau.client.consuming.decoding import DecodingRules
 from moldau.client.consuming.settings import ConsumerSettings, ResetPolicy
-from moldau.client.consuming.user_calls import CallsInThread, CallsOnLoop
+from moldau.client.consuming.user_calls import CallsOnLoop
 from moldau.client.engine.cluster import Cluster
 from moldau.client.engine.ports import system_ports
 from moldau.client.records import OffsetAndMetadata, TopicPartition
@@ -35,6 +35,9 @@ class QuietGroup:
 
     async def close(self, deadline, *, leave=True):
         self.calls.append(("close", self.host.processed()))
+
+    def given_up(self, offsets):
+        self.calls.append(("given up", offsets))
 
     def asked(self):
         self.calls.append("asked")
@@ -213,27 +216,29 @@ def test_callbacks_are_awaited_on_the_loop():
     with_core(scenario, ABC)
 
 
-def test_callbacks_for_a_thread_wait_until_it_asks():
-    async def scenario():
-        calls, heard = CallsInThread(), []
-        wanted = asyncio.create_task(calls.run(lambda: heard.append("called")))
-        never = asyncio.get_running_loop().create_future()
-        kept = await calls.next_or(never)
-        assert kept is not None
-        kept.work()
-        calls.ran(kept, None)
-        await wanted
-        failing = asyncio.create_task(calls.run(lambda: None))
-        kept = await calls.next_or(never)
-        calls.ran(kept, ValueError("no"))
-        with pytest.raises(ValueError, match="no"):
-            await failing
-        given_up = asyncio.create_task(calls.run(lambda: heard.append("never")))
-        await asyncio.sleep(0)
-        given_up.cancel()
-        await asyncio.wait([given_up])
-        never.set_result(None)
-        assert await calls.next_or(never) is None
-        assert heard == ["called"]
+@pytest.mark.parametrize(("done", "offset"), [(True, 2), (False, 1)])
+def test_what_is_assigned_away_by_hand_is_committed_as_far_as_the_user_came(done, offset):
+    async def scenario(core, group):
+        other = TopicPartition(TOPIC, 1)
+        core.assign([PARTITION, other])
+        walk = await core.walk()
+        next(walk.rest)
+        next(walk.rest)
+        core.assign([other], done=done)
+        ((_, given_up),) = [told for told in group.calls if told[0] == "given up"]
+        assert {one: kept.offset for one, kept in given_up.items()} == {PARTITION: offset}
 
-    run_without_leaks(scenario())
+    with_core(scenario, ABC)
+
+
+def test_what_stays_assigned_by_hand_is_not_given_up_and_all_is_by_unsubscribing():
+    async def scenario(core, group):
+        core.assign([PARTITION])
+        await core.poll(WAIT_MS)
+        core.assign([PARTITION, TopicPartition(TOPIC, 1)])
+        assert not [told for told in group.calls if told[0] == "given up"]
+        await core.unsubscribe()
+        ((_, given_up),) = [told for told in group.calls if told[0] == "given up"]
+        assert offsets_of(given_up) == 3
+
+    with_core(scenario, ABC)

@@ -130,3 +130,41 @@ def test_a_topic_whose_batches_are_refused_gets_smaller_ones_for_good():
     assert topic.limit == 100
     topic.observe_ratio(1000, 100, 200)
     assert topic.limit == 100
+
+
+def test_a_record_that_cannot_be_written_leaves_no_empty_batch():
+    gathered = accumulator()
+    topic = gathered.topics["t"]
+    with pytest.raises(TypeError):
+        gathered.add(topic, None, 0, None, "text", (), 100, 0.0)
+    assert topic.sticky.open is None
+    assert (gathered.used, gathered.unsettled(), gathered.linger_end()) == (0, [], None)
+
+
+def test_a_settled_batch_keeps_no_records_while_it_waits_behind_one_that_is_not():
+    gathered = accumulator(2)
+    put(gathered, b"stuck", 0)
+    written, _ = put(gathered, b"x" * 100, 1)
+    written.fate.settle(None, 0)
+    gathered.release(written)
+    assert gathered.expiry() is not None
+    assert written.sealed() == b""
+
+
+def test_settled_batches_are_forgotten_also_behind_one_that_is_not():
+    gathered = accumulator(2)
+    stuck, _ = put(gathered, b"stuck", 0)
+    for _ in range(5000):
+        written, _ = put(gathered, b"x" * 150, 1)
+        gathered.topics["t"].queues[1].given_up(written)
+        written.fate.settle(None, 0)
+        gathered.release(written)
+    assert [batch for _, batch in gathered.unsettled()] == [stuck]
+    assert len(gathered._aging) < 2000
+
+
+def test_while_half_the_buffer_is_free_there_is_room_for_any_record():
+    gathered = accumulator(buffer_memory=600)
+    put(gathered, b"x")
+    assert put(gathered, b"x" * 500) is not None
+    assert not gathered.has_room(1)

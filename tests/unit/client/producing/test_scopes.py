@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from moldau.client.errors import InvalidState, ProducerFenced
+from moldau.client.errors import CommitFailed, InvalidState, ProducerFenced, RequestTimedOut
 from moldau.client.producing.scopes import AsyncTransaction, Transaction
 from moldau.client.records import OffsetAndMetadata, TopicPartition
 
-ZERO, ONE, NEW = (TopicPartition("t", number) for number in (0, 1, 2))
+ZERO = TopicPartition("t", 0)
 
 
 class Producer:
@@ -40,26 +40,36 @@ class Producer:
 
 
 class Consumer:
-    """Two partitions at known positions."""
+    """Hands out what it is told; its mark is its own."""
 
-    def __init__(self):
-        self.at = {ZERO: 10, ONE: 20}
-        self.kept = {NEW: OffsetAndMetadata(3)}
+    def __init__(self, failing=None):
+        self.offsets = {ZERO: OffsetAndMetadata(15)}
+        self.calls = []
+        self._failing = failing
 
-    def assignment(self):
-        return frozenset(self.at)
+    def mark(self):
+        self.calls.append("mark")
+        return self
 
-    def position(self, partition):
-        return self.at[partition]
+    def consumed(self):
+        if self._failing:
+            raise self._failing
+        return self.offsets, "member"
 
-    def committed(self, partitions):
-        return {one: self.kept[one] for one in partitions if one in self.kept}
+    def rewind(self):
+        self.calls.append("rewind")
+        if self._failing:
+            raise self._failing
 
-    def seek(self, partition, offset):
-        self.at[partition] = offset
 
-    def group_metadata(self):
-        return "member"
+class AsyncConsumer:
+    """The same for asyncio."""
+
+    def __init__(self, inner):
+        self._inner = inner
+
+    def mark(self):
+        return Awaited(self._inner.mark(), "consumed")
 
 
 class Awaited:
@@ -91,7 +101,7 @@ def run_block(producer, consumer, work, *, blocking):
         asynchronous = Awaited(
             producer, "send_offsets_to_transaction", "commit_transaction", "abort_transaction"
         )
-        source = consumer and Awaited(consumer, "position", "committed")
+        source = consumer and AsyncConsumer(consumer)
         async with AsyncTransaction(asynchronous, source):
             work()
 
@@ -108,45 +118,69 @@ both = pytest.mark.parametrize("blocking", [True, False])
 @both
 def test_a_block_commits_with_the_offsets_of_what_was_handed_out_in_it(blocking):
     producer, consumer = Producer(), Consumer()
-    run_block(producer, consumer, lambda: consumer.seek(ZERO, 15), blocking=blocking)
+    run_block(producer, consumer, lambda: None, blocking=blocking)
     assert producer.calls == ["begin", ({ZERO: OffsetAndMetadata(15)}, "member"), "commit"]
+    assert consumer.calls == ["mark"]
 
 
 @both
 def test_a_block_that_raises_aborts_and_sets_the_consumer_back(blocking):
     producer, consumer = Producer(), Consumer()
-
-    def work():
-        consumer.at = {ONE: 25, NEW: 8}
-        fail()
-
     with pytest.raises(KeyError):
-        run_block(producer, consumer, work, blocking=blocking)
+        run_block(producer, consumer, fail, blocking=blocking)
     assert producer.calls == ["begin", "abort"]
-    assert consumer.at == {ONE: 20, NEW: 3}
+    assert consumer.calls == ["mark", "rewind"]
 
 
 @both
-def test_a_partition_that_cannot_be_set_back_is_not_passed_over(blocking):
-    producer, consumer = Producer(), Consumer()
-    consumer.kept = {}
-
-    def work():
-        consumer.at = {NEW: 8}
-        fail()
-
-    with pytest.raises(InvalidState, match="t-2"):
-        run_block(producer, consumer, work, blocking=blocking)
+def test_what_the_consumer_has_lost_is_not_committed(blocking):
+    producer, consumer = Producer(), Consumer(CommitFailed("lost"))
+    with pytest.raises(CommitFailed, match="lost"):
+        run_block(producer, consumer, lambda: None, blocking=blocking)
     assert producer.calls == ["begin", "abort"]
+
+
+@both
+def test_a_consumer_that_cannot_be_set_back_does_not_hide_what_was_raised(blocking):
+    producer, consumer = Producer(), Consumer(InvalidState("no"))
+    with pytest.raises(KeyError):
+        run_block(producer, consumer, fail, blocking=blocking)
+    assert producer.calls == ["begin", "abort"]
+    assert consumer.calls == ["mark", "rewind"]
 
 
 @both
 def test_a_commit_that_fails_aborts_and_is_raised(blocking):
     producer, consumer = Producer(ProducerFenced()), Consumer()
     with pytest.raises(ProducerFenced):
-        run_block(producer, consumer, lambda: consumer.seek(ONE, 21), blocking=blocking)
+        run_block(producer, consumer, lambda: None, blocking=blocking)
     assert producer.calls[-1] == "abort"
-    assert consumer.at == {ZERO: 10, ONE: 20}
+    assert consumer.calls == ["mark", "rewind"]
+
+
+@both
+def test_once_the_end_was_asked_for_nothing_is_aborted_and_nothing_read_again(blocking):
+    producer, consumer = Producer(), Consumer()
+
+    def commit():
+        producer.in_transaction = False
+        raise RequestTimedOut("no answer")
+
+    producer.commit_transaction = commit
+    with pytest.raises(RequestTimedOut):
+        run_block(producer, consumer, lambda: None, blocking=blocking)
+    assert "abort" not in producer.calls
+    assert consumer.calls == ["mark"]
+
+
+@both
+def test_a_transaction_that_cannot_begin_leaves_no_mark(blocking):
+    producer, consumer = Producer(), Consumer()
+    producer.begin_transaction = fail
+    with pytest.raises(KeyError):
+        run_block(producer, consumer, lambda: None, blocking=blocking)
+    assert producer.calls == []
+    assert consumer.calls == ["mark", "rewind"]
 
 
 @both

@@ -61,3 +61,9 @@ def test_a_partitioner_is_named_as_java_names_it():
     assert type(made._partitioner).__name__ == "RoundRobinPartitioner"
     with pytest.raises(ConfigError, match="round_robin"):
         AsyncProducer(partitioner_class="random")
+
+
+def test_text_is_read_alike_under_both_spellings():
+    for name in ("enable_idempotence", "enable.idempotence"):
+        assert not AsyncProducer(**{name: "false"})._settings.idempotent
+        assert AsyncProducer(**{name: "true"})._settings.idempotent
