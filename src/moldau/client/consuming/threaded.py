@@ -161,15 +161,17 @@ class Consumer(ConsumerFace[K, V]):
         """Wait for work on the loop; run the user's callbacks here meanwhile."""
         if self._core is None or self._core.coordination is None:
             return portal.call(work)
-        attending: Attending[T] = Attending(self._calls)
+        attending: Attending[T] = Attending(self._calls, work)
         try:
-            kept = portal.call(attending.begin(work))
+            kept = portal.call(attending.begin())
             while kept is not None:
                 _run_kept(portal, attending, kept)
                 kept = portal.call(attending.next())
         except BaseException:
-            with suppress(ClientClosed):
+            try:
                 portal.post(attending.give_up)
+            except ClientClosed:
+                attending.forget()
             raise
         return attending.result()
 

@@ -95,15 +95,16 @@ class Attending(Generic[T]):
     `next` returns None, or with `give_up`.
     """
 
-    def __init__(self, calls: CallsInThread) -> None:
+    def __init__(self, calls: CallsInThread, work: Coroutine[Any, Any, T]) -> None:
         self._calls = calls
+        self._work = work
         self._task: asyncio.Task[T] | None = None
         self._taken: KeptCall | None = None
         self._woken: asyncio.Future[None] | None = None
 
-    async def begin(self, work: Coroutine[Any, Any, T]) -> KeptCall | None:
+    async def begin(self) -> KeptCall | None:
         """Begin the work; go on as `next`."""
-        self._task = asyncio.get_running_loop().create_task(work)
+        self._task = asyncio.get_running_loop().create_task(self._work)
         self._calls.enter(self)
         return await self.next()
 
@@ -144,7 +145,13 @@ class Attending(Generic[T]):
             self._calls.give_back(self._taken)
         if self._task is not None:
             self._task.cancel()
+        self.forget()
         self._calls.leave(self)
+
+    def forget(self) -> None:
+        """Close work that was never begun: Python complains of those that are merely dropped."""
+        if self._task is None:
+            self._work.close()
 
     def result(self) -> T:
         """Return what the work, which is done, came to."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 
 import pytest
 
@@ -35,8 +36,8 @@ def test_a_callback_waits_until_a_call_attends_to_it():
     async def scenario():
         calls, heard = CallsInThread(), []
         wanted = asyncio.create_task(calls.run(lambda: heard.append("called")))
-        attending = Attending(calls)
-        kept = await attending.begin(forever())
+        attending = Attending(calls, forever())
+        kept = await attending.begin()
         kept.work()
         attending.ran(kept, None)
         await wanted
@@ -56,8 +57,8 @@ def test_a_callback_that_nobody_waits_for_any_more_does_not_run():
         given_up = await wanting(calls)
         given_up.cancel()
         await asyncio.wait([given_up])
-        attending = Attending(calls)
-        assert await attending.begin(over()) is None
+        attending = Attending(calls, over())
+        assert await attending.begin() is None
         assert attending.result() == "over"
 
     run_without_leaks(scenario())
@@ -66,9 +67,10 @@ def test_a_callback_that_nobody_waits_for_any_more_does_not_run():
 def test_two_calls_at_once_end_each_for_itself():
     async def scenario():
         calls = CallsInThread()
-        outer, inner = Attending(calls), Attending(calls)
-        polling = asyncio.create_task(outer.begin(over_after(ended := asyncio.Event())))
-        closing = asyncio.create_task(inner.begin(over_after(ended)))
+        ended = asyncio.Event()
+        outer, inner = (Attending(calls, over_after(ended)) for _ in range(2))
+        polling = asyncio.create_task(outer.begin())
+        closing = asyncio.create_task(inner.begin())
         await asyncio.sleep(0)
         ended.set()
         assert [await polling, await closing] == [None, None]
@@ -84,10 +86,10 @@ def test_two_calls_at_once_end_each_for_itself():
 def test_only_the_innermost_call_gets_callbacks_for_the_outer_thread_may_stand_still():
     async def scenario():
         calls = CallsInThread()
-        outer, inner = Attending(calls), Attending(calls)
-        polling = asyncio.create_task(outer.begin(forever()))
+        outer, inner = Attending(calls, forever()), Attending(calls, forever())
+        polling = asyncio.create_task(outer.begin())
         await asyncio.sleep(0)
-        closing = asyncio.create_task(inner.begin(forever()))
+        closing = asyncio.create_task(inner.begin())
         await asyncio.sleep(0)
         first = await wanting(calls)
         kept = await closing
@@ -108,14 +110,27 @@ def test_only_the_innermost_call_gets_callbacks_for_the_outer_thread_may_stand_s
 def test_a_callback_that_an_interrupted_call_had_taken_is_left_for_the_next():
     async def scenario():
         calls = CallsInThread()
-        interrupted, later = Attending(calls), Attending(calls)
+        interrupted, later = Attending(calls, forever()), Attending(calls, forever())
         wanted = await wanting(calls)
-        taken = await interrupted.begin(forever())
+        taken = await interrupted.begin()
         await ended(interrupted)
-        kept = await later.begin(forever())
+        kept = await later.begin()
         assert kept is taken
         later.ran(kept, None)
         await wanted
         await ended(later)
+
+    run_without_leaks(scenario())
+
+
+def test_work_that_was_interrupted_before_it_began_is_closed():
+    async def scenario():
+        work = over()
+        attending = Attending(CallsInThread(), work)
+        beginning = asyncio.create_task(attending.begin())
+        beginning.cancel()
+        attending.give_up()
+        await asyncio.wait([beginning])
+        assert inspect.getcoroutinestate(work) == inspect.CORO_CLOSED
 
     run_without_leaks(scenario())
