@@ -132,7 +132,10 @@ def test_groups_are_shown_alike(commands, scene, line):
     ],
 )
 def test_where_offsets_would_go_is_shown_alike(commands, scene, line):
-    assert commands.same(GROUPS, "--reset-offsets", "--dry-run", *words(line, scene)).stdout
+    # Partitions of several topics stand in the order of a hash map, or of two that were merged.
+    order = sorted if "--all-topics" in line else list
+    asked = ("--reset-offsets", "--dry-run", *words(line, scene))
+    assert commands.same(GROUPS, *asked, order=order).stdout
 
 
 @pytest.mark.parametrize(
