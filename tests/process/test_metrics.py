@@ -93,8 +93,11 @@ def test_groups_and_transactions_are_told_while_they_last_and_after_a_restart(tm
         assert samples[f"{GROUPS}_numoffsets", ()] == 2
         assert samples[f"{GROUPS}_numgroupsempty", ()] == 1
     with MoldauNode(tmp_path, settings):
-        samples = scrape_until(page, f"{TRANSACTION_COORDINATOR}_partition_load_time_max")
+        # Both coordinators load in the background, partition by partition.
+        scrape_until(page, "moldau_transactional_ids", (("state", "CompleteCommit"),))
+        samples = scrape_until(page, f"{GROUPS}_numoffsets")
         assert samples[f"{GROUP_COORDINATOR}_partition_load_time_avg", ()] > 0
+        assert samples[f"{TRANSACTION_COORDINATOR}_partition_load_time_max", ()] > 0
         assert samples[f"{GROUPS}_numoffsets", ()] == 2
         assert samples["moldau_transactional_ids", (("state", "CompleteCommit"),)] == 1
 
