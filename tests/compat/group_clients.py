@@ -41,8 +41,9 @@ class Wishes:
     commit: str = "each"
     """`each`: synchronously after every poll that brought records; `none`: only when told to."""
     auto_commit_ms: int = 0
-    session_ms: int = 4000
-    """Long enough for a busy machine, short enough to wait for."""
+    session_ms: int = 10_000
+    """One owner at a time is promised to members that are heard of once in a session. So it is
+    longer than a busy machine ever keeps a process waiting."""
     heartbeat_ms: int = 150
     poll_interval_ms: int = 30_000
     metadata_ms: int = 60_000

@@ -40,6 +40,7 @@ class Member:
         self.commands: queue.SimpleQueue[list[str]] = queue.SimpleQueue()
         self._library, self._server, self._wishes = library, server, wishes
         self._uncommitted = False
+        self._fenced = False
         self.thread = threading.Thread(target=self._live, name=name)
         self.thread.start()
 
@@ -57,11 +58,18 @@ class Member:
         self._tell("closed", "")
 
     def _turn(self, consumer: GroupConsumer) -> None:
-        """Poll once, and commit what was read if that is wished."""
+        """Poll once, and commit what was read if that is wished.
+
+        Whoever was fenced has a successor: polling on would fence that in turn, and so on for ever.
+        """
+        if self._fenced:
+            time.sleep(RETRY_S)
+            return
         try:
             reads = consumer.poll()
         except Exception as error:  # noqa: BLE001 - a broker may be away; the test decides
             self._tell("error", name_of(error))
+            self._fenced = name_of(error) == "FencedInstanceId"
             time.sleep(RETRY_S)
             return
         for read in joined(reads):

@@ -84,6 +84,7 @@ public final class GroupHost {
         private final Map<String, String> wishes;
         private KafkaConsumer<byte[], byte[]> consumer;
         private boolean uncommitted;
+        private boolean fenced;
 
         Member(String server, String name, Map<String, String> wishes) {
             super(name);
@@ -111,7 +112,12 @@ public final class GroupHost {
             while (obey()) {
                 turn();
             }
-            consumer.close();
+            try {
+                consumer.close();
+            } catch (RuntimeException error) {
+                // A member that was fenced meanwhile hears of it here, and is closed all the same.
+                tell("error", name(error));
+            }
             tell("closed", "");
         }
 
@@ -150,13 +156,21 @@ public final class GroupHost {
             }
         }
 
-        /** Polls once, and commits what was read if that is wished. */
+        /**
+         * Polls once, and commits what was read if that is wished. Whoever was fenced has a
+         * successor: polling on would fence that in turn, and so on for ever.
+         */
         private void turn() throws Throwable {
+            if (fenced) {
+                Thread.sleep(POLL_MS);
+                return;
+            }
             ConsumerRecords<byte[], byte[]> records;
             try {
                 records = poll();
             } catch (RuntimeException error) {
                 tell("error", name(error));
+                fenced = name(error).equals("FencedInstanceId");
                 Thread.sleep(POLL_MS);
                 return;
             }
