@@ -90,11 +90,18 @@ class Partition:
         return ErrorCode.UNKNOWN_LEADER_EPOCH
 
     def epoch_end(self, epoch: LeaderEpoch) -> EpochEnd:
-        """Say where an epoch ends; the leader's own goes on, also before its first record."""
-        end = self.log.log_end_offset
+        """Say where an epoch ends; the leader's own goes on, also before its first record.
+
+        One in which nobody wrote ends where the leader's began. That is the log's end, for the
+        leader has not written either: else the log would know of a later epoch.
+        """
+        end, epochs = self.log.log_end_offset, self.log.epochs
+        if epochs.latest < epoch < self.role.leader_epoch:
+            wrote_last = epoch if epochs.latest == NO_LEADER_EPOCH else epochs.latest
+            return EpochEnd(wrote_last, end)
         if epoch == self.role.leader_epoch:
             return EpochEnd(epoch, end)
-        return self.log.epochs.end_offset_for(epoch, end)
+        return epochs.end_offset_for(epoch, end)
 
     def advance(self) -> None:
         """Move the high watermark to what every in-sync replica has, and tell those who wait."""

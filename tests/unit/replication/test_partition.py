@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import log_kit
 from log_kit import KEY, TOPIC_ID, append_values, make_batch, marker
 from moldau.replication.partition import Partition, Role
@@ -80,3 +82,17 @@ def test_nothing_is_said_to_be_stable_below_the_start_of_the_log():
         transact(partition, sequence)
     partition.log.delete_records_before(3)
     assert partition.last_stable_offset == partition.log.log_start_offset == 3
+
+
+def test_an_epoch_in_which_nobody_wrote_ends_where_the_leaders_begins():
+    partition = opened()
+    partition.role = replace(partition.role, leader_epoch=3)
+    assert partition.epoch_end(1) == (1, 0)
+    append_values(partition.log, b"in epoch 0")
+    assert [partition.epoch_end(epoch) for epoch in range(5)] == [
+        (0, 1),
+        (0, 1),
+        (0, 1),
+        (3, 1),
+        (-1, -1),
+    ]
