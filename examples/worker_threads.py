@@ -10,12 +10,11 @@ crash repeats work and loses none. SIGTERM and Ctrl-C end it after the work in h
 from __future__ import annotations
 
 import argparse
-import asyncio
+import signal
 import threading
-from concurrent.futures import ThreadPoolExecutor
 
-from moldau import AsyncConsumer, Record
-from moldau.client.processing import KeyedWorkers, graceful
+from moldau import Consumer, Record
+from moldau.client.processing import KeyedThreads
 
 
 def work(record: Record[bytes, bytes]) -> None:
@@ -25,23 +24,18 @@ def work(record: Record[bytes, bytes]) -> None:
     print(line, end="", flush=True)  # in one piece: other threads print, too
 
 
-async def run(arguments: argparse.Namespace) -> None:
-    loop = asyncio.get_running_loop()
-    threads = ThreadPoolExecutor(arguments.threads, thread_name_prefix="worker")
-
-    async def handle(record: Record[bytes, bytes]) -> None:
-        await loop.run_in_executor(threads, work, record)
-
-    async with AsyncConsumer[bytes, bytes](
+def run(arguments: argparse.Namespace) -> None:
+    with Consumer[bytes, bytes](
         arguments.servers,
         group_id=arguments.group,
         topics=[arguments.topic],
         auto_offset_reset="earliest",
         enable_auto_commit=False,
     ) as consumer:
-        workers = KeyedWorkers(consumer, handle, concurrency=arguments.threads)
-        with threads, graceful(workers.stop):
-            await workers.run()
+        workers = KeyedThreads(consumer, work, concurrency=arguments.threads)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: workers.stop())
+        workers.run()
 
 
 def main() -> None:
@@ -50,7 +44,7 @@ def main() -> None:
     parser.add_argument("topic")
     parser.add_argument("--group", default="worker-threads")
     parser.add_argument("--threads", type=int, default=8)
-    asyncio.run(run(parser.parse_args()))
+    run(parser.parse_args())
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from moldau.client.errors import CommitFailed, InvalidState
 from moldau.client.producer import Producer
 from moldau.client.records import TopicPartition
 
-WAIT_MS = 15_000
+WAIT_MS = 60_000
 VALUES = [b"%d" % number for number in range(6)]
 
 

@@ -9,6 +9,7 @@ import asyncio
 import os
 import signal
 import threading
+from itertools import islice
 
 import pytest
 
@@ -23,8 +24,7 @@ from moldau.client.consumer import AsyncConsumer, Consumer
 from moldau.client.consuming.listeners import RebalanceListener
 from moldau.client.errors import CommitFailed, NoBrokerReachable
 from moldau.client.records import OffsetAndMetadata, TopicPartition
-
-pytestmark = pytest.mark.timeout(90)
+from own_consumer_kit import WAIT_MS, topic_with
 
 PARTITIONS = 4
 QUICK = {"auto_offset_reset": "earliest", "heartbeat_interval_ms": 100}
@@ -267,10 +267,10 @@ def test_closing_from_another_thread_ends_a_wait_and_leaves_the_group(broker, to
 
     thread = threading.Thread(target=work)
     thread.start()
-    assert all_seen.wait(15)
+    assert all_seen.wait(60)
     eventually(lambda: consumer._core._holding.empty, "the loop waits for more")
     consumer.close()
-    thread.join(15)
+    thread.join(60)
     assert not thread.is_alive()
     assert not members_of(broker, topic)
     assert committed_of(broker, topic, topic) == dict.fromkeys(range(PARTITIONS), 5)
@@ -308,7 +308,7 @@ def one_partition(broker):
 def closed_by_another_thread(consumer):
     closer = threading.Thread(target=consumer.close)
     closer.start()
-    closer.join(15)
+    closer.join(60)
 
 
 def closed_by_a_signal(consumer):
@@ -344,6 +344,7 @@ def test_polled_records_are_done_with_only_for_the_thread_that_has_them(broker):
     for group_id, close, committed in (
         (f"{topic}-other", closed_by_another_thread, {0: 0}),
         (f"{topic}-failed", closed_in_an_exception, {0: 0}),
+        (f"{topic}-signal", closed_by_a_signal, {0: 0}),
         (f"{topic}-same", Consumer.close, {0: 5}),
     ):
         consumer = Consumer(broker.address, group_id=group_id, topics=[topic], **QUICK)
@@ -364,7 +365,7 @@ def test_polled_records_are_done_with_only_for_the_task_that_has_them(
         consumer = AsyncConsumer(broker.address, group_id=topic, topics=[topic], **QUICK)
         await consumer.start()
         # `wait_for` asks in a task of its own, which is as good as this one.
-        while not await asyncio.wait_for(consumer.poll(timeout_ms=200), 15):
+        while not await asyncio.wait_for(consumer.poll(timeout_ms=200), 60):
             pass
         if not by_another:
             return await consumer.close()
@@ -409,7 +410,7 @@ def test_an_interrupt_in_the_callback_of_a_commit_does_not_hold_up_the_end(broke
 
 
 def test_starting_may_be_tried_again():
-    consumer = Consumer("127.0.0.1:1", **QUICK)
+    consumer = Consumer("127.0.0.1:1", bootstrap_timeout_ms=0, **QUICK)
     for _ in range(2):
         with pytest.raises(NoBrokerReachable):
             consumer.start()
@@ -444,3 +445,51 @@ def test_what_is_assigned_by_hand_is_committed_when_it_is_given_up(broker, topic
         assert consumer.committed([(topic, 1)])[TopicPartition(topic, 1)].offset == 5
         consumer.assign([(topic, 0)])
         assert consumer.position((topic, 0)) == 5
+
+
+# What the user does with it
+
+
+def test_a_listener_runs_in_the_users_thread_and_may_call_the_consumer(broker):
+    topic = topic_with(broker, 30)
+    partition = TopicPartition(topic, 0)
+    heard = []
+
+    class Listener:
+        def on_partitions_assigned(self, partitions):
+            heard.append(("assigned", threading.current_thread(), set(partitions)))
+            if partitions:
+                consumer.seek(partition, 25)
+
+        def on_partitions_revoked(self, partitions):
+            heard.append(("revoked", threading.current_thread(), set(partitions)))
+            consumer.commit()
+
+    consumer = Consumer(broker.address, group_id=topic, enable_auto_commit=False)
+    with consumer:
+        consumer.subscribe([topic], listener=Listener())
+        records = consumer.poll(WAIT_MS)
+        assert [record.offset for record in records] == [25, 26, 27, 28, 29]
+    with Consumer(broker.address, group_id=topic) as another:
+        assert another.committed([partition])[partition].offset == 30
+    me = threading.current_thread()
+    assert heard == [("assigned", me, {partition}), ("revoked", me, {partition})]
+
+
+def test_a_loop_commits_what_it_is_done_with_and_goes_on_there(broker):
+    topic = topic_with(broker, 40)
+    settings = {"group_id": topic, "topics": [topic], "auto_offset_reset": "earliest"}
+
+    def crash_at(offset):
+        with Consumer(broker.address, **settings) as consumer:
+            for record in consumer:
+                if record.offset == offset:
+                    raise RuntimeError("the work failed")
+
+    with pytest.raises(RuntimeError):
+        crash_at(17)
+    with Consumer(broker.address, **settings) as consumer:
+        assert next(iter(consumer)).offset == 17  # not done with, so it comes again
+        assert [record.offset for record in islice(consumer, 22)] == list(range(18, 40))
+    with Consumer(broker.address, **settings) as consumer:
+        assert consumer.committed([(topic, 0)])[TopicPartition(topic, 0)].offset == 40

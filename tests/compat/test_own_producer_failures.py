@@ -21,7 +21,8 @@ from moldau.client.errors import (
 from moldau.client.producer import AsyncProducer, Producer
 from moldau.protocol.messages.transactions import EndTxnRequest
 
-WAIT_S = 20
+WAIT_S = 40
+"""Less than a producer waits for a broker of itself: so whoever waits in vain is found."""
 
 
 def topic_of(broker, **config):
@@ -219,4 +220,4 @@ def test_closing_with_a_time_out_does_not_wait_for_a_silent_coordinator(broker):
         producer._core.transactions._call = silent
         await producer.close(0.1)
 
-    run_without_leaks(scenario(), timeout_s=10)
+    run_without_leaks(scenario(), timeout_s=WAIT_S)

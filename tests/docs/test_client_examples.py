@@ -10,10 +10,13 @@ import sys
 import time
 from collections import defaultdict
 from contextlib import closing, contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 
 import pytest
 
+from kafka_harness.kinds import kind_under_test, make_broker
+from kafka_harness.topics import create_topic
 from moldau.client.consumer import Consumer
 from moldau.client.processing import retry_topics as names
 from moldau.client.producer import Producer
@@ -22,13 +25,36 @@ from moldau.testing import TestBroker
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
-PATIENCE_S = 40
+PATIENCE_S = 60
+
+
+class OnKafka:
+    """Apache Kafka, with as much of a TestBroker's face as the tests here look at."""
+
+    def __init__(self, node):
+        self.bootstrap_servers = node.address
+
+    def create_topic(self, name, partitions):
+        create_topic(self.bootstrap_servers, name, partitions)
+
+    def records(self, topic):
+        with Consumer(
+            self.bootstrap_servers, topics=[topic], auto_offset_reset="earliest"
+        ) as consumer:
+            ends = consumer.end_offsets(consumer.assignment())
+            return list(islice(consumer, sum(ends.values())))
 
 
 @pytest.fixture
-def broker():
-    with TestBroker() as running:
-        yield running
+def broker(tmp_path):
+    """A broker for each test: Moldau, or Kafka where the suite runs on that."""
+    if kind_under_test() == "moldau":
+        with TestBroker() as running:
+            yield running
+        return
+    settings = {"group.initial.rebalance.delay.ms": "0"}
+    with make_broker(kind_under_test(), tmp_path / "broker", settings) as node:
+        yield OnKafka(node)
 
 
 class Program:

@@ -112,6 +112,9 @@ class ConnectionSettings(Settings):
     """Any brokers of the cluster: the first that answers names all others."""
     client_id: str = ""
     """A name for quotas and for people who read the broker's log."""
+    bootstrap_timeout_ms: int = 10_000
+    """Ours: for how long a client that starts looks for a broker that is not there yet, as where
+    services start side by side; 0 asks every server once."""
     request_timeout_ms: int = 30_000
     """How long an answer is waited for before the connection counts as lost."""
     socket_connection_setup_timeout_ms: int = 10_000
@@ -167,6 +170,7 @@ class ConnectionSettings(Settings):
 
 
 _NOT_NEGATIVE: Final = (
+    "bootstrap_timeout_ms",
     "socket_connection_setup_timeout_ms",
     "socket_connection_setup_timeout_max_ms",
     "request_timeout_ms",

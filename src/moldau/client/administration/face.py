@@ -31,6 +31,7 @@ class AdminFace:
         *,
         default_api_timeout_ms: int = 60_000,
         client_id: str = "",
+        bootstrap_timeout_ms: int = 10_000,
         request_timeout_ms: int = 30_000,
         socket_connection_setup_timeout_ms: int = 10_000,
         socket_connection_setup_timeout_max_ms: int = 30_000,

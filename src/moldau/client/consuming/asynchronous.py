@@ -21,6 +21,7 @@ from moldau.client.consuming.face import (
     named_offsets,
     subscription_of,
 )
+from moldau.client.consuming.holding import Walk
 from moldau.client.consuming.marks import Mark
 from moldau.client.consuming.offset_lookup import OffsetAndTimestamp
 from moldau.client.consuming.positions import EARLIEST, LATEST
@@ -49,6 +50,8 @@ class AsyncConsumer(ConsumerFace[K, V]):
 
     _holder: asyncio.Task[Any] | None = None
     """Who was handed records last; nobody while more are asked for."""
+    _walk: Walk | None = None
+    """What `anext` takes from; whatever else is asked of the consumer takes back the rest of it."""
 
     # Beginning and ending
 
@@ -166,6 +169,23 @@ class AsyncConsumer(ConsumerFace[K, V]):
                 return
             for record in walk.rest:
                 yield record
+
+    async def __anext__(self) -> Record[K, V]:
+        """Hand out the next record; a loop over the consumer costs less for each.
+
+        It is done with when the next one is asked for, as with `poll`. Cancelled, none is handed
+        out.
+        """
+        core = self._running if not self._is_closing else None
+        while core is not None:
+            record = next(self._walk.rest, None) if self._walk is not None else None
+            if record is not None:
+                return record
+            try:
+                self._walk = await self._handed(core.walk())
+            except ClientClosed:
+                break
+        raise StopAsyncIteration
 
     async def batches(self) -> AsyncIterator[list[Record[K, V]]]:
         """Hand out lists of records, each of one partition, up to `max_poll_records` long."""

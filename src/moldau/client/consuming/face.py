@@ -76,6 +76,7 @@ class ConsumerFace(Generic[K, V]):
         allow_auto_create_topics: bool = True,
         interceptor_classes: Iterable[Any] = (),
         client_id: str = "",
+        bootstrap_timeout_ms: int = 10_000,
         request_timeout_ms: int = 30_000,
         socket_connection_setup_timeout_ms: int = 10_000,
         socket_connection_setup_timeout_max_ms: int = 30_000,
@@ -129,6 +130,11 @@ class ConsumerFace(Generic[K, V]):
         self._is_closing = False
         """No more records are handed out; a listener told of the end may still commit."""
         self._is_closed = False
+
+    @property
+    def commits_automatically(self) -> bool:
+        """Whether offsets are committed without being asked to: in a group, unless that is off."""
+        return self._settings.group_id is not None and self._settings.enable_auto_commit
 
     # Putting the parts together
 

@@ -6,15 +6,21 @@ long as little enough waits for the user: `max_partition_fetch_bytes` a partitio
 alone: a request for the others would be parked there for `fetch_max_wait_ms`, and the full one
 would run dry behind it.
 
-Owns a task per broker and the fetch sessions. What an answer means is decided in `fetch_answers`;
-whether a partition may be fetched, by `positions`.
+A broker without news holds a request for that long, and answers a connection's requests in order.
+What becomes ready meanwhile (a position was found, sought, resumed) is fetched beside it: over a
+connection of its own, outside the session, and with no more patience than the held request has
+left, so that the next one is for all of them again.
+
+Owns the tasks and the fetch sessions. What an answer means is decided in `fetch_answers`; whether a
+partition may be fetched, by `positions`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 from moldau.base.ids import ZERO_TOPIC_ID
@@ -32,12 +38,12 @@ from moldau.client.consuming.settings import ConsumerSettings
 from moldau.client.consuming.waking import Waking
 from moldau.client.engine.backoff import Backoff
 from moldau.client.engine.cluster import Cluster, Lane
+from moldau.client.engine.connection import ClientConnection
 from moldau.client.errors import ClientError
 from moldau.client.records import TopicPartition
 from moldau.protocol.messages.data import (
     FetchPartition,
     FetchRequest,
-    FetchResponse,
     FetchTopic,
     ForgottenTopic,
 )
@@ -46,6 +52,10 @@ logger = logging.getLogger(__name__)
 
 SESSION_VERSION: Final = 7
 TOPIC_ID_VERSION: Final = 13
+
+HELD_S: Final = 0.01
+"""After how long a broker that has not answered counts as holding the request: longer than one with
+news takes on most networks, too short for anybody to notice."""
 
 _CLOSE_TIMEOUT_S: Final = 0.5
 """How long ending a session may hold up closing: a broker forgets sessions by itself, too."""
@@ -71,19 +81,34 @@ class Fetcher:
         self._crashed = crashed
         """Told of an error that should not be."""
         self._waking = Waking(cluster.ports.clock)
-        self._sessions: dict[int, FetchSession] = {}
-        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._sources: dict[int, _Source] = {}
 
     def wake(self) -> None:
         """Look again at what is to be fetched: positions, pauses or leaders changed."""
         for state in self._positions:
-            if state.stage is Stage.READY and not state.paused:
-                broker_id = self._source(state)
-                if broker_id is not None and broker_id not in self._tasks:
-                    self._tasks[broker_id] = in_background(
-                        self._run(broker_id), f"moldau-fetch-{broker_id}", self._crashed
-                    )
+            if state.stage is not Stage.READY or state.paused:
+                continue
+            broker_id = self._source(state)
+            if broker_id is None:
+                continue
+            source = self._sources.get(broker_id)
+            if source is None:
+                self._read_from(broker_id)
+            elif source.held_until is not None and source.beside is None and self._lacks(state):
+                source.beside = in_background(
+                    self._run_beside(source), f"moldau-fetch-beside-{broker_id}", self._crashed
+                )
         self._waking.wake()
+
+    def _read_from(self, broker_id: int) -> None:
+        source = self._sources[broker_id] = _Source(broker_id)
+        source.task = in_background(self._run(source), f"moldau-fetch-{broker_id}", self._crashed)
+
+    def _lacks(self, state: PartitionState) -> bool:
+        """Tell whether a partition has room for records, and no fetch brings any."""
+        if state.in_flight or state.error is not None:
+            return False
+        return state.buffered_size < self._settings.max_partition_fetch_bytes
 
     def refill(self) -> None:
         """Look again at what is to be fetched: there is room in the buffer."""
@@ -91,51 +116,76 @@ class Fetcher:
 
     async def close(self) -> None:
         """End the tasks and let the brokers forget the sessions. Cancelled, the tasks still end."""
-        tasks, self._tasks = list(self._tasks.values()), {}
+        sources, self._sources = list(self._sources.values()), {}
+        tasks = [task for one in sources for task in (one.task, one.beside) if task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await asyncio.gather(*(self._end_session(*each) for each in self._sessions.items()))
+        await asyncio.gather(*map(self._end_session, sources))
 
     def _source(self, state: PartitionState) -> int | None:
         """Return the broker to read a partition from: a replica near us, or the leader."""
         image = self._cluster.image
         replica = state.preferred_replica
         if replica != NO_REPLICA:
-            now = self._cluster.ports.clock.monotonic()
+            now = self._now()
             if replica in image.brokers and now < state.preferred_until:
                 return replica
             state.forget_replica()
         led = image.leader(*state.partition)
         return led.leader if led is not None and led.leader in image.brokers else None
 
-    async def _run(self, broker_id: int) -> None:
+    async def _run(self, source: _Source) -> None:
         failure_count = 0
-        session = self._sessions.setdefault(broker_id, FetchSession())
         while True:
-            plan = self._plan(broker_id)
+            plan = self._plan(source.broker_id)
             if not plan.sent:
                 await self._waking.wait(plan.look_again_at)
                 continue
-            for sent in plan.sent.values():
-                sent.state.in_flight = True
             try:
-                await self._fetch(broker_id, session, plan)
+                connection = await self._cluster.connection(source.broker_id)
+                if connection is not source.connection:
+                    source.connection = connection
+                    continue  # more may have become ready while it was made
+                await self._fetch(source, connection, plan)
                 failure_count = 0
             except ClientError as error:
                 failure_count += 1
-                self._failed(broker_id, error)
-            finally:
-                for sent in plan.sent.values():
-                    sent.state.in_flight = False
-            if failure_count:
-                random = self._cluster.ports.random
-                await asyncio.sleep(self._backoff.wait_s(failure_count, random))
+                self._failed(source.broker_id, error)
+                await self._rest(failure_count)
+
+    async def _run_beside(self, source: _Source) -> None:
+        """Fetch what became ready while the broker holds a request, for as long as it does.
+
+        After a pause each time: a broker that has news answers meanwhile, and then the usual
+        request is for all.
+        """
+        try:
+            await asyncio.sleep(HELD_S)
+            while (left_s := source.held_s(self._now())) > 0:
+                plan = self._plan(source.broker_id)
+                if not plan.sent:
+                    return
+                try:
+                    await self._fetch_beside(source, plan, left_s)
+                except ClientError as error:
+                    self._failed(source.broker_id, error)
+                    await self._rest(1)
+                self._waking.wake()  # the usual request may have found nothing to ask for
+                await asyncio.sleep(HELD_S)
+        finally:
+            source.beside = None
+
+    async def _rest(self, failure_count: int) -> None:
+        await asyncio.sleep(self._backoff.wait_s(failure_count, self._cluster.ports.random))
+
+    def _now(self) -> float:
+        return self._cluster.ports.clock.monotonic()
 
     def _plan(self, broker_id: int) -> _Plan:
         """Decide what to ask a broker for now."""
         settings, image = self._settings, self._cluster.image
-        now = self._cluster.ports.clock.monotonic()
+        now = self._now()
         plan, retry_at = _Plan({}, {}, None), []
         if self._waiting_size() >= settings.prefetch_max_bytes:
             return plan
@@ -168,26 +218,33 @@ class Fetcher:
             if state.stage is Stage.READY and not state.paused
         )
 
-    async def _fetch(self, broker_id: int, session: FetchSession, plan: _Plan) -> None:
-        connection = await self._cluster.connection(broker_id)
-        version = connection.agreed_version(FetchRequest)
-        if any(want.topic_id == ZERO_TOPIC_ID for want in plan.wanted.values()):
-            version = min(version, TOPIC_ID_VERSION - 1)
-        with_session = version >= SESSION_VERSION
-        asked = (
-            session.request(plan.wanted)
-            if with_session
-            else SessionRequest(NO_SESSION, FINAL_EPOCH, plan.wanted, [])
-        )
+    async def _fetch(self, source: _Source, connection: ClientConnection, plan: _Plan) -> None:
+        """Ask for everything that is to be read from a broker, within the session."""
+        version = _version(connection, plan)
+        session = source.session if version >= SESSION_VERSION else None
+        asked = _sessionless(plan) if session is None else session.request(plan.wanted)
+        wait_ms = self._settings.fetch_max_wait_ms
         try:
-            answer: FetchResponse = await connection.send(self._request(asked), version)
-            used = session if with_session else None
-            self._answers.take(answer, plan.sent, plan.wanted, used, broker_id)
+            with plan.on_its_way():
+                source.held_until = self._now() + wait_ms / 1000
+                try:
+                    answer = await connection.send(self._request(asked, wait_ms), version)
+                finally:
+                    source.held_until = None
+                self._answers.take(answer, plan.sent, plan.wanted, session, source.broker_id)
         except BaseException:
-            session.lost()
+            source.session.lost()
             raise
 
-    def _request(self, asked: SessionRequest) -> FetchRequest:
+    async def _fetch_beside(self, source: _Source, plan: _Plan, patience_s: float) -> None:
+        """Ask for some of it only, without the session's knowledge."""
+        with plan.on_its_way():
+            connection = await self._cluster.connection(source.broker_id, Lane.BESIDE)
+            request = self._request(_sessionless(plan), int(patience_s * 1000))
+            answer = await connection.send(request, _version(connection, plan))
+            self._answers.take(answer, plan.sent, plan.wanted, None, source.broker_id)
+
+    def _request(self, asked: SessionRequest, wait_ms: int) -> FetchRequest:
         settings = self._settings
         topics: dict[tuple[str, bytes], list[FetchPartition]] = {}
         for (topic, index), want in asked.send.items():
@@ -203,7 +260,7 @@ class Fetcher:
         for topic_id, (topic, index) in asked.forget:
             forgotten.setdefault((topic, topic_id), []).append(index)
         return FetchRequest(
-            max_wait_ms=settings.fetch_max_wait_ms,
+            max_wait_ms=wait_ms,
             min_bytes=settings.fetch_min_bytes,
             max_bytes=settings.fetch_max_bytes,
             isolation_level=settings.isolation_level,
@@ -225,20 +282,41 @@ class Fetcher:
                 state.forget_replica()
         self.wake()
 
-    async def _end_session(self, broker_id: int, session: FetchSession) -> None:
+    async def _end_session(self, source: _Source) -> None:
         """Tell a broker that the session is over; it matters little if that fails.
 
         The fetch that is parked there must not be waited for, so this goes another way.
         """
-        if session.session_id == NO_SESSION:
+        session_id = source.session.session_id
+        if session_id == NO_SESSION:
             return
-        request = FetchRequest(session_id=session.session_id, session_epoch=FINAL_EPOCH)
+        request = FetchRequest(session_id=session_id, session_epoch=FINAL_EPOCH)
         try:
             async with asyncio.timeout(_CLOSE_TIMEOUT_S):
-                connection = await self._cluster.connection(broker_id, Lane.COORDINATION)
+                connection = await self._cluster.connection(source.broker_id, Lane.COORDINATION)
                 await connection.call(request)
         except (ClientError, TimeoutError) as error:
-            logger.debug("broker %d was not told the end of a session: %s", broker_id, error)
+            logger.debug("broker %d was not told the end of a session: %s", source.broker_id, error)
+
+
+class _Source:
+    """One broker that is read from."""
+
+    __slots__ = ("beside", "broker_id", "connection", "held_until", "session", "task")
+
+    def __init__(self, broker_id: int) -> None:
+        self.broker_id = broker_id
+        self.connection: ClientConnection | None = None
+        self.session = FetchSession()
+        self.task: asyncio.Task[None] | None = None
+        self.held_until: float | None = None
+        """Until when the broker may hold the request that is on its way; None without one."""
+        self.beside: asyncio.Task[None] | None = None
+        """Fetches what became ready meanwhile."""
+
+    def held_s(self, now: float) -> float:
+        """Return for how long the broker may still hold the request."""
+        return 0.0 if self.held_until is None else self.held_until - now
 
 
 class _Plan(NamedTuple):
@@ -248,3 +326,25 @@ class _Plan(NamedTuple):
     wanted: dict[TopicPartition, Wanted]
     look_again_at: float | None
     """With nothing to ask for: when that may change by itself."""
+
+    @contextmanager
+    def on_its_way(self) -> Iterator[None]:
+        """Have nobody else ask for the same."""
+        for sent in self.sent.values():
+            sent.state.flight_revision = sent.revision
+        try:
+            yield
+        finally:
+            for sent in self.sent.values():
+                sent.state.landed(sent.revision)
+
+
+def _sessionless(plan: _Plan) -> SessionRequest:
+    return SessionRequest(NO_SESSION, FINAL_EPOCH, plan.wanted, [])
+
+
+def _version(connection: ClientConnection, plan: _Plan) -> int:
+    version = connection.agreed_version(FetchRequest)
+    if any(want.topic_id == ZERO_TOPIC_ID for want in plan.wanted.values()):
+        return min(version, TOPIC_ID_VERSION - 1)
+    return version

@@ -26,6 +26,7 @@ from moldau.client.records import OffsetAndMetadata, TopicPartition
 NO_OFFSET: Final = -1
 NO_EPOCH: Final = -1
 NO_REPLICA: Final = -1
+NO_FLIGHT: Final = -1
 
 EARLIEST: Final = ResetPolicy(ResetKind.EARLIEST)
 LATEST: Final = ResetPolicy(ResetKind.LATEST)
@@ -52,8 +53,8 @@ class PartitionState:
         "error",
         "fetch_epoch",
         "fetch_offset",
+        "flight_revision",
         "high_watermark",
-        "in_flight",
         "last_stable_offset",
         "leader_epoch",
         "log_start_offset",
@@ -85,8 +86,8 @@ class PartitionState:
         self.policy: ResetPolicy | None = None
         """Asked for by the user (`seek_to_end`); else the consumer's policy decides a reset."""
         self.paused = False
-        self.in_flight = False
-        """A fetch of it is on its way."""
+        self.flight_revision = NO_FLIGHT
+        """Under which revision a fetch of it is on its way."""
         self.buffered_size = 0
         """Fetched bytes that wait for the user."""
         self.high_watermark = NO_OFFSET
@@ -106,6 +107,16 @@ class PartitionState:
     def has_offset(self) -> bool:
         """Tell whether there is a position at all, validated or not."""
         return self.stage in (Stage.READY, Stage.VALIDATING)
+
+    @property
+    def in_flight(self) -> bool:
+        """Tell whether a fetch is on its way whose answer will be of use."""
+        return self.flight_revision == self.revision
+
+    def landed(self, revision: int) -> None:
+        """Take note that a fetch sent under this revision is over; there may be a later one."""
+        if self.flight_revision == revision:
+            self.flight_revision = NO_FLIGHT
 
     def seek(self, offset: int, leader_epoch: int = NO_EPOCH) -> None:
         """Go on at an offset; with the epoch of the record before it, after validation."""

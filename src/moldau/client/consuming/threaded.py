@@ -33,6 +33,8 @@ from moldau.client.consuming.face import (
     named_offsets,
     subscription_of,
 )
+from moldau.client.consuming.holding import Walk
+from moldau.client.consuming.interruptions import in_signal_handler
 from moldau.client.consuming.marks import BlockingMark
 from moldau.client.consuming.offset_lookup import OffsetAndTimestamp
 from moldau.client.consuming.positions import EARLIEST, LATEST
@@ -69,6 +71,8 @@ class Consumer(ConsumerFace[K, V]):
     """Who was handed records last; nobody while more are asked for."""
     _in_loop = False
     """Whether a loop over the consumer has not been left: it works on what it was handed."""
+    _walk: Walk | None = None
+    """What `next` takes from; whatever else is asked of the consumer takes back the rest of it."""
 
     # Beginning and ending
 
@@ -96,10 +100,9 @@ class Consumer(ConsumerFace[K, V]):
 
         Any thread and any signal handler may call it: a loop over the consumer ends. What that loop
         was handed last is not done with, nor is what another thread was handed, nor anything while
-        an exception is handled. A handler that comes between two `poll`s cannot tell: there, set a
-        flag instead and close where the work is done.
+        an exception or a signal is handled.
         """
-        self._end(timeout, done=sys.exception() is None and not self._in_loop)
+        self._end(timeout, done=_is_at_leisure() and not self._in_loop)
 
     def _end(self, timeout: float, *, done: bool) -> None:
         core, portal, was_closing = self._core, self._portal, self._is_closing
@@ -194,7 +197,7 @@ class Consumer(ConsumerFace[K, V]):
     def unsubscribe(self) -> None:
         """Consume nothing any more: leave the group, or drop what was assigned by hand."""
         self._subscription = Subscription()
-        self._wait(self._running.unsubscribe(done=sys.exception() is None))
+        self._wait(self._running.unsubscribe(done=_is_at_leisure()))
 
     def subscription(self) -> Subscription:
         """Return what was subscribed to."""
@@ -205,7 +208,7 @@ class Consumer(ConsumerFace[K, V]):
 
         What goes is committed before, if that is automatic.
         """
-        done = sys.exception() is None
+        done = _is_at_leisure()
         self._do(partial(self._running.assign, as_partitions(partitions), done=done))
 
     def assignment(self) -> frozenset[TopicPartition]:
@@ -227,6 +230,22 @@ class Consumer(ConsumerFace[K, V]):
                 return
             with self._looping():
                 yield from walk.rest
+
+    def __next__(self) -> Record[K, V]:
+        """Hand out the next record; a loop over the consumer costs less for each.
+
+        It is done with when the next one is asked for, as with `poll`.
+        """
+        core = self._running if not self._is_closing else None
+        while core is not None:
+            record = next(self._walk.rest, None) if self._walk is not None else None
+            if record is not None:
+                return record
+            try:
+                self._walk = self._handed(core.walk())
+            except ClientClosed:
+                break
+        raise StopIteration
 
     def batches(self) -> Iterator[list[Record[K, V]]]:
         """Hand out lists of records, each of one partition, up to `max_poll_records` long."""
@@ -378,6 +397,11 @@ class Consumer(ConsumerFace[K, V]):
     def enforce_rebalance(self, reason: str = "asked for by the user") -> None:
         """Have the group rebalance although nothing changed."""
         self._do(self._running.group().enforce_rebalance, reason)
+
+
+def _is_at_leisure() -> bool:
+    """Tell whether nothing was interrupted by what now runs: no exception, no signal."""
+    return sys.exception() is None and not in_signal_handler()
 
 
 def _run_kept(portal: Portal, attending: Attending[Any], kept: KeptCall) -> None:

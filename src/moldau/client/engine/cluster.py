@@ -121,15 +121,47 @@ class Cluster:
     # Beginning and ending
 
     async def start(self) -> None:
-        """Learn the cluster from any bootstrap server; NoBrokerReachable tells what was tried.
+        """Learn the cluster from any bootstrap server, trying for `bootstrap_timeout_ms`.
 
-        Cancelled, or failed, it may be tried again; `close` leaves nothing behind either way.
+        Then NoBrokerReachable tells what was tried. Cancelled, or failed, it may be tried again;
+        `close` leaves nothing behind either way.
         """
         if self._refresher is not None:
             raise InvalidState("the client has been started already")
-        await self.refresh()
+        await self._find()
         self._refreshed_at = self.ports.clock.monotonic()
         self._refresher = asyncio.ensure_future(self._keep_fresh())
+
+    async def _find(self) -> None:
+        """Ask for the cluster, again after failures that may pass, until the time is up.
+
+        The first time takes as long as connecting may.
+        """
+        timeout_ms = self.settings.bootstrap_timeout_ms
+        deadline = self.deadline(timeout_ms)
+        waits = Backoff(self.settings.retry_backoff_ms, self.settings.retry_backoff_max_ms)
+        failure: ClientError | None = None
+        failure_count = 0
+        patience_s: float | None = None
+        while True:
+            try:
+                async with asyncio.timeout(patience_s):
+                    await self.refresh()
+            except TimeoutError:
+                assert failure is not None
+                raise failure from None
+            except ClientError as error:
+                failure = error
+            else:
+                return
+            failure_count += 1
+            pause_s = waits.wait_s(failure_count, self.ports.random)
+            patience_s = deadline - self.ports.clock.monotonic() - pause_s
+            if not failure.retriable or patience_s <= 0:
+                raise failure
+            if failure_count == 1:
+                logger.warning("trying again for %d ms: %s", timeout_ms, failure)
+            await asyncio.sleep(pause_s)
 
     async def close(self) -> None:
         """End refreshing and every connection; what waits for an answer gets ClientClosed."""

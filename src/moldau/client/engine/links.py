@@ -31,6 +31,8 @@ class Lane(Enum):
 
     DATA = "data"
     COORDINATION = "coordination"
+    BESIDE = "beside"
+    """For a Fetch that must not wait behind another one that the broker holds."""
     JOINING = "joining"
     """Joins are answered when the slowest member of a group has come, minutes perhaps; heartbeats
     and commits must not wait for that, and nobody who takes any connection may get this one."""

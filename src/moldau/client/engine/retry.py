@@ -24,6 +24,7 @@ from moldau.client.errors import (
     BrokerError,
     ClientError,
     ConnectionLost,
+    CorruptAnswer,
     RequestTimedOut,
     broker_error,
 )
@@ -73,6 +74,18 @@ def raise_for(code: int, message: str | None = None) -> None:
     """Raise the BrokerError for an error code of an answer, unless it is none."""
     if code != ErrorCode.NONE:
         raise broker_error(code, message)
+
+
+async def read_or_lost(answer: Awaitable[T]) -> T:
+    """Wait for an answer; one that cannot be read is a lost connection, for that was closed.
+
+    For questions that may be asked twice: whether the first one took effect is not known.
+    Cancelled, so is the waiting.
+    """
+    try:
+        return await answer
+    except CorruptAnswer as error:
+        raise ConnectionLost(error.what) from error
 
 
 def asks_for_metadata(error: ClientError) -> bool:

@@ -6,6 +6,8 @@
         with graceful(workers.stop):
             await workers.run()
 
+`KeyedThreads` does the same with a `Consumer` and a plain handler, in threads.
+
 Stands on the public faces of the client alone.
 """
 
@@ -13,6 +15,7 @@ from __future__ import annotations
 
 from moldau.client.processing.graceful import graceful
 from moldau.client.processing.retry_topics import RetryTopics
+from moldau.client.processing.threads import KeyedThreads
 from moldau.client.processing.workers import KeyedWorkers
 
-__all__ = ["KeyedWorkers", "RetryTopics", "graceful"]
+__all__ = ["KeyedThreads", "KeyedWorkers", "RetryTopics", "graceful"]

@@ -77,11 +77,14 @@ class TopicQueues:
         "sticky",
         "sticky_size",
         "topic_id",
+        "used_at",
     )
 
     def __init__(self, name: str, batch_size: int) -> None:
         self.name = name
         self.topic_id = b""
+        self.used_at = 0.0
+        """When a batch was last opened, or the topic was."""
         self.partition_count = 0
         self.queues: list[PartitionQueue] = []
         """By partition; never shrinks, also if the topic was made anew with fewer partitions."""
@@ -235,6 +238,7 @@ class Accumulator:
             # A record that cannot be written raises here, before an empty batch is anybody's.
             batch.append(timestamp_ms, key, value, headers)
             self._open(target, batch)
+            topic.used_at = now
             return Place(batch, 0)
 
     def _begun(self, queue: PartitionQueue, reserved: int, now: float) -> Batch:

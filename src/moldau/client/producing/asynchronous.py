@@ -5,23 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Generator, Iterable
 from contextlib import nullcontext, suppress
-from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from moldau.client.errors import BufferFull, ClientError, InvalidState
-from moldau.client.producing.core import ProducerCore, aborted_by_close
+from moldau.client.producing.core import ProducerCore
 from moldau.client.producing.deliveries import AsyncDelivery
 from moldau.client.producing.face import (
     Headers,
-    Prepared,
     ProducerFace,
     header_pairs,
     patience_after,
     record_fields,
 )
-from moldau.client.producing.fates import aborted_transaction
-from moldau.client.producing.parking import Parking
 from moldau.client.producing.tally import Tally
 from moldau.client.records import K, ProducerRecord, V
 
@@ -54,7 +50,6 @@ class AsyncProducer(ProducerFace[K, V]):
     """Sends records from asyncio. Use it on one event loop."""
 
     _core: ProducerCore[AsyncDelivery] | None = None
-    _parking: Parking
 
     def _set_up(self) -> None:
         self._put: Callable[..., AsyncDelivery | None] = _refuse
@@ -70,23 +65,13 @@ class AsyncProducer(ProducerFace[K, V]):
         """Find the cluster; NoBrokerReachable. `async with` does it. Cancelled, nothing is left."""
         if self._core is not None:
             raise InvalidState("the producer has been started already")
-        guard = nullcontext()
         core = ProducerCore(
             self._connection_settings,
             self._settings,
             self._ports,
-            guard,
+            nullcontext(),
             AsyncDelivery,
             self._room_made,
-        )
-        self._parking = Parking(
-            core.cluster,
-            core.accumulator,
-            core.outbox,
-            core.clock,
-            guard,
-            self._settings.max_block_ms,
-            core.record_failed,
         )
         core.outbox.on_news = self._news
         try:
@@ -109,24 +94,15 @@ class AsyncProducer(ProducerFace[K, V]):
         try:
             if timeout is None or timeout > 0:
                 async with asyncio.timeout(timeout):
-                    await self._settle(core)
+                    with suppress(ClientError):
+                        await core.finish()
         except TimeoutError:
             pass
         finally:
             await asyncio.shield(self._end(core))
 
-    async def _settle(self, core: ProducerCore[AsyncDelivery]) -> None:
-        """Finish what was begun; a transaction that was not committed is aborted."""
-        if core.in_transaction:
-            self._parking.fail_all(aborted_transaction())
-        else:
-            await self._parking.settled()
-        with suppress(ClientError):
-            await core.finish()
-
     async def _end(self, core: ProducerCore[AsyncDelivery]) -> None:
         await core.close()
-        await self._parking.close(aborted_by_close())
         self._close_parts()
 
     async def __aenter__(self) -> Self:
@@ -167,7 +143,8 @@ class AsyncProducer(ProducerFace[K, V]):
         delivery = self._put(topic, key, value, partition, timestamp_ms, headers)
         if delivery is None:
             self._restless = True
-            return self._parking.park(topic, key, value, partition, timestamp_ms, headers, None)
+            parking = self._started().parking
+            return parking.park(topic, key, value, partition, timestamp_ms, headers, None)
         return delivery
 
     def _send_prepared(self, record: ProducerRecord[K, V]) -> AsyncDelivery:
@@ -180,21 +157,14 @@ class AsyncProducer(ProducerFace[K, V]):
             delivery = outbox.put(*prepared)
             if delivery is None:
                 self._restless = True
-                delivery = self._parking.park(*prepared, self._choice(core, record, prepared))
+                choose = self._choice(record, prepared, core.outbox)
+                delivery = core.parking.park(*prepared, choose)
         except ClientError as error:
             self._not_sent(error)
             raise
         if self._interceptors:
             self._report(delivery)
         return delivery
-
-    def _choice(
-        self, core: ProducerCore[AsyncDelivery], record: ProducerRecord[K, V], prepared: Prepared
-    ) -> Any:
-        """Return how to choose the partition once the topic is known."""
-        if self._partitioner is None or prepared.partition is not None:
-            return None
-        return partial(self._chosen, record, prepared.key, prepared.value, core.outbox)
 
     def drain(self) -> Awaitable[None]:
         """Wait while the buffer is more than half full, at most `max_block_ms`; then BufferFull.
@@ -276,9 +246,7 @@ class AsyncProducer(ProducerFace[K, V]):
 
         Cancelled, the sending goes on.
         """
-        core = self._started()
-        await self._parking.settled()
-        await core.sender.flush()
+        await self._started().flush()
 
     # Transactions
 
@@ -309,18 +277,14 @@ class AsyncProducer(ProducerFace[K, V]):
         the transaction is open as before; later, it is committed first. After RequestTimedOut the
         outcome is not known: call it again.
         """
-        core = self._started()
-        await self._parking.settled()
-        await core.commit()
+        await self._started().commit()
 
     async def abort_transaction(self) -> None:
         """Make none of the transaction count; what was not acknowledged fails with DeliveryAborted.
 
         Cancelled, or after RequestTimedOut, call it again.
         """
-        core = self._started()
-        self._parking.fail_all(aborted_transaction())
-        await core.abort()
+        await self._started().abort()
 
     async def send_offsets_to_transaction(self, offsets: Offsets, group: GroupMember) -> None:
         """Commit a group's offsets with the transaction; `group` is `consumer.group_metadata()`.

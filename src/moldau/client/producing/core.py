@@ -5,33 +5,30 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from moldau.client.engine.cluster import Cluster, Node
 from moldau.client.engine.ports import ClientPorts
-from moldau.client.engine.retry import retried
-from moldau.client.errors import (
-    ClientClosed,
-    ClientError,
-    DeliveryAborted,
-    InvalidState,
-    UnknownTopicOrPartition,
-    broker_error,
-)
+from moldau.client.engine.retry import raise_for, read_or_lost, retried
+from moldau.client.errors import ClientClosed, ClientError, DeliveryAborted, InvalidState
 from moldau.client.producing.accumulator import Accumulator, Bounds
-from moldau.client.producing.fates import Fate, Guard
+from moldau.client.producing.deliveries import Sent
+from moldau.client.producing.fates import Fate, Guard, aborted_transaction
 from moldau.client.producing.outbox import Outbox
+from moldau.client.producing.parking import Parking
 from moldau.client.producing.sender import Sender
 from moldau.client.producing.sequences import Identity
 from moldau.client.producing.settings import ProducerSettings
 from moldau.client.settings import INT32_MAX, ConnectionSettings
-from moldau.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from moldau.client.producing.scopes import GroupMember, Offsets
     from moldau.client.producing.transactions import Transactions
 
-D = TypeVar("D")
+D = TypeVar("D", bound=Sent)
+
+TIDYING_S: Final = 1.0
+"""How soon to look again at a topic that is due to be forgotten and has records on their way."""
 
 
 class ProducerCore(Generic[D]):
@@ -58,6 +55,16 @@ class ProducerCore(Generic[D]):
         )
         self.sender = Sender(self.cluster, self.accumulator, settings, ports, guard, on_room)
         self.sender.ask_identity = self._ask_identity
+        self.parking = Parking(
+            self.cluster,
+            self.accumulator,
+            self.outbox,
+            delivery,
+            ports.clock,
+            guard,
+            settings.max_block_ms,
+            self.record_failed,
+        )
         self.transactions: Transactions | None = None
         if settings.transactional_id is not None:
             from moldau.client.producing.transactions import Transactions  # noqa: PLC0415 - few do
@@ -66,18 +73,27 @@ class ProducerCore(Generic[D]):
         self.closed = False
         self._guard = guard
         self._identifying: asyncio.Task[None] | None = None
+        self._tidying: asyncio.TimerHandle | None = None
 
     async def start(self) -> None:
         """Find the cluster; NoBrokerReachable. Cancelled, `close` is still to be called."""
         await self.cluster.start()
+        self._forget_idle_topics()
         if self.transactions is not None:
-            await self.transactions.init(self._block_deadline())
+            await self.transactions.init()
             return
         with self._guard:
             self.outbox.accept()
 
-    def _block_deadline(self) -> float:
-        return self.cluster.deadline(self.settings.max_block_ms)
+    def _forget_idle_topics(self) -> None:
+        """Stop asking for topics that nothing is sent to any more, now and whenever one is due."""
+        now, idle_s = self.clock.monotonic(), self.settings.metadata_max_idle_ms / 1000
+        with self._guard:
+            self.cluster.forget_topics(self.outbox.close_idle(now - idle_s))
+            used_at = self.outbox.used_first()
+        due_s = idle_s if used_at is None else max(used_at + idle_s - now, TIDYING_S)
+        loop = asyncio.get_running_loop()
+        self._tidying = loop.call_later(due_s, self._forget_idle_topics)
 
     def has_sendable(self) -> bool:
         """Tell whether a batch is ready that a broker could take; called with the guard held."""
@@ -90,19 +106,6 @@ class ProducerCore(Generic[D]):
         """
         linger_end = self.accumulator.linger_end()
         return linger_end is not None and linger_end < self.sender.timer_at
-
-    async def open_topic(self, name: str, deadline: float) -> None:
-        """Wait until records of a topic can be put. Cancelled, the asking goes on by itself."""
-        image = await self.cluster.topic(name, deadline)
-        with self._guard:
-            self.outbox.open_topic(image)
-
-    async def refresh_topic(self, name: str) -> None:
-        """Look at a topic afresh: partitions may have been added."""
-        image = await self.cluster.refresh([name])
-        if name in image.topics:
-            with self._guard:
-                self.outbox.open_topic(image.topics[name])
 
     # Identity
 
@@ -124,9 +127,10 @@ class ProducerCore(Generic[D]):
         from moldau.protocol.messages import transactions  # noqa: PLC0415 - asked when connected
 
         request = transactions.InitProducerIdRequest(None, INT32_MAX)
-        answer: transactions.InitProducerIdResponse = await self.cluster.call(Node.ANY, request)
-        if answer.error_code != ErrorCode.NONE:
-            raise broker_error(answer.error_code)
+        answer: transactions.InitProducerIdResponse = await read_or_lost(
+            self.cluster.call(Node.ANY, request)
+        )
+        raise_for(answer.error_code)
         return Identity(answer.producer_id, answer.producer_epoch)
 
     # Transactions
@@ -138,15 +142,24 @@ class ProducerCore(Generic[D]):
 
     async def send_offsets(self, offsets: Offsets, member: GroupMember) -> None:
         """Make a group's offsets part of the transaction; see `Transactions`."""
-        await self._transactional().send_offsets(offsets, member, self._block_deadline())
+        await self._transactional().send_offsets(offsets, member)
 
     async def commit(self) -> None:
-        """Commit; see `Transactions`."""
-        await self._transactional().commit(self._block_deadline())
+        """Commit, also what is parked; see `Transactions`."""
+        transactions = self._transactional()
+        await self.parking.settled()
+        await transactions.commit()
 
     async def abort(self) -> None:
         """Abort; see `Transactions`."""
-        await self._transactional().abort(self._block_deadline())
+        transactions = self._transactional()
+        self.parking.fail_all(aborted_transaction())
+        await transactions.abort()
+
+    async def flush(self) -> None:
+        """Send everything and wait until it is settled. Cancelled, the sending goes on."""
+        await self.parking.settled()
+        await self.sender.flush()
 
     async def finish(self) -> None:
         """Finish what was begun, before closing: have it written, or its transaction ended.
@@ -154,10 +167,12 @@ class ProducerCore(Generic[D]):
         An open transaction is aborted; one whose commit or abort was begun gets what it was to get.
         Cancelled, the sending goes on.
         """
-        if self.transactions is not None and self.transactions.is_unfinished:
-            await self.transactions.finish(self._block_deadline())
-        else:
-            await self.sender.flush()
+        if self.transactions is None or not self.transactions.is_unfinished:
+            await self.flush()
+            return
+        if self.transactions.is_open:
+            self.parking.fail_all(aborted_transaction())
+        await self.transactions.finish()
 
     @property
     def in_transaction(self) -> bool:
@@ -184,11 +199,13 @@ class ProducerCore(Generic[D]):
         with self._guard:
             self.outbox.refuse(error)
         self.sender.settling.fail_all(error)
+        self.parking.fail_all(error)
 
     def unsettled_count(self) -> int:
         """Count the records that are neither written nor given up."""
         with self._guard:
-            return sum(batch.count for _, batch in self.accumulator.unsettled())
+            batched = sum(batch.count for _, batch in self.accumulator.unsettled())
+        return batched + self.parking.count
 
     def become_copy(self, error: ClientError) -> None:
         """Be of no more use, in a process that was forked off; called with the guard held.
@@ -198,6 +215,7 @@ class ProducerCore(Generic[D]):
         self.outbox.refuse(error)
         for _, batch in self.accumulator.unsettled():
             batch.fate.settle(error)
+        self.parking.become_copy(error)
 
     def give_up(self) -> None:
         """Refuse everything from now on, and give up what is not settled."""
@@ -205,10 +223,14 @@ class ProducerCore(Generic[D]):
         with self._guard:
             self.outbox.refuse(ClientClosed("the producer has been closed"))
         self.sender.settling.fail_all(aborted_by_close())
+        self.parking.fail_all(aborted_by_close())
 
     async def close(self) -> None:
         """Give up what is not settled, end everything. Cancelled, it is half done."""
         self.give_up()
+        if self._tidying is not None:
+            self._tidying.cancel()
+        await self.parking.close(aborted_by_close())
         if self._identifying is not None:
             self._identifying.cancel()
             await asyncio.wait([self._identifying])
@@ -224,11 +246,6 @@ def aborted_by_close() -> DeliveryAborted:
         "the producer was closed before the record was acknowledged",
         advice="It may have been written; close without a time-out waits.",
     )
-
-
-def no_such_partition(topic: str, partition: int | None, count: int) -> UnknownTopicOrPartition:
-    """Make what a record is told whose partition does not exist."""
-    return UnknownTopicOrPartition(f"{topic} has no partition {partition}: there are {count}")
 
 
 def _bounds(settings: ProducerSettings) -> Bounds:

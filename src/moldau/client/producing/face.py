@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from asyncio import CancelledError
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, Generic, NamedTuple
 
 from moldau.base.clock import Clock, Random
@@ -105,6 +106,7 @@ class ProducerFace(Generic[K, V]):
         partitioner_availability_timeout_ms: int = 0,
         interceptor_classes: Iterable[ProducerInterceptor | type[ProducerInterceptor]] = (),
         client_id: str = "",
+        bootstrap_timeout_ms: int = 10_000,
         request_timeout_ms: int = 30_000,
         socket_connection_setup_timeout_ms: int = 10_000,
         socket_connection_setup_timeout_max_ms: int = 30_000,
@@ -113,6 +115,7 @@ class ProducerFace(Generic[K, V]):
         retry_backoff_ms: int = 100,
         retry_backoff_max_ms: int = 1_000,
         metadata_max_age_ms: int = 300_000,
+        metadata_max_idle_ms: int = 300_000,
         metadata_recovery_strategy: str = "rebootstrap",
         metadata_recovery_rebootstrap_trigger_ms: int = 300_000,
         connections_max_idle_ms: int = 540_000,
@@ -184,6 +187,14 @@ class ProducerFace(Generic[K, V]):
                 f"the partitioner chose {partition!r}", advice="A partition is an int from 0 on."
             )
         return partition
+
+    def _choice(
+        self, record: ProducerRecord[K, V], prepared: Prepared, cluster: PartitionedCluster
+    ) -> Callable[[], int] | None:
+        """Return how to choose the partition once the topic is known."""
+        if self._partitioner is None or prepared.partition is not None:
+            return None
+        return partial(self._chosen, record, prepared.key, prepared.value, cluster)
 
     def _report(self, delivery: Sent) -> None:
         """Have interceptors told what becomes of a record."""

@@ -13,7 +13,13 @@ from typing import Any, Final, Generic, TypeVar
 
 from moldau.base.clock import Clock
 from moldau.client.engine.metadata import TopicImage
-from moldau.client.errors import BufferFull, ClientClosed, ClientError, SerializationFailed
+from moldau.client.errors import (
+    BufferFull,
+    ClientClosed,
+    ClientError,
+    SerializationFailed,
+    UnknownTopicOrPartition,
+)
 from moldau.client.producing.accumulator import Accumulator, TopicQueues
 from moldau.client.producing.fates import Fate, fresh
 from moldau.client.producing.murmur2 import partition_for_key
@@ -126,12 +132,31 @@ class Outbox(Generic[D]):
         """Take records for a topic from now on."""
         leaders = [one.leader for one in image.partitions.values()]
         topic = self._accumulator.update_topic(image.name, image.topic_id, leaders)
+        topic.used_at = self._clock.monotonic()
         self._known[image.name] = topic
         return topic
 
     def close_topic(self, name: str) -> None:
         """Let records of a topic take the long way, so that they stay behind those that wait."""
         self._known.pop(name, None)
+
+    def close_idle(self, since: float) -> list[str]:
+        """Close topics that nothing was sent to since this time, and return their names.
+
+        Their queues stay: the numbers of an idempotent producer go on where they were.
+        """
+        gone = [
+            topic.name
+            for topic in self._known.values()
+            if topic.used_at <= since and all(queue.idle for queue in topic.queues)
+        ]
+        for name in gone:
+            self.close_topic(name)
+        return gone
+
+    def used_first(self) -> float | None:
+        """Return when the topic was used that was used least lately; None if none is known."""
+        return min((topic.used_at for topic in self._known.values()), default=None)
 
     def knows(self, name: str) -> bool:
         """Tell whether records of a topic can be put."""
@@ -155,6 +180,11 @@ class Outbox(Generic[D]):
         if not isinstance(self._refusal, ClientClosed):
             self._refusal = None
             self._topics = self._known
+
+
+def no_such_partition(topic: str, partition: int | None, count: int) -> UnknownTopicOrPartition:
+    """Make what a record is told whose partition does not exist."""
+    return UnknownTopicOrPartition(f"{topic} has no partition {partition}: there are {count}")
 
 
 def check_timestamp(timestamp_ms: object) -> None:

@@ -1,10 +1,13 @@
-"""Records of the asyncio face whose topic is not known yet, in their order.
+"""Records whose topic is not known yet, in their order, where nobody may wait for it.
 
-`send` never waits there, so a record whose topic must first be asked for is parked, and so is every
-later one of the same topic: order holds. A topic is asked for once; when it is known all that wait
-are put into batches, and if it is not to be had within `max.block.ms` they fail. A record that
-fails here is one of its transaction like any other, so that learns of it. What is parked counts in
-`buffer.memory`.
+`send` of the asyncio face never waits, and neither may a callback in the blocking one, so a record
+whose topic must first be asked for is parked, and so is every later one of the same topic: order
+holds. A topic is asked for once; when it is known all that wait are put into batches, and if it is
+not to be had within `max.block.ms` they fail. A record that fails here is one of its transaction
+like any other, so that learns of it. What is parked counts in `buffer.memory`.
+
+Threads of the blocking face, which can wait, have their topics opened here too (`open`): not before
+what is parked for them has its place.
 """
 
 from __future__ import annotations
@@ -12,18 +15,29 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from moldau.base.clock import Clock
 from moldau.client.engine.cluster import Cluster
 from moldau.client.engine.metadata import TopicImage
-from moldau.client.errors import BufferFull, ClientError, SerializationFailed
+from moldau.client.errors import (
+    BufferFull,
+    ClientError,
+    RequestTimedOut,
+    SerializationFailed,
+)
 from moldau.client.producing.accumulator import Accumulator
-from moldau.client.producing.core import no_such_partition
-from moldau.client.producing.deliveries import AsyncDelivery
-from moldau.client.producing.fates import Fate, Guard, Moved
-from moldau.client.producing.outbox import Outbox, check_bytes, check_timestamp
+from moldau.client.producing.deliveries import Sent
+from moldau.client.producing.fates import Fate, Guard, Moved, Watcher
+from moldau.client.producing.outbox import (
+    Outbox,
+    check_bytes,
+    check_timestamp,
+    no_such_partition,
+)
 from moldau.client.records import Header
+
+D = TypeVar("D", bound=Sent)
 
 
 class _Parked(NamedTuple):
@@ -40,14 +54,15 @@ class _Parked(NamedTuple):
     """Asks the user's partitioner, which needs the topic to be known."""
 
 
-class Parking:
+class Parking(Generic[D]):
     """Everything that waits for a topic. Owned by the event loop's thread."""
 
     def __init__(
         self,
         cluster: Cluster,
         accumulator: Accumulator,
-        outbox: Outbox[AsyncDelivery],
+        outbox: Outbox[D],
+        delivery: Callable[[Fate, int, int], D],
         clock: Clock,
         guard: Guard,
         max_block_ms: int,
@@ -56,12 +71,18 @@ class Parking:
         self._cluster = cluster
         self._accumulator = accumulator
         self._outbox = outbox
+        self._delivery = delivery
         self._clock = clock
         self._guard = guard
         self._max_block_s = max_block_ms / 1000
         self._on_failed = on_failed
         self._waiting: dict[str, deque[_Parked]] = {}
         self._asking: dict[str, asyncio.Task[None]] = {}
+
+    @property
+    def count(self) -> int:
+        """How many records wait."""
+        return sum(map(len, self._waiting.values()))
 
     def park(
         self,
@@ -72,24 +93,25 @@ class Parking:
         timestamp_ms: int | None,
         headers: Any,
         choose: Callable[[], int] | None,
-    ) -> AsyncDelivery:
+    ) -> D:
         """Keep a record until its topic is known."""
         check_bytes(key, value, headers)
-        size = self._accumulator.checked_size(key, value, headers)
-        if not self._accumulator.has_room(size):
-            raise BufferFull(f"the buffer is full while the topic {topic} is being looked up")
-        self._accumulator.used += size
         if timestamp_ms is None:
             timestamp_ms = self._clock.wall_ms()
         else:
             check_timestamp(timestamp_ms)
         fate = Fate(topic, -1 if partition is None else partition, self._guard)
-        self._outbox.close_topic(topic)
+        with self._guard:
+            size = self._accumulator.checked_size(key, value, headers)
+            if not self._accumulator.has_room(size):
+                raise BufferFull(f"the buffer is full while the topic {topic} is being looked up")
+            self._accumulator.used += size
+            self._outbox.close_topic(topic)
         parked = _Parked(fate, key, value, partition, timestamp_ms, headers, size, choose)
         self._waiting.setdefault(topic, deque()).append(parked)
         if topic not in self._asking:
             self._asking[topic] = asyncio.get_running_loop().create_task(self._ask(topic))
-        return AsyncDelivery(fate, 0, timestamp_ms)
+        return self._delivery(fate, 0, timestamp_ms)
 
     async def _ask(self, topic: str) -> None:
         """Wait for a topic and put what waits for it; cancelled when the producer closes."""
@@ -113,41 +135,78 @@ class Parking:
         return image
 
     def _place(self, topic: str, image: TopicImage) -> None:
-        """Put what waits into batches, and take the short way from now on."""
+        """Put what waits into batches, and take the short way from now on.
+
+        Who waits for one that fails is told after that: whatever it sends then comes behind.
+        """
         waiting = self._waiting[topic]
-        self._outbox.open_topic(image)
+        told: list[Watcher] = []
+        with self._guard:
+            self._outbox.open_topic(image)
         while waiting:
             parked = waiting.popleft()
-            self._accumulator.used -= parked.size
             try:
-                delivery = self._put(topic, parked)
+                self._put(topic, parked)
             except ClientError as error:
                 self._on_failed(error)
-                self._settle(parked, error)
-            else:
-                parked.fate.move(Moved(1, *delivery.place()))
+                told += self._settled(parked, error)
+        _tell(told)
 
-    def _put(self, topic: str, parked: _Parked) -> AsyncDelivery:
-        _, key, value, partition, timestamp_ms, headers, _, choose = parked
+    def _put(self, topic: str, parked: _Parked) -> None:
+        fate, key, value, partition, timestamp_ms, headers, size, choose = parked
+        with self._guard:
+            self._accumulator.used -= size
         if choose is not None:
             partition = _chosen(choose)
-        with self._accumulator.overdrawn():
-            delivery = self._outbox.put(topic, key, value, partition, timestamp_ms, headers)
-        if delivery is None:
-            raise no_such_partition(topic, partition, self._outbox.partition_count(topic))
-        return delivery
+        with self._guard:
+            with self._accumulator.overdrawn():
+                delivery = self._outbox.put(topic, key, value, partition, timestamp_ms, headers)
+            if delivery is None:
+                raise no_such_partition(topic, partition, self._outbox.partition_count(topic))
+            fate.move(Moved(1, *delivery.place()))
 
     def _fail(self, topic: str, error: ClientError) -> None:
         waiting = self._waiting[topic]
+        told: list[Watcher] = []
         while waiting:
             parked = waiting.popleft()
-            self._accumulator.used -= parked.size
-            self._settle(parked, error)
+            with self._guard:
+                self._accumulator.used -= parked.size
+            told += self._settled(parked, error)
+        _tell(told)
 
-    @staticmethod
-    def _settle(parked: _Parked, error: ClientError) -> None:
-        for watcher in parked.fate.settle(error):
-            watcher()
+    def _settled(self, parked: _Parked, error: ClientError) -> list[Watcher]:
+        with self._guard:
+            return parked.fate.settle(error)
+
+    # For those who can wait
+
+    async def open(self, topic: str, deadline: float) -> None:
+        """Wait until records of a topic can be put, behind those that are parked.
+
+        Fails as `Cluster.topic` does. Cancelled, the asking goes on by itself.
+        """
+        while not self._outbox.knows(topic):
+            asking = self._asking.get(topic)
+            if asking is not None:
+                left_s = max(0.0, deadline - self._clock.monotonic())
+                await asyncio.wait([asking], timeout=left_s)
+                if not asking.done():
+                    raise RequestTimedOut(f"nothing could be learned of topic {topic!r} in time")
+            self._open(await self._cluster.topic(topic, deadline))
+
+    async def refresh(self, topic: str) -> None:
+        """Look at a topic afresh: partitions may have been added."""
+        image = (await self._cluster.refresh([topic])).topics.get(topic)
+        if image is not None:
+            self._open(image)
+
+    def _open(self, image: TopicImage) -> None:
+        if image.name not in self._asking:
+            with self._guard:
+                self._outbox.open_topic(image)
+
+    # Ends
 
     async def settled(self) -> None:
         """Wait until nothing is parked that is now. Cancelled, it waits on without you."""
@@ -156,8 +215,14 @@ class Parking:
 
     def fail_all(self, error: ClientError) -> None:
         """Give up everything that waits; their topics are still asked for."""
-        for topic in self._waiting:
+        for topic in list(self._waiting):
             self._fail(topic, error)
+
+    def become_copy(self, error: ClientError) -> None:
+        """Give up everything that waits, in a process that was forked off; the guard is held."""
+        for waiting in self._waiting.values():
+            for parked in waiting:
+                parked.fate.settle(error)
 
     async def close(self, error: ClientError) -> None:
         """Give up everything that waits, and stop asking."""
@@ -167,6 +232,11 @@ class Parking:
         self.fail_all(error)
         if tasks:
             await asyncio.wait(tasks)
+
+
+def _tell(watchers: list[Watcher]) -> None:
+    for watcher in watchers:
+        watcher()
 
 
 def _chosen(choose: Callable[[], int]) -> int:

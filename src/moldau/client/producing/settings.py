@@ -18,6 +18,9 @@ LEVELS: Final = {Codec.GZIP: (1, 9), Codec.LZ4: (1, 17), Codec.ZSTD: (-131072, 2
 IDEMPOTENT_IN_FLIGHT_MAX: Final = 5
 """A broker recognises a repeated batch among a producer's last five."""
 
+IDLE_MIN_MS: Final = 5_000
+"""Kafka's own: a topic forgotten sooner would be asked for again and again."""
+
 
 class ProducerSettings(Settings):
     """How records are gathered, sent and acknowledged. Times are in milliseconds."""
@@ -37,6 +40,8 @@ class ProducerSettings(Settings):
     retries: int = INT32_MAX
     delivery_timeout_ms: int = 120_000
     request_timeout_ms: int = 30_000
+    metadata_max_idle_ms: int = 300_000
+    """A topic that nothing was sent to for so long is no longer asked for (KIP-526)."""
     compression_type: str = "none"
     compression_gzip_level: int = -1
     compression_lz4_level: int = 9
@@ -97,6 +102,7 @@ class ProducerSettings(Settings):
             "transaction_timeout_ms",
         ):
             at_least(1, name, getattr(self, name))
+        at_least(IDLE_MIN_MS, "metadata_max_idle_ms", self.metadata_max_idle_ms)
 
     def _is_idempotent(self) -> bool:
         """Decide on idempotence; ConfigError if it is asked for and another setting excludes it."""

@@ -22,10 +22,9 @@ from moldau.client.errors import (
     BufferFull,
     ClientClosed,
     ClientError,
-    InvalidState,
     RequestTimedOut,
 )
-from moldau.client.producing.core import ProducerCore, no_such_partition
+from moldau.client.producing.core import ProducerCore
 from moldau.client.producing.deliveries import Delivery
 from moldau.client.producing.face import (
     Headers,
@@ -36,6 +35,7 @@ from moldau.client.producing.face import (
     record_fields,
 )
 from moldau.client.producing.forking import watch_forks
+from moldau.client.producing.outbox import no_such_partition
 from moldau.client.producing.scopes import (
     GroupMember,
     Offsets,
@@ -224,7 +224,7 @@ class Producer(ProducerFace[K, V]):
             if delivery is not None:
                 return delivery
         prepared = Prepared(topic, key, value, partition, timestamp_ms, headers)
-        return self._put_waiting(prepared, self._deadline())
+        return self._put_waiting(prepared, None, self._deadline())
 
     def _deadline(self) -> float:
         return self._ports.clock.monotonic() + self._settings.max_block_ms / 1000
@@ -233,11 +233,14 @@ class Producer(ProducerFace[K, V]):
         record = self._intercepted(record)
         deadline = self._deadline()
         try:
-            core, _ = self._running()
-            if self._partitioner is not None and not core.outbox.knows(record.topic):
-                self._open_topic(record.topic, deadline)
-            prepared = self._prepared(record, core.outbox)
-            delivery = self._put_waiting(prepared, deadline)
+            core, portal = self._running()
+            known = core.outbox.knows(record.topic)
+            if self._partitioner is not None and not known and not portal.is_own_thread:
+                portal.call(core.parking.open(record.topic, deadline))
+                known = True
+            prepared = self._prepared(record, core.outbox if known else None)
+            choose = self._choice(record, prepared, core.outbox)
+            delivery = self._put_waiting(prepared, choose, deadline)
         except ClientError as error:
             self._not_sent(error)
             raise
@@ -245,8 +248,14 @@ class Producer(ProducerFace[K, V]):
             self._report(delivery)
         return delivery
 
-    def _put_waiting(self, record: Prepared, deadline: float) -> Delivery:
-        """Put a record, waiting for its topic and for room."""
+    def _put_waiting(
+        self, record: Prepared, choose: Callable[[], int] | None, deadline: float
+    ) -> Delivery:
+        """Put a record, waiting for its topic and for room.
+
+        In a callback there is nothing to wait for: room is made here, and so is what is known of
+        topics. The record itself waits there.
+        """
         core, portal = self._running()
         refreshed = False
         while True:
@@ -256,29 +265,22 @@ class Producer(ProducerFace[K, V]):
             except BufferFull as full:
                 portal.post(core.sender.close_batches)
                 if portal.is_own_thread:
-                    raise  # in a callback there is nothing to wait for: room is made here
+                    raise
                 self._wait_for_room(core, deadline, full)
                 continue
             if delivery is not None:
                 return delivery
+            if portal.is_own_thread:
+                return core.parking.park(*record, choose)
             if not core.outbox.knows(record.topic):
-                self._open_topic(record.topic, deadline)
+                portal.call(core.parking.open(record.topic, deadline))
             elif not refreshed:
                 # Partitions may have been added since: one fresh look decides.
                 refreshed = True
-                portal.call(core.refresh_topic(record.topic))
+                portal.call(core.parking.refresh(record.topic))
             else:
                 count = core.outbox.partition_count(record.topic)
                 raise no_such_partition(record.topic, record.partition, count)
-
-    def _open_topic(self, topic: str, deadline: float) -> None:
-        core, portal = self._running()
-        if portal.is_own_thread:
-            raise InvalidState(
-                f"the topic {topic} is not known yet, and a callback cannot wait for it",
-                advice="Hand the record to a thread of your own, or send one there before.",
-            )
-        portal.call(core.open_topic(topic, deadline))
 
     def _wait_for_room(
         self, core: ProducerCore[Delivery], deadline: float, full: BufferFull
@@ -342,7 +344,7 @@ class Producer(ProducerFace[K, V]):
         """
         core, portal = self._running()
         try:
-            portal.call(core.sender.flush(), timeout)
+            portal.call(core.flush(), timeout)
         except TimeoutError:
             raise RequestTimedOut(f"not everything was acknowledged within {timeout} s") from None
 

@@ -55,6 +55,10 @@ _FATAL: Final = frozenset(
 _FATAL_FROM_COORDINATOR: Final = _FATAL | {ErrorCode.INVALID_TXN_STATE}
 """To a partition's leader an unexpected state of the transaction may mean that it timed out."""
 
+FORGOTTEN: Final = frozenset({ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.UNKNOWN_PRODUCER_ID})
+"""The coordinator does not know this producer under its transactional id: that has expired
+(`transactional.id.expiration.ms`), or is another's."""
+
 ALLOWED: Final = {
     "begin": frozenset({State.READY}),
     "send offsets in": frozenset({State.OPEN}),

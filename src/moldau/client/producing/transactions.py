@@ -20,8 +20,9 @@ import math
 from typing import Any, Final
 
 from moldau.client.engine.cluster import Cluster, CoordinatorKind, Lane
-from moldau.client.engine.retry import raise_for, retried
+from moldau.client.engine.retry import raise_for, read_or_lost, retried
 from moldau.client.errors import (
+    BrokerError,
     ClientClosed,
     ClientError,
     CommitFailed,
@@ -37,6 +38,7 @@ from moldau.client.producing.sequences import Gap, Identity
 from moldau.client.producing.settings import ProducerSettings
 from moldau.client.producing.transaction_rules import (
     ALLOWED,
+    FORGOTTEN,
     State,
     as_seen_by_user,
     is_fatal,
@@ -111,6 +113,8 @@ class Transactions:
         self._closing = False
         self._begun = False
         """The coordinator may know of the transaction, so it must be told of its end."""
+        self._is_known = False
+        """With the older protocol: the coordinator has said that it knows of it."""
         self.identity: Identity | None = None
         outbox.refuse(send_refusal(State.NEW))
         sender.gate = sender.settling.gate = self
@@ -131,8 +135,10 @@ class Transactions:
         """Tell whether a partition may be written to; if it must be added first, see to that."""
         if self._state not in (State.OPEN, State.COMMITTING):
             return False
-        self._begun = True
-        if self._is_new_protocol or queue in self._added:
+        if self._is_new_protocol:
+            self._begun = True
+            return True
+        if queue in self._added:
             return True
         self._to_add.add(queue)
         if self._adding is None:
@@ -175,11 +181,12 @@ class Transactions:
 
     # The life of a transaction
 
-    async def init(self, deadline: float) -> None:
+    async def init(self) -> None:
         """Take the transactional id, away from whoever has it, and end what it left open.
 
         Cancelled, or timed out, it may be tried again.
         """
+        deadline = self._deadline()
         try:
             self.identity = await self._retried(self._init_producer_id, deadline)
             self._is_new_protocol = await self._retried(self._speaks_new_protocol, deadline)
@@ -187,10 +194,13 @@ class Transactions:
             raise as_seen_by_user(error) from error
         self._become_ready()
 
+    def _deadline(self) -> float:
+        return self._cluster.deadline(self._settings.max_block_ms)
+
     def _become_ready(self) -> None:
         self._state = State.READY
         self._error = None
-        self._begun = False
+        self._begun = self._is_known = False
         self._added.clear()
         self._to_add.clear()
         self._outbox.refuse(send_refusal(State.READY))
@@ -201,9 +211,10 @@ class Transactions:
         self._state = State.OPEN
         self._outbox.accept()
 
-    async def send_offsets(self, offsets: Offsets, member: GroupMember, deadline: float) -> None:
+    async def send_offsets(self, offsets: Offsets, member: GroupMember) -> None:
         """Make a group's offsets part of the transaction (KIP-447). Cancelled: abort."""
         self._check("send offsets in")
+        deadline = self._deadline()
         if not offsets:
             return
         self._begun = True
@@ -219,11 +230,12 @@ class Transactions:
         except ClientError as error:
             raise self._broken_by(error) from error
 
-    async def commit(self, deadline: float) -> None:
+    async def commit(self) -> None:
         """Make everything of the transaction count, after all of it was acknowledged.
 
-        Cancelled before the coordinator was told, the transaction is open as before; after that it
-        is committed first. Timed out, it must be called again: the outcome is not known before.
+        That takes what deliveries take; from then on the coordinator has `max.block.ms`. Cancelled
+        before it was told, the transaction is open as before; after that it is committed first.
+        Timed out, it must be called again: the outcome is not known before.
         """
         self._check("commit")
         is_first = self._state is State.OPEN
@@ -238,9 +250,9 @@ class Transactions:
             raise
         if self._error is not None:
             raise fresh(self._error)
-        await self._carry_through(committed=True, deadline=deadline)
+        await self._carry_through(committed=True)
 
-    async def abort(self, deadline: float) -> None:
+    async def abort(self) -> None:
         """Make nothing of the transaction count; what was not sent fails with DeliveryAborted.
 
         Cancelled before the coordinator was told, or timed out, it must be called again.
@@ -251,26 +263,26 @@ class Transactions:
         await self._stop_adding()
         self._sender.settling.fail_all(aborted_transaction(), in_flight_too=False)
         await self._sender.flush()  # what is on its way is answered, but not sent again
-        await self._carry_through(committed=False, deadline=deadline)
+        await self._carry_through(committed=False)
 
-    async def finish(self, deadline: float) -> None:
+    async def finish(self) -> None:
         """Commit or abort, whichever was begun; abort if neither was, for a producer that closes.
 
         Cancelled, it waits for nothing: closing has a limit of its own.
         """
         self._closing = True
         if self._state is State.COMMITTING:
-            await self.commit(deadline)
+            await self.commit()
         else:
-            await self.abort(deadline)
+            await self.abort()
 
-    async def _carry_through(self, *, committed: bool, deadline: float) -> None:
+    async def _carry_through(self, *, committed: bool) -> None:
         """Have the transaction ended; cancelled, it is ended first: there is no way back.
 
         Cancelled twice, it is ended without anybody waiting.
         """
         if self._ending is None:
-            end = self._end(committed=committed, deadline=deadline)
+            end = self._end(committed=committed, deadline=self._deadline())
             self._ending = asyncio.get_running_loop().create_task(end)
             self._ending.add_done_callback(self._ended)
         ending = self._ending
@@ -291,12 +303,36 @@ class Transactions:
     async def _end(self, *, committed: bool, deadline: float) -> None:
         try:
             if self._begun:
-                self.identity = await self._retried(lambda: self._end_txn(committed), deadline)
+                self.identity = await self._tell_end(committed=committed, deadline=deadline)
             if not self._is_new_protocol and any(map(_has_gap, self._added)):
                 self.identity = await self._retried(self._raise_epoch, deadline)
         except ClientError as error:
             raise self._broken_by(error) from error
         self._become_ready()
+
+    async def _tell_end(self, *, committed: bool, deadline: float) -> Identity:
+        """Have the coordinator end the transaction; return who we are after it."""
+        identity: Identity
+        try:
+            identity = await self._retried(lambda: self._end_txn(committed), deadline)
+        except BrokerError as error:
+            assert self.identity is not None
+            if not committed and error.code is ErrorCode.INVALID_TXN_STATE and self._is_unheard:
+                return self.identity
+            if committed or error.code not in FORGOTTEN:
+                raise
+            # Who is not known has nothing open, so the abort is done; what is missing is a life of
+            # the id to go on with. If it is another's by now, that is refused: we are fenced.
+            identity = await self._retried(self._raise_epoch, deadline)
+        return identity
+
+    @property
+    def _is_unheard(self) -> bool:
+        """Whether the coordinator may never have heard of the transaction.
+
+        It was given up while it was being told; so nothing can have been written in it either.
+        """
+        return not self._is_new_protocol and not self._is_known
 
     def _broken_by(self, error: ClientError) -> ClientError:
         """Take an error of the coordinator's over; one that passes changes nothing."""
@@ -316,6 +352,7 @@ class Transactions:
         if self._adding is not None:
             self._adding.cancel()
             await asyncio.wait([self._adding])
+            self._adding = None  # one that had not begun could not take note of its end
 
     @property
     def is_open(self) -> bool:
@@ -340,7 +377,7 @@ class Transactions:
         version = connection.agreed_version(type(request))
         if version_max is not None:
             version = min(version, version_max)
-        return await connection.send(request, version)
+        return await read_or_lost(connection.send(request, version))
 
     async def _init_producer_id(self) -> Identity:
         request = InitProducerIdRequest(self._id, self._settings.transaction_timeout_ms)
@@ -406,6 +443,7 @@ class Transactions:
             *self.identity,
             [AddPartitionsToTxnTopic(name, sorted(given)) for name, given in topics.items()],
         )
+        self._begun = True
         answer = await self._call(request, LAST_CLIENT_ADD)
         codes = [
             one.partition_error_code
@@ -413,12 +451,14 @@ class Transactions:
             for one in topic.results_by_partition
         ]
         _raise_worst(codes)
+        self._is_known = True
 
     async def _add_offsets(self, group_id: str) -> None:
         assert self.identity is not None
         request = AddOffsetsToTxnRequest(self._id, *self.identity, group_id)
         answer = await self._call(request)
         raise_for(answer.error_code)
+        self._is_known = True
 
     async def _commit_offsets(self, offsets: Offsets, member: GroupMember, deadline: float) -> None:
         assert self.identity is not None
@@ -443,7 +483,7 @@ class Transactions:
         connection = await self._cluster.connection(broker_id, Lane.COORDINATION)
         most = FIRST_NEW_OFFSETS if self._is_new_protocol else LAST_OLD_OFFSETS
         version = min(connection.agreed_version(TxnOffsetCommitRequest), most)
-        answer = await connection.send(request, version)
+        answer = await read_or_lost(connection.send(request, version))
         codes = [one.error_code for topic in answer.topics for one in topic.partitions]
         if _LEFT_GROUP.intersection(map(ErrorCode.of, codes)):
             raise CommitFailed(

@@ -8,6 +8,7 @@ import socket
 
 import pytest
 
+from kafka_harness.ports import free_port
 from leaks import run_without_leaks
 from moldau.client.engine.cluster import Cluster, CoordinatorKind, Lane, Node
 from moldau.client.engine.ports import system_ports
@@ -75,12 +76,6 @@ async def until(cluster, condition):
     await reached.wait()
 
 
-def dead_port():
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return sock.getsockname()[1]
-
-
 @contextlib.contextmanager
 def deaf_port():
     """A port where connections are taken by the kernel and never answered."""
@@ -94,7 +89,7 @@ def test_one_living_bootstrap_server_among_dead_and_deaf_ones_is_enough():
     async def scenario():
         async with ScriptedBroker() as broker:
             with deaf_port() as deaf:
-                servers = [f"127.0.0.1:{dead_port()}", f"127.0.0.1:{deaf}", broker.address]
+                servers = [f"127.0.0.1:{free_port()}", f"127.0.0.1:{deaf}", broker.address]
                 async with following(servers) as cluster:
                     assert cluster.image.cluster_id == "scripted"
                     assert set(cluster.image.brokers) == {1}
@@ -104,12 +99,12 @@ def test_one_living_bootstrap_server_among_dead_and_deaf_ones_is_enough():
 
 def test_no_living_bootstrap_server_names_all_that_were_tried_and_advises():
     async def scenario():
-        ports = [dead_port(), dead_port()]
+        servers = [f"127.0.0.1:{free_port()}" for _ in range(2)]
         with pytest.raises(NoBrokerReachable) as failure:
-            async with following([f"127.0.0.1:{port}" for port in ports]):
+            async with following(servers, bootstrap_timeout_ms=200):
                 pass
         text = str(failure.value)
-        assert all(f"127.0.0.1:{port}" in text for port in ports)
+        assert all(server in text for server in servers)
         assert "refused" in text
         assert "advertised.listeners" in text
 

@@ -9,9 +9,10 @@ import pytest
 
 from moldau.client.engine.coordinators import CoordinatorKind
 from moldau.client.engine.ports import ClientPorts
-from moldau.client.engine.retry import raise_for, retried
+from moldau.client.engine.retry import raise_for, read_or_lost, retried
 from moldau.client.errors import (
     ConnectionLost,
+    CorruptAnswer,
     NotCoordinator,
     RequestTimedOut,
     TopicAuthorizationFailed,
@@ -123,3 +124,14 @@ def test_an_error_code_of_none_raises_nothing():
     raise_for(ErrorCode.NONE)
     with pytest.raises(NotCoordinator, match="said so"):
         raise_for(16, "said so")
+
+
+def test_an_answer_that_cannot_be_read_is_asked_for_again_where_that_is_harmless():
+    async def scenario(cluster, clock):
+        answer = attempts(CorruptAnswer("not the protocol"), 7)
+        deadline = clock.monotonic() + 10
+        assert await retried(cluster, lambda: read_or_lost(answer()), deadline) == 7
+        with pytest.raises(CorruptAnswer):
+            await retried(cluster, attempts(CorruptAnswer("not the protocol"), 7), deadline)
+
+    run(scenario)

@@ -36,6 +36,8 @@ QUICK = {
 IMPATIENT = {**QUICK, "request_timeout_ms": 60, "delivery_timeout_ms": 150}
 BIG = b"big"
 NO_LEADER = [(-1, 0)]
+WAIT_S = 30
+"""Less than a producer with usual settings waits of itself, so waiting in vain is found."""
 
 
 def honest_log():
@@ -68,7 +70,7 @@ def test_a_flush_ends_when_what_it_waits_for_timed_out_and_nobody_watches():
                 await producer.flush()
                 assert isinstance(delivery.exception(), DeliveryTimedOut)
 
-    run_without_leaks(scenario(), timeout_s=5)
+    run_without_leaks(scenario(), timeout_s=WAIT_S)
 
 
 def test_whoever_waits_for_room_gets_it_when_what_took_it_timed_out():
@@ -82,7 +84,7 @@ def test_whoever_waits_for_room_gets_it_when_what_took_it_timed_out():
                 broker.topics["t"] = led
                 assert (await producer.send("t", b"x" * 700)).offset == 0
 
-    run_without_leaks(scenario(), timeout_s=5)
+    run_without_leaks(scenario(), timeout_s=WAIT_S)
 
 
 @pytest.mark.parametrize("timestamp_ms", [time.time() * 1000, 1 << 70, -1, "0"])
@@ -117,7 +119,7 @@ def test_a_batch_that_cannot_be_written_fails_and_its_partition_goes_on(monkeypa
                         await producer.send("t", b"lost")
             assert (await producer.send("t", b"1")).offset == 1
 
-    run_without_leaks(scenario(), timeout_s=10)
+    run_without_leaks(scenario(), timeout_s=WAIT_S)
 
 
 class MoodyPartitioner:
@@ -147,7 +149,7 @@ def test_a_partitioner_that_raises_fails_its_record_and_no_other_that_waits_for_
                 with pytest.raises(SerializationFailed, match="partitioner"):
                     await sent[place]
 
-    run_without_leaks(scenario(), timeout_s=5)
+    run_without_leaks(scenario(), timeout_s=WAIT_S)
 
 
 def test_send_many_tells_of_a_record_refused_in_one_half_of_a_batch():
@@ -167,7 +169,7 @@ def test_send_many_tells_of_a_record_refused_in_one_half_of_a_batch():
             await asyncio.to_thread(blocking)
             assert broker.logs[0].values == [b"0", b"1", b"2", b"3"]
 
-    run_without_leaks(scenario(), timeout_s=10)
+    run_without_leaks(scenario(), timeout_s=WAIT_S)
 
 
 def test_a_tally_keeps_what_is_on_its_way_and_the_first_that_failed():
@@ -199,4 +201,4 @@ def test_after_drain_there_is_room_for_any_record_that_can_be_sent():
             await producer.flush()
             assert len(broker.logs[0].values) == 16
 
-    run_without_leaks(scenario(), timeout_s=10)
+    run_without_leaks(scenario(), timeout_s=WAIT_S)

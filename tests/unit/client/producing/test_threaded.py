@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import os
 import subprocess
@@ -13,7 +14,13 @@ import pytest
 
 from faulty_log import Fault, FaultyLog
 from moldau.client.blocking import Portal
-from moldau.client.errors import BufferFull, ClientClosed, DeliveryAborted, InvalidState
+from moldau.client.errors import (
+    BufferFull,
+    ClientClosed,
+    DeliveryAborted,
+    InvalidState,
+    UnknownTopicOrPartition,
+)
 from moldau.client.producer import Producer
 from moldau.client.producing import core as core_module
 from moldau.client.producing import face as face_module
@@ -33,6 +40,7 @@ def broker():
     """A broker on a loop of its own, as the producer has one."""
     portal = Portal("broker")
     broker = portal.call(made())
+    broker.portal = portal
     portal.call(broker.__aenter__())
     yield broker
     portal.call(broker.stop())
@@ -59,6 +67,12 @@ def started(broker, **settings):
     producer.send("t", b"first")
     producer.flush(WAIT_S)
     return producer
+
+
+def second_topic(broker):
+    """Let there be a topic `u`, of which only the second partition can be written to."""
+    broker.topics["u"] = [(-1, 0), (broker.broker_id, 0)]
+    broker.logs.append(type(broker.logs[0])())
 
 
 # Callbacks
@@ -136,26 +150,90 @@ def test_waiting_in_a_callback_is_refused_instead_of_hanging(broker, complaints)
     assert "callback" in str(complaint["exception"])
 
 
-def test_a_callback_that_finds_no_room_or_no_topic_is_told_at_once(broker):
+def test_a_callback_that_finds_no_room_is_told_at_once(broker):
     producer = started(broker, buffer_memory=3000, batch_size=500, linger_ms=60_000)
     broker.on("Produce", silence)
     told = []
 
     def fill():
-        for send in (lambda: [producer.send("t", b"x" * 300) for _ in range(20)],
-                     lambda: producer.send("strange", b"v")):  # fmt: skip
-            try:
-                send()
-            except Exception as error:  # noqa: BLE001 - it is looked at below
-                told.append(error)
+        try:
+            for _ in range(20):
+                producer.send("t", b"x" * 300)
+        except BufferFull as full:
+            told.append(full)
         done.set()
 
     done = threading.Event()
     producer._portal.post(fill)
     assert done.wait(WAIT_S)
     producer.close(0)
-    assert [type(one) for one in told] == [BufferFull, InvalidState]
-    assert "strange is not known yet" in str(told[1])
+    assert len(told) == 1
+
+
+@pytest.mark.parametrize("partitioner", [None, "round_robin"])
+def test_a_callback_may_send_to_a_topic_not_met_before_and_a_flush_waits_for_it(
+    broker, partitioner
+):
+    second_topic(broker)
+    sent = []
+
+    def react(_):
+        sent.extend(producer.send("u", b"%d" % number) for number in range(3))
+
+    with started(broker, partitioner_class=partitioner) as producer:
+        producer.send("t", b"cause").add_done_callback(react)
+        producer.flush(WAIT_S)
+        producer.flush(WAIT_S)
+        assert [one.metadata()[:3] for one in sent] == [("u", 1, 0), ("u", 1, 1), ("u", 1, 2)]
+    assert broker.logs[1].values == [b"0", b"1", b"2"]
+
+
+def test_what_a_callback_has_parked_goes_before_what_a_thread_sends_later(broker):
+    second_topic(broker)
+    parked, released = threading.Event(), asyncio.Event()
+
+    async def late(asked):
+        if "u" in [one.name for one in asked.request.topics or ()]:
+            parked.set()
+            await released.wait()
+        broker.say_metadata(asked)
+
+    with started(broker) as producer:
+        broker.on("Metadata", late)
+        producer._portal.post(producer.send, "u", b"callback's")
+        assert parked.wait(WAIT_S)
+        thread = threading.Thread(target=producer.send, args=("u", b"thread's"))
+        thread.start()
+        broker.portal.post(released.set)
+        thread.join(WAIT_S)
+        producer.flush(WAIT_S)
+    assert broker.logs[1].values == [b"callback's", b"thread's"]
+
+
+def test_a_callback_that_sends_where_there_is_no_topic_learns_it_from_the_delivery(broker):
+    told = []
+    with started(broker, max_block_ms=50, retry_backoff_ms=5) as producer:
+        producer._portal.post(lambda: told.append(producer.send("strange", b"v")))
+        producer.flush(WAIT_S)
+        producer.flush(WAIT_S)
+        with pytest.raises(UnknownTopicOrPartition):
+            told[0].result(WAIT_S)
+
+
+def test_what_a_callback_has_parked_is_given_up_with_the_producer(broker):
+    told = []
+    producer = started(broker)
+    broker.on("Metadata", silence)
+    posted = threading.Event()
+
+    def send():
+        told.append(producer.send("strange", b"v"))
+        posted.set()
+
+    producer._portal.post(send)
+    assert posted.wait(WAIT_S)
+    producer.close(0)
+    assert isinstance(told[0].exception(), DeliveryAborted)
 
 
 # Stopping
