@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 from kafka_harness.broker import BrokerProcess
 from kafka_harness.java import Output
+from kafka_harness.kinds import release_of
 from kafka_harness.tool_session import ToolSession
 from moldau.cli.kafka.console import Console
 from moldau.cli.kafka.table import TOOLS, run_tool, tool_of_class
@@ -44,6 +45,11 @@ class Commands:
     def __init__(self, broker: BrokerProcess, session: ToolSession) -> None:
         self.broker = broker
         self.session = session
+
+    def is_since(self, *release: int) -> bool:
+        """Tell whether the broker is of a release of Kafka or later; Moldau is always."""
+        found = release_of(self.broker.kind)
+        return found is None or tuple(map(int, found.split("."))) >= release
 
     def theirs(self, name: str, *arguments: object) -> Output:
         """Run Kafka's own command on the broker."""

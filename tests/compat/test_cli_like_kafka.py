@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterator
 
 import pytest
 
@@ -16,7 +15,7 @@ from kafka_harness.tool_session import ToolSession
 from kafka_harness.topics import create_topic, send
 from tool_kit import GROUPS, TOOLS, commit_offsets
 
-pytestmark = [pytest.mark.java(CURRENT), pytest.mark.timeout(120)]
+pytestmark = pytest.mark.java(CURRENT)
 
 TOPIC, GROUP = "cli-like-kafka", "cli-like-kafka-group"
 TOPICS = f"{TOOLS}.TopicCommand"
@@ -24,13 +23,13 @@ OFFSETS = f"{TOOLS}.GetOffsetShell"
 
 
 @pytest.fixture(scope="module")
-def session(broker: BrokerProcess) -> Iterator[ToolSession]:
+def session(broker: BrokerProcess, tools: ToolSession) -> ToolSession:
+    """Kafka's tools, and something that they can look at."""
     create_topic(broker.address, TOPIC, 3, {"retention.ms": "-1", "segment.bytes": "1048576"})
     for partition, count in enumerate((10, 20)):
         send(broker.address, TOPIC, [b"x"] * count, partition=partition)
     commit_offsets(broker, GROUP, TOPIC, {0: 4, 1: 20})
-    with ToolSession(CURRENT) as started:
-        yield started
+    return tools
 
 
 def ours(broker: BrokerProcess, *arguments: object) -> Ran:

@@ -114,6 +114,13 @@ def test_patterns_name_whole_topics_and_no_internal_ones(run: Run, name: str) ->
     refused(run("topic", "delete", "-r", "(", "--yes"), "is not a pattern")
 
 
+def test_a_name_that_is_not_listed_is_told_of(run: Run, orders: str) -> None:
+    ran = run("topic", "list", orders, "no-such", "-o", "name")
+    assert (ran.status, ran.out) == (1, f"{orders}\n")
+    assert ran.err == "moldau: there is no topic no-such\n"
+    assert done(run("topic", "list", "-r", "no-such.*", "-o", "name")).out == ""
+
+
 def test_offsets_are_shown_and_the_oldest_records_are_trimmed(run: Run, orders: str) -> None:
     assert done(run("topic", "offsets", orders)).rows == [
         [orders, "0", "0", "10", "10"],

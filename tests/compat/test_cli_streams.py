@@ -194,6 +194,21 @@ def test_a_partition_and_a_topic_that_are_not_there_are_refused(run, numbers):
     assert f"{numbers}-not" not in lines(run("topic", "list", "-o", "name"))
 
 
+@pytest.mark.parametrize(
+    ("option", "given", "complaint"),
+    [
+        ("-p", "one", "-p one: expected numbers of partitions, as in 0,2-4"),
+        ("-s", "soon", "'soon' is no place in a partition: expected start, end, an offset"),
+        ("--command-config", "none", "cannot read none: No such file or directory"),
+    ],
+)
+def test_what_an_option_takes_is_said_in_its_own_words(run, option, given, complaint):
+    ran = run("consume", "t", option, given)
+    assert (ran.status, ran.out) == (1, "")
+    assert ran.err.startswith(f"moldau: {complaint}")
+    assert ran.err.count("\n") == 1
+
+
 def test_patterns_name_topics(run, numbers):
     found = run("consume", "-r", f"none|.*{numbers[3:]}", "-e", "-f", r"%t %v\n", "--grep", "^c$")
     assert lines(found) == [f"{numbers} c"]
@@ -223,6 +238,19 @@ def test_a_reader_that_has_seen_enough_ends_the_reading_quietly(broker, numbers)
         send(broker.address, numbers, [b"more"])
         complaint = process.stderr.read()
     assert (process.returncode, complaint) == (1, b"")
+
+
+def test_a_partition_that_is_added_is_read_from_its_first_record(broker, run, numbers):
+    follow = ("consume", numbers, "-s", "-1", "-X", "metadata.max.age.ms=100")
+    with started(broker, *follow) as process:
+        assert {process.stdout.readline() for _ in range(2)} == {b"9\n", b"c\n"}
+        lines(run("topic", "alter", numbers, "-p", 3, "--yes"))
+        eventually(lambda: end_offset(broker.address, numbers, 2) == 0, "it is led")
+        send(broker.address, numbers, [b"first", b"second"], partition=2)
+        assert [process.stdout.readline() for _ in range(2)] == [b"first\n", b"second\n"]
+        process.send_signal(signal.SIGINT)
+        assert process.stderr.read().strip() == b""
+    assert process.returncode == 130
 
 
 def test_ctrl_c_ends_following(broker, numbers):

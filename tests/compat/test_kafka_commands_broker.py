@@ -12,13 +12,14 @@ import pytest
 
 from kafka_command_kit import Commands, class_of, ours
 from kafka_harness.distribution import CURRENT
-from kafka_harness.java import Output, run_class
+from kafka_harness.java import Output
+from kafka_harness.ports import free_port
 from kafka_harness.samples import fresh_topic
 from kafka_harness.topics import create_topic, send
 from kafka_harness.waiting import eventually
-from kafka_harness.wire import free_port, wait_until_answered
+from kafka_harness.wire import wait_until_answered
 
-pytestmark = [pytest.mark.java(CURRENT), pytest.mark.timeout(120)]
+pytestmark = pytest.mark.java(CURRENT)
 
 STORAGE = "kafka-storage"
 CLUSTER_ID = "bW9sZGF1LW1vbGRhdS0wMA"
@@ -81,7 +82,7 @@ def test_a_log_is_dumped_alike(commands):
     send(commands.broker.address, topic, [b"one", b"two"])
     file = commands.broker.data / f"{topic}-0" / f"{0:020d}.log"
     words = ("--files", file, "--print-data-log")
-    theirs = run_class(CURRENT, class_of("kafka-dump-log"), *words)
+    theirs = commands.session.run(class_of("kafka-dump-log"), *words)
     own = subprocess.run(
         [MOLDAU, "kafka-dump-log.sh", *words], check=True, capture_output=True, text=True
     )

@@ -10,7 +10,7 @@ from kafka_harness.java import run_class
 from kafka_harness.samples import fresh_topic
 from kafka_harness.topics import create_topic, send
 
-pytestmark = [pytest.mark.java(CURRENT), pytest.mark.timeout(120)]
+pytestmark = pytest.mark.java(CURRENT)
 
 CONSUMER = "kafka-console-consumer"
 PRODUCER = "kafka-console-producer"

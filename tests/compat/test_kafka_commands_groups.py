@@ -15,7 +15,7 @@ from kafka_harness.samples import fresh_topic
 from kafka_harness.topics import create_topic, send
 from tool_kit import commit_offsets
 
-pytestmark = [pytest.mark.java(CURRENT), pytest.mark.timeout(120)]
+pytestmark = pytest.mark.java(CURRENT)
 
 GROUPS = "kafka-consumer-groups"
 
@@ -101,6 +101,9 @@ def words(line: str, scene: Scene) -> list[str]:
         "--describe --group {live} --state --verbose",
         "--describe --all-groups --state",
         "--describe --group no-such-group",
+        "--describe --group no-such-group --group {idle}",
+        "--describe --group no-such-group --members",
+        "--describe --group no-such-group --state",
         "--validate-regex a.*",
     ],
 )

@@ -11,7 +11,7 @@ from kafka_harness.distribution import CURRENT
 from kafka_harness.samples import fresh_topic
 from kafka_harness.topics import create_topic, end_offset
 
-pytestmark = [pytest.mark.java(CURRENT), pytest.mark.timeout(120)]
+pytestmark = pytest.mark.java(CURRENT)
 
 PRODUCER = "kafka-producer-perf-test"
 CONSUMER = "kafka-consumer-perf-test"

@@ -11,7 +11,7 @@ from kafka_harness.distribution import CURRENT
 from kafka_harness.samples import fresh_topic
 from kafka_harness.topics import create_topic, send
 
-pytestmark = [pytest.mark.java(CURRENT), pytest.mark.timeout(120)]
+pytestmark = pytest.mark.java(CURRENT)
 
 TOPICS = "kafka-topics"
 OFFSETS = "kafka-get-offsets"

@@ -18,7 +18,7 @@ from kafka_harness.topics import create_topic
 
 MOLDAU = str(Path(sys.executable).with_name("moldau"))
 CTRL_C = b"\x03"
-PATIENCE_S = 30
+PATIENCE_S = 60
 
 
 class Screen(NamedTuple):

@@ -18,8 +18,9 @@ from moldau.base.errors import UserError
 from moldau.cli.frame.completion import complete_groups, complete_topics
 from moldau.cli.frame.connection import Connection, connection_options
 from moldau.cli.frame.offset_words import OffsetWord, Place
-from moldau.cli.frame.selection import chosen_topics, parse_partitions, regex_option
+from moldau.cli.frame.selection import chosen_topics, parse_numbers, regex_option
 from moldau.cli.frame.session import Session
+from moldau.cli.stream.newcomers import METADATA_AGE_MS, Newcomers
 from moldau.cli.stream.printing import Printing
 from moldau.cli.stream.progress import Progress
 from moldau.cli.stream.reach import Reach, parse_place, stretches
@@ -46,7 +47,10 @@ class Wanted:
 
     def settings(self) -> dict[str, Any]:
         """Return what the consumer is to be, unless the user has set it."""
-        found: dict[str, Any] = {"allow.auto.create.topics": False}
+        found: dict[str, Any] = {
+            "allow.auto.create.topics": False,
+            "metadata.max.age.ms": METADATA_AGE_MS,
+        }
         if self.group is not None:
             found["group.id"] = self.group
             found["auto.offset.reset"] = RESETS[self.reach.begin.place]
@@ -132,7 +136,9 @@ def _wanted(topics: tuple[str, ...], regex: bool, options: dict[str, Any]) -> Wa
     word = OffsetWord(Place.LATEST) if to_end else None
     if until is not None:
         word = parse_place(until, "--until", now_ms)
-    chosen = None if numbers is None else parse_partitions(f":{numbers}")[1]
+    chosen = None
+    if numbers is not None:
+        chosen = parse_numbers(numbers, f"-p {numbers}", "numbers of partitions, as in 0,2-4")
     return Wanted(topics, regex, chosen, Reach(begin, word), group, to_end)
 
 
@@ -170,7 +176,9 @@ def _named(wanted: Wanted, connection: Connection) -> Wanted:
 def _run(consumer: Consumer[Any, Any], printing: Printing, wanted: Wanted) -> None:
     if wanted.group is None:
         partitions = _partitions(consumer, wanted)
-        printing.run_assigned(stretches(consumer, partitions, wanted.reach))
+        follows = wanted.reach.until is None and wanted.partitions is None
+        newcomers = Newcomers(consumer, wanted.topics, partitions) if follows else None
+        printing.run_assigned(stretches(consumer, partitions, wanted.reach), newcomers)
         return
     if wanted.regex:
         consumer.subscribe(pattern="|".join(f"(?:{one})" for one in wanted.topics))

@@ -48,7 +48,7 @@ def dev(topics: str | None, port: int, override: tuple[str, ...], log_level: str
         async def announce(address: Address) -> None:
             await _create(str(address), wanted)
             click.echo(f"BOOTSTRAP={address}")
-            click.echo(f"Its data is in {folder}; Ctrl-C ends it and deletes them.", err=True)
+            click.echo(f"Its data is in {folder}; Ctrl-C ends the broker and deletes it.", err=True)
 
         asyncio.run(run_broker(load_settings(None, keys), announce))
 

@@ -10,7 +10,7 @@ import click
 from moldau import __version__
 from moldau.base.errors import InvariantViolated, MoldauError
 from moldau.cli.frame.failures import INTERRUPTED, REFUSED, complain
-from moldau.cli.frame.lazy import LazyGroup, Place
+from moldau.cli.frame.lazy import COMPLETE_VARIABLE, LazyGroup, Place
 from moldau.cli.kafka.table import called_tool, run_tool
 
 RECORDS = "Send and read records"
@@ -22,6 +22,8 @@ COMMANDS = {
     "produce": Place("moldau.cli.produce", "Send lines as records.", RECORDS),
     "consume": Place("moldau.cli.consume", "Print records.", RECORDS),
     "bench": Place("moldau.cli.bench", "Measure produce, consume and latency.", RECORDS),
+    "collect": Place("moldau.cli.collect", "Collect log files and measurements.", RECORDS),
+    "pipeline": Place("moldau.cli.pipeline", "Pipelines on Spark: run, status, stop.", RECORDS),
     "topic": Place("moldau.cli.nouns.topic", "Topics: list, create, describe, trim...", CLUSTER),
     "group": Place("moldau.cli.nouns.group", "Consumer groups: lag, members, seek...", CLUSTER),
     "config": Place("moldau.cli.nouns.config", "Configs of topics and brokers.", CLUSTER),
@@ -67,6 +69,10 @@ def main() -> None:
 def _run() -> int:
     if (tool := called_tool(sys.argv)) is not None:
         return run_tool(*tool)
+    if os.environ.get(COMPLETE_VARIABLE):
+        from moldau.cli.frame import powershell  # noqa: PLC0415 - only where a shell completes
+
+        powershell.register()
     try:
         status = cli.main(prog_name="moldau", standalone_mode=False)
         sys.stdout.flush()

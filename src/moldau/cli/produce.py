@@ -19,7 +19,7 @@ import click
 from moldau.base.errors import UserError
 from moldau.cli.frame.completion import complete_topics
 from moldau.cli.frame.connection import Connection, connection_options
-from moldau.cli.frame.failures import INTERRUPTED, complain
+from moldau.cli.frame.failures import INTERRUPTED, complain, reason_of
 from moldau.cli.stream.interrupts import Interrupts
 from moldau.cli.stream.lines import line_lists, read_chunk
 from moldau.cli.stream.progress import Progress
@@ -152,7 +152,7 @@ def _opened(file: Path) -> Iterator[BinaryIO]:
     try:
         stream = file.open("rb")
     except OSError as error:
-        raise UserError(f"cannot read {file}: {error.strerror}") from error
+        raise UserError(f"cannot read {file}: {reason_of(error)}") from error
     with stream:
         yield stream
 

@@ -21,6 +21,7 @@ from moldau.base.checks import install_crash_hook
 from moldau.base.clock import SystemClock, system_random
 from moldau.base.errors import ConfigError, UserError
 from moldau.base.network import Address
+from moldau.cli.frame.failures import reason_of
 from moldau.observe.logs import FORMATS, LEVELS, configure_logging
 from moldau.server.broker import Broker
 from moldau.server.executor import PoolExecutor
@@ -146,7 +147,7 @@ def _open_metrics(broker: Broker) -> MetricsPage | None:
     try:
         return serve_metrics(address.host, address.port, figures_of(broker))
     except OSError as error:
-        raise UserError(f"cannot serve metrics on {address}: {error.strerror or error}") from error
+        raise UserError(f"cannot serve metrics on {address}: {reason_of(error)}") from error
 
 
 def _on_signals(stop: asyncio.Event) -> None:
@@ -165,7 +166,7 @@ def _read(config: Path) -> str:
     try:
         return config.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot read {config}: {error}") from error
+        raise ConfigError(f"cannot read {config}: {reason_of(error)}") from error
 
 
 def _overrides(pairs: tuple[str, ...], data: Path | None, listen: str | None) -> dict[str, str]:

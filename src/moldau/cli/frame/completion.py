@@ -16,10 +16,10 @@ import click
 
 from moldau.cli.frame import client
 from moldau.cli.frame.connection import Connection
+from moldau.cli.frame.lazy import COMPLETE_VARIABLE
 from moldau.cli.frame.profiles import load_profiles
 
-SHELLS = ("bash", "zsh", "fish")
-COMPLETE_VARIABLE = "_MOLDAU_COMPLETE"
+SHELLS = ("bash", "zsh", "fish", "powershell")
 PATIENCE_MS = 500
 
 logger = logging.getLogger(__name__)
@@ -31,12 +31,16 @@ def completion(shell: str) -> None:
     r"""Print what makes a shell complete the words of this command.
 
     \b
-    bash   echo 'source <(moldau completion bash)' >> ~/.bashrc
-    zsh    echo 'source <(moldau completion zsh)' >> ~/.zshrc
-    fish   moldau completion fish > ~/.config/fish/completions/moldau.fish
+    bash         echo 'source <(moldau completion bash)' >> ~/.bashrc
+    zsh          echo 'source <(moldau completion zsh)' >> ~/.zshrc
+    fish         moldau completion fish > ~/.config/fish/completions/moldau.fish
+    powershell   moldau completion powershell >> $PROFILE
     """
     from click.shell_completion import get_completion_class  # noqa: PLC0415 - used here only
 
+    from moldau.cli.frame import powershell  # noqa: PLC0415 - as above
+
+    powershell.register()
     found = get_completion_class(shell)
     assert found is not None
     root = click.get_current_context().find_root().command

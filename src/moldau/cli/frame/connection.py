@@ -22,6 +22,7 @@ import click
 
 from moldau.base.errors import ConfigError, UserError
 from moldau.base.properties import parse_properties
+from moldau.cli.frame.failures import reason_of
 from moldau.cli.frame.profiles import PROFILE_VARIABLE, load_profiles
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -60,7 +61,8 @@ class Connection:
         left out, and said. What was typed has to fit.
         """
         known = inspect.signature(client.__init__).parameters  # type: ignore[misc]
-        merged: dict[str, Any] = {"client.id": "moldau-cli"}
+        # Who types a command wants to hear at once that nobody is there.
+        merged: dict[str, Any] = {"client.id": "moldau-cli", "bootstrap.timeout.ms": 0}
         for source, settings in self._shared():
             for name, value in settings.items():
                 if name.replace(".", "_") in known or name.startswith(NEVER_LEFT_OUT):
@@ -108,7 +110,7 @@ def read_properties(path: Path) -> dict[str, str]:
     try:
         return parse_properties(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise ConfigError(f"cannot read {path}: {error}") from error
+        raise ConfigError(f"cannot read {path}: {reason_of(error)}") from error
 
 
 def connection_options(command: Command) -> Command:

@@ -40,6 +40,11 @@ def status_of(error: Exception) -> int:
     return UNREACHABLE if gone else REFUSED
 
 
+def reason_of(error: Exception) -> str:
+    """Say what went wrong with a file that was named already, without its name and a number."""
+    return getattr(error, "strerror", None) or str(error)
+
+
 def complain_of_all(errors: Sequence[Exception]) -> int:
     """Print several; the status is that of the first."""
     statuses = [complain(error) for error in errors]

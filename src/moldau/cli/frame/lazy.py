@@ -8,6 +8,9 @@ from typing import Any, NamedTuple
 
 import click
 
+COMPLETE_VARIABLE = "_MOLDAU_COMPLETE"
+"""How a shell says that it wants words to be completed; click makes the name from the command's."""
+
 
 class Place(NamedTuple):
     """Where a command stands, and the line that help shows for it."""

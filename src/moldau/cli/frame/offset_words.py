@@ -57,8 +57,10 @@ class OffsetWord:
     value: int = 0
 
 
-def parse_offset_word(text: str, now_ms: int) -> OffsetWord:
-    """Read a word; UserError says what there is."""
+def parse_offset_word(
+    text: str, now_ms: int, *, known: str = "earliest, latest, current"
+) -> OffsetWord:
+    """Read a word; UserError says what there is, by the names that the user is told of."""
     word = text.strip()
     if (place := WORDS.get(word.lower())) is not None:
         return OffsetWord(place)
@@ -71,8 +73,8 @@ def parse_offset_word(text: str, now_ms: int) -> OffsetWord:
     if (ago_ms := parse_duration_ms(word)) is not None:
         return OffsetWord(Place.TIME, max(0, now_ms - ago_ms))
     raise UserError(
-        f"{text!r} is no place in a partition: expected earliest, latest, current, an offset,"
-        " +N, -N, @TIME or how long ago (90m, 1d12h)"
+        f"{text!r} is no place in a partition: expected {known}, an offset, +N, -N, @TIME or how"
+        " long ago (90m, 1d12h)"
     )
 
 

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from moldau.base.errors import UserError
+from moldau.cli.frame.failures import reason_of
 
 FILE_VARIABLE = "MOLDAU_CONFIG"
 PROFILE_VARIABLE = "MOLDAU_PROFILE"
@@ -64,7 +65,7 @@ def load_profiles() -> Profiles:
     except FileNotFoundError:
         return Profiles()
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise UserError(f"cannot read {path}: {error}") from error
+        raise UserError(f"cannot read {path}: {reason_of(error)}") from error
     return _read(content, path)
 
 
@@ -101,7 +102,7 @@ def save_profiles(profiles: Profiles) -> None:
             Path(temporary).unlink(missing_ok=True)
             raise
     except OSError as error:
-        raise UserError(f"cannot write {path}: {error.strerror or error}") from error
+        raise UserError(f"cannot write {path}: {reason_of(error)}") from error
 
 
 def _text(profiles: Profiles) -> str:

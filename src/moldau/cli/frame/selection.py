@@ -58,16 +58,21 @@ def parse_partitions(text: str) -> tuple[str, list[int] | None]:
     topic, colon, numbers = text.partition(":")
     if not colon:
         return topic, None
+    return topic, parse_numbers(numbers, repr(text), "TOPIC or TOPIC:PARTITION, as in orders:0,2-4")
+
+
+def parse_numbers(text: str, whole: str, expected: str) -> list[int]:
+    """Read `0,2-4`; errors show the whole of what it is a part of, and what was expected there."""
     found: list[int] = []
-    for part in numbers.split(","):
+    for part in text.split(","):
         first, dash, last = part.partition("-")
         last = last if dash else first
         if not (first.isdecimal() and last.isdecimal()):
-            raise UserError(f"{text!r}: expected TOPIC or TOPIC:PARTITION, as in orders:0,2-4")
+            raise UserError(f"{whole}: expected {expected}")
         if not 0 <= int(last) - int(first) < PARTITIONS_MAX:
-            raise UserError(f"{text!r}: {part} is no range of partitions")
+            raise UserError(f"{whole}: {part} is no range of partitions")
         found += range(int(first), int(last) + 1)
-    return topic, found
+    return found
 
 
 async def chosen_partitions(

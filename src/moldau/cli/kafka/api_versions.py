@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Final
 
 from moldau.cli.kafka.console import Console
 from moldau.cli.kafka.options import OptionParser
-from moldau.cli.kafka.running import cluster_options, parse, require_cluster, with_admin
+from moldau.cli.kafka.running import (
+    BOOTSTRAP_CONTROLLER,
+    cluster_options,
+    parse,
+    require_cluster,
+    with_admin,
+)
 
 if TYPE_CHECKING:
     from moldau.client.admin import ApiRange, AsyncAdmin, BrokerDescription
@@ -18,7 +24,7 @@ FOR_CLIENTS: Final = (
 )  # fmt: skip
 """Keys of the requests that clients send; a broker that serves one of them not is told of."""
 
-PARSER: Final = OptionParser(cluster_options())
+PARSER: Final = OptionParser([*cluster_options(), BOOTSTRAP_CONTROLLER])
 
 
 def main(arguments: Sequence[str], console: Console) -> int:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from moldau.cli.kafka.console import Console
 from moldau.cli.kafka.options import OptionParser, flag
 from moldau.cli.kafka.running import (
+    BOOTSTRAP_CONTROLLER,
     CommandFailed,
     cluster_options,
     parse,
@@ -22,7 +23,11 @@ ABOUT: Final = "The Kafka cluster tool: cluster-id, list-endpoints or api-versio
 NO_RACK_WIDTH: Final = 10
 
 PARSER: Final = OptionParser(
-    [*cluster_options(), flag("include-fenced-brokers", "List fenced brokers too.")]
+    [
+        *cluster_options(),
+        BOOTSTRAP_CONTROLLER,
+        flag("include-fenced-brokers", "List fenced brokers too."),
+    ]
 )
 
 

@@ -10,6 +10,7 @@ from moldau.base.errors import MoldauError
 from moldau.cli.kafka.console import Console
 from moldau.cli.kafka.options import OptionError, OptionParser, Options, flag, text
 from moldau.cli.kafka.running import (
+    BOOTSTRAP_CONTROLLER,
     CommandFailed,
     client_settings,
     cluster_options,
@@ -57,6 +58,7 @@ SOURCES: Final = {
 PARSER: Final = OptionParser(
     [
         *cluster_options(),
+        BOOTSTRAP_CONTROLLER,
         flag("alter", "Change configs."),
         flag("describe", "Show configs that were set."),
         flag("all", "With --describe, show those that were not set too."),
@@ -244,8 +246,8 @@ async def _describe(admin: AsyncAdmin, entity: Entity, *, show_all: bool, consol
     from moldau.client.admin import ConfigResource, ResourceType  # noqa: PLC0415 - lazily
 
     kind = ResourceType[TYPES[entity.kind][0]]
-    known = await _names(admin, entity.kind)
-    if not show_all and entity.name and entity.name not in known:
+    known, is_all = await _names(admin, entity.kind)
+    if not show_all and is_all and entity.name and entity.name not in known:
         console.say(
             f"The {entity.singular} '{entity.name}' doesn't exist and doesn't have dynamic config."
         )
@@ -264,24 +266,29 @@ async def _describe(admin: AsyncAdmin, entity: Entity, *, show_all: bool, consol
                 console.say(_line(entry))
 
 
-async def _names(admin: AsyncAdmin, kind: str) -> list[str]:
-    """Return what there is of a kind, and has or may have configs."""
+async def _names(admin: AsyncAdmin, kind: str) -> tuple[list[str], bool]:
+    """Return what there is of a kind, and has or may have configs; and whether that is all of it.
+
+    Brokers before 4.1 do not tell of groups that have configs and nothing else (KIP-1142).
+    """
     if kind == "topics":
-        return list(await admin.list_topics(include_internal=True))
+        return list(await admin.list_topics(include_internal=True)), True
     if kind in ("brokers", "broker-loggers"):
         brokers = (await admin.describe_cluster()).brokers
-        return [*(str(broker.broker_id) for broker in brokers), EVERYBODY]
+        return [*(str(broker.broker_id) for broker in brokers), EVERYBODY], True
     from moldau.client.admin import ResourceType  # noqa: PLC0415 - lazily
     from moldau.client.errors import UnsupportedVersion  # noqa: PLC0415 - lazily
 
     wanted = ResourceType[TYPES[kind][0]]
+    names: set[str] = set()
+    is_all = True
     try:
-        names = [one.name for one in await admin.list_config_resources([wanted])]
+        names |= {one.name for one in await admin.list_config_resources([wanted])}
     except UnsupportedVersion:
-        names = []
+        is_all = False
     if kind == "groups":
-        names += [one.group_id for one in await admin.list_groups()]
-    return sorted(set(names))
+        names |= {one.group_id for one in await admin.list_groups()}
+    return sorted(names), is_all
 
 
 def _line(entry: ConfigEntry) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from moldau.cli.kafka.console import Console
 from moldau.cli.kafka.options import OptionParser, number
 from moldau.cli.kafka.running import (
+    BOOTSTRAP_CONTROLLER,
     CommandFailed,
     cluster_options,
     parse,
@@ -29,7 +30,11 @@ RELEASES: Final = (
 """What Kafka 4.3 calls the levels of metadata.version, from the first that it knows."""
 
 PARSER: Final = OptionParser(
-    [*cluster_options(), number("node-id", "node id", "The broker to ask.", former=("n",))]
+    [
+        *cluster_options(),
+        BOOTSTRAP_CONTROLLER,
+        number("node-id", "node id", "The broker to ask.", former=("n",)),
+    ]
 )
 
 

@@ -13,11 +13,18 @@ from moldau.cli.kafka.console import Console
 from moldau.cli.kafka.options import Options
 
 if TYPE_CHECKING:
-    from moldau.client.admin import AsyncAdmin, GroupDescription, MemberDescription, Results
+    from moldau.client.admin import AsyncAdmin, GroupDescription, MemberDescription
     from moldau.client.records import OffsetAndMetadata, TopicPartition
 
 UNKNOWN: Final = "-"
 REBALANCING: Final = ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling")
+DEAD: Final = "Dead"
+NOBODY: Final = -1
+"""The coordinator of a group that is not there."""
+DESCRIBE_GROUPS: Final = 15
+"""The key of the request."""
+UNKNOWN_IS_AN_ERROR: Final = 6
+"""Its version since which an unknown group is no dead one (KIP-1043)."""
 
 
 class Column(NamedTuple):
@@ -68,7 +75,7 @@ async def describe_groups(
     admin: AsyncAdmin, group_ids: Sequence[str], options: Options, console: Console
 ) -> None:
     """Print a table for each group; raises if one of them cannot be described."""
-    found = (await _described(admin, group_ids)).or_raise()
+    found = await _described(admin, group_ids)
     verbose = options.has("verbose")
     for _, group in sorted(found.items()):
         if options.has("members"):
@@ -79,20 +86,32 @@ async def describe_groups(
             await _say_offsets(admin, group, verbose, console)
 
 
-async def _described(admin: AsyncAdmin, group_ids: Sequence[str]) -> Results[str, GroupDescription]:
+async def _described(admin: AsyncAdmin, group_ids: Sequence[str]) -> dict[str, GroupDescription]:
+    """Describe groups; one that is absent is a dead one where brokers call it that."""
     from moldau.cli.kafka.java_words import JavaFailure, exception_name  # noqa: PLC0415 - lazily
-    from moldau.client.errors import GroupIdNotFound  # noqa: PLC0415 - as all of the client
+    from moldau.client.admin import GroupDescription  # noqa: PLC0415 - as all of the client
+    from moldau.client.errors import GroupIdNotFound  # noqa: PLC0415 - as above
 
     results = await admin.describe_groups(group_ids)
+    found = results.ok
     for group_id, error in results.errors.items():
-        if isinstance(error, GroupIdNotFound):
+        if not isinstance(error, GroupIdNotFound):
+            raise error
+        if await _refuse_unknown_groups(admin):
             raise JavaFailure(f"{exception_name(error)}: Group {group_id} not found.")
-    return results
+        found[group_id] = GroupDescription(group_id, "classic", "", DEAD, "", NOBODY, ())
+    return found
+
+
+async def _refuse_unknown_groups(admin: AsyncAdmin) -> bool:
+    """Tell whether brokers are of 4.0 or later: to others an unknown group is a dead one."""
+    served = (await admin.describe_api_versions()).or_raise()
+    return all(apis[DESCRIBE_GROUPS].last >= UNKNOWN_IS_AN_ERROR for apis in served.values())
 
 
 def _is_worth_a_table(group: GroupDescription, row_count: int, console: Console) -> bool:
     """Say what a reader must know of the group first; tell whether there is more to show."""
-    if group.state == "Dead":
+    if group.state == DEAD:
         console.say(f"\nError: Consumer group '{group.group_id}' does not exist.")
         return False
     if group.state == "Empty":

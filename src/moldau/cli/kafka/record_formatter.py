@@ -6,6 +6,8 @@ bytes they stay where nobody asks for a deserializer.
 
 from __future__ import annotations
 
+import logging
+import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,7 +19,8 @@ from moldau.client.serdes import built_in
 if TYPE_CHECKING:
     from moldau.client.records import Record
 
-DEFAULT: Final = "org.apache.kafka.tools.consumer.DefaultMessageFormatter"
+PLAIN: Final = ("DefaultMessageFormatter", "LoggingMessageFormatter", "NoOpMessageFormatter")
+"""Formatters of any records, by the last part of their names."""
 PARTS: Final = (
     "timestamp", "partition", "offset", "delivery", "epoch", "headers", "key", "value",
 )  # fmt: skip
@@ -29,19 +32,44 @@ TIMES: Final = {
 NOT_TOLD: Final = b"NOT_PRESENT"
 """Of the delivery and the epoch: Kafka's console consumer does not hand them to its formatter."""
 
+logger = logging.getLogger(__name__)
+
 Formatter = Callable[["Record[bytes | None, bytes | None]"], bytes]
 
 
 def make_formatter(class_name: str, properties: Mapping[str, str]) -> Formatter:
-    """Return the formatter that Kafka knows by the name of a class."""
-    short = class_name.rpartition(".")[2]
+    """Return the formatter that Kafka knows by the name of a class, today's or an earlier one."""
+    short = re.split(r"[.$]", class_name)[-1]
     if short == "DefaultMessageFormatter":
         return RecordFormatter(properties)
+    if short == "LoggingMessageFormatter":
+        return LoggingFormatter(RecordFormatter(properties))
     if short == "NoOpMessageFormatter":
         return lambda _: b""
-    raise CommandFailed(
-        f"Moldau has no formatter {class_name}: DefaultMessageFormatter and NoOpMessageFormatter"
-    )
+    from moldau.cli.kafka.internal_formatter import FORMS, InternalFormatter  # noqa: PLC0415 - rare
+
+    if short in FORMS:
+        return InternalFormatter(FORMS[short])
+    known = ", ".join((*PLAIN, *FORMS))
+    raise CommandFailed(f"Moldau has no formatter {class_name}; it has {known}")
+
+
+class LoggingFormatter:
+    """Prints records as another does, and notes them in the log at level INFO."""
+
+    def __init__(self, inner: RecordFormatter) -> None:
+        self._inner = inner
+
+    def __call__(self, record: Record[bytes | None, bytes | None]) -> bytes:
+        """Return the bytes of one record, the end of its line included."""
+        kind = TIMES.get(record.timestamp_type)
+        time = "" if kind is None else f"{kind}:{record.timestamp_ms}, "
+        logger.info("%skey:%s, value:%s", time, _logged(record.key), _logged(record.value))
+        return self._inner(record)
+
+
+def _logged(part: bytes | None) -> str:
+    return "null" if part is None else part.decode(errors="replace")
 
 
 class RecordFormatter:

@@ -41,6 +41,11 @@ ZOOKEEPER: Final = text(
     "zookeeper", "hosts",
     "Where commands before 3.0 looked for the cluster; brokers on the same hosts are asked.",
 )  # fmt: skip
+BOOTSTRAP_CONTROLLER: Final = text(
+    "bootstrap-controller", "controller to connect to",
+    "Understood and refused: brokers are asked, never controllers.", former=("C",),
+)  # fmt: skip
+"""Of the commands that Kafka lets ask its controllers too (KIP-919)."""
 
 
 class CommandFailed(UserError):  # noqa: N818 - it names what happened
@@ -136,6 +141,11 @@ def require_cluster(options: Options) -> None:
 
 def names_cluster(options: Options) -> bool:
     """Tell whether a command line says where the cluster is."""
+    if options.has(BOOTSTRAP_CONTROLLER.name):
+        raise CommandFailed(
+            "Brokers are asked here, never controllers: name one with --bootstrap-server instead of"
+            " --bootstrap-controller"
+        )
     return options.has("bootstrap-server") or options.has("zookeeper")
 
 

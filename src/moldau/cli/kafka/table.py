@@ -82,6 +82,12 @@ TOOLS: Final[dict[str, Tool]] = {
     "kafka-e2e-latency": Tool(
         "e2e_latency", ("kafka.tools.EndToEndLatency", "org.apache.kafka.tools.EndToEndLatency")
     ),
+    "kafka-verifiable-producer": Tool(
+        "verifiable_producer", ("org.apache.kafka.tools.VerifiableProducer",)
+    ),
+    "kafka-verifiable-consumer": Tool(
+        "verifiable_consumer", ("org.apache.kafka.tools.VerifiableConsumer",)
+    ),
 }
 
 ABSENT: Final[dict[str, str]] = {
@@ -99,8 +105,6 @@ ABSENT: Final[dict[str, str]] = {
     "kafka-share-groups": "share groups",
     "kafka-streams-application-reset": "resetting Streams applications",
     "kafka-streams-groups": "streams groups",
-    "kafka-verifiable-consumer": "a consumer for Kafka's own system tests",
-    "kafka-verifiable-producer": "a producer for Kafka's own system tests",
     "kafka-verifiable-share-consumer": "share groups",
 }
 """Names of Kafka's for what does not exist here: what they are about."""

@@ -48,7 +48,7 @@ def _complete_names(
             return []
 
 
-kind_argument = click.argument("kind", type=click.Choice(list(KINDS)))
+kind_argument = click.argument("kind", type=click.Choice(list(KINDS)), metavar="KIND")
 name_argument = click.argument("name", shell_complete=_complete_names)
 
 
@@ -56,7 +56,8 @@ name_argument = click.argument("name", shell_complete=_complete_names)
 def config() -> None:
     """Configs of topics, brokers and groups: get, set, delete.
 
-    A broker is named by its id; `default` names what holds for all of them.
+    KIND is topic, broker, group, broker-logger or client-metrics. A broker is named by its id;
+    `default` names what holds for all of them.
     """
 
 
@@ -105,7 +106,7 @@ def _row(entry: client.ConfigEntry) -> dict[str, Any]:
 @click.option("-a", "--all", "everything", is_flag=True, help="Show defaults too.")
 @asking
 def get(session: Session, kind: str, name: str, keys: tuple[str, ...], everything: bool) -> None:
-    """Show configs: those that were set, those named, or all."""
+    """Show configs of a KIND (topic, broker...): those that were set, those named, or all."""
     resource = resource_of(kind, name)
     session.show(lambda admin: configs_report(admin, resource, keys, everything=everything))
 

@@ -11,6 +11,7 @@ from typing import NamedTuple, Self
 from moldau.base.clock import SystemClock
 from moldau.base.errors import UserError
 from moldau.cli.frame import client
+from moldau.cli.frame.failures import reason_of
 from moldau.cli.frame.offset_words import OffsetWord, Place, parse_offset_word
 from moldau.cli.frame.offsets import resolve
 from moldau.cli.frame.selection import chosen_partitions
@@ -54,7 +55,7 @@ def read_offsets(file: Path) -> dict[TopicPartition, OffsetWord]:
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"cannot read {file}: {error}") from error
+        raise UserError(f"cannot read {file}: {reason_of(error)}") from error
     lines = [line for line in csv.reader(text.splitlines()) if line]
     names = ["topic", "partition", "offset"]
     places = [0, 1, 2]

@@ -74,10 +74,12 @@ def list_(session: Session, patterns: tuple[str, ...], regex: bool, internal: bo
     async def look(admin: client.AsyncAdmin) -> Report:
         listed = await admin.list_topics(include_internal=internal or bool(patterns))
         names = list(listed)
-        if patterns:
-            names = (
-                matching(listed, patterns) if regex else [one for one in names if one in patterns]
-            )
+        missing: list[str] = []
+        if patterns and regex:
+            names = matching(listed, patterns)
+        elif patterns:
+            names = [one for one in names if one in patterns]
+            missing = [one for one in dict.fromkeys(patterns) if one not in listed]
         rows = [
             {
                 "name": name,
@@ -87,7 +89,8 @@ def list_(session: Session, patterns: tuple[str, ...], regex: bool, internal: bo
             }
             for name in names
         ]
-        return listing(LIST_COLUMNS, rows)
+        errors = [UserError(f"there is no topic {name}") for name in missing]
+        return listing(LIST_COLUMNS, rows, errors=errors)
 
     session.show(look)
 

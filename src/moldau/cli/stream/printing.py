@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, BinaryIO, Final
 
+from moldau.cli.stream.newcomers import Newcomers
 from moldau.cli.stream.progress import Progress
 from moldau.cli.stream.reach import Stretch
 from moldau.cli.stream.writing import AnyRecord, Write
@@ -37,13 +38,12 @@ class Printing:
         self._left = count_max
         self._grep = grep
 
-    def run_assigned(self, wanted: Mapping[TopicPartition, Stretch]) -> None:
+    def run_assigned(
+        self, wanted: Mapping[TopicPartition, Stretch], newcomers: Newcomers | None = None
+    ) -> None:
         """Print stretches of partitions; returns when all are read, or enough is printed."""
-        consumer = self._consumer
-        open_ends = {one: stretch.end for one, stretch in wanted.items() if not _is_empty(stretch)}
-        consumer.assign(open_ends)
-        for one in open_ends:
-            consumer.seek(one, wanted[one].begin)
+        open_ends: dict[TopicPartition, int | None] = {}
+        self._open(wanted, open_ends)
         while open_ends and self._wants_more():
             records = self._poll()
             ended = self._ended(records, open_ends) if records else self._passed(open_ends)
@@ -53,7 +53,21 @@ class Printing:
             for one in ended:
                 del open_ends[one]
             if ended:
-                consumer.assign(open_ends)
+                self._consumer.assign(open_ends)
+            if newcomers is not None and (new := newcomers.look()):
+                self._open(new, open_ends)
+
+    def _open(
+        self,
+        wanted: Mapping[TopicPartition, Stretch],
+        open_ends: dict[TopicPartition, int | None],
+    ) -> None:
+        """Begin to read stretches, beside those that are read already."""
+        begun = {one: stretch for one, stretch in wanted.items() if not _is_empty(stretch)}
+        open_ends |= {one: stretch.end for one, stretch in begun.items()}
+        self._consumer.assign(open_ends)
+        for one, stretch in begun.items():
+            self._consumer.seek(one, stretch.begin)
 
     def run_subscribed(self, *, to_end: bool) -> None:
         """Print what a group assigns; returns when there is no more, if so wished, or enough."""

@@ -37,7 +37,7 @@ class Stretch(NamedTuple):
 
 def parse_place(text: str, option: str, now_ms: int) -> OffsetWord:
     """Read a place; UserError where it is none that stands for itself."""
-    word = parse_offset_word(text, now_ms)
+    word = parse_offset_word(text, now_ms, known="start, end")
     if word.place is Place.CURRENT:
         raise UserError(f"{option} {text}: only a group is somewhere; leave it out to go on there")
     return word

@@ -5,11 +5,15 @@ its time; but a batch as producers write them counts its records one by one, and
 a key keep their widths from one record to the next. So one `unpack_from` takes them all, and one
 comparison tells that it took them rightly. This knows positions, not meanings: whatever looks any
 different is left to whoever reads number by number, with nothing done.
+
+The tables behind it are made when they are first asked for: a broker imports this as well, and only
+the process that cleans uses it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from itertools import chain
 from struct import Struct
 from typing import Final, NamedTuple
@@ -23,31 +27,8 @@ _ONE_BYTE_END: Final = 1 << 6
 _NO_SIZE: Final = 1 << 32
 """Of a key whose length is negative or has more than one byte: no record is so large."""
 
-_ONE_BYTE: Final = tuple(range(0, 0x80, 2))
-_TWO_BYTES: Final = tuple(
-    chain.from_iterable(range(high << 8 | 0x80, high + 1 << 8, 2) for high in range(1, 0x80))
-)
-"""The numbers of one and of two bytes, 0 to 63 and 64 to 8191, as they are written: as the
-little-endian integers for which `struct` takes that."""
-
-
-def _record_sizes(written_lengths: Sequence[int], first_length: int, width: int) -> list[int]:
-    """By the length before a record, as it is written: its size with that; 0 where none has it."""
-    sizes = [0] * (1 << 8 * width)
-    for size, written in enumerate(written_lengths, first_length + width):
-        sizes[written] = size
-    return sizes
-
-
-_LENGTHS: Final = {
-    1: ("B", _record_sizes(_ONE_BYTE, 0, 1)),
-    2: ("H", _record_sizes(_TWO_BYTES, _ONE_BYTE_END, 2)),
-}
-"""By width, how a record's length is unpacked, and what it says."""
-_KEY_SIZES: Final = tuple(byte >> 1 if byte in _ONE_BYTE else _NO_SIZE for byte in range(0x100))
-"""By the byte before a key."""
-_DELTAS: Final = {1: ("B", _ONE_BYTE), 2: ("H", _TWO_BYTES)}
-"""By width, how an offset's delta is unpacked, and those that follow each other."""
+_CODES: Final = {1: "B", 2: "H"}
+"""By width, how a length or an offset's delta is unpacked."""
 _TIMESTAMPS: Final = {
     1: ("xB", 0x80, 0),
     2: ("xH", 0x8080, 0x80),
@@ -56,6 +37,34 @@ _TIMESTAMPS: Final = {
 }
 """By width, how a timestamp's delta is unpacked together with the attributes before it, the bits
 that tell its width, and what they are then. Four bytes are 37 hours."""
+
+
+@cache
+def _written(width: int) -> Sequence[int]:
+    """Numbers of one or of two bytes, 0 to 63 or 64 to 8191, as they are written.
+
+    That is, as the little-endian integers for which `struct` takes them.
+    """
+    if width == 1:
+        return range(0, 0x80, 2)
+    highs = range(1, 0x80)
+    return tuple(chain.from_iterable(range(high << 8 | 0x80, high + 1 << 8, 2) for high in highs))
+
+
+@cache
+def _record_sizes(width: int) -> Sequence[int]:
+    """By the length before a record, as it is written: its size with that; 0 where none has it."""
+    sizes = [0] * (1 << 8 * width)
+    first_length = 0 if width == 1 else _ONE_BYTE_END
+    for size, written in enumerate(_written(width), first_length + width):
+        sizes[written] = size
+    return sizes
+
+
+@cache
+def _key_sizes() -> Sequence[int]:
+    """By the byte before a key."""
+    return tuple(byte >> 1 if byte in _written(1) else _NO_SIZE for byte in range(0x100))
 
 
 class _Shape(NamedTuple):
@@ -69,22 +78,26 @@ class _Shape(NamedTuple):
     width_bits: int
     width: int
     deltas: Sequence[int]
+    """Of offsets, as they follow each other."""
+    key_sizes: Sequence[int]
 
 
-def _shape(length_width: int, timestamp_width: int, delta_width: int) -> _Shape:
-    length, record_sizes = _LENGTHS[length_width]
+@cache
+def _shape(length_width: int, timestamp_width: int, delta_width: int) -> _Shape | None:
+    """Return the shape of these widths; None if it is an unusual one."""
+    if timestamp_width not in _TIMESTAMPS:
+        return None
     timestamp, width_bits, width = _TIMESTAMPS[timestamp_width]
-    delta, deltas = _DELTAS[delta_width]
-    numbers = Struct(f"<{length}{timestamp}{delta}B")
-    return _Shape(numbers.unpack_from, numbers.size, record_sizes, width_bits, width, deltas)
-
-
-_SHAPES: Final = {
-    (length, timestamp, delta): _shape(length, timestamp, delta)
-    for length in _LENGTHS
-    for timestamp in _TIMESTAMPS
-    for delta in _DELTAS
-}
+    numbers = Struct(f"<{_CODES[length_width]}{timestamp}{_CODES[delta_width]}B")
+    return _Shape(
+        numbers.unpack_from,
+        numbers.size,
+        _record_sizes(length_width),
+        width_bits,
+        width,
+        _written(delta_width),
+        _key_sizes(),
+    )
 
 
 def usual_keys(data: bytes, position: int, numbers: range) -> tuple[list[bytes], int]:
@@ -98,8 +111,8 @@ def usual_keys(data: bytes, position: int, numbers: range) -> tuple[list[bytes],
     shape = _shape_at(data, position, first)
     if shape is None:
         return keys, position
-    unpack_from, size, record_sizes, width_bits, width, deltas = shape
-    take, key_sizes = keys.append, _KEY_SIZES
+    unpack_from, size, record_sizes, width_bits, width, deltas, key_sizes = shape
+    take = keys.append
     skipped_count = first if first < _ONE_BYTE_END else first - _ONE_BYTE_END
     for expected in deltas[skipped_count : skipped_count + len(numbers)]:
         length, timestamp, delta, key_length = unpack_from(data, position)
@@ -119,8 +132,7 @@ def _shape_at(data: bytes, position: int, number: int) -> _Shape | None:
     start = position = position + length_width + 1
     while data[position] >= 0x80:
         position += 1
-    delta_width = 1 if number < _ONE_BYTE_END else 2
-    return _SHAPES.get((length_width, position + 1 - start, delta_width))
+    return _shape(length_width, position + 1 - start, 1 if number < _ONE_BYTE_END else 2)
 
 
 def record_starts(data: bytes, position: int, count: int) -> list[int]:
@@ -130,8 +142,9 @@ def record_starts(data: bytes, position: int, count: int) -> list[int]:
     """
     starts: list[int] = []
     note = starts.append
-    code, sizes = _LENGTHS[1 if data[position : position + 1] < b"\x80" else 2]
-    unpack_from = Struct(f"<{code}").unpack_from
+    width = 1 if data[position : position + 1] < b"\x80" else 2
+    sizes = _record_sizes(width)
+    unpack_from = Struct(f"<{_CODES[width]}").unpack_from
     for _ in range(count):
         note(position)
         (length,) = unpack_from(data, position)

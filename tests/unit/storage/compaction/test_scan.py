@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from itertools import pairwise
 
 import pytest
@@ -154,3 +156,13 @@ class TestKnownOffsets:
         changed = misnumbered(batch, number, delta)
         short, long = self.cleaned(changed, dict.fromkeys(later, 9))
         assert short == long
+
+
+def test_a_broker_that_imports_it_makes_no_tables():
+    code = (
+        "import sys, moldau.server.compaction, moldau.storage.compaction.scan as scan;"
+        "made = (scan._written, scan._record_sizes, scan._key_sizes, scan._shape);"
+        "print([table.cache_info().currsize for table in made])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[0, 0, 0, 0]"
