@@ -1,0 +1,1 @@
+"""The collector of measurements: the host, its processes, and requests found in access logs."""

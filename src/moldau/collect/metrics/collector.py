@@ -1,0 +1,210 @@
+"""`moldau collect metrics`: measures a machine at a steady beat and sends what it found.
+
+Samples are taken at whole multiples of the interval, on the clock that all machines share, so that
+series of many hosts fit together. Rates are over the time that really passed. What is decided about
+values stands in the pure modules beside this one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from moldau.base.clock import Clock
+from moldau.client.producer import AsyncDelivery
+from moldau.collect.complaints import Complaints
+from moldau.collect.framing import Framing, Piece
+from moldau.collect.gathering import DELIVERY, Gathering
+from moldau.collect.metrics.access_logs import AccessSamples
+from moldau.collect.metrics.host import HostSamples, ProcessSamples
+from moldau.collect.metrics.readings import Machine
+from moldau.collect.metrics.samples import Sample, encode
+from moldau.collect.outages import Silence
+from moldau.collect.outlet import Producer, flush_within, wait_for_room
+from moldau.collect.running import until_stopped
+from moldau.collect.sources import Sources
+from moldau.collect.wanted import Wanted
+
+WATCH_S: Final = 1.0
+"""How often it is looked at what was acknowledged."""
+
+LINE_SIZE_MAX: Final = 65_536
+"""No web server writes longer lines: it refuses such requests."""
+
+TURNS: Final = 64
+"""Turns of reading access logs before other tasks may run."""
+
+
+class _Counted:
+    """A line that was counted, which is all that becomes of it."""
+
+    def done(self) -> bool:
+        return True
+
+    def exception(self) -> None:
+        return None
+
+
+_COUNTED: Final = _Counted()
+
+
+class AccessLog:
+    """The access logs of one service, from their ends on."""
+
+    def __init__(
+        self,
+        patterns: Sequence[str],
+        samples: AccessSamples,
+        sources: Sources,
+        complaints: Complaints,
+    ) -> None:
+        def count(name: str, piece: Piece) -> _Counted:
+            del name
+            samples.add(piece.value)
+            return _COUNTED
+
+        wanted = Wanted(patterns, Framing(LINE_SIZE_MAX), from_end=True)
+        self.samples = samples
+        self.gathering = Gathering(wanted, sources, count, complaints)
+
+    def read(self, now: float, now_ms: int) -> bool:
+        """Count some of what is there; tell whether there may be more."""
+        if now >= self.gathering.scan_due:
+            self.gathering.scan(now, now_ms)
+            self.gathering.settle()
+        return all(self.gathering.turn(now) for _ in range(TURNS))
+
+
+@dataclass(slots=True)
+class Measured:
+    """What is measured; each part may be left out."""
+
+    machine: Machine | None = None
+    processes: ProcessSamples | None = None
+    access_logs: Sequence[AccessLog] = ()
+    host: HostSamples = field(default_factory=HostSamples)
+
+    def observe(self, time_s: float, interval_s: float) -> list[Sample]:
+        """Take samples of everything."""
+        samples: list[Sample] = []
+        if self.machine is not None:
+            samples += self.host.observe(time_s, self.machine.host())
+            if self.processes is not None:
+                samples += self.processes.observe(time_s, self.machine.processes())
+        for log in self.access_logs:
+            samples += log.samples.take(interval_s)
+        return samples
+
+
+class MetricsCollector:
+    """One run of the collector."""
+
+    def __init__(
+        self,
+        topic: str,
+        host: str,
+        measured: Measured,
+        producer: Producer,
+        clock: Clock,
+        complaints: Complaints,
+    ) -> None:
+        self.delivered_count = 0
+        self.lost_count = 0
+        self._topic = topic
+        self._host = host
+        self._measured = measured
+        self._producer = producer
+        self._clock = clock
+        self._complaints = complaints
+        self._underway: deque[AsyncDelivery] = deque()
+
+    async def run(
+        self, stop: asyncio.Event, *, interval_ms: int, rounds: int | None, grace_s: float
+    ) -> None:
+        """Measure until told to stop, or so many times; then see to it that all is delivered.
+
+        Raises what makes going on useless. Cancelled, what was not acknowledged is given up.
+        """
+        try:
+            await until_stopped(stop, self._measure(interval_ms, rounds), self._watch())
+        except asyncio.CancelledError:
+            grace_s = 0.0
+            raise
+        finally:
+            if not await flush_within(self._producer, grace_s):
+                self._complaints.tell("not all samples were acknowledged in time")
+            self._sweep()
+
+    async def _measure(self, interval_ms: int, rounds: int | None) -> None:
+        clock, measured = self._clock, self._measured
+        measured.observe(clock.monotonic(), 1.0)  # rates are known from the second look on
+        await self._read_logs()
+        last_s = clock.monotonic()
+        # Not the very next beat if that is at hand: rates over a moment say nothing.
+        due_ms = _next_beat(clock.wall_ms() + interval_ms // 2, interval_ms)
+        while rounds is None or rounds > 0:
+            while (left_ms := due_ms - clock.wall_ms()) > 0:
+                await asyncio.sleep(min(left_ms / 1000, self._reading_s()))
+                await self._read_logs()
+            now_s = clock.monotonic()
+            passed_s, last_s = now_s - last_s, now_s
+            self._send(measured.observe(now_s, passed_s), due_ms, passed_s)
+            await wait_for_room(self._producer)
+            due_ms = _next_beat(clock.wall_ms(), interval_ms)
+            rounds = None if rounds is None else rounds - 1
+
+    def _reading_s(self) -> float:
+        """Return how long access logs may wait to be looked at again."""
+        now = self._clock.monotonic()
+        return max(0.0, min((log.gathering.next_due - now for log in self._logs), default=3600.0))
+
+    @property
+    def _logs(self) -> Sequence[AccessLog]:
+        return self._measured.access_logs
+
+    async def _read_logs(self) -> None:
+        unread = list(self._logs)
+        while unread:
+            now, now_ms = self._clock.monotonic(), self._clock.wall_ms()
+            unread = [log for log in unread if log.read(now, now_ms)]
+            await asyncio.sleep(0)
+
+    def _send(self, samples: Sequence[Sample], time_ms: int, interval_s: float) -> None:
+        key = self._host.encode()
+        for sample in samples:
+            value = encode(sample, self._host, time_ms, round(interval_s, 3))
+            sent = self._producer.send(self._topic, value, key, timestamp_ms=time_ms)
+            self._underway.append(sent)
+
+    # What becomes of samples
+
+    async def _watch(self) -> None:
+        silence = Silence()
+        while True:
+            await asyncio.sleep(WATCH_S)
+            self._sweep()
+            line = silence.observe(
+                self._clock.monotonic(), self.delivered_count, is_waiting=bool(self._underway)
+            )
+            if line is not None:
+                self._complaints.tell(line)
+
+    def _sweep(self) -> None:
+        """Take note of what was acknowledged; raise what makes going on useless."""
+        while self._underway and self._underway[0].done():
+            error = self._underway.popleft().exception()
+            if error is None:
+                self.delivered_count += 1
+                self._complaints.withdraw(DELIVERY)
+                continue
+            self.lost_count += 1
+            if not error.retriable:
+                raise error
+            self._complaints.say(DELIVERY, f"samples were lost: {error}")
+
+
+def _next_beat(now_ms: int, interval_ms: int) -> int:
+    return (now_ms // interval_ms + 1) * interval_ms

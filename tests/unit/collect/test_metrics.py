@@ -1,0 +1,205 @@
+"""What is measured: rates from counters, processes that matter, requests of access logs."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from moldau.base.errors import UserError
+from moldau.cli.stream.histogram import Histogram
+from moldau.collect.metrics.access_logs import (
+    COMBINED,
+    UNITS_US,
+    AccessSamples,
+    access_pattern,
+)
+from moldau.collect.metrics.host import HostSamples, ProcessSamples
+from moldau.collect.metrics.rates import Rates
+from moldau.collect.metrics.readings import HostReading, ProcessReading
+from moldau.collect.metrics.samples import Sample, encode
+
+# Rates
+
+
+def test_a_rate_is_what_happened_per_second_since_the_last_look():
+    rates = Rates()
+    assert rates.observe(10.0, {"a": 100, "b": 5}) == {}
+    assert rates.observe(14.0, {"a": 180, "b": 5}) == {"a": 20.0, "b": 0.0}
+
+
+def test_a_counter_that_is_new_or_went_back_has_no_rate_yet():
+    rates = Rates()
+    rates.observe(0.0, {"a": 100, "gone": 1})
+    assert rates.observe(1.0, {"a": 3, "new": 7}) == {}
+    assert rates.observe(2.0, {"a": 4, "new": 9}) == {"a": 1.0, "new": 2.0}
+
+
+def test_no_time_means_no_rate():
+    rates = Rates()
+    rates.observe(1.0, {"a": 1})
+    assert rates.observe(1.0, {"a": 2}) == {}
+
+
+# The host
+
+
+def reading(**changed):
+    usual = {
+        "cpu_s": {"user": 10.0, "system": 5.0, "idle": 80.0, "iowait": 5.0},
+        "load": 0.5,
+        "memory_size": 1000,
+        "memory_available_size": 400,
+        "swap_used_size": 7,
+        "disks": {"sda": {"read_bytes": 100, "write_bytes": 200, "busy_s": 1.0}},
+        "networks": {"eth0": {"bytes_recv": 10, "errors": 0}},
+    }
+    return HostReading(**{**usual, **changed})
+
+
+def values(samples):
+    return {(one.metric, one.target): (one.value, one.unit) for one in samples}
+
+
+def test_a_host_is_measured_in_shares_of_its_cores_levels_and_rates_of_its_devices():
+    host = HostSamples()
+    first = values(host.observe(0.0, reading()))
+    assert first == {
+        ("load.1m", None): (0.5, "processes"),
+        ("memory.total", None): (1000, "bytes"),
+        ("memory.used", None): (600, "bytes"),
+        ("memory.available", None): (400, "bytes"),
+        ("swap.used", None): (7, "bytes"),
+    }
+    later = reading(
+        cpu_s={"user": 13.0, "system": 6.0, "idle": 84.0, "iowait": 7.0},
+        disks={"sda": {"read_bytes": 600, "write_bytes": 200, "busy_s": 3.5}},
+        networks={"eth0": {"bytes_recv": 1010, "errors": 5}, "new": {"bytes_recv": 1}},
+    )
+    second = values(host.observe(5.0, later))
+    assert second[("cpu.used", None)] == (pytest.approx(0.4), "ratio")
+    assert second[("cpu.user", None)] == (pytest.approx(0.3), "ratio")
+    assert second[("cpu.iowait", None)] == (pytest.approx(0.2), "ratio")
+    assert second[("disk.read", "sda")] == (100.0, "bytes/s")
+    assert second[("disk.busy", "sda")] == (0.5, "ratio")
+    assert second[("network.received", "eth0")] == (200.0, "bytes/s")
+    assert second[("network.errors", "eth0")] == (1.0, "1/s")
+    assert ("network.received", "new") not in second
+
+
+# Processes
+
+
+def process(pid, name, cpu_s, memory_size=10, started_s=1.0):
+    return ProcessReading(pid, started_s, name, cpu_s, memory_size, 2)
+
+
+def test_those_processes_are_told_that_take_most():
+    samples = ProcessSamples(1)
+    samples.observe(0.0, [process(1, "a", 0), process(2, "b", 0, 99), process(3, "c", 0)])
+    told = samples.observe(
+        2.0, [process(1, "a", 1.0), process(2, "b", 0.1, 99), process(3, "c", 0.2)]
+    )
+    assert {one.service for one in told} == {"a", "b"}
+    assert Sample("a", "process.cpu", 0.5, "cores", "1") in told
+    assert Sample("b", "process.memory", 99, "bytes", "2") in told
+    assert Sample("b", "process.threads", 2, "count", "2") in told
+
+
+def test_processes_may_be_named_and_one_that_got_an_old_id_is_another():
+    samples = ProcessSamples(0, [re.compile("^ng")])
+    samples.observe(0.0, [process(1, "nginx", 50.0), process(2, "bash", 1.0)])
+    told = samples.observe(1.0, [process(1, "nginx", 60.0, started_s=9.0), process(2, "bash", 2.0)])
+    assert {one.metric for one in told} == {"process.memory", "process.threads"}
+    assert {one.service for one in told} == {"nginx"}
+
+
+# Access logs
+
+NGINX = (
+    b'10.0.0.1 - anna [15/Nov/2026:12:00:00 +0000] "GET /plums?q=\\x22a\\x22 HTTP/1.1" 200 612'
+    b' "http://shop/" "Mozilla/5.0 (X11)" %s'
+)
+APACHE = (
+    b'10.0.0.1 - - [15/Nov/2026:12:00:00 +0000] "GET /a\\"b HTTP/1.1" 503 - "-" "curl" 2500 more'
+)
+COMMON = b'::1 - - [15/Nov/2026:12:00:00 +0000] "-" 400 0'
+
+
+def access(unit="s", pattern=COMBINED):
+    return AccessSamples("shop", access_pattern(pattern), UNITS_US[unit], Histogram)
+
+
+def test_requests_are_counted_by_how_they_ended_and_how_long_they_took():
+    log = access()
+    for number in range(1, 101):
+        log.add(NGINX % (b"%.3f" % (number / 1000)))
+    log.add(COMMON)
+    log.add(b"nonsense")
+    told = values(log.take(10.0))
+    assert told[("http.requests", None)] == (101, "count")
+    assert told[("http.rate", None)] == (10.1, "1/s")
+    assert told[("http.errors", None)] == (0, "count")
+    assert told[("http.responses", "2xx")] == (100, "count")
+    assert told[("http.responses", "4xx")] == (1, "count")
+    for name, value in (("mean", 0.0505), ("p50", 0.05), ("p95", 0.095), ("p99", 0.099)):
+        assert told[(f"http.time.{name}", None)] == (pytest.approx(value, rel=0.01), "seconds")
+    assert told[("http.time.max", None)] == (pytest.approx(0.1, rel=0.01), "seconds")
+    assert told[("http.unreadable", None)] == (1, "count")
+
+
+def test_times_may_be_given_in_microseconds():
+    log = access("us")
+    log.add(APACHE)
+    told = values(log.take(1.0))
+    assert told[("http.errors", None)] == (1, "count")
+    assert told[("http.time.max", None)] == (0.0025, "seconds")
+
+
+def test_an_interval_without_requests_says_so_and_has_no_times():
+    log = access()
+    log.add(APACHE)
+    log.take(1.0)
+    assert set(values(log.take(1.0))) == {
+        ("http.requests", None), ("http.rate", None), ("http.errors", None),
+    }  # fmt: skip
+
+
+def test_a_pattern_of_the_users_own_finds_status_and_time():
+    log = access("ms", r"status=(?P<status>\d+) took=(?P<time>\S+)")
+    log.add(b"status=200 took=7")
+    log.add(b"status=200 took=long")
+    log.add(b"status=200 took=1e999")
+    told = values(log.take(1.0))
+    assert told[("http.time.max", None)] == (0.007, "seconds")
+    assert told[("http.unreadable", None)] == (2, "count")
+
+
+@pytest.mark.parametrize("pattern", ["(", "nothing", r"(?P<status>\d+)"])
+def test_a_pattern_without_status_and_time_is_refused(pattern):
+    with pytest.raises(UserError):
+        access_pattern(pattern)
+
+
+def test_a_line_made_to_be_slow_is_not():
+    pattern = access_pattern(COMBINED)
+    assert pattern.search(b'"' * 65_000) is None
+    assert pattern.search(b'"' + b"\\" * 65_000) is None
+
+
+# Samples
+
+
+def test_a_sample_is_one_flat_object_with_the_same_fields_always():
+    value = encode(Sample("host", "cpu.used", 0.25, "ratio"), "web-1", 1_763_208_000_123, 10.0)
+    assert json.loads(value) == {
+        "time": "2025-11-15T12:00:00.123Z",
+        "host": "web-1",
+        "service": "host",
+        "metric": "cpu.used",
+        "target": None,
+        "value": 0.25,
+        "unit": "ratio",
+        "interval_s": 10.0,
+    }
