@@ -1,0 +1,119 @@
+"""The connections of a Python process of Spark's: made when first needed, kept as long as it lives.
+
+Spark keeps its Python workers from task to task, but sends them what they run anew each time, so
+that nothing kept in a reader lasts. A module that is imported does. One cluster of brokers is
+reached through one set of connections, whichever query asks, on an event loop in a thread of its
+own: while a task hands rows to Spark, the next ones arrive there.
+
+A process that was forked off does not use what its parent had open.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from concurrent.futures import Future
+from typing import Any, Final, TypeVar
+
+from moldau.base.errors import ConfigError
+from moldau.client.blocking import Portal
+from moldau.client.engine.cluster import Cluster
+from moldau.client.engine.ports import system_ports
+from moldau.client.settings import ConnectionSettings
+from moldau.spark.settings import ConnectionOptions, Options
+
+T = TypeVar("T")
+
+_RECEIVE_BUFFER_SIZE: Final = 1024 * 1024
+"""Answers of some megabytes come through it; with Kafka's 64 KiB the loop would wake ten times as
+often for the same bytes."""
+
+
+class Connection:
+    """A cluster, and the loop that owns it."""
+
+    def __init__(self, settings: ConnectionSettings) -> None:
+        self._portal = Portal("spark")
+        try:
+            self.cluster = self._portal.call(_opened(settings))
+        except BaseException:
+            self._portal.close()
+            raise
+
+    @property
+    def is_open(self) -> bool:
+        """Whether this process can use it."""
+        return self._portal.is_open
+
+    def call(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run something on the loop and wait for it."""
+        return self._portal.call(work)
+
+    def begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Have something run on the loop; the future is its outcome, and cancels it."""
+        return asyncio.run_coroutine_threadsafe(work, self._portal.loop)
+
+    def close(self) -> None:
+        """End all connections and the loop."""
+        try:
+            self._portal.call(self.cluster.close())
+        finally:
+            self._portal.close()
+
+
+async def _opened(settings: ConnectionSettings) -> Cluster:
+    cluster = Cluster(settings, system_ports(settings))
+    try:
+        await cluster.start()
+    except BaseException:
+        await cluster.close()
+        raise
+    return cluster
+
+
+_open: Final[dict[frozenset[tuple[str, str]], Connection]] = {}
+_opening: Final = threading.Lock()
+
+
+def connection_to(options: ConnectionOptions) -> Connection:
+    """Return the connection that these settings make, the same one each time.
+
+    NoBrokerReachable if there is none yet and no broker answers.
+    """
+    key = frozenset(options.settings.items())
+    with _opening:
+        kept = _open.get(key)
+        if kept is None or not kept.is_open:
+            kept = _open[key] = Connection(connection_settings(options))
+        return kept
+
+
+def close_all() -> None:
+    """End every connection of this process."""
+    with _opening:
+        while _open:
+            _, kept = _open.popitem()
+            if kept.is_open:
+                kept.close()
+
+
+def connection_settings(options: ConnectionOptions) -> ConnectionSettings:
+    """Read the settings of the connection from their texts; ConfigError if they cannot be."""
+    texts = Options({name.replace(".", "_"): text for name, text in options.settings.items()})
+    values: dict[str, Any] = {"receive_buffer_bytes": _RECEIVE_BUFFER_SIZE}
+    for name in ConnectionSettings.__annotations__:
+        if name not in texts:
+            continue
+        match getattr(ConnectionSettings, name):
+            case bool(default):
+                values[name] = texts.flag(name, default=default)
+            case int():
+                values[name] = texts.number(name, least=-1)
+            case str():
+                values[name] = texts.text(name)
+    values["allow_auto_create_topics"] = False  # reading a topic must not make it
+    try:
+        return ConnectionSettings(**values)
+    except ConfigError as error:
+        raise ConfigError(f"among the kafka. options, {error}") from None

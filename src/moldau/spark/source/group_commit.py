@@ -1,0 +1,65 @@
+"""Offsets of a stream committed to a group, so that tools which show the lag of groups show it too.
+
+The position of a query is in its checkpoint and nowhere else: what is committed here is read by
+nobody who reads records. So it may fail without harm, and holds up the query only for a moment.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from concurrent.futures import Future
+from typing import Final
+
+from moldau.client.administration.asking import Asking
+from moldau.client.administration.group_offsets import GroupOffsetCalls
+from moldau.client.administration.results import Results
+from moldau.client.engine.cluster import Cluster
+from moldau.client.errors import ClientError
+from moldau.client.records import TopicPartition
+from moldau.spark.source.connections import Connection
+from moldau.spark.source.offsets import Positions
+
+logger = logging.getLogger(__name__)
+
+_TIMEOUT_MS: Final = 10_000
+_PATIENCE_S: Final = 1.0
+"""How long the query waits: a commit takes milliseconds, and the process may end right after."""
+
+Committing = Future[Results[TopicPartition, None]]
+
+
+class _GroupOffsets(GroupOffsetCalls):
+    """The calls about offsets of groups, on the connections of a query."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._given = Asking(cluster, _TIMEOUT_MS)
+
+    @property
+    def _asking(self) -> Asking:
+        return self._given
+
+
+class GroupCommit:
+    """Commits in the name of a group that has no members."""
+
+    def __init__(self, group: str) -> None:
+        self._group = group
+        self._committed: Mapping[TopicPartition, int] = {}
+        self._under_way: Committing | None = None
+
+    def commit(self, connection: Connection, positions: Positions) -> None:
+        """Commit what is processed, unless it is committed or the last commit is under way."""
+        if not positions or positions == self._committed:
+            return
+        if self._under_way is not None and not self._under_way.done():
+            return
+        calls = _GroupOffsets(connection.cluster)
+        self._under_way = connection.begin(calls.alter_group_offsets(self._group, dict(positions)))
+        try:
+            self._under_way.result(_PATIENCE_S).or_raise()
+            self._committed = dict(positions)
+        except TimeoutError:
+            logger.info("committing to group %s takes its time", self._group)
+        except ClientError as error:
+            logger.warning("group %s does not show this query's lag: %s", self._group, error)

@@ -1,0 +1,328 @@
+"""One task: the records of a range of offsets, from the leader of its partition to Arrow's columns.
+
+While a record batch is decoded and handed to Spark, the next answer is on its way: one answer is
+fetched ahead, never beyond the end of the range. No object is made per record.
+
+A range was planned because its offsets were there. So what stands in the way is waited for (a
+leader that moves, a broker that starts again), up to `kafkaConsumer.pollTimeoutMs` without a
+record; and what is gone (a segment deleted meanwhile, a topic deleted or made anew) is reported as
+lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+import pyarrow.compute as pc
+from pyspark.sql.datasource import InputPartition
+
+from moldau.base.errors import CorruptRecords, UserError
+from moldau.base.ids import ZERO_TOPIC_ID
+from moldau.client.consuming.arrow import ArrowAnswer
+from moldau.client.consuming.arrow_form import RecordBatch
+from moldau.client.consuming.batch_walk import BatchWalk
+from moldau.client.consuming.decoding import split
+from moldau.client.consuming.offset_lookup import OffsetLookup
+from moldau.client.consuming.settings import IsolationLevel
+from moldau.client.engine.backoff import Backoff
+from moldau.client.engine.cluster import Cluster
+from moldau.client.engine.metadata import TopicImage
+from moldau.client.engine.retry import METADATA_ERRORS
+from moldau.client.errors import (
+    ClientError,
+    CorruptAnswer,
+    LeaderNotAvailable,
+    UnknownTopicOrPartition,
+    broker_error,
+)
+from moldau.client.records import TopicPartition
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.data import (
+    AbortedTransaction,
+    FetchablePartitionResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+)
+from moldau.records.batch import MAGIC, BatchSpan
+from moldau.spark.source.columns import arrow_form, as_spark_has_it
+from moldau.spark.source.connections import connection_to
+from moldau.spark.source.loss import report_loss
+from moldau.spark.source.options import SourceOptions
+from moldau.spark.source.payloads import with_payloads
+
+_TOPIC_ID_VERSION: Final = 13
+_GONE_AFTER_MS: Final = 5_000
+"""For how long a topic is not to be found before it counts as deleted: a broker that has just
+started learns of topics within that time."""
+_FIRST_SIZE_A_RECORD: Final = 1024
+"""How large a record is taken to be before one was seen, to ask for no more than a short range
+needs."""
+_SPARE: Final = 65_536
+"""Asked for on top of what a range should need: a batch that ends it comes whole anyhow."""
+
+
+class RangePartition(InputPartition):
+    """What one task reads."""
+
+    def __init__(self, partition: TopicPartition, topic_id: str, start: int, end: int) -> None:
+        super().__init__(None)
+        self.topic, self.partition = partition
+        self.topic_id = topic_id
+        """In hexadecimal digits; empty if the broker did not tell."""
+        self.start = start
+        self.end = end
+
+    def __repr__(self) -> str:
+        return f"RangePartition({self.topic}-{self.partition}, {self.start} to {self.end})"
+
+
+class _Answer(NamedTuple):
+    """What one fetch brought."""
+
+    view: memoryview
+    spans: Sequence[BatchSpan]
+    fetch_offset: int
+    aborted: Sequence[AbortedTransaction]
+    next_offset: int
+
+
+def read_range(options: SourceOptions, wanted: RangePartition) -> Iterator[RecordBatch]:
+    """Read the records of a range, as record batches in the order of their offsets."""
+    connection = connection_to(options.connection)
+    fetching = _Fetching(connection.cluster, options, wanted)
+    coming = connection.begin(fetching.next())
+    try:
+        while (answer := coming.result()) is not None:
+            coming = connection.begin(fetching.next())
+            for batch in _decoded(answer, options, wanted):
+                yield with_payloads(batch, options)
+    finally:
+        coming.cancel()
+
+
+def _decoded(
+    answer: _Answer, options: SourceOptions, wanted: RangePartition
+) -> Iterator[RecordBatch]:
+    walk = BatchWalk(
+        answer.view,
+        answer.spans,
+        answer.fetch_offset,
+        answer.aborted,
+        check_crcs=options.check_crcs,
+    )
+    columns = ArrowAnswer(
+        TopicPartition(wanted.topic, wanted.partition),
+        answer.view,
+        walk,
+        arrow_form(include_headers=options.include_headers),
+    )
+    while (taken := columns.take()) is not None:
+        batch = as_spark_has_it(taken.batch)
+        if taken.next_offset > wanted.end:
+            inside = pc.sum(pc.less(batch.column("offset"), wanted.end)).as_py() or 0
+            batch = batch.slice(0, inside)
+        if batch.num_rows:
+            yield batch
+
+
+class _Fetching:
+    """Fetches a range, answer by answer. Owned by the connection's loop."""
+
+    def __init__(self, cluster: Cluster, options: SourceOptions, wanted: RangePartition) -> None:
+        settings = cluster.settings
+        self._cluster = cluster
+        self._options = options
+        self._name = TopicPartition(wanted.topic, wanted.partition)
+        self._topic_id = bytes.fromhex(wanted.topic_id) or ZERO_TOPIC_ID
+        self._position = wanted.start
+        self._end = wanted.end
+        self._record_size = float(_FIRST_SIZE_A_RECORD)
+        self._backoff = Backoff(settings.retry_backoff_ms, settings.retry_backoff_max_ms)
+
+    async def next(self) -> _Answer | None:
+        """Fetch what comes next; None at the end of the range.
+
+        Cancelled, it may be called again.
+        """
+        deadline = self._cluster.deadline(self._options.poll_timeout_ms)
+        failure_count = 0
+        while self._position < self._end:
+            try:
+                answer = self._taken(await self._fetch())
+                if answer is not None:
+                    return answer
+                failure: ClientError | None = None
+            except ClientError as error:
+                await self._recover(error)
+                failure = error
+            failure_count += 1
+            pause_s = self._backoff.wait_s(failure_count, self._cluster.ports.random)
+            if self._cluster.ports.clock.monotonic() + pause_s >= deadline:
+                raise self._too_late() from failure
+            if self._position < self._end:
+                await asyncio.sleep(pause_s)
+        return None
+
+    def _too_late(self) -> UserError:
+        waited_ms = self._options.poll_timeout_ms
+        return UserError(
+            f"nothing came of {self._name} from offset {self._position} on for {waited_ms} ms,"
+            f" though it should have records up to {self._end}: check that its leader is up, or"
+            " raise kafkaConsumer.pollTimeoutMs"
+        )
+
+    # Asking
+
+    async def _fetch(self) -> FetchablePartitionResponse:
+        topic = await self._known_topic()
+        led = self._cluster.image.leader(*self._name)
+        if led is None:
+            raise LeaderNotAvailable(f"{self._name} has no leader now")
+        topic_id = topic.topic_id if self._topic_id == ZERO_TOPIC_ID else self._topic_id
+        connection = await self._cluster.connection(led.leader)
+        version = connection.agreed_version(FetchRequest)
+        if topic_id == ZERO_TOPIC_ID:
+            version = min(version, _TOPIC_ID_VERSION - 1)
+        wanted = FetchPartition(
+            self._name.partition,
+            current_leader_epoch=led.leader_epoch,
+            fetch_offset=self._position,
+            partition_max_bytes=self._size(),
+        )
+        request = FetchRequest(
+            max_wait_ms=0,  # what is asked for is there: nothing is worth waiting for
+            min_bytes=0,
+            max_bytes=self._size(),
+            isolation_level=self._options.isolation,
+            topics=[FetchTopic(self._name.topic, topic_id, [wanted])],
+        )
+        answer: FetchResponse = await connection.send(request, version)
+        if answer.error_code:
+            raise broker_error(answer.error_code)
+        for told in answer.responses:
+            for one in told.partitions:
+                if one.error_code:
+                    raise broker_error(
+                        one.error_code, f"{self._name}: {ErrorCode.of(one.error_code).text}"
+                    )
+                return one
+        raise CorruptAnswer(f"the answer to a fetch leaves {self._name} out")
+
+    def _size(self) -> int:
+        """Return how many bytes to ask for: no more than the rest of the range seems to need."""
+        needed = (self._end - self._position) * self._record_size
+        return min(self._options.fetch_size, int(needed) + _SPARE)
+
+    async def _known_topic(self) -> TopicImage:
+        topic = self._cluster.image.topics.get(self._name.topic)
+        if topic is None:
+            deadline = self._cluster.deadline(_GONE_AFTER_MS)
+            topic = await self._cluster.topic(self._name.topic, deadline)
+        return topic
+
+    # Being answered
+
+    def _taken(self, told: FetchablePartitionResponse) -> _Answer | None:
+        """Take what was told; None if there was nothing, and the position may be the end then."""
+        if not told.records:
+            self._pass_gap(told)
+            return None
+        view = told.records
+        assert isinstance(view, memoryview)
+        try:
+            found = split(view, self._position)
+        except CorruptRecords as error:
+            raise CorruptAnswer(f"{self._name} at offset {self._position}: {error}") from error
+        if found.next_offset <= self._position:
+            raise CorruptAnswer(f"{self._name}: nothing whole came from offset {self._position} on")
+        spans = [
+            span for span in found.spans if span.magic != MAGIC or span.base_offset < self._end
+        ]
+        answer = _Answer(
+            view, spans, self._position, told.aborted_transactions or (), found.next_offset
+        )
+        self._record_size = found.size / (found.next_offset - self._position)
+        self._position = found.next_offset
+        return answer
+
+    def _pass_gap(self, told: FetchablePartitionResponse) -> None:
+        """Go to the end if the broker has it all and yet nothing to send: it was compacted away.
+
+        A leader that has just been elected does not know yet that it has it all, and is asked
+        again.
+        """
+        readable_end = told.high_watermark
+        if self._options.isolation is IsolationLevel.READ_COMMITTED and (
+            told.last_stable_offset >= 0
+        ):
+            readable_end = told.last_stable_offset
+        if readable_end >= self._end:
+            self._position = self._end
+
+    # What goes wrong
+
+    async def _recover(self, error: ClientError) -> None:
+        """Find out what can be done about an error; raises it if nothing can."""
+        code = getattr(error, "code", None)
+        if code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            await self._out_of_range()
+        elif isinstance(error, UnknownTopicOrPartition) and await self._is_gone():
+            self._lost(f"{self._name} was deleted")
+        elif code in METADATA_ERRORS:
+            await self._ask_who_leads()
+            self._check_topic()
+        elif error.retriable:
+            self._cluster.request_refresh()
+        else:
+            raise error
+
+    async def _ask_who_leads(self) -> None:
+        try:
+            await self._cluster.refresh()
+        except ClientError as error:
+            if not error.retriable:
+                raise
+
+    async def _is_gone(self) -> bool:
+        await self._ask_who_leads()
+        deadline = self._cluster.deadline(_GONE_AFTER_MS)
+        try:
+            topic = await self._cluster.topic(self._name.topic, deadline)
+        except UnknownTopicOrPartition:
+            return True
+        return self._name.partition not in topic.partitions
+
+    def _check_topic(self) -> None:
+        """See whether the topic still is the one that was planned for."""
+        topic = self._cluster.image.topics.get(self._name.topic)
+        known = (ZERO_TOPIC_ID, self._topic_id)
+        if topic is not None and self._topic_id != ZERO_TOPIC_ID and topic.topic_id not in known:
+            self._lost(f"topic {self._name.topic!r} was deleted and created again")
+
+    def _lost(self, what: str) -> None:
+        """Give up the rest of the range."""
+        report_loss(what, fail=self._options.fail_on_data_loss)
+        self._position = self._end
+
+    async def _out_of_range(self) -> None:
+        """Go on where the log begins now, if anything of the range is left there."""
+        lookup = OffsetLookup(self._cluster, self._options.isolation, self._options.poll_timeout_ms)
+        first = (await lookup.beginnings([self._name], None))[self._name]
+        if first <= self._position:
+            end = (await lookup.ends([self._name], None))[self._name]
+            if end >= self._position:
+                return  # it is there after all: the leader has changed meanwhile
+            self._lost(
+                f"{self._name} ends at offset {end}, before {self._position}: its log was cut off"
+            )
+            return
+        report_loss(
+            f"{self._name} has no records before offset {first} any more, and {self._position} to"
+            f" {min(first, self._end)} were to be read",
+            fail=self._options.fail_on_data_loss,
+        )
+        self._position = min(first, self._end)

@@ -1,0 +1,48 @@
+"""One Spark session for the whole run, and the broker under test beside it.
+
+Both formats live in the session: ours, found by itself, and Spark's own `kafka`, whose jars must
+be there when the virtual machine starts. So every test with a session needs Java and the jars,
+which are fetched before the first one as Apache Kafka's are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from kafka_harness.broker import BrokerProcess
+from kafka_harness.distribution import SPARK_CONNECTOR, jars
+from kafka_harness.kinds import kind_under_test, make_broker
+from spark.session import started_session
+
+HERE = Path(__file__).parent
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of this folder, and run them last and together.
+
+    A virtual machine of a gigabyte should not stand beside tests that have no use for it.
+    """
+    own = [item for item in items if HERE in item.path.parents]
+    for item in own:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.java(SPARK_CONNECTOR))
+    items[:] = [*(item for item in items if HERE not in item.path.parents), *own]
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """Return the broker under test: Moldau, or Apache Kafka by `MOLDAU_TEST_BROKER=kafka`."""
+    with make_broker(kind_under_test(), tmp_path_factory.mktemp("broker")) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """Return the one session; it knows `format("moldau")` and `format("kafka")`."""
+    with started_session(tmp_path_factory.mktemp("spark"), jars(SPARK_CONNECTOR)) as session:
+        yield session

@@ -1,0 +1,59 @@
+"""A task at the edges of what a leader answers; the usual answers are tried on real brokers."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from moldau.client.errors import CorruptAnswer
+from moldau.client.records import TopicPartition
+from moldau.client.settings import ConnectionSettings
+from moldau.protocol.messages.data import FetchablePartitionResponse
+from moldau.spark.source.options import SourceOptions
+from moldau.spark.source.tasks import RangePartition, _Fetching
+
+NEEDED = {"kafka.bootstrap.servers": "b:1", "subscribe": "t"}
+
+
+def fetching(start=5, end=9, **options):
+    cluster = SimpleNamespace(settings=ConnectionSettings())
+    wanted = RangePartition(TopicPartition("t", 0), "ab" * 16, start, end)
+    return _Fetching(cluster, SourceOptions.for_batch({**NEEDED, **options}), wanted)
+
+
+def empty(high_watermark, last_stable_offset=-1):
+    return FetchablePartitionResponse(
+        high_watermark=high_watermark, last_stable_offset=last_stable_offset, records=None
+    )
+
+
+@pytest.mark.parametrize(
+    ("told", "options", "position"),
+    [
+        (empty(9), {}, 9),
+        (empty(20), {}, 9),
+        (empty(8), {}, 5),
+        (empty(20, 9), {"kafka.isolation.level": "read_committed"}, 9),
+        (empty(20, 8), {"kafka.isolation.level": "read_committed"}, 5),
+        (empty(20), {"kafka.isolation.level": "read_committed"}, 9),
+    ],
+)
+def test_a_leader_that_has_it_all_and_sends_nothing_has_nothing_left_of_it(told, options, position):
+    one = fetching(**options)
+
+    assert one._taken(told) is None
+    assert one._position == position
+
+
+def test_bytes_that_are_no_batches_are_refused_with_their_place():
+    told = FetchablePartitionResponse(high_watermark=9, records=memoryview(b"\xff" * 70))
+
+    with pytest.raises(CorruptAnswer, match=r"t-0 at offset 5|nothing whole came from offset 5"):
+        fetching()._taken(told)
+
+
+def test_a_short_range_asks_for_few_bytes_and_a_long_one_for_no_more_than_is_set():
+    assert fetching(0, 10)._size() < 100_000
+    assert fetching(0, 10**9)._size() == 4 * 1024 * 1024
+    assert fetching(0, 10**9, **{"kafka.max.partition.fetch.bytes": "5000"})._size() == 5000
