@@ -22,8 +22,25 @@ $(STAMP): pyproject.toml requirements.lock
 demo: setup ## start a broker, stream records through it, show the files, stop
 	$(BIN)/python examples/demo.py
 
-test: setup ## run every test
+# Tests that mostly wait for brokers and virtual machines run beside those that compute, for two
+# processes need little more than half the time of one. Each line says in which of them it was said.
+WAITING := tests/compat tests/process tests/docs
+LANES := test-waiting test-computing
+
+.PHONY: $(LANES)
+
+test: setup ## run every test, or some in one process: make test PYTEST_ARGS=tests/unit
+ifdef PYTEST_ARGS
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
+else
+	@$(MAKE) --no-print-directory --keep-going --jobs=2 $(LANES)
+endif
+
+test-waiting: TESTS := $(WAITING)
+test-computing: TESTS := $(WAITING:%=--ignore=%)
+$(LANES): SHELL := bash
+$(LANES): test-%: setup
+	@set -o pipefail; $(BIN)/python -m pytest $(TESTS) | (trap "" INT; sed -u "s/^/$*: /")
 
 lint: setup ## ruff: rules and format
 	$(BIN)/ruff check .
@@ -52,8 +69,8 @@ soak: setup ## kill a real broker again and again: make soak N=200
 soak-exactly-once: setup ## kill brokers and copiers for minutes: make soak-exactly-once SECONDS=300
 	MOLDAU_EXACTLY_ONCE_SECONDS=$(or $(SECONDS),300) $(BIN)/python -m pytest -q --timeout=0 tests/process/test_exactly_once.py
 
-CLIENT_SUITES := tests/compat/test_own_producer.py tests/compat/test_own_consumer.py tests/compat/test_own_groups.py \
-  tests/compat/test_own_admin.py tests/compat/test_cli_nouns.py tests/compat/test_cli_streams.py
+CLIENT_SUITES := $(wildcard tests/compat/test_own_*.py) tests/compat/test_cli_nouns.py tests/compat/test_cli_streams.py \
+  tests/docs/test_client_examples.py
 
 clients-on-kafka: setup ## the suites of our client against Apache Kafka 4.3.1 and 3.9.1
 	MOLDAU_TEST_BROKER=kafka $(BIN)/python -m pytest -q $(CLIENT_SUITES)

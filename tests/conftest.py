@@ -14,6 +14,8 @@ import sys
 import pytest
 
 from kafka_harness.distribution import CURRENT, KafkaUnavailableError, jars
+from kafka_harness.java import QUICK_START
+from kafka_harness.kafka_node import KafkaNode
 from kafka_harness.kinds import kind_under_test, release_of
 
 _MISSING = pytest.StashKey[dict[str, str]]()
@@ -22,6 +24,8 @@ _MISSING = pytest.StashKey[dict[str, str]]()
 def pytest_configure(config: pytest.Config) -> None:
     """Make what stands beside `tests` importable, and a client that warns at import."""
     sys.path.append(str(config.rootpath))
+    # Tests ask what Kafka does, and not how fast. So it needs half the time on a core to start.
+    KafkaNode.machine = QUICK_START
     # kafka-python reads its schemas in a way Python 3.11 has deprecated.
     config.addinivalue_line(
         "filterwarnings", "ignore:(open|read)_text is deprecated:DeprecationWarning"

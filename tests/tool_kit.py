@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from kafka_harness.broker import BrokerProcess
-from kafka_harness.distribution import CURRENT
 from kafka_harness.java import Output
 from kafka_harness.kafka_node import NODE_ID
 from kafka_harness.kinds import kind_under_test, make_broker
@@ -108,9 +107,9 @@ def commit_offsets(
 
 
 @contextlib.contextmanager
-def started_twins(directory: Path) -> Iterator[Twins]:
-    """Start both brokers and a session of tools."""
+def started_twins(directory: Path, session: ToolSession) -> Iterator[Twins]:
+    """Start both brokers, for a session of tools."""
     kafka = make_broker("kafka", directory / "kafka", SETTINGS)
     other = make_broker(kind_under_test(), directory / "other", SETTINGS)
-    with kafka, other, ToolSession(CURRENT) as session:
+    with kafka, other:
         yield Twins(kafka, other, session)

@@ -26,7 +26,7 @@ from kafka_harness.distribution import jars, require
 from kafka_harness.java import QUICK_START, QUIET, compiled
 from kafka_harness.waiting import eventually
 
-TIMEOUT_S = 20
+TIMEOUT_S = 60
 POLL_S = 0.1
 READ_COMMITTED, READ_UNCOMMITTED = "read_committed", "read_uncommitted"
 
@@ -184,6 +184,8 @@ class Confluent(TransactionalClient):
             self._member.close()
         # Its destructor would wait for what is under way; nothing is, or nobody asks for it.
         self._producer.purge()
+        # Now, and not with the next test: it would go on looking for a broker that has stopped.
+        del self._producer
 
 
 @contextlib.contextmanager

@@ -34,7 +34,7 @@ NEWEST_JAVA = f"java-{CURRENT}"
 OLDEST_JAVA = f"java-{OLDEST}"
 OURS = ("moldau", "moldau-asyncio")
 PYTHONS = ("confluent-kafka", "kafka-python", "aiokafka", *OURS)
-WAIT_S = 30
+WAIT_S = 60
 """A rebalance takes a fraction of a second here; a loaded machine may need longer."""
 
 _VERSIONS = {NEWEST_JAVA: CURRENT, OLDEST_JAVA: OLDEST}

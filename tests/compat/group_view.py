@@ -29,7 +29,7 @@ from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.offsets import OffsetFetchRequest
 from process.raw_client import RawClient
 
-TIMEOUT_S = 30
+TIMEOUT_S = 60
 OFFSETS_TOPIC = "__consumer_offsets"
 OFFSETS_PARTITIONS = 50
 FEED_PAUSE_S = 0.02

@@ -16,7 +16,7 @@ from kafka_harness.broker import BrokerProcess
 from kafka_harness.samples import NOTHING, PRODUCER_MODES, Sample, fresh_topic, samples
 from kafka_harness.stored import assert_stored_as
 
-TIMEOUT_S = 15
+TIMEOUT_S = 60
 PAUSE_S = 0.02
 
 

@@ -111,7 +111,6 @@ def test_a_coordinator_is_found(broker, kind):
     run_without_leaks(scenario())
 
 
-@pytest.mark.timeout(180)
 def test_a_broker_that_is_started_again_is_found_again(tmp_path):
     async def scenario(node):
         async with following(node.address) as cluster:

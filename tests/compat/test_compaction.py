@@ -10,7 +10,6 @@ import pytest
 
 from compaction_kit import keyed_batch
 from kafka_harness.distribution import CURRENT
-from kafka_harness.java import Output, run_class
 from log_kit import KEY, TOPIC_ID, HandClock, append, marker
 from moldau.records.compression import Codec
 from moldau.storage.compaction.swap import Limits
@@ -21,16 +20,12 @@ from moldau.storage.manager import LogManager
 from moldau.storage.resources import Resources
 from moldau.storage.topic_config import LogConfig
 
-pytestmark = [pytest.mark.java(CURRENT), pytest.mark.timeout(240)]
+pytestmark = pytest.mark.java(CURRENT)
 
 CONFIG = LogConfig(
     cleanup_policy=frozenset({"compact"}), segment_bytes=100_000, delete_retention_ms=1000
 )
 ROUNDS = 3
-
-
-def dump(*arguments: object) -> Output:
-    return run_class(CURRENT, "org.apache.kafka.tools.DumpLogSegments", *arguments)
 
 
 def joined(files: list[Path]) -> str:
@@ -80,7 +75,7 @@ def folder(tmp_path_factory) -> Path:
     return data / str(KEY)
 
 
-def test_kafkas_dump_tool_finds_every_batch_valid(folder):
+def test_kafkas_dump_tool_finds_every_batch_valid(folder, dump):
     said = dump("--files", joined([*folder.glob("*.log")]), "--deep-iteration", "--print-data-log")
     assert "isvalid: false" not in said.stdout
     assert {*re.findall(r"compresscodec: (\w+)", said.stdout)} == {c.label for c in Codec}
@@ -98,20 +93,20 @@ def indexes_of(folder: Path) -> list[Path]:
     return [file for file in found if file.stat().st_size]
 
 
-def test_kafkas_sanity_check_passes_every_index(folder):
+def test_kafkas_sanity_check_passes_every_index(folder, dump):
     indexes = indexes_of(folder)
     assert len(indexes) >= 4
     said = dump("--files", joined(indexes), "--index-sanity-check")
     assert said.stdout.count("passed sanity check") == len(indexes)
 
 
-def test_every_index_entry_points_at_its_batch(folder):
+def test_every_index_entry_points_at_its_batch(folder, dump):
     indexes = indexes_of(folder)
     said = dump("--files", joined(indexes), "--verify-index-only")
     assert said.lines == [f"Dumping {file}" for file in sorted(indexes)]
 
 
-def test_kafkas_dump_tool_reads_the_index_of_aborted_transactions(folder):
+def test_kafkas_dump_tool_reads_the_index_of_aborted_transactions(folder, dump):
     indexes = [*folder.glob("*.txnindex")]
     said = dump("--files", joined(indexes))
     assert re.search(r"producerId: 7 ", said.stdout)

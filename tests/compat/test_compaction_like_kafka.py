@@ -30,7 +30,7 @@ from moldau.storage.manager import LogManager
 from moldau.storage.resources import Resources
 from moldau.storage.topic_config import LogConfig
 
-pytestmark = [pytest.mark.java(CURRENT), pytest.mark.timeout(240)]
+pytestmark = pytest.mark.java(CURRENT)
 
 KEY = PartitionKey("compacted", 0)
 SEGMENT_BYTES = 1 << 20

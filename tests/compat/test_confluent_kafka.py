@@ -19,7 +19,7 @@ from kafka_harness.samples import PRODUCER_MODES, Sample, fresh_topic, samples
 from kafka_harness.stored import assert_stored_as
 from kafka_harness.waiting import eventually
 
-TIMEOUT_S = 15
+TIMEOUT_S = 60
 
 
 @pytest.fixture(scope="module")

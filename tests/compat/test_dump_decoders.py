@@ -9,14 +9,13 @@ from click.testing import CliRunner
 from confluent_kafka import Consumer, Producer
 
 from kafka_harness.distribution import CURRENT
-from kafka_harness.java import run_class
 from kafka_harness.kinds import kind_under_test, make_broker
 from kafka_harness.topics import create_topic, send
 from moldau.cli.dump_log import dump_log
 
-pytestmark = [pytest.mark.java(CURRENT), pytest.mark.timeout(120)]
+pytestmark = pytest.mark.java(CURRENT)
 
-TIMEOUT_S = 20
+TIMEOUT_S = 60
 
 
 @pytest.fixture(scope="module")
@@ -57,9 +56,9 @@ def copy(address: str) -> None:
         ("--transaction-log-decoder", "__transaction_state", '"transactionalId":"copier"'),
     ],
 )
-def test_both_tools_print_the_same_lines(data, option, topic, said):
+def test_both_tools_print_the_same_lines(dump, data, option, topic, said):
     logs = [log for log in data.glob(f"{topic}-*/*.log") if log.stat().st_size]
     arguments = ["--files", ",".join(str(log) for log in sorted(logs)), option]
-    kafkas = run_class(CURRENT, "org.apache.kafka.tools.DumpLogSegments", *arguments).stdout
+    kafkas = dump(*arguments).stdout
     assert said in kafkas
     assert CliRunner().invoke(dump_log, arguments).stdout == kafkas

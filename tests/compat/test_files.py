@@ -14,13 +14,12 @@ import pytest
 
 from kafka_harness.broker import BrokerProcess
 from kafka_harness.distribution import CURRENT
-from kafka_harness.java import Output, run_class
 from kafka_harness.kafka_node import NODE_ID, KafkaNode
 from kafka_harness.kinds import kind_under_test, make_broker
 from kafka_harness.samples import CODECS
 from kafka_harness.topics import create_topic, read_all, send, topic_config
 
-pytestmark = [pytest.mark.java(CURRENT), pytest.mark.timeout(240)]
+pytestmark = pytest.mark.java(CURRENT)
 
 SEGMENT_BYTES = 1 << 20
 """The least Kafka 4 allows for a topic."""
@@ -28,10 +27,6 @@ SEGMENT_BYTES = 1 << 20
 FIRST = [b"first %d" % number for number in range(100)]
 SECOND = [b"second %d" % number for number in range(50)]
 THIRD = [b"third %d" % number for number in range(25)]
-
-
-def dump(*arguments: object) -> Output:
-    return run_class(CURRENT, "org.apache.kafka.tools.DumpLogSegments", *arguments)
 
 
 def joined(files: list[Path]) -> str:
@@ -51,7 +46,7 @@ def folder(tmp_path_factory) -> Path:
     return broker.data / "segments-0"
 
 
-def test_kafkas_dump_tool_finds_every_batch_valid(folder):
+def test_kafkas_dump_tool_finds_every_batch_valid(folder, dump):
     said = dump("--files", joined([*folder.glob("*.log")]), "--deep-iteration", "--print-data-log")
     assert "isvalid: false" not in said.stdout
     assert {*re.findall(r"compresscodec: (\w+)", said.stdout)} == set(CODECS)
@@ -61,26 +56,26 @@ def test_kafkas_dump_tool_finds_every_batch_valid(folder):
     assert offsets == list(range(2_000 * len(CODECS)))
 
 
-def test_kafkas_sanity_check_passes_every_index(folder):
+def test_kafkas_sanity_check_passes_every_index(folder, dump):
     indexes = [*folder.glob("*.index"), *folder.glob("*.timeindex")]
     assert len(indexes) >= 8, "the topic was meant to have several segments"
     said = dump("--files", joined(indexes), "--index-sanity-check")
     assert said.stdout.count("passed sanity check") == len(indexes)
 
 
-def test_every_index_entry_points_at_its_batch(folder):
+def test_every_index_entry_points_at_its_batch(folder, dump):
     indexes = [*folder.glob("*.index"), *folder.glob("*.timeindex")]
     said = dump("--files", joined(indexes), "--verify-index-only")
     assert said.lines == [f"Dumping {file}" for file in sorted(indexes)]
 
 
-def test_kafkas_dump_tool_reads_the_producer_snapshots(folder):
+def test_kafkas_dump_tool_reads_the_producer_snapshots(folder, dump):
     snapshots = [*folder.glob("*.snapshot")]
     said = dump("--files", joined(snapshots))
     assert said.stdout.count("Dumping") == len(snapshots)
 
 
-def test_kafkas_dump_tool_reads_the_metadata_log(folder):
+def test_kafkas_dump_tool_reads_the_metadata_log(folder, dump):
     log = folder.parent / "__cluster_metadata-0" / "00000000000000000000.log"
     said = dump("--files", log, "--cluster-metadata-decoder")
     topics = re.findall(r'"type":"TOPIC_RECORD".*?"name":"([^"]+)"', said.stdout)

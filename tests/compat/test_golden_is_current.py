@@ -11,6 +11,5 @@ from kafka_harness.distribution import CURRENT, ZOOKEEPER_ERA
 
 
 @pytest.mark.java(CURRENT, ZOOKEEPER_ERA)
-@pytest.mark.timeout(180)
 def test_generating_again_gives_the_committed_bytes():
     assert gzip.decompress(GOLDEN.read_bytes()).decode().splitlines() == generate()

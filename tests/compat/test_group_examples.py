@@ -20,7 +20,7 @@ from kafka_harness.distribution import CURRENT, OLDEST
 from kafka_harness.kinds import kind_under_test, make_broker
 from kafka_harness.samples import fresh_topic
 
-pytestmark = [pytest.mark.java(CURRENT, OLDEST), pytest.mark.timeout(120)]
+pytestmark = pytest.mark.java(CURRENT, OLDEST)
 
 Parts = dict[str, str]
 """What each member subscribes to (`t0 t1`) or owns (`t0p0 t0p1`)."""

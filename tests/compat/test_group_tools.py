@@ -22,7 +22,7 @@ from kafka_harness.topics import create_topic
 from kafka_harness.waiting import eventually
 from tool_kit import GROUPS, OLD_GROUPS, Twins, commit_offsets
 
-pytestmark = [pytest.mark.java(CURRENT, OLDEST), pytest.mark.timeout(120)]
+pytestmark = pytest.mark.java(CURRENT, OLDEST)
 
 TOPIC, OTHER = "orders", "returns"
 COUNTS = (10, 20, 0)
@@ -268,12 +268,6 @@ def test_a_group_begins_with_a_reset(twins):
 
 
 # The tool of 1.1
-
-
-@pytest.fixture(scope="module")
-def old_tools() -> Iterator[ToolSession]:
-    with ToolSession(OLDEST) as session:
-        yield session
 
 
 def old_lines(session: ToolSession, broker: BrokerProcess, *arguments: object) -> list[str]:

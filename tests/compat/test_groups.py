@@ -35,8 +35,6 @@ from kafka_harness.samples import fresh_topic
 from kafka_harness.topics import create_topic, send
 from kafka_harness.waiting import eventually
 
-pytestmark = pytest.mark.timeout(120)
-
 PARTITIONS = 12
 NOTHING = "-1001"
 """What a client says who has no offset."""

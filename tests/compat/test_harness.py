@@ -10,12 +10,16 @@ from pathlib import Path
 import pytest
 
 from kafka_harness.distribution import CURRENT, KafkaUnavailableError, jars
+from kafka_harness.java import JavaError
+from kafka_harness.ports import free_port
 from kafka_harness.samples import fresh_topic
+from kafka_harness.tool_session import ToolSession
 from kafka_harness.topics import create_topic
 from kafka_harness.waiting import eventually
-from kafka_harness.wire import ask_api_versions, free_port, unserved_partitions
+from kafka_harness.wire import ask_api_versions, unserved_partitions
 
 NEEDS_JAVA = Path(__file__).with_name("test_java_tools.py")
+TESTS = Path(__file__).parents[1]
 
 
 def test_a_missing_maven_is_told_in_one_line(monkeypatch, tmp_path):
@@ -53,6 +57,36 @@ def test_without_java_its_tests_are_skipped_but_fail_in_ci(tmp_path, ci, status,
     assert run.returncode == status, run.stdout + run.stderr
     assert said in run.stdout
     assert "mvn is not installed" in run.stdout
+
+
+def test_a_port_is_given_to_one_process_though_nobody_listens_there_yet():
+    script = "from kafka_harness.ports import _claim; print(_claim({}))"
+    port = free_port()
+    claims = [
+        subprocess.run(
+            [sys.executable, "-c", script.format(one)],
+            capture_output=True, text=True, check=True, cwd=TESTS,
+        ).stdout.strip()
+        for one in (port, free_port_of_another())
+    ]  # fmt: skip
+    assert claims == ["False", "True"]
+
+
+def free_port_of_another() -> int:
+    """Return the port of a process that has ended."""
+    script = "from kafka_harness.ports import free_port; print(free_port())"
+    ended = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=TESTS
+    )
+    return int(ended.stdout)
+
+
+@pytest.mark.java(CURRENT)
+def test_a_session_of_tools_goes_on_with_a_new_machine_after_one_that_was_late():
+    with ToolSession(CURRENT) as tools:
+        with pytest.raises(JavaError, match="no answer within 0 s"):
+            tools.run("kafka.tools.StorageTool", "random-uuid", timeout_s=0)
+        assert len(tools.run("kafka.tools.StorageTool", "random-uuid").lines) == 1
 
 
 def test_nobody_listening_is_an_os_error():

@@ -39,7 +39,7 @@ from moldau.records.batch import iter_batches, parse_header
 from process.raw_client import RawClient
 from tool_kit import CONSOLE_CONSUMER, DUMP, TOOLS, commit_offsets
 
-pytestmark = [pytest.mark.java(CURRENT, OLDEST), pytest.mark.timeout(240)]
+pytestmark = pytest.mark.java(CURRENT, OLDEST)
 
 OFFSETS, STATES = "__consumer_offsets", "__transaction_state"
 FORMATTERS = {
@@ -48,7 +48,7 @@ FORMATTERS = {
     "transactions": (STATES, "TransactionLogMessageFormatter"),
 }
 VALUES = [b"%d" % number for number in range(5)]
-DEADLINE_S = 30
+DEADLINE_S = 60
 STARTING = {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -92,12 +92,6 @@ class Handover:
     folder: Path
     seen: dict[str, Seen] = field(default_factory=dict)
     printed: dict[str, dict[str, Printed]] = field(default_factory=dict)
-
-
-@pytest.fixture(scope="module")
-def tools() -> Iterator[ToolSession]:
-    with ToolSession(CURRENT) as session:
-        yield session
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from kafka_harness.java import run_source
 from kafka_harness.samples import PRODUCER_MODES, Sample, fresh_topic, samples
 from kafka_harness.stored import assert_stored_as
 
-pytestmark = [pytest.mark.java(CURRENT, ZOOKEEPER_ERA, OLDEST), pytest.mark.timeout(180)]
+pytestmark = pytest.mark.java(CURRENT, ZOOKEEPER_ERA, OLDEST)
 
 SOURCE = Path(__file__).parents[1] / "java" / "ClientRoundTrip.java"
 DIGEST_ABOVE = 1000

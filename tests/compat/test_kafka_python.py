@@ -16,7 +16,7 @@ from kafka_harness.samples import NOTHING, NULL_HEADER, PRODUCER_MODES, Sample, 
 from kafka_harness.stored import assert_stored_as
 from kafka_harness.waiting import eventually
 
-TIMEOUT_S = 15
+TIMEOUT_S = 60
 
 
 @pytest.fixture(scope="module")

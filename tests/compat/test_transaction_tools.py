@@ -32,7 +32,7 @@ from moldau.records.builder import BatchBuilder
 from process.raw_client import RawClient
 from tool_kit import TRANSACTIONS, Twins
 
-pytestmark = [pytest.mark.java(CURRENT), pytest.mark.timeout(120)]
+pytestmark = pytest.mark.java(CURRENT)
 
 TOPIC = "ledger"
 HANGING = ("hanging-a", "hanging-b")

@@ -40,9 +40,9 @@ from transactional_clients import (
     read_to_the_end,
 )
 
-pytestmark = [pytest.mark.java(CURRENT, ZOOKEEPER_ERA, OLDEST), pytest.mark.timeout(120)]
+pytestmark = pytest.mark.java(CURRENT, ZOOKEEPER_ERA, OLDEST)
 
-TIMEOUT_S = 20
+TIMEOUT_S = 60
 PATIENT_MS, IMPATIENT_MS = 60_000, 1_000
 SETTINGS = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",

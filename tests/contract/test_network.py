@@ -23,7 +23,7 @@ from moldau.transport.sockets import SocketNetwork
 
 SEEDS = range(8)
 
-SOCKETS_TIMEOUT_S = 20
+SOCKETS_TIMEOUT_S = 60
 """Only ever reached by a failure: nothing here waits for a time to pass."""
 
 

@@ -32,7 +32,7 @@ from process.raw_client import RawClient
 from .plain import Names, plain
 
 CLOSED = "the connection was closed"
-SETTLE_TIMEOUT_S = 15
+SETTLE_TIMEOUT_S = 60
 PAUSE_S = 0.002
 
 Versions = Mapping[int, range]

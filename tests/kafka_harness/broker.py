@@ -17,7 +17,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
-from .wire import free_port, wait_until_answered
+from .ports import free_port
+from .wire import wait_until_answered
 
 START_TIMEOUT_S = 60
 """Kafka opens its port after 3-6 s on two idle cores, and 20 s after kill -9 with 5 GB of data."""

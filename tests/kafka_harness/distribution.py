@@ -24,6 +24,8 @@ ZOOKEEPER_ERA = "3.9.1"
 OLDEST = "1.1.1"
 """The oldest clients and tools Moldau serves."""
 VERSIONS = (CURRENT, ZOOKEEPER_ERA, OLDEST)
+SPARK_CONNECTOR = "spark-4.2.0"
+"""Spark's own source and sink: not a Kafka to run, but fetched and kept as one is."""
 
 _FETCH_TIMEOUT_S = 900
 """A cold fetch takes two minutes on a usual line; a stuck one must not hold a run for ever."""

@@ -1,4 +1,4 @@
-"""Apache Kafka as one KRaft node, combined roles, with the heap and collector its own scripts use.
+"""Apache Kafka as one KRaft node, combined roles.
 
 The settings are Kafka's defaults except where one node needs otherwise: the internal topics have
 one replica, and a first group does not wait for more members.
@@ -12,16 +12,17 @@ from pathlib import Path
 from .broker import BrokerProcess
 from .distribution import CURRENT, ZOOKEEPER_ERA, jars, require
 from .java import run_class
-from .wire import free_port
+from .ports import free_port
 
 NODE_ID = 1
 CLUSTER_ID = "bW9sZGF1LW1vbGRhdS0wMA"
 """Twenty-two characters of base64: sixteen bytes, as Kafka wants a cluster id to be."""
 
-_HEAP = (
+AS_SHIPPED = (
     "-Xmx1G", "-Xms1G", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20",
     "-XX:InitiatingHeapOccupancyPercent=35", "-Djava.awt.headless=true",
 )  # fmt: skip
+"""The heap and collector of Kafka's own scripts, for measurements."""
 
 
 class KafkaNode(BrokerProcess):
@@ -29,6 +30,7 @@ class KafkaNode(BrokerProcess):
 
     kind = "kafka"
     release = CURRENT
+    machine: tuple[str, ...] = AS_SHIPPED
 
     def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
         super().__init__(directory, settings)
@@ -49,7 +51,7 @@ class KafkaNode(BrokerProcess):
 
     def command(self) -> list[str]:
         return [
-            require("java"), *_HEAP, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+            require("java"), *self.machine, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
             "-cp", str(jars(self.release) / "*"), "kafka.Kafka", str(self._properties),
         ]  # fmt: skip
 

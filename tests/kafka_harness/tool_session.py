@@ -1,12 +1,14 @@
 """Many runs of Kafka's command line tools in one virtual machine, one after the other.
 
-A tool takes a second or two to start and a tenth of that to do its work. Where a test runs dozens,
-it keeps a session open; each run still has its own output, status and deadline.
+A tool takes a second or two to start and a tenth of that to do its work. So tests share a session
+for each version of Kafka. Each run still has its own output, status and deadline; after one that
+missed it the next begins with a new machine.
 """
 
 from __future__ import annotations
 
 import base64
+import contextlib
 import select
 import subprocess
 import time
@@ -24,7 +26,10 @@ _END_TIMEOUT_S = 10
 
 
 class ToolSession:
-    """Tools of one version of Kafka; a context manager that leaves no process behind."""
+    """Tools of one version of Kafka; a context manager that leaves no process behind.
+
+    The virtual machine starts with the first run.
+    """
 
     def __init__(self, version: str) -> None:
         self._version = version
@@ -32,6 +37,11 @@ class ToolSession:
         self._received = b""
 
     def __enter__(self) -> Self:
+        return self
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        if self._process is not None:
+            return self._process
         classes: Path = compiled(self._version, SOURCE)
         command = [
             require("java"), *QUICK_START, QUIET,
@@ -44,7 +54,8 @@ class ToolSession:
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
-        return self
+        self._received = b""
+        return self._process
 
     def __exit__(
         self,
@@ -55,14 +66,11 @@ class ToolSession:
         process, self._process = self._process, None
         if process is None:
             return
-        for pipe in (process.stdin, process.stdout):
-            assert pipe is not None
-            pipe.close()
+        _close_pipes(process)
         try:
             process.wait(_END_TIMEOUT_S)
         except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait(_END_TIMEOUT_S)
+            _kill(process)
 
     def run(
         self,
@@ -72,8 +80,7 @@ class ToolSession:
         timeout_s: float = _RUN_TIMEOUT_S,
     ) -> Output:
         """Run a main class; with `check` anything but status 0 is an error."""
-        process = self._process
-        assert process is not None, "the session is not open"
+        process = self._started()
         assert process.stdin is not None
         assert process.stdout is not None
         words = [main_class, *(str(argument) for argument in arguments)]
@@ -94,9 +101,23 @@ class ToolSession:
             ready, _, _ = select.select([pipe], [], [], max(0, deadline - time.monotonic()))
             chunk = pipe.read1(1 << 20) if ready else b""  # type: ignore[attr-defined]
             if not chunk:
-                assert self._process is not None
-                self._process.kill()
+                process, self._process = self._process, None
+                assert process is not None
+                _close_pipes(process)
+                _kill(process)
                 raise JavaError(f"{' '.join(words)}: no answer within {timeout_s} s")
             self._received += chunk
         line, _, self._received = self._received.partition(b"\n")
         return line
+
+
+def _close_pipes(process: subprocess.Popen[bytes]) -> None:
+    for pipe in (process.stdin, process.stdout):
+        assert pipe is not None
+        with contextlib.suppress(BrokenPipeError):
+            pipe.close()
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.wait(_END_TIMEOUT_S)

@@ -20,7 +20,7 @@ from confluent_kafka.admin import (
 
 from .waiting import eventually
 
-_TIMEOUT_S = 30
+_TIMEOUT_S = 60
 
 _NOT_LEADING_YET = {
     KafkaError.LEADER_NOT_AVAILABLE,

@@ -12,10 +12,13 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
+PATIENCE_S = 60
+"""What must come within a second or two may take far longer where others use the cores."""
+
 _PAUSE_S = 0.02
 
 
-def eventually(look: Callable[[], T], what: str, timeout_s: float = 15) -> T:
+def eventually(look: Callable[[], T], what: str, timeout_s: float = PATIENCE_S) -> T:
     """Look again and again until the answer is true; return it."""
     deadline = time.monotonic() + timeout_s
     while not (answer := look()):

@@ -23,13 +23,6 @@ _PAUSE_S = 0.005
 """Small against the quickest start we measure, large against what a refused connection costs."""
 
 
-def free_port() -> int:
-    """Return a loopback port nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def ask_api_versions(host: str, port: int, timeout_s: float = 1.0) -> dict[int, tuple[int, int]]:
     """Return key -> (lowest, highest) version, or raise OSError while there is no answer."""
     body = _exchange(host, port, _header(18, 0), timeout_s)

@@ -33,6 +33,8 @@ SESSION_MS = 2_000
 TRANSACTION_MS = 10_000
 POLL_S = 0.2
 TIMEOUT_S = 30
+QUIET = 2
+"""Critical and worse: to be without a broker for a while is what they are made for."""
 STUCK_S = 12
 """An instance that takes longer for one transaction ends itself. After its broker was away,
 librdkafka 2.16 may stay in `send_offsets_to_transaction` for ever, whatever the time-out: it has
@@ -192,6 +194,7 @@ class Feeder:
                 "linger.ms": 20,
                 "message.timeout.ms": 120_000,
                 "reconnect.backoff.max.ms": 500,
+                "log_level": QUIET,
             }
         )
         self._thread = threading.Thread(target=self._feed, name="feeder")
@@ -219,6 +222,11 @@ class Feeder:
         assert not left, f"{left} records were not acknowledged"
         assert not self._failures, self._failures[:3]
 
+    def close(self) -> None:
+        """Finish, and leave the broker alone."""
+        self.finish()
+        self._producer.close()
+
 
 class Reader:
     """Reads the output as it is committed, all the time, and stops at the first wrong record."""
@@ -236,6 +244,7 @@ class Reader:
                 "enable.auto.commit": False,
                 "auto.offset.reset": "error",
                 "reconnect.backoff.max.ms": 500,
+                "log_level": QUIET,
             }
         )
         self._consumer.assign([TopicPartition(OUTPUT, index, 0) for index in range(partitions)])

@@ -37,7 +37,7 @@ from moldau.records.batch import crc_ok, iter_batches
 from moldau.records.builder import BatchBuilder
 from moldau.records.record import Record, read_records
 
-TIMEOUT_S = 20
+TIMEOUT_S = 60
 PRODUCE_VERSION = 9
 FETCH_VERSION = 11
 """The last but one with topic names: a test names what it means."""

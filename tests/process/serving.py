@@ -20,9 +20,9 @@ from types import TracebackType
 from typing import Self
 
 MOLDAU = Path(sys.executable).with_name("moldau")
-START_TIMEOUT_S = 30
+START_TIMEOUT_S = 60
 """A start takes under a second on two idle cores; others may use them."""
-STOP_TIMEOUT_S = 30
+STOP_TIMEOUT_S = 60
 CRASHED = 137
 """The status of a broker that came to its crash point; see `cli.serve`."""
 

@@ -16,7 +16,7 @@ from cli_kit import moldau
 from kafka_harness.topics import read_all, send
 
 MOLDAU = str(Path(sys.executable).with_name("moldau"))
-PATIENCE_S = 30
+PATIENCE_S = 60
 
 
 @contextmanager

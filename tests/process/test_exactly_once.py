@@ -24,9 +24,9 @@ from pathlib import Path
 import pytest
 
 from kafka_harness.distribution import CURRENT
+from kafka_harness.ports import free_port
 from kafka_harness.topics import create_topic, send
 from kafka_harness.waiting import eventually
-from kafka_harness.wire import free_port
 from process.copier import INPUT, OUTPUT, SESSION_MS, Feeder, Instances, Reader, copied
 from process.java_copier import JavaCopier
 from process.raw_client import RawClient
@@ -104,11 +104,11 @@ def fed(address) -> Iterator[tuple[Feeder, Reader]]:
         create_topic(str(address), topic, PARTITIONS)
     feeder, reader = Feeder(str(address), PARTITIONS, PAUSE_S), Reader(str(address), PARTITIONS)
     yield feeder, reader
-    feeder.finish()
+    feeder.close()
     reader.close()
 
 
-@pytest.mark.timeout(60 + SECONDS + 2 * CATCH_UP_S)
+@pytest.mark.timeout(120 + SECONDS + 2 * CATCH_UP_S)
 def test_the_output_is_the_input_once_and_in_order_at_all_times(address, fed, tmp_path):
     feeder, reader = fed
     with Instances(str(address), COPIERS, tmp_path) as copiers:
@@ -131,7 +131,7 @@ def test_the_output_is_the_input_once_and_in_order_at_all_times(address, fed, tm
 
 
 @pytest.mark.java(CURRENT)
-@pytest.mark.timeout(60 + SECONDS + 2 * CATCH_UP_S)
+@pytest.mark.timeout(120 + SECONDS + 2 * CATCH_UP_S)
 def test_so_it_is_with_an_epoch_for_every_transaction(address, fed):
     """Java speaks transaction version 2; only the broker is killed (KIP-890)."""
     feeder, reader = fed

@@ -1,26 +1,20 @@
 """The metrics page of a running broker, read as Prometheus reads it."""
 
-import socket
 import urllib.request
 
 from confluent_kafka import Consumer, Producer
 from prometheus_client.parser import text_string_to_metric_families
 
 from kafka_harness.moldau_node import MoldauNode
+from kafka_harness.ports import free_port
 from kafka_harness.topics import create_topic
 from kafka_harness.waiting import eventually
 
-TIMEOUT_S = 20
+TIMEOUT_S = 60
 GROUPS = "kafka_coordinator_group_groupmetadatamanager"
 GROUP_COORDINATOR = "kafka_server_group_coordinator_metrics"
 TRANSACTION_COORDINATOR = "kafka_server_transaction_coordinator_metrics"
 CLEANER = "kafka_log_logcleanermanager"
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def scrape(page):
@@ -43,11 +37,13 @@ def scrape_until(page, name, labels=()):
 
 def test_what_was_produced_is_counted_under_kafkas_names(tmp_path):
     page = f"127.0.0.1:{free_port()}"
-    with MoldauNode(tmp_path, {"moldau.metrics.listen": page}) as broker:
-        producer = Producer({"bootstrap.servers": broker.address, "acks": "all"})
+    with (
+        MoldauNode(tmp_path, {"moldau.metrics.listen": page}) as broker,
+        Producer({"bootstrap.servers": broker.address, "acks": "all"}) as producer,
+    ):
         for _ in range(10):
             producer.produce("counted", b"x" * 100)
-        assert producer.flush(20) == 0
+        assert producer.flush(TIMEOUT_S) == 0
         samples = scrape(page)
     topic = (("topic", "counted"),)
     assert samples["kafka_server_brokertopicmetrics_messagesin_total", topic] == 10
@@ -86,6 +82,7 @@ def test_groups_and_transactions_are_told_while_they_last_and_after_a_restart(tm
         producer.send_offsets_to_transaction(positions, consumer.consumer_group_metadata())
         producer.commit_transaction(TIMEOUT_S)
         consumer.close()
+        producer.close()
         samples = scrape_until(page, "moldau_transactions_total", (("result", "commit"),))
         assert samples["moldau_transactions_total", (("result", "abort"),)] == 0
         assert samples["moldau_transactions_timed_out_total", ()] == 0
@@ -122,10 +119,10 @@ def test_the_cleaner_tells_what_it_did(tmp_path):
     }
     with MoldauNode(tmp_path, settings) as broker:
         create_topic(broker.address, "compacted", config=config)
-        producer = Producer({"bootstrap.servers": broker.address, "linger.ms": 0})
-        for _ in range(20):
-            producer.produce("compacted", b"v" * 200, key=b"k")
-            assert producer.flush(TIMEOUT_S) == 0
+        with Producer({"bootstrap.servers": broker.address, "linger.ms": 0}) as producer:
+            for _ in range(20):
+                producer.produce("compacted", b"v" * 200, key=b"k")
+                assert producer.flush(TIMEOUT_S) == 0
         samples = scrape_until(page, "moldau_cleaner_read_bytes_total")
     read_bytes = samples["moldau_cleaner_read_bytes_total", ()]
     assert samples["moldau_cleaner_written_bytes_total", ()] < read_bytes

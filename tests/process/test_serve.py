@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from kafka_harness.ports import free_port
 from kafka_harness.wire import ask_api_versions
 from process.raw_client import FETCH_VERSION, RawClient, batch_of, fetch_request
 from process.serving import Serving, refused, snapshot
@@ -67,12 +68,6 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with Serving(directory):
         pass
     return directory / "data"
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 # Starting and stopping
