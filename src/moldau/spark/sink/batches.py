@@ -1,0 +1,210 @@
+"""A producer that is given whole batches: the client's engine without its gathering of records.
+
+Retries, order, numbers, transactions, memory and brokers that come and go are the client's; what
+is new is that a batch comes as it was encoded elsewhere, and is given its producer's number, its
+place in a transaction and its checksum when it is sent.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+from moldau.client.errors import BufferFull, ClientError
+from moldau.client.producer import Producer
+from moldau.client.producing.batches import Batch
+from moldau.client.producing.core import ProducerCore
+from moldau.client.producing.deliveries import Delivery
+from moldau.client.producing.fates import Fate, fresh
+from moldau.client.producing.outbox import no_such_partition
+from moldau.records.batch import TRANSACTIONAL_BIT, pack_batch
+from moldau.records.compression import Codec
+from moldau.spark.sink.encoding import EncodedBatch
+from moldau.spark.sink.rows import Form, Outgoing
+
+
+class PreparedBatch(Batch):
+    """A batch whose records are encoded, and compressed, already."""
+
+    __slots__ = ("_encoded",)
+
+    def __init__(
+        self,
+        fate: Fate,
+        encoded: EncodedBatch,
+        level: int | None,
+        *,
+        transactional: bool,
+        opened_at: float,
+        deadline: float,
+    ) -> None:
+        header = encoded.header
+        super().__init__(
+            fate,
+            Codec(header.codec),
+            level,
+            transactional=transactional,
+            opened_at=opened_at,
+            deadline=deadline,
+            reserved=encoded.plain_size,
+        )
+        self._encoded: EncodedBatch | None = encoded
+        self.count = header.count
+        self.size = encoded.plain_size
+
+    def sealed(self) -> bytes:
+        """Return the bytes that go out, with the number that it has been given by now."""
+        if self._sealed is None:
+            assert self._encoded is not None
+            header, records, _ = self._encoded
+            bit = self._attributes & TRANSACTIONAL_BIT
+            sealed = header._replace(
+                attributes=header.attributes | bit,
+                producer_id=self._producer_id,
+                producer_epoch=self._producer_epoch,
+                base_sequence=self._base_sequence,
+            )
+            self._sealed = pack_batch(sealed, records)
+            self._encoded = None
+        return self._sealed
+
+    def drop(self) -> None:
+        """Let go of the records."""
+        super().drop()
+        self._encoded = None
+
+
+class BatchProducer(Producer[bytes, bytes]):
+    """Sends batches from a thread, and records too. One thread uses it at a time."""
+
+    def _set_up(self) -> None:
+        super()._set_up()
+        self._fates: deque[Fate] = deque()
+
+    def form(self, topic: str | None) -> Form:
+        """Return how batches have to be made to be sent here."""
+        settings = self._settings
+        return Form(
+            topic,
+            min(settings.batch_size, settings.max_request_size),
+            settings.max_request_size,
+            settings.codec,
+            settings.level,
+            hashes_keys=not settings.partitioner_ignore_keys,
+        )
+
+    @property
+    def transaction_timeout_ms(self) -> int:
+        """How long a transaction of this producer may stay open."""
+        return self._settings.transaction_timeout_ms
+
+    # What routing asks
+
+    def partition_count(self, topic: str) -> int:
+        """Return how many partitions a topic has; waits up to `max_block_ms` for it."""
+        core = self._knowing(topic)
+        return core.outbox.partition_count(topic)
+
+    def available_partitions(self, topic: str) -> Sequence[int]:
+        """Return the partitions that have a leader; all of them if none has."""
+        return self._knowing(topic).outbox.available_partitions(topic)
+
+    def look_again(self, topic: str) -> int:
+        """Return how many partitions a topic has by now: some may have been added."""
+        core, portal = self._running()
+        portal.call(core.parking.refresh(topic))
+        return self.partition_count(topic)
+
+    def knows(self, topic: str) -> bool:
+        """Tell whether a topic has been asked for before and was there."""
+        return self._core is not None and self._core.outbox.knows(topic)
+
+    def forget(self, topic: str) -> None:
+        """Ask no more about a topic that is about to be deleted: a question could bring it back."""
+        core, portal = self._running()
+        with self._lock:
+            core.outbox.close_topic(topic)
+        portal.post(core.cluster.forget_topics, [topic])
+
+    def _knowing(self, topic: str) -> ProducerCore[Delivery]:
+        core, portal = self._running()
+        if not core.outbox.knows(topic):
+            portal.call(core.parking.open(topic, self._deadline()))
+        return core
+
+    # Sending
+
+    def send_batch(self, outgoing: Outgoing) -> Fate:
+        """Hand over a batch; waits while the buffer is full. Raises what an earlier one failed of.
+
+        BufferFull after `max_block_ms`. What is returned knows where it was put, after a flush.
+        """
+        topic, partition, encoded = outgoing
+        core, portal = self._knowing(topic), self._running()[1]
+        if partition >= core.outbox.partition_count(topic):
+            count = self.look_again(topic)
+            if partition >= count:
+                raise no_such_partition(topic, partition, count)
+        deadline = self._deadline()
+        while True:
+            self._raise_failed()
+            with self._lock:
+                if core.accumulator.has_room(encoded.plain_size):
+                    fate = self._put(core, topic, partition, encoded)
+                    if not self._waking:
+                        # Not by `on_news`, which leaves it to the lingering of an open batch where
+                        # no broker has been written to yet; there never is an open one here.
+                        portal.post(self._wake, core)
+                        self._waking = True
+                    return fate
+            full = BufferFull(f"the buffer is full: {core.accumulator.used} bytes wait to be sent")
+            self._wait_for_room(core, deadline, full)
+
+    def _put(
+        self, core: ProducerCore[Delivery], topic: str, partition: int, encoded: EncodedBatch
+    ) -> Fate:
+        """Put a batch behind those of its partition; called with the lock held."""
+        settings, accumulator = self._settings, core.accumulator
+        now = self._ports.clock.monotonic()
+        fate = Fate(topic, partition, self._lock)
+        batch = PreparedBatch(
+            fate,
+            encoded,
+            settings.level,
+            transactional=settings.transactional_id is not None,
+            opened_at=now,
+            deadline=now + settings.delivery_timeout_ms / 1000,
+        )
+        queues = accumulator.topics[topic]
+        queues.used_at = now
+        # The accumulator opens batches only for records that are added to it.
+        accumulator._open(queues.queues[partition], batch)  # noqa: SLF001
+        accumulator.close_all(now)
+        self._fates.append(fate)
+        return fate
+
+    def flush_batches(self) -> None:
+        """Wait until every batch is acknowledged; raises what the first that failed failed of."""
+        self.flush()
+        self._raise_failed()
+
+    def give_up(self) -> None:
+        """Close at once; what is not acknowledged is dropped."""
+        self.close(timeout=0)
+
+    def _raise_failed(self) -> None:
+        """Raise what a settled batch failed of; forget those that are written."""
+        while self._fates and _is_settled(self._fates[0]):
+            error = _failure(self._fates.popleft())
+            if error is not None:
+                raise fresh(error)
+
+
+def _is_settled(fate: Fate) -> bool:
+    return fate.done and all(_is_settled(moved.fate) for moved in fate.moved)
+
+
+def _failure(fate: Fate) -> ClientError | None:
+    """Return why a batch, or a part of one that was split, was not written."""
+    found = [_failure(moved.fate) for moved in fate.moved]
+    return next((error for error in found if error is not None), fate.error)

@@ -1,0 +1,125 @@
+"""What a user can say about writing: the sink's own options, and the client's settings for it.
+
+Pure. Names and meaning are those of Spark's own Kafka connector; what begins with `exactly.once` is
+ours. Everything is checked here, before the first row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from moldau.base.errors import ConfigError
+from moldau.spark.settings import ConnectionOptions, Options
+
+EXACTLY_ONCE: Final = "exactly.once"
+ONCE_ID: Final = "exactly.once.id"
+MARKER_TOPIC: Final = "exactly.once.marker.topic"
+STAGING_PREFIX: Final = "exactly.once.staging.prefix"
+STAGING_RETENTION: Final = "exactly.once.staging.retention.ms"
+INLINE_SIZE_MAX: Final = "exactly.once.inline.max.bytes"
+
+NAMES: Final = (
+    "topic",
+    "includeHeaders",
+    "checkpointLocation",
+    "path",
+    EXACTLY_ONCE,
+    ONCE_ID,
+    MARKER_TOPIC,
+    STAGING_PREFIX,
+    STAGING_RETENTION,
+    INLINE_SIZE_MAX,
+)
+
+BATCH_SIZE: Final = 512 * 1024
+"""Kafka's 16 KiB suit records that come one by one. Rows come by the ten thousand, and what a batch
+costs the broker, and us, hardly depends on its size; two of them still fit one request."""
+
+TRANSACTION_TIMEOUT_MS: Final = 300_000
+"""How long the driver may take to copy a batch, and how long at most readers wait for a driver that
+died in the middle and is never started again. Kafka's minute is short for tens of gigabytes."""
+
+DEFAULT_MARKER_TOPIC: Final = "moldau-spark-markers"
+DEFAULT_STAGING_PREFIX: Final = "moldau-spark-staging"
+
+DEFAULT_RETENTION_MS: Final = 24 * 60 * 60 * 1000
+"""Staged rows are deleted once they are published; this is for those that nobody comes back for. It
+has to be longer than a batch takes."""
+
+DEFAULT_INLINE_SIZE_MAX: Final = 256 * 1024
+"""What a task may send through Spark itself. A driver holds the messages of all tasks of a batch at
+once, and two hundred tasks with this much are a twentieth of what it takes (1 GiB)."""
+
+_ALL: Final = ("all", "-1")
+_TOPIC_NAME_MAX: Final = 249
+_QUERY_ID_SIZE: Final = 1 + 36
+"""A dash and a UUID are put behind the prefix."""
+
+
+class SinkOptions(NamedTuple):
+    """How rows are to be written. Travels to executors, so it holds plain values only."""
+
+    connection: ConnectionOptions
+    topic: str | None
+    """Where all rows go; None if a column says that for each."""
+    exactly_once: bool
+    once_id: str | None
+    """Under which a write of a batch query counts as the same write."""
+    marker_topic: str
+    staging_prefix: str
+    staging_retention_ms: int
+    inline_size_max: int
+
+    @classmethod
+    def from_options(cls, given: Mapping[str, str]) -> SinkOptions:
+        """Read the options of a query; ConfigError says in one line what is wrong with them."""
+        options = Options(given)
+        options.check_names(NAMES)
+        connection = ConnectionOptions.from_options(given)
+        if "transactional.id" in connection.settings:
+            raise ConfigError(
+                "kafka.transactional.id is not taken, as all tasks would share it: set"
+                f" {EXACTLY_ONCE}=true to have rows written in a transaction"
+            )
+        retention_ms = options.number(STAGING_RETENTION, least=1)
+        inline_size_max = options.number(INLINE_SIZE_MAX)
+        read = cls(
+            connection=connection,
+            topic=options.text("topic"),
+            exactly_once=options.flag(EXACTLY_ONCE, default=False),
+            once_id=options.text(ONCE_ID),
+            marker_topic=options.text(MARKER_TOPIC) or DEFAULT_MARKER_TOPIC,
+            staging_prefix=options.text(STAGING_PREFIX) or DEFAULT_STAGING_PREFIX,
+            staging_retention_ms=DEFAULT_RETENTION_MS if retention_ms is None else retention_ms,
+            inline_size_max=DEFAULT_INLINE_SIZE_MAX if inline_size_max is None else inline_size_max,
+        )
+        read._check()
+        return read
+
+    def _check(self) -> None:
+        if self.topic is not None and not self.topic:
+            raise ConfigError("the option topic is empty: name a topic, or leave it out")
+        if self.once_id is not None and not self.exactly_once:
+            raise ConfigError(f"{ONCE_ID} has no effect without {EXACTLY_ONCE}=true: set that too")
+        if self.once_id is not None and not self.once_id:
+            raise ConfigError(f"{ONCE_ID} is empty: name the write, or leave it out")
+        if self.exactly_once and self.connection.settings.get("acks", "all") not in _ALL:
+            raise ConfigError(f"kafka.acks excludes {EXACTLY_ONCE}=true: leave it out, or set all")
+        most = _TOPIC_NAME_MAX - _QUERY_ID_SIZE
+        if len(self.staging_prefix) > most:
+            raise ConfigError(f"{STAGING_PREFIX} is longer than {most} characters")
+
+    def producer(self) -> dict[str, Any]:
+        """Return the settings of a producer that is given whole batches."""
+        return {"batch_size": BATCH_SIZE, **self.connection.producer()}
+
+    def publisher(self, transactional_id: str) -> dict[str, Any]:
+        """Return the settings of the driver's producer."""
+        settings = {"transaction_timeout_ms": TRANSACTION_TIMEOUT_MS, **self.producer()}
+        return {**settings, "transactional_id": transactional_id}
+
+    def consumer(self) -> dict[str, Any]:
+        """Return the settings of a consumer without a group."""
+        own = {"group_id": None, "enable_auto_commit": False}
+        return {**self.connection.consumer(), **own}

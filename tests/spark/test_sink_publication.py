@@ -1,0 +1,242 @@
+"""Exactly once: drivers die and come back between any two steps, and tasks run as often as they
+like; what readers of committed records find is what went in.
+"""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections import Counter
+
+import pytest
+
+from kafka_harness.samples import fresh_topic
+from kafka_harness.topics import create_topic, topic_config
+from kafka_harness.waiting import eventually
+from moldau.client.admin import END, Admin, OffsetSpec
+from moldau.spark.sink.helping_topics import MARKER_PARTITIONS
+from moldau.spark.sink.markers import marker_place
+from moldau.spark.sink.publication import Step, Writer
+from spark.sink_drivers import CommittedRecords, Driver, Tasks
+
+PARTITIONS = 2
+ROWS = 30
+BATCHES = 3
+"""With a death after each of seven steps: twenty-one of them, in each of two ways to stage."""
+
+
+@pytest.fixture
+def topic(broker):
+    return create_topic(broker.address, fresh_topic("once"), PARTITIONS)
+
+
+@pytest.fixture(scope="module")
+def reader(broker):
+    reading = CommittedRecords(broker.address)
+    yield reading
+    reading.close()
+
+
+@pytest.fixture
+def committed(reader, topic):
+    """Return what finds the values that readers of committed records see by now."""
+    return lambda: reader.values(topic, PARTITIONS)
+
+
+@pytest.fixture(params=["inline", "staged"])
+def options(request, broker, topic):
+    """Rows travel in messages, or by way of a topic for staging."""
+    return {
+        "kafka.bootstrap.servers": broker.address,
+        "topic": topic,
+        "exactly.once": "true",
+        "exactly.once.inline.max.bytes": "100000" if request.param == "inline" else "0",
+    }
+
+
+@pytest.fixture
+def staging_options(broker, topic):
+    return {
+        "kafka.bootstrap.servers": broker.address,
+        "topic": topic,
+        "exactly.once": "true",
+        "exactly.once.inline.max.bytes": "0",
+    }
+
+
+def rows(batch_id):
+    return [b"row %d of batch %d" % (number, batch_id) for number in range(ROWS)]
+
+
+def in_all(batch_count):
+    return Counter(row for batch_id in range(batch_count) for row in rows(batch_id))
+
+
+def run(options, query, batch_id, staged, stop_at=None, *, dies=False):
+    """Run a driver to its end; return what it says last, None if it was killed."""
+    with Driver(options, query, [(batch_id, staged)], stop_at, dies=dies) as driver:
+        return driver.said()
+
+
+def test_drivers_killed_after_every_step_write_each_row_once(committed, options):
+    """Each batch is tried until a driver dies after its commit; the next one finds it done."""
+    query, chance = str(uuid.uuid4()), random.Random(1)
+    tasks = Tasks(options, query, 2)
+    crash_count = 0
+    for batch_id in range(BATCHES):
+        steps = [step for step in Step if step not in (Step.COMMITTED, Step.CLEANED)]
+        chance.shuffle(steps)
+        for step in [*steps, Step.COMMITTED]:
+            staged = tasks.staged(batch_id, rows(batch_id))
+            assert run(options, query, batch_id, staged, step.name, dies=True) is None
+            crash_count += 1
+            is_there = step is Step.COMMITTED
+            assert committed() == in_all(batch_id + is_there)
+        staged = tasks.staged(batch_id, rows(batch_id))
+        assert run(options, query, batch_id, staged) == "DONE_BEFORE"
+    assert crash_count == 7 * BATCHES
+    assert committed() == in_all(BATCHES)
+
+
+@pytest.mark.parametrize("step", [step.name for step in Step])
+def test_a_driver_that_comes_back_after_another_has_gone_on_adds_nothing(
+    committed, staging_options, step
+):
+    query = str(uuid.uuid4())
+    tasks = Tasks(staging_options, query, 4)
+    with Driver(staging_options, query, [(0, tasks.staged(0, rows(0)))], step) as zombie:
+        assert zombie.said() == step
+        said = run(staging_options, query, 0, tasks.staged(0, rows(0)))
+        assert said in ("PUBLISHED", "DONE_BEFORE")
+        assert run(staging_options, query, 1, tasks.staged(1, rows(1))) == "PUBLISHED"
+        zombie.go_on()
+        assert zombie.said() is not None
+    assert committed() == in_all(2)
+    assert run(staging_options, query, 2, tasks.staged(2, rows(2))) == "PUBLISHED"
+    assert committed() == in_all(3)
+
+
+def test_one_driver_publishes_batch_after_batch(committed, options):
+    query = str(uuid.uuid4())
+    tasks = Tasks(options, query, 5)
+    batches = [(batch_id, tasks.staged(batch_id, rows(batch_id))) for batch_id in range(3)]
+    with Driver(options, query, batches) as driver:
+        assert driver.said() == "PUBLISHED"
+    assert committed() == in_all(3)
+
+
+def test_a_task_that_wakes_up_late_adds_nothing(committed, staging_options):
+    query = str(uuid.uuid4())
+    tasks = Tasks(staging_options, query, 7)
+    assert run(staging_options, query, 0, tasks.staged(0, rows(0))) == "PUBLISHED"
+    tasks.attempt(0, 0, rows(0))
+    assert run(staging_options, query, 1, tasks.staged(1, rows(1))) == "PUBLISHED"
+    assert committed() == in_all(2)
+
+
+def test_a_checkpoint_that_was_taken_back_is_refused(committed, options):
+    query = str(uuid.uuid4())
+    tasks = Tasks(options, query, 8)
+    for batch_id in (0, 1):
+        assert run(options, query, batch_id, tasks.staged(batch_id, rows(batch_id))) == "PUBLISHED"
+    said = run(options, query, 0, tasks.staged(0, rows(0)))
+    assert "batch 0 of query" in said
+    assert "the checkpoint was taken back to an older state" in said
+    assert committed() == in_all(2)
+
+
+def test_rows_staged_for_another_batch_are_refused(committed, options):
+    query = str(uuid.uuid4())
+    tasks = Tasks(options, query, 9)
+    said = run(options, query, 1, tasks.staged(0, rows(0)))
+    assert "nothing was published" in said
+    assert committed() == Counter()
+
+
+def test_staged_rows_that_are_gone_are_an_error_and_leave_nothing(
+    broker, committed, staging_options
+):
+    query = str(uuid.uuid4())
+    tasks = Tasks(staging_options, query, 10)
+    staged = tasks.staged(0, rows(0))
+    with Admin(broker.address) as admin:
+        places = {(one.staging_topic, one.staging_partition): END for one in staged}
+        admin.delete_records(places).or_raise()
+    said = run(staging_options, query, 0, staged)
+    assert "rows that tasks had staged are gone" in said
+    assert committed() == Counter()
+    assert run(staging_options, query, 0, tasks.staged(0, rows(0))) == "PUBLISHED"
+    assert committed() == in_all(1)
+
+
+def test_what_was_published_is_deleted_from_where_it_was_staged(broker, staging_options):
+    query = str(uuid.uuid4())
+    staged = Tasks(staging_options, query, 11).staged(0, rows(0))
+    assert run(staging_options, query, 0, staged) == "PUBLISHED"
+    with Admin(broker.address) as admin:
+        for one in staged:
+            place = (one.staging_topic, one.staging_partition)
+            first = admin.list_offsets({place: OffsetSpec.EARLIEST})[place].offset
+            assert first > one.located[-1].staging_offset
+
+
+def test_staged_rows_that_nobody_publishes_have_a_short_life(broker, staging_options):
+    query = str(uuid.uuid4())
+    options = {**staging_options, "exactly.once.staging.retention.ms": "7200000"}
+    (one, *_) = Tasks(options, query, 12).staged(0, rows(0))
+    assert topic_config(broker.address, one.staging_topic, "retention.ms") == "7200000"
+
+
+def test_a_batch_without_rows_costs_nothing(broker, topic, options):
+    query = str(uuid.uuid4())
+    staged = [Tasks(options, query, 13).attempt(0, 0, [])]
+    assert run(options, query, 0, staged) == "EMPTY"
+
+
+def test_a_marker_behind_anothers_open_transaction_is_not_overlooked(broker, committed, options):
+    """Two queries share a partition of the marker topic; one is in the middle of its commit."""
+    one, other = neighbours()
+    ours, theirs = Tasks(options, one, 14), Tasks(options, other, 15)
+    first = [(0, ours.staged(0, rows(0)))]
+    with (
+        Driver(options, one, first, Step.MARKER_READ.name) as held,
+        Driver(options, other, [(0, theirs.staged(0, rows(1)))], Step.MARKED.name) as open_one,
+    ):
+        assert held.said() == Step.MARKER_READ.name
+        assert open_one.said() == Step.MARKED.name
+        wait_for_open_transaction(broker, options, other)
+        held.go_on()
+        assert held.said() == "PUBLISHED"
+        with Driver(options, one, [(0, ours.staged(0, rows(0)))]) as again:
+            assert again.is_silent(0.5)
+            open_one.go_on()
+            assert open_one.said() == "PUBLISHED"
+            assert again.said() == "DONE_BEFORE"
+    assert committed() == in_all(2)
+
+
+def neighbours():
+    """Return two queries whose markers are in one partition."""
+    first = str(uuid.uuid4())
+    while True:
+        second = str(uuid.uuid4())
+        places = {
+            marker_place("m", Writer.of_query(query).marker_key, MARKER_PARTITIONS)
+            for query in (first, second)
+        }
+        if len(places) == 1:
+            return first, second
+
+
+def wait_for_open_transaction(broker, options, query):
+    """Wait until the marker of a query is in its partition, not committed."""
+    key = Writer.of_query(query).marker_key
+    place = marker_place("moldau-spark-markers", key, MARKER_PARTITIONS)
+    with Admin(broker.address) as admin:
+        eventually(
+            lambda: any(
+                one.transaction_start_offset is not None
+                for one in admin.describe_producers([place])[place]
+            ),
+            f"the marker of {query} is written",
+        )
