@@ -28,6 +28,8 @@ from kafka_harness.waiting import eventually
 
 TIMEOUT_S = 60
 POLL_S = 0.1
+JOIN_MS = 10_000
+"""Longer than any join: kafka-python 3.0.12 loses the assignment of one that outlives its poll."""
 READ_COMMITTED, READ_UNCOMMITTED = "read_committed", "read_uncommitted"
 
 JAVA_SOURCE = Path(__file__).parent / "java" / "TransactionalClient.java"
@@ -287,7 +289,7 @@ class KafkaPython(TransactionalClient):
         found: list[str] = []
 
         def enough() -> bool:
-            for partition, records in member.poll(timeout_ms=100).items():
+            for partition, records in member.poll(timeout_ms=JOIN_MS).items():
                 found.extend(record.value.decode() for record in records)
                 at = records[-1].offset + 1
                 self._positions[partition] = kafka.OffsetAndMetadata(at, "", -1)
@@ -332,6 +334,8 @@ class KafkaPython(TransactionalClient):
             isolation_level=isolation,
             enable_auto_commit=False,
             auto_offset_reset="earliest",
+            # It may join before it knows its topic, and be assigned nothing until it looks again.
+            metadata_max_age_ms=1000,
         )
 
     def close(self) -> None:

@@ -236,6 +236,8 @@ class KafkaPython(GroupConsumer):
     """
 
     POLL_MS = 1000
+    LOOK_MS = 1000
+    """It may join before it knows its topic, and be assigned nothing until it looks again."""
 
     def __init__(self, server: str, name: str, wishes: Wishes, tell: Tell) -> None:
         super().__init__(server, name, wishes, tell)
@@ -262,7 +264,7 @@ class KafkaPython(GroupConsumer):
             session_timeout_ms=wishes.session_ms,
             heartbeat_interval_ms=wishes.heartbeat_ms,
             max_poll_interval_ms=wishes.poll_interval_ms,
-            metadata_max_age_ms=wishes.metadata_ms,
+            metadata_max_age_ms=min(wishes.metadata_ms, self.LOOK_MS),
             reconnect_backoff_max_ms=RETRY_MS,
         )
 
