@@ -9,6 +9,7 @@ silently, they fail instead.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 
 import pytest
@@ -26,6 +27,9 @@ def pytest_configure(config: pytest.Config) -> None:
     sys.path.append(str(config.rootpath))
     # Tests ask what Kafka does, and not how fast. So it needs half the time on a core to start.
     KafkaNode.machine = QUICK_START
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # Run in the background of a shell. Whoever is started by a test has to hear Ctrl-C.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     # kafka-python reads its schemas in a way Python 3.11 has deprecated.
     config.addinivalue_line(
         "filterwarnings", "ignore:(open|read)_text is deprecated:DeprecationWarning"
