@@ -6,6 +6,7 @@ publishes it; after any step of that it can be killed, or be held until it is to
 
 from __future__ import annotations
 
+import faulthandler
 import multiprocessing
 import os
 import random
@@ -41,6 +42,7 @@ def drive(
     dies: bool,
 ) -> None:
     """Publish batches one after the other, and stop once: after so many steps, or after one."""
+    faulthandler.dump_traceback_later(PATIENCE_S * 0.9)  # whoever waits for it reads where it is
     steps = count(1)
 
     def after(step: Step) -> None:

@@ -11,16 +11,20 @@ from collections import Counter
 import pytest
 
 from kafka_harness.samples import fresh_topic
-from kafka_harness.topics import create_topic, topic_config
+from kafka_harness.topics import create_topic, end_offset, topic_config
 from kafka_harness.waiting import eventually
 from moldau.client.admin import END, Admin, OffsetSpec
-from moldau.spark.sink.helping_topics import MARKER_PARTITIONS
+from moldau.spark.sink.helping_topics import MARKER_PARTITIONS as COUNT
 from moldau.spark.sink.markers import marker_place
+from moldau.spark.sink.options import DEFAULT_MARKER_TOPIC
 from moldau.spark.sink.publication import Step, Writer
 from spark.sink_drivers import CommittedRecords, Driver, Tasks
 
 PARTITIONS = 2
 ROWS = 30
+TRANSACTION_TIMEOUT_MS = 30_000
+"""Far longer than a driver is held up, and short enough that a test that fails in the middle of a
+transaction does not take others with it, which wait for its end."""
 BATCHES = 3
 """With a death after each of seven steps: twenty-one of them, in each of two ways to stage."""
 
@@ -50,6 +54,7 @@ def options(request, broker, topic):
         "kafka.bootstrap.servers": broker.address,
         "topic": topic,
         "exactly.once": "true",
+        "kafka.transaction.timeout.ms": str(TRANSACTION_TIMEOUT_MS),
         "exactly.once.inline.max.bytes": "100000" if request.param == "inline" else "0",
     }
 
@@ -60,6 +65,7 @@ def staging_options(broker, topic):
         "kafka.bootstrap.servers": broker.address,
         "topic": topic,
         "exactly.once": "true",
+        "kafka.transaction.timeout.ms": str(TRANSACTION_TIMEOUT_MS),
         "exactly.once.inline.max.bytes": "0",
     }
 
@@ -198,20 +204,23 @@ def test_a_marker_behind_anothers_open_transaction_is_not_overlooked(broker, com
     one, other = neighbours()
     ours, theirs = Tasks(options, one, 14), Tasks(options, other, 15)
     first = [(0, ours.staged(0, rows(0)))]
-    with (
-        Driver(options, one, first, Step.MARKER_READ.name) as held,
-        Driver(options, other, [(0, theirs.staged(0, rows(1)))], Step.MARKED.name) as open_one,
-    ):
+    with Driver(options, one, first, Step.MARKER_READ.name) as held:
         assert held.said() == Step.MARKER_READ.name
-        assert open_one.said() == Step.MARKED.name
-        wait_for_open_transaction(broker, options, other)
-        held.go_on()
-        assert held.said() == "PUBLISHED"
-        with Driver(options, one, [(0, ours.staged(0, rows(0)))]) as again:
-            assert again.is_silent(0.5)
-            open_one.go_on()
-            assert open_one.said() == "PUBLISHED"
-            assert again.said() == "DONE_BEFORE"
+        place = marker_place(DEFAULT_MARKER_TOPIC, Writer.of_query(one).marker_key, COUNT)
+        before = end_offset(broker.address, *place)
+        second = [(0, theirs.staged(0, rows(1)))]
+        with Driver(options, other, second, Step.MARKED.name) as open_one:
+            assert open_one.said() == Step.MARKED.name
+            eventually(
+                lambda: end_offset(broker.address, *place) > before, "their marker is written"
+            )
+            held.go_on()
+            assert held.said() == "PUBLISHED"
+            with Driver(options, one, [(0, ours.staged(0, rows(0)))]) as again:
+                assert again.is_silent(0.5)
+                open_one.go_on()
+                assert open_one.said() == "PUBLISHED"
+                assert again.said() == "DONE_BEFORE"
     assert committed() == in_all(2)
 
 
@@ -221,22 +230,27 @@ def neighbours():
     while True:
         second = str(uuid.uuid4())
         places = {
-            marker_place("m", Writer.of_query(query).marker_key, MARKER_PARTITIONS)
+            marker_place(DEFAULT_MARKER_TOPIC, Writer.of_query(query).marker_key, COUNT)
             for query in (first, second)
         }
         if len(places) == 1:
             return first, second
 
 
-def wait_for_open_transaction(broker, options, query):
-    """Wait until the marker of a query is in its partition, not committed."""
-    key = Writer.of_query(query).marker_key
-    place = marker_place("moldau-spark-markers", key, MARKER_PARTITIONS)
+def test_the_marker_topic_is_set_up_to_stay_short(broker, options):
+    query = str(uuid.uuid4())
+    staged = Tasks(options, query, 16).staged(0, rows(0))
+    assert run(options, query, 0, staged) == "PUBLISHED"
     with Admin(broker.address) as admin:
-        eventually(
-            lambda: any(
-                one.transaction_start_offset is not None
-                for one in admin.describe_producers([place])[place]
-            ),
-            f"the marker of {query} is written",
-        )
+        assert len(admin.describe_topic(DEFAULT_MARKER_TOPIC).partitions) == COUNT
+    config = topic_config(broker.address, DEFAULT_MARKER_TOPIC, "cleanup.policy")
+    assert config == "compact"
+
+
+def test_a_marker_topic_that_forgets_is_refused(broker, committed, options):
+    forgetful = create_topic(broker.address, fresh_topic("markers"), 1)
+    query = str(uuid.uuid4())
+    named = {**options, "exactly.once.marker.topic": forgetful}
+    said = run(named, query, 0, Tasks(named, query, 17).staged(0, rows(0)))
+    assert f"the topic {forgetful} has cleanup.policy=delete" in said
+    assert committed() == Counter()

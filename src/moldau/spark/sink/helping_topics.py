@@ -6,8 +6,13 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final
 
-from moldau.client.admin import Admin
-from moldau.client.errors import TopicAlreadyExists, UnknownTopicOrPartition
+from moldau.base.errors import UserError
+from moldau.client.admin import Admin, ConfigResource
+from moldau.client.errors import (
+    TopicAlreadyExists,
+    TopicAuthorizationFailed,
+    UnknownTopicOrPartition,
+)
 from moldau.spark.sink.options import SinkOptions
 
 MARKER_PARTITIONS: Final = 16
@@ -30,8 +35,20 @@ _STAGING_SEGMENT_SIZE: Final = 64 * 1024 * 1024
 
 
 def ensure_marker_topic(admin: Admin, name: str) -> None:
-    """Have a topic for markers; one that is there is left as it is."""
+    """Have a topic for markers; one that is there is left as it is, unless it forgets markers.
+
+    UserError if it does: a query that rests for longer would write its last batch twice.
+    """
     _ensure(admin, name, MARKER_PARTITIONS, MARKER_CONFIGS)
+    try:
+        policy = admin.describe_config(ConfigResource.topic(name))["cleanup.policy"].value
+    except TopicAuthorizationFailed:
+        return  # who may not look has it set up by somebody else
+    if policy != "compact":
+        raise UserError(
+            f"the topic {name} has cleanup.policy={policy}, so that markers in it would be lost"
+            " some day: set it to compact, or name another one by exactly.once.marker.topic"
+        )
 
 
 def ensure_staging_topic(options: SinkOptions, name: str) -> None:

@@ -121,5 +121,5 @@ class SinkOptions(NamedTuple):
 
     def consumer(self) -> dict[str, Any]:
         """Return the settings of a consumer without a group."""
-        own = {"group_id": None, "enable_auto_commit": False}
+        own = {"group_id": None, "enable_auto_commit": False, "allow_auto_create_topics": False}
         return {**self.connection.consumer(), **own}
