@@ -82,9 +82,15 @@ class Fetcher:
         """Told of an error that should not be."""
         self._waking = Waking(cluster.ports.clock)
         self._sources: dict[int, _Source] = {}
+        self._closed = False
 
     def wake(self) -> None:
-        """Look again at what is to be fetched: positions, pauses or leaders changed."""
+        """Look again at what is to be fetched: positions, pauses or leaders changed.
+
+        A task that is ended by `close` may come by here on its way out: nothing begins any more.
+        """
+        if self._closed:
+            return
         for state in self._positions:
             if state.stage is not Stage.READY or state.paused:
                 continue
@@ -116,6 +122,7 @@ class Fetcher:
 
     async def close(self) -> None:
         """End the tasks and let the brokers forget the sessions. Cancelled, the tasks still end."""
+        self._closed = True
         sources, self._sources = list(self._sources.values()), {}
         tasks = [task for one in sources for task in (one.task, one.beside) if task is not None]
         for task in tasks:

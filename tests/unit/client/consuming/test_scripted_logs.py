@@ -307,7 +307,7 @@ def test_a_broker_that_falls_silent_is_asked_again():
         broker.fetches += [lambda _: None] * 2
         assert await polled(consumer, 2) == [b"a", b"b"]
 
-    assigned(scenario, AB, request_timeout_ms=150)
+    assigned(scenario, AB, request_timeout_ms=400)
 
 
 # Lies
@@ -413,3 +413,13 @@ def test_a_seek_makes_an_answer_on_its_way_worthless():
         await asyncio.wait(keep)
 
     assigned(scenario, AB, CD)
+
+
+def test_nothing_begins_to_be_fetched_once_the_consumer_is_closed():
+    async def scenario(broker, consumer):
+        assert await polled(consumer, 2) == [b"a", b"b"]
+        fetcher = consumer._core._fetcher
+        await consumer.close()
+        fetcher.wake()
+
+    assigned(scenario, AB)
