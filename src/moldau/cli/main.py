@@ -23,6 +23,7 @@ COMMANDS = {
     "consume": Place("moldau.cli.consume", "Print records.", RECORDS),
     "bench": Place("moldau.cli.bench", "Measure produce, consume and latency.", RECORDS),
     "collect": Place("moldau.cli.collect", "Collect log files and measurements.", RECORDS),
+    "pipeline": Place("moldau.cli.pipeline", "Pipelines on Spark: run, status, stop.", RECORDS),
     "topic": Place("moldau.cli.nouns.topic", "Topics: list, create, describe, trim...", CLUSTER),
     "group": Place("moldau.cli.nouns.group", "Consumer groups: lag, members, seek...", CLUSTER),
     "config": Place("moldau.cli.nouns.config", "Configs of topics and brokers.", CLUSTER),

@@ -1,0 +1,394 @@
+"""`moldau pipeline`: pipelines on Spark, run, looked at, stopped, and written out for a cluster.
+
+What a pipeline can be told comes from its declaration; Spark itself is imported by who runs one.
+The file can also be given to `spark-submit`, which takes what follows `moldau pipeline`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import re
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from moldau.base.errors import UserError
+from moldau.cli.frame.connection import Connection, connection_options
+from moldau.cli.frame.offset_words import parse_duration_ms
+from moldau.cli.frame.output import BAD, GOOD, Column, Report, View, cell, show
+from moldau.cli.frame.session import output_option
+from moldau.spark.pipelines.catalog import PIPELINES
+from moldau.spark.pipelines.declaration import Kind, Option, Pipeline
+
+Command = Callable[..., None]
+
+STOP_TIMEOUT_S: Final = 300
+"""How long `stop` waits: a batch may be large."""
+_POLL_S: Final = 0.2
+
+_QUERIES: Final = (
+    Column("query", "QUERY"),
+    Column("batch", "BATCH"),
+    Column("rows", "ROWS"),
+    Column("rows_per_second", "ROWS/S"),
+    Column("batch_ms", "BATCH MS"),
+    Column("lag", "LAG"),
+)
+
+
+class Milliseconds(click.ParamType[int]):
+    """`10s`, `5m`; milliseconds where a program reads it."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return milliseconds."""
+        if isinstance(value, int):
+            return value
+        if (duration_ms := parse_duration_ms(value)) is not None:
+            return duration_ms
+        if re.fullmatch(r"0+", value, re.ASCII):
+            return 0
+        raise click.BadParameter(f"{value!r} is no duration: expected 10s or 5m", ctx, param)
+
+
+_KINDS: Final[Mapping[Kind, click.ParamType[Any]]] = {
+    Kind.TEXT: click.STRING,
+    Kind.COUNT: click.IntRange(1),
+    Kind.DURATION: Milliseconds(),
+    Kind.RATIO: click.FloatRange(0, 1),
+}
+
+
+@click.group()
+def pipeline() -> None:
+    """Pipelines on Spark: topics in, tables and topics out."""
+
+
+@pipeline.group("run")
+def run_group() -> None:
+    """Run a pipeline until it is stopped; a restart goes on where it was."""
+
+
+@pipeline.group("submit")
+def submit_group() -> None:
+    """Print the spark-submit command that runs a pipeline on a cluster."""
+
+
+def place_options(command: Command) -> Command:
+    """Give a command what names the folders of a pipeline."""
+    for option in (
+        click.option(
+            "--desk", metavar="DIR",
+            help="Where lock and status are, if --out is not on this machine.",
+        ),
+        click.option("--out", required=True, metavar="DIR", help="The folder of its tables."),
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
+def frame_options(command: Command) -> Command:
+    """Give a command what every pipeline can be told."""
+    for option in (
+        click.option(
+            "--conf", "conf", multiple=True, metavar="KEY=VALUE",
+            help="A setting of Spark; repeatable.",
+        ),
+        click.option(
+            "--group", metavar="NAME", help="Commit offsets to this group, for lag tools to see."
+        ),
+        click.option("--metrics-port", type=click.IntRange(1, 65535), help="Serve /metrics here."),
+        click.option(
+            "--batch-rows", type=click.IntRange(1), default=1_000_000, show_default=True,
+            help="How many records a batch may have.",
+        ),
+        click.option("--once", is_flag=True, help="End when all there is has been read."),
+        click.option(
+            "--trigger", type=Milliseconds(), default="1s", show_default=True, metavar="DURATION",
+            help="How often a batch begins.",
+        ),
+        click.option(
+            "--checkpoint", metavar="DIR", help="The folder of its checkpoint [in that of --out]."
+        ),
+        click.option("--master", metavar="URL", help="Where Spark runs [local[*]]."),
+    ):  # fmt: skip
+        command = option(command)
+    return connection_options(place_options(command))
+
+
+def _declared(declared: Pipeline, command: Command, name: str) -> click.Command:
+    """Make the command of one pipeline, with the options it declares."""
+    for option in reversed(declared.options):
+        command = _click_option(option)(command)
+    return click.command(name, help=declared.text)(frame_options(command))
+
+
+def _click_option(option: Option) -> Callable[[Command], Command]:
+    metavar = "DURATION" if option.kind is Kind.DURATION else None
+    return click.option(
+        f"--{option.name}",
+        type=_KINDS[option.kind],
+        default=option.default,
+        show_default=option.default is not None,
+        metavar=metavar,
+        help=option.text,
+    )
+
+
+def _run_command(declared: Pipeline) -> click.Command:
+    def call(**given: Any) -> None:
+        _run(declared, given)
+
+    return _declared(declared, call, declared.name)
+
+
+def _submit_command(declared: Pipeline) -> click.Command:
+    def call(**given: Any) -> None:
+        _submit(declared, given)
+
+    program = click.option(
+        "--program", default=str(Path(__file__)), metavar="PATH",
+        help="This command's own file, where the driver runs [as it is here].",
+    )  # fmt: skip
+    image = click.option("--image", help="The container image, on Kubernetes.")
+    python = click.option(
+        "--python", default="python3", show_default=True, metavar="PATH",
+        help="The Python on the machines of the cluster.",
+    )  # fmt: skip
+    return _declared(declared, program(image(python(call))), declared.name)
+
+
+for _one in PIPELINES.values():
+    run_group.add_command(_run_command(_one))
+    submit_group.add_command(_submit_command(_one))
+
+
+@pipeline.command()
+@place_options
+@output_option
+def status(out: str, desk: str | None, output: str) -> None:
+    """Show how a pipeline goes, or how it went."""
+    from moldau.spark.pipelines.desk import read_status  # noqa: PLC0415
+    from moldau.spark.pipelines.places import Places  # noqa: PLC0415
+
+    show(status_report(read_status(Places.of(out, desk=desk).desk)), output)
+
+
+@pipeline.command()
+@place_options
+def stop(out: str, desk: str | None) -> None:
+    """Have a pipeline end after its running batch, and wait for that."""
+    from moldau.spark.pipelines.desk import ask_to_stop, owner  # noqa: PLC0415
+    from moldau.spark.pipelines.places import Places  # noqa: PLC0415
+
+    folder = Places.of(out, desk=desk).desk
+    process = ask_to_stop(folder)
+    if process is None:
+        click.echo("moldau: no pipeline runs here", err=True)
+        return
+    deadline = time.monotonic() + STOP_TIMEOUT_S
+    while owner(folder) == process:
+        if time.monotonic() > deadline:
+            raise UserError(f"process {process} still runs: its batch takes long")
+        time.sleep(_POLL_S)
+    click.echo(f"moldau: process {process} has ended", err=True)
+
+
+@pipeline.command()
+@click.option("-t", "--topic", default="activity", show_default=True, help="Where to send.")
+@click.option("--rate", type=click.IntRange(1), default=1000, show_default=True, help="A second.")
+@click.option("-n", "--count", type=click.IntRange(1), help="End after so many events.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Which events.")
+@click.option("--late", type=click.FloatRange(0, 1), default=0.01, help="Share of late events.")
+@click.option("--broken", type=click.FloatRange(0, 1), default=0.001, help="Share of broken ones.")
+@connection_options
+def generate(**given: Any) -> None:
+    """Send made-up page views and searches, for the activity pipeline to count."""
+    from moldau.client.producer import Producer  # noqa: PLC0415
+    from moldau.spark.pipelines.activity.generator import Crowd, Habits  # noqa: PLC0415
+
+    crowd = Crowd(given["seed"], Habits(late=given["late"], broken=given["broken"]))
+    settings = Connection.of(given).for_client(Producer)
+    sent = 0
+    with contextlib.suppress(KeyboardInterrupt), Producer(**settings) as producer:
+        for now_ms in _paced(given["rate"], given["count"]):
+            key, value = crowd.event(now_ms)
+            producer.send(given["topic"], value, key=key, timestamp_ms=now_ms)
+            sent += 1
+    click.echo(f"moldau: {sent:,} events sent", err=True)
+
+
+def _paced(rate: int, count: int | None) -> Iterator[int]:
+    """Yield the time so often a second, so many times."""
+    began, given = time.monotonic(), 0
+    while count is None or given < count:
+        ahead_s = given / rate - (time.monotonic() - began)
+        if ahead_s > 0:
+            time.sleep(ahead_s)
+        yield time.time_ns() // 1_000_000
+        given += 1
+
+
+# Running
+
+
+def _run(declared: Pipeline, given: dict[str, Any]) -> None:
+    try:
+        from moldau.spark.pipelines.frame import Order, Run  # noqa: PLC0415 - it needs Spark
+    except ImportError as missing:
+        raise UserError(f"pipelines need Spark ({missing}): pip install 'moldau[spark]'") from None
+    from moldau.spark.pipelines.places import Places  # noqa: PLC0415
+
+    logging.getLogger("py4j").setLevel(logging.ERROR)
+    order = Order(
+        declared,
+        Places.of(given["out"], given["checkpoint"], given["desk"]),
+        _values(declared, given),
+        _connection(given),
+        given["master"],
+        given["trigger"],
+        given["once"],
+        given["batch_rows"],
+        given["group"],
+        given["metrics_port"],
+        _settings(given["conf"]),
+    )
+    with _view() as view:
+        Run(order, view).run()
+
+
+def _values(declared: Pipeline, given: dict[str, Any]) -> dict[str, Any]:
+    return {one.name: given[one.name.replace("-", "_")] for one in declared.options}
+
+
+def _connection(given: dict[str, Any]) -> dict[str, str]:
+    """Return how brokers are reached, as options of Spark's."""
+    from moldau.client.consumer import AsyncConsumer  # noqa: PLC0415
+    from moldau.client.settings import DEFAULT_SERVERS  # noqa: PLC0415
+
+    settings = Connection.of(given).for_client(AsyncConsumer)
+    del settings["client.id"], settings["bootstrap.timeout.ms"]  # those of a short command
+    servers = settings.pop("bootstrap.servers", DEFAULT_SERVERS)
+    told = {f"kafka.{name}": str(value) for name, value in settings.items()}
+    listed = servers if isinstance(servers, str) else ",".join(servers)
+    return {**told, "kafka.bootstrap.servers": listed}
+
+
+def _settings(texts: tuple[str, ...]) -> dict[str, str]:
+    found = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise UserError(f"--conf {text}: expected KEY=VALUE")
+        found[name] = value
+    return found
+
+
+def _submit(declared: Pipeline, given: dict[str, Any]) -> None:
+    from moldau.spark.pipelines.submitting import submit_command  # noqa: PLC0415
+
+    words = ["run", declared.name]
+    left_out = {"master", "conf", "image", "python", "program"}
+    for parameter in click.get_current_context().command.params:
+        name, value = parameter.name or "", given[parameter.name or ""]
+        source = click.get_current_context().get_parameter_source(name)
+        if name in left_out or source is click.core.ParameterSource.DEFAULT:
+            continue
+        for one in value if isinstance(value, tuple) else (value,):
+            words.append(parameter.opts[-1] if parameter.opts[-1].startswith("--") else "-X")
+            words += [] if value is True else [_typed(parameter, one)]
+    line = submit_command(
+        given["master"] or "local[*]",
+        given["program"],
+        words,
+        python=given["python"],
+        image=given["image"],
+        settings=_settings(given["conf"]),
+    )
+    click.echo(line)
+
+
+def _typed(parameter: click.Parameter, value: Any) -> str:
+    return f"{value}ms" if isinstance(parameter.type, Milliseconds) else str(value)
+
+
+# Showing
+
+
+def status_report(told: Mapping[str, Any]) -> Report:
+    """Make the report of a status."""
+    queries = told.get("queries") or []
+    summary = {
+        "pipeline": told.get("pipeline"),
+        "state": told.get("state"),
+        "watermark": _moment(told.get("watermark_ms")),
+        **told.get("totals", {}),
+        "updated": _moment(told.get("updated_ms")),
+    }
+    columns = [
+        Column(key, key.replace("_", " ").upper(), style=_style if key == "state" else None)
+        for key in summary
+    ]
+    views = [View(columns, [summary]), View(_QUERIES, queries)]
+    return Report(dict(told), views[0], "state", views, note=told.get("error"))
+
+
+def _style(state: Any) -> str | None:
+    return BAD if state in ("died", "failed") else GOOD
+
+
+def _moment(time_ms: int | None) -> str | None:
+    if time_ms is None:
+        return None
+    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="seconds")
+
+
+def status_line(told: Mapping[str, Any]) -> str:
+    """Say in one line how it goes."""
+    parts = [f"{told['pipeline']} {told['state']}"]
+    for query in told.get("queries", ()):
+        lag = "" if query["lag"] is None else f", lag {query['lag']:,}"
+        parts.append(
+            f"{query['query']}: batch {query['batch']}, {query['rows']:,} rows,"
+            f" {query['rows_per_second']:,.0f}/s, {query['batch_ms']:,} ms{lag}"
+        )
+    parts += [f"{name} {count:,}" for name, count in told.get("totals", {}).items()]
+    if told.get("watermark_ms") is not None:
+        parts.append(f"watermark {_moment(told['watermark_ms'])}")
+    return "; ".join(parts)
+
+
+@contextlib.contextmanager
+def _view() -> Iterator[Callable[[Mapping[str, Any]], None]]:
+    """Show a status as it changes: in place on a terminal, line by line elsewhere."""
+    if not sys.stderr.isatty():
+        yield lambda told: click.echo(f"moldau: {status_line(told)}", err=True)
+        return
+    from rich.console import Console, Group  # noqa: PLC0415 - rich is for terminals only
+    from rich.live import Live  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415
+
+    def drawn(view: View) -> Table:
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+        for column in view.columns:
+            table.add_column(column.title)
+        for row in view.rows:
+            table.add_row(*(cell(row.get(column.key)) for column in view.columns))
+        return table
+
+    with Live(console=Console(stderr=True), auto_refresh=False) as live:
+        yield lambda told: live.update(Group(*map(drawn, status_report(told).views)), refresh=True)
+
+
+if __name__ == "__main__":
+    from moldau.cli.main import main
+
+    sys.argv[1:1] = ["pipeline"]
+    main()

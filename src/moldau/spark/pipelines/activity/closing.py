@@ -1,0 +1,163 @@
+"""When a window is closed, and what is late then: decided from batches alone, and kept per batch.
+
+Spark's own watermark drops what is late without telling which rows those were, and where it stands
+depends on how rows fell into batches. So this pipeline keeps its own, one state per batch of the
+stream. The rule:
+
+    After a batch, windows that end at or before (newest event so far - delay) are closed.
+    An event of a later batch that belongs into a closed window is late.
+
+Each state follows from the one before it and from the rows of its batch, and Spark runs a batch
+again with the same rows. Hence a batch that is run again after a crash finds the same events late,
+closes the same windows and gives every append the same number; and a table that has that number
+already takes it for done.
+
+Pure: it knows neither Spark nor files.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from moldau.base.errors import UserError
+
+VERSION: Final = 1
+
+
+class OpenFiles(NamedTuple):
+    """Files of the table of events that hold some of windows that are open."""
+
+    first_ms: int
+    last_ms: int
+    """The times of the first and the last event in them."""
+    paths: tuple[str, ...]
+
+
+class Totals(NamedTuple):
+    """What became of all records so far."""
+
+    events: int = 0
+    late: int = 0
+    dead: int = 0
+
+    def plus(self, other: Totals) -> Totals:
+        """Add up."""
+        return Totals(self.events + other.events, self.late + other.late, self.dead + other.dead)
+
+
+class Batch(NamedTuple):
+    """What a batch held."""
+
+    counts: Totals
+    first_ms: int | None
+    """The times of the first and the last event that is not late; None without any."""
+    last_ms: int | None
+
+
+class State(NamedTuple):
+    """How things stand after a batch."""
+
+    newest_ms: int | None = None
+    """The time of the newest event so far."""
+    closed_until_ms: int | None = None
+    """Every window before this time is closed; None while none is."""
+    appended: Mapping[str, int] = {}
+    """How often something was appended to each table: the number of the next append."""
+    closings: int = 0
+    """How often windows were closed."""
+    open_files: tuple[OpenFiles, ...] = ()
+    totals: Totals = Totals()
+
+    def next_append(self, table: str) -> int:
+        """Return the number that the next append to a table has."""
+        return self.appended.get(table, 0)
+
+    def with_append(self, table: str) -> State:
+        """Return the state after an append to a table."""
+        return self._replace(appended={**self.appended, table: self.next_append(table) + 1})
+
+    def to_json(self) -> str:
+        """Write it down."""
+        told = {
+            "version": VERSION,
+            "newest_ms": self.newest_ms,
+            "closed_until_ms": self.closed_until_ms,
+            "appended": dict(sorted(self.appended.items())),
+            "closings": self.closings,
+            "totals": self.totals._asdict(),
+            "open_files": [one._asdict() for one in self.open_files],
+        }
+        return json.dumps(told, indent=1)
+
+    @classmethod
+    def from_json(cls, text: str) -> State:
+        """Read what was written down; UserError if it cannot be."""
+        try:
+            told = json.loads(text)
+            if told["version"] != VERSION:
+                raise UserError(
+                    f"the state of the pipeline has version {told['version']}, and this Moldau"
+                    f" reads {VERSION}: use the one that wrote it, or a newer one"
+                )
+            return cls._read(told)
+        except (KeyError, TypeError, ValueError) as error:
+            raise UserError(f"the state of the pipeline cannot be read: {error!r}") from None
+
+    @classmethod
+    def _read(cls, told: Mapping[str, Any]) -> State:
+        files = tuple(
+            OpenFiles(one["first_ms"], one["last_ms"], tuple(one["paths"]))
+            for one in told["open_files"]
+        )
+        return cls(
+            told["newest_ms"],
+            told["closed_until_ms"],
+            told["appended"],
+            told["closings"],
+            files,
+            Totals(**told["totals"]),
+        )
+
+
+class Closing(NamedTuple):
+    """Windows that a batch has closed."""
+
+    since_ms: int | None
+    """Where the first begins; None for all there are before the end."""
+    until_ms: int
+    paths: tuple[str, ...]
+    """The files that hold their events, and perhaps others."""
+
+
+def landed(state: State, batch: Batch, paths: Sequence[str]) -> State:
+    """Return the state after the events of a batch have been appended as these files."""
+    after = state._replace(totals=state.totals.plus(batch.counts))
+    if batch.last_ms is None or batch.first_ms is None:
+        return after
+    newest_ms = batch.last_ms if state.newest_ms is None else max(state.newest_ms, batch.last_ms)
+    fresh = OpenFiles(batch.first_ms, batch.last_ms, tuple(paths))
+    return after._replace(newest_ms=newest_ms, open_files=(*state.open_files, fresh))
+
+
+def due(state: State, window_ms: int, delay_ms: int) -> Closing | None:
+    """Return what is to be closed now; None if no window has come to its end."""
+    if state.newest_ms is None:
+        return None
+    until_ms = (state.newest_ms - delay_ms) // window_ms * window_ms
+    since_ms = state.closed_until_ms
+    if since_ms is not None and until_ms <= since_ms:
+        return None
+    paths = [path for one in state.open_files if one.first_ms < until_ms for path in one.paths]
+    if since_ms is None and not paths:
+        return None
+    return Closing(since_ms, until_ms, tuple(paths))
+
+
+def closed(state: State, closing: Closing) -> State:
+    """Return the state after windows have been closed; their files are let go."""
+    still_open = tuple(one for one in state.open_files if one.last_ms >= closing.until_ms)
+    return state._replace(
+        closed_until_ms=closing.until_ms, closings=state.closings + 1, open_files=still_open
+    )

@@ -1,0 +1,11 @@
+"""Every pipeline there is, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from moldau.spark.pipelines.activity.declared import ACTIVITY
+from moldau.spark.pipelines.declaration import Pipeline, checked
+
+PIPELINES: Final[Mapping[str, Pipeline]] = {one.name: checked(one) for one in (ACTIVITY,)}

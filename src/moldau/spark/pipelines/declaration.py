@@ -1,0 +1,69 @@
+"""What a pipeline says of itself before anything of it runs: its name, its options, its entry.
+
+Plain values, so that a command line can list pipelines and explain their options without Spark.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from moldau.base.errors import ConfigError
+
+
+class Kind(Enum):
+    """What an option is."""
+
+    TEXT = "text"
+    COUNT = "count"
+    DURATION = "duration"
+    """Milliseconds, where a program reads it; people write `30s` or `5m`."""
+    RATIO = "ratio"
+
+
+Value = str | int | float | None
+"""What an option may hold; None where it was not given and has no default."""
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One thing that a user may say about a pipeline."""
+
+    name: str
+    """As it is typed, without dashes in front: `session-gap`."""
+    kind: Kind
+    default: str | None
+    text: str
+    pinned: bool = False
+    """Whether tables that were begun with one value cannot go on with another."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """A pipeline, declared."""
+
+    name: str
+    text: str
+    """One line for help."""
+    entry: str
+    """`module:function`, imported when it runs: `function(stage)` starts the queries."""
+    options: tuple[Option, ...]
+    tables: tuple[str, ...]
+    """The folders it fills below `--out`."""
+
+    def pinned(self, values: dict[str, Value]) -> dict[str, Value]:
+        """Return those of the values that a table cannot change any more."""
+        return {one.name: values[one.name] for one in self.options if one.pinned}
+
+
+NAMES_OF_FRAME: Final = frozenset({"out", "master", "trigger", "once", "checkpoint", "conf"})
+"""Options that every pipeline has; none may declare them again."""
+
+
+def checked(pipeline: Pipeline) -> Pipeline:
+    """Refuse a declaration whose options are not told apart."""
+    names = [one.name for one in pipeline.options]
+    if len(set(names)) < len(names) or NAMES_OF_FRAME & set(names):
+        raise ConfigError(f"the pipeline {pipeline.name} declares an option twice: {names}")
+    return pipeline

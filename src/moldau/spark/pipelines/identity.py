@@ -1,0 +1,95 @@
+"""One id for a table folder and its checkpoint, so that neither goes on with a stranger.
+
+A checkpoint that is new beside tables that are old would begin again at batch 0; the tables have
+that batch already and would take nothing for a long time, while all looks well. So both are given
+one id when a pipeline first runs, and every run looks first. What a table cannot change any more,
+the length of its windows, say, is written down with it.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from moldau.base.errors import UserError
+from moldau.spark.pipelines.declaration import Value
+from moldau.spark.pipelines.storage import SparkFiles
+
+NAME: Final = "moldau-pipeline.json"
+
+
+class Identity(NamedTuple):
+    """Whose a folder is."""
+
+    id: str
+    pipeline: str
+    pinned: Mapping[str, Value]
+
+    def to_json(self) -> str:
+        """Write it down."""
+        return json.dumps(self._asdict(), indent=1)
+
+    @classmethod
+    def from_json(cls, text: str, place: str) -> Identity:
+        """Read what was written down; UserError if it cannot be."""
+        try:
+            told = json.loads(text)
+            return cls(str(told["id"]), str(told["pipeline"]), dict(told["pinned"]))
+        except (KeyError, TypeError, ValueError):
+            raise UserError(f"{place} cannot be read: it says whose the folder is") from None
+
+
+def claim(
+    files: SparkFiles, tables: str, checkpoint: str, pipeline: str, pinned: Mapping[str, Value]
+) -> Identity:
+    """Return the id of both folders; they get one if both are new, UserError if they differ.
+
+    `tables` and `checkpoint` are the folders that hold the file with the id.
+    """
+    of_tables, of_checkpoint = _read(files, tables), _read(files, checkpoint)
+    new = Identity(uuid.uuid4().hex, pipeline, pinned)
+    if of_tables is None and of_checkpoint is None:
+        # The tables come last: a crash in between leaves a checkpoint without any batch.
+        files.write(f"{checkpoint}/{NAME}", new.to_json())
+        files.write(f"{tables}/{NAME}", new.to_json())
+        return new
+    if of_tables is None and of_checkpoint is not None and files.names(checkpoint) == [NAME]:
+        files.remove(f"{checkpoint}/{NAME}")
+        return claim(files, tables, checkpoint, pipeline, pinned)
+    return agreed(of_tables, of_checkpoint, new)
+
+
+def agreed(tables: Identity | None, checkpoint: Identity | None, wanted: Identity) -> Identity:
+    """Return what both folders say; UserError if they differ, or say not what is wanted."""
+    if tables is None:
+        raise UserError(
+            "the checkpoint belongs to other tables than these, which are new: name the folder it"
+            " was made with, or begin with a new checkpoint"
+        )
+    if checkpoint is None or checkpoint.id != tables.id:
+        found = "is new" if checkpoint is None else f"belongs to {checkpoint.id}"
+        raise UserError(
+            f"the tables belong to {tables.id}, but the checkpoint {found}: nothing would be"
+            " appended; name the checkpoint they were made with, or a new --out"
+        )
+    if tables.pipeline != wanted.pipeline:
+        raise UserError(
+            f"the tables are those of the pipeline {tables.pipeline}, not of {wanted.pipeline}:"
+            " name another --out"
+        )
+    for name, value in wanted.pinned.items():
+        before = tables.pinned.get(name)
+        if before != value:
+            raise UserError(
+                f"the tables were begun with {name}={before}, and cannot go on with {value}:"
+                " give the same, or a new --out"
+            )
+    return tables
+
+
+def _read(files: SparkFiles, folder: str) -> Identity | None:
+    place = f"{folder}/{NAME}"
+    text = files.read(place)
+    return None if text is None else Identity.from_json(text, place)

@@ -1,0 +1,242 @@
+"""The parts of the frame that need no Spark session: folders, ids, status, figures, commands."""
+
+from __future__ import annotations
+
+import json
+import os
+import urllib.request
+
+import pytest
+
+from cli_kit import moldau
+from kafka_harness.ports import free_port
+from moldau.base.errors import ConfigError, UserError
+from moldau.cli.pipeline import status_line
+from moldau.spark.pipelines.catalog import PIPELINES
+from moldau.spark.pipelines.declaration import Kind, Option, Pipeline, checked
+from moldau.spark.pipelines.desk import LOCK, Desk, ask_to_stop, owner, read_status
+from moldau.spark.pipelines.frame import PipelineFailed
+from moldau.spark.pipelines.identity import Identity, agreed
+from moldau.spark.pipelines.metrics import serve_metrics
+from moldau.spark.pipelines.places import Places
+from moldau.spark.pipelines.progress import Figures, figures_of
+from moldau.spark.pipelines.session import LOCAL_SETTINGS, settings_for
+from moldau.spark.pipelines.submitting import submit_command
+
+OURS = Identity("a", "activity", {"window": 60_000})
+STATUS = {
+    "pipeline": "activity",
+    "state": "running",
+    "queries": [
+        {"query": "landing", "batch": 3, "rows": 1200, "rows_per_second": 800.4, "batch_ms": 1500,
+         "lag": 7, "dropped": 0}
+    ],
+    "totals": {"events": 1100, "late": 90, "dead": 10},
+    "watermark_ms": 1_790_000_000_000,
+}  # fmt: skip
+
+
+# Whose tables are
+
+
+def test_tables_and_checkpoint_of_one_id_go_on():
+    assert agreed(OURS, OURS, OURS._replace(id="new")) == OURS
+
+
+@pytest.mark.parametrize(
+    ("tables", "checkpoint", "wanted", "reason"),
+    [
+        (OURS, None, OURS, "checkpoint is new"),
+        (None, OURS, OURS, "other tables than these, which are new"),
+        (OURS, OURS._replace(id="b"), OURS, "belongs to b"),
+        (OURS, OURS, OURS._replace(pipeline="logs"), "pipeline activity, not of logs"),
+        (OURS, OURS, OURS._replace(pinned={"window": 1}), "window=60000, and cannot go on with 1"),
+    ],
+)
+def test_what_does_not_belong_together_is_refused_in_one_line(tables, checkpoint, wanted, reason):
+    with pytest.raises(UserError, match=reason) as refused:
+        agreed(tables, checkpoint, wanted)
+    assert "\n" not in str(refused.value)
+
+
+def test_an_id_is_read_as_it_was_written_and_nonsense_is_refused():
+    assert Identity.from_json(OURS.to_json(), "f") == OURS
+    with pytest.raises(UserError, match="f cannot be read"):
+        Identity.from_json("{}", "f")
+
+
+# Where things are
+
+
+def test_everything_is_below_out_unless_it_is_said_otherwise(tmp_path):
+    places = Places.of(str(tmp_path))
+    assert places.desk == tmp_path / "_moldau"
+    assert places.checkpoint("landing") == f"{tmp_path}/_moldau/checkpoint/landing"
+    assert places.is_local
+    assert Places.of(f"file://{tmp_path}") == places
+    elsewhere = Places.of(str(tmp_path), "hdfs://n/c/", "/var/desk")
+    assert elsewhere.checkpoint("q") == "hdfs://n/c/q"
+    assert not elsewhere.is_local
+
+
+def test_tables_of_another_system_need_a_desk_here(tmp_path):
+    with pytest.raises(UserError, match="--desk"):
+        Places.of("hdfs://n/t")
+    assert Places.of("hdfs://n/t/", desk=str(tmp_path)).table("pages") == "hdfs://n/t/pages"
+
+
+# Who runs it
+
+
+def test_one_pipeline_at_a_time_has_a_folder(tmp_path):
+    desk = Desk(tmp_path)
+    with pytest.raises(UserError, match=f"process {os.getpid()}"):
+        Desk(tmp_path)
+    assert owner(tmp_path) == os.getpid()
+    desk.close()
+
+    assert owner(tmp_path) is None
+    Desk(tmp_path).close()
+
+
+def test_a_status_of_a_pipeline_that_is_gone_without_a_word_says_so(tmp_path):
+    desk = Desk(tmp_path)
+    desk.tell({"state": "running"})
+    assert read_status(tmp_path)["state"] == "running"
+    desk.close()
+
+    assert read_status(tmp_path)["state"] == "died"
+
+
+def test_where_none_has_run_there_is_no_status_and_nobody_to_stop(tmp_path):
+    with pytest.raises(UserError, match="no pipeline has run here"):
+        read_status(tmp_path)
+    assert ask_to_stop(tmp_path) is None
+    (tmp_path / LOCK).write_text("123456\n")
+    assert ask_to_stop(tmp_path) is None  # the number of somebody who holds no lock is nobody's
+
+
+# How it goes
+
+
+def test_figures_are_taken_from_the_progress_of_a_query():
+    offsets = {"id": "x", "offsets": {"0": 10, "1": 5}}
+    latest = {"id": "x", "offsets": {"0": 14, "1": 5, "2": 3}}
+    progress = {
+        "name": "landing",
+        "batchId": 4,
+        "numInputRows": 12,
+        "processedRowsPerSecond": 6.0,
+        "batchDuration": 2000,
+        "eventTime": {"watermark": "2026-11-16T00:00:01.500Z"},
+        "stateOperators": [{"numRowsDroppedByWatermark": 2}],
+        "sources": [
+            {
+                "endOffset": {"moldau": 1, "topics": {"t": offsets}},
+                "latestOffset": {"moldau": 1, "topics": {"t": latest}},
+            }
+        ],
+    }
+    assert figures_of(progress) == Figures("landing", 4, 12, 6.0, 2000, 7, 1_794_787_201_500, 2)
+
+
+def test_a_progress_that_tells_nothing_is_no_figures():
+    assert figures_of({"sources": [{"endOffset": "5", "latestOffset": None}]}) == Figures("")
+
+
+def test_a_status_is_one_line():
+    line = status_line(STATUS)
+    assert "batch 3, 1,200 rows, 800/s, 1,500 ms, lag 7" in line
+    assert "late 90" in line
+    assert "\n" not in line
+
+
+def test_the_same_figures_are_metrics():
+    port = free_port()
+    close = serve_metrics(port, lambda: STATUS)
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+            page = answer.read().decode()
+    finally:
+        close()
+    assert 'moldau_pipeline_lag_records{pipeline="activity",query="landing"} 7.0' in page
+    assert 'moldau_pipeline_records_total{fate="late",pipeline="activity"} 90.0' in page
+    assert 'watermark_timestamp_seconds{pipeline="activity"} 1.79e+09' in page
+
+
+def test_a_failure_is_one_line_and_says_whether_it_may_pass():
+    text = (
+        "[STREAM_FAILED] Query [id = 1] terminated with exception: Traceback\n"
+        "  File x\nmoldau.base.errors.UserError: 30 of 30 records cannot be read\n SQLSTATE: X"
+    )
+    own = PipelineFailed("landing", text)
+    assert str(own) == "the query landing has failed: 30 of 30 records cannot be read"
+    assert own.is_final
+    gone = PipelineFailed("q", "x\nmoldau.client.errors.NoBrokerReachable: no broker")
+    assert (str(gone), gone.is_final) == ("the query q has failed: no broker", False)
+    other = PipelineFailed("q", "[STREAM_FAILED] terminated with exception: disk full\nat x")
+    assert str(other) == "the query q has failed: disk full"
+
+
+# Settings and commands
+
+
+def test_what_a_user_sets_is_stronger_than_what_stands_here():
+    own = settings_for(is_local=True, given={"spark.ui.enabled": "true"})
+    assert own["spark.ui.enabled"] == "true"
+    assert LOCAL_SETTINGS.items() <= own.items()
+    assert not set(LOCAL_SETTINGS) & set(settings_for(is_local=False, given={}))
+
+
+def test_a_declaration_with_an_option_twice_is_refused():
+    option = Option("out", Kind.TEXT, None, "")
+    with pytest.raises(ConfigError, match="twice"):
+        checked(Pipeline("p", "", "m:f", (option,), ()))
+
+
+def test_every_pipeline_explains_itself():
+    for name in PIPELINES:
+        ran = moldau("pipeline", "run", name, "--help")
+        assert ran.status == 0
+        for option in PIPELINES[name].options:
+            assert f"--{option.name} " in ran.out
+
+
+@pytest.mark.parametrize("master", ["yarn", "k8s://https://h:6443", "spark://h:7077"])
+def test_a_cluster_gets_its_command(master):
+    line = submit_command(
+        master, "pipeline.py", ["run"], python="/opt/python", image="i", settings={"a": "b c"}
+    )
+    assert f"--master {master} --deploy-mode" in line
+    assert "--conf 'a=b c'" in line
+    assert "spark.pyspark.python=/opt/python" in line
+    assert line.endswith("pipeline.py run")
+
+
+def test_masters_that_cannot_be_are_refused():
+    with pytest.raises(UserError, match="no master"):
+        submit_command("nonsense", "p", [], python="python3", settings={})
+    with pytest.raises(UserError, match="--image"):
+        submit_command("k8s://h", "p", [], python="python3", settings={})
+
+
+def test_submit_repeats_what_was_typed_and_nothing_else():
+    ran = moldau(
+        "pipeline", "submit", "activity", "-b", "h:1", "--master", "yarn", "--out", "hdfs:///t",
+        "--desk", "/d", "--window", "30s", "--once", "--program", "p.py",
+    )  # fmt: skip
+    assert ran.status == 0
+    words = "p.py run activity --bootstrap-server h:1 --out hdfs:///t --desk /d --once"
+    assert ran.out.endswith(f"{words} --window 30000ms\n")
+
+
+def test_status_is_shown_as_a_table_and_as_data(tmp_path):
+    desk = Desk(tmp_path / "_moldau")
+    desk.tell(STATUS)
+    desk.close()
+    ran = moldau("pipeline", "status", "--out", tmp_path)
+    assert "died" in ran.out
+    assert "landing" in ran.out
+    told = json.loads(moldau("pipeline", "status", "--out", tmp_path, "-o", "json").out)
+    assert told == {**STATUS, "state": "died"}
+    assert "no pipeline runs here" in moldau("pipeline", "stop", "--out", tmp_path).err
