@@ -26,7 +26,7 @@ from moldau.base.errors import UserError
 from moldau.spark.pipelines.declaration import Pipeline, Value
 from moldau.spark.pipelines.desk import Desk
 from moldau.spark.pipelines.identity import claim
-from moldau.spark.pipelines.metrics import serve_metrics
+from moldau.spark.pipelines.exposition import serve_metrics
 from moldau.spark.pipelines.places import Places
 from moldau.spark.pipelines.progress import Figures, figures_of
 from moldau.spark.pipelines.session import first_line, started_session

@@ -17,7 +17,7 @@ from moldau.spark.pipelines.declaration import Kind, Option, Pipeline, checked
 from moldau.spark.pipelines.desk import LOCK, Desk, ask_to_stop, owner, read_status
 from moldau.spark.pipelines.frame import PipelineFailed
 from moldau.spark.pipelines.identity import Identity, agreed
-from moldau.spark.pipelines.metrics import serve_metrics
+from moldau.spark.pipelines.exposition import serve_metrics
 from moldau.spark.pipelines.places import Places
 from moldau.spark.pipelines.progress import Figures, figures_of
 from moldau.spark.pipelines.session import LOCAL_SETTINGS, settings_for
