@@ -229,13 +229,17 @@ class RefusedError(Exception):
 
 
 class KafkaPython(GroupConsumer):
-    """kafka-python, which loses an assignment (as of 3.0.12) that comes between two polls.
+    """kafka-python, which (as of 3.0.12) forgets a join that its poll did not see the end of.
 
-    Its poll gives up on a join at the end of its time, the join ends in the background, and the
-    next poll finds nothing to do. So a poll takes far longer than any join here.
+    Such a join goes on in the background for the next poll to take its outcome. But that asks first
+    whether a join is needed, and one for the sake of a new topic, new partitions or another
+    subscription is no longer, once it has been sent. So nobody takes the outcome, heartbeats stay
+    off, and the member is thrown out of its group and never knows. No length of a poll helps, since
+    a join may begin at the end of it: while one is under way, every poll is told that it is needed.
     """
 
     POLL_MS = 1000
+    """Long, since a poll with a pattern first asks for topics, and has to come to its join."""
     LOOK_MS = 1000
     """It may join before it knows its topic, and be assigned nothing until it looks again."""
 
@@ -284,6 +288,9 @@ class KafkaPython(GroupConsumer):
         self._consumer.subscribe(topics, pattern=pattern or None, listener=Listener())
 
     def poll(self) -> list[Read]:
+        coordinator = self._consumer._coordinator
+        if coordinator.rejoining:
+            coordinator.request_rejoin()
         return runs(self._consumer.poll(timeout_ms=self.POLL_MS))
 
     def commit(self) -> None:

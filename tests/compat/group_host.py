@@ -54,6 +54,7 @@ class Member:
         consumer.subscribe(topics, self._wishes.pattern)
         while self._obey(consumer):
             self._turn(consumer)
+        self._tell("leaving", "")
         consumer.close()
         self._tell("closed", "")
 
@@ -107,6 +108,8 @@ class Member:
             consumer.commit_later()
         elif verb == "seek":
             consumer.seek(arguments[0], int(arguments[1]))
+            self._tell("answer", "")
+        elif verb == "ping":
             self._tell("answer", "")
         else:
             ask = {"committed": consumer.committed, "position": consumer.position}[verb]

@@ -37,6 +37,9 @@ PYTHONS = ("confluent-kafka", "kafka-python", "aiokafka", *OURS)
 WAIT_S = 60
 """A rebalance takes a fraction of a second here; a loaded machine may need longer."""
 
+_ENDS = ("leaving", "closed")
+"""From the first on a member uses nothing any more; not every library says so before it leaves, and
+others may own what it had before it is closed."""
 _VERSIONS = {NEWEST_JAVA: CURRENT, OLDEST_JAVA: OLDEST}
 
 
@@ -93,9 +96,9 @@ class Member:
             self.owned |= event.partitions
         elif event.name in {"revoked", "lost"}:
             self.owned -= event.partitions
-        elif event.name == "closed":
+        elif event.name in _ENDS:
             self.owned.clear()
-            self.gone = True
+            self.gone = event.name == "closed"
         elif event.name == "read":
             partition, first, last = event.text.split()
             self.read[partition].update(range(int(first), int(last) + 1))
@@ -328,8 +331,8 @@ def assert_one_owner(members: Iterable[Member]) -> None:
         for event in member.events:
             if event.name == "assigned":
                 since.update(dict.fromkeys(event.partitions - since.keys(), event.at_ns))
-            elif event.name in {"revoked", "lost", "closed"}:
-                gone = event.partitions if event.name != "closed" else set(since)
+            elif event.name in {"revoked", "lost", *_ENDS}:
+                gone = set(since) if event.name in _ENDS else event.partitions
                 for partition in gone & since.keys():
                     periods[partition].append((since.pop(partition), event.at_ns, member.name))
         for partition, start in since.items():

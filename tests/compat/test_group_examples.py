@@ -22,6 +22,9 @@ from kafka_harness.samples import fresh_topic
 
 pytestmark = pytest.mark.java(CURRENT, OLDEST)
 
+LATE_MS = 5_000
+"""How long after another a member may come: eighty start at once, perhaps on a busy machine."""
+
 Parts = dict[str, str]
 """What each member subscribes to (`t0 t1`) or owns (`t0p0 t0p1`)."""
 
@@ -170,7 +173,7 @@ def create_topics(scene: Scene, partitions: dict[str, int]) -> None:
 @pytest.fixture(scope="module")
 def troupes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[tuple[str, str], Troupe]]:
     """All examples at work on one broker."""
-    settings = {"group.initial.rebalance.delay.ms": "2000"}
+    settings = {"group.initial.rebalance.delay.ms": str(LATE_MS)}
     directory = tmp_path_factory.mktemp("examples")
     with (
         make_broker(kind_under_test(), directory, settings) as broker,

@@ -43,7 +43,8 @@ from transactional_clients import (
 pytestmark = pytest.mark.java(CURRENT, ZOOKEEPER_ERA, OLDEST)
 
 TIMEOUT_S = 60
-PATIENT_MS, IMPATIENT_MS = 60_000, 1_000
+PATIENT_MS, IMPATIENT_MS = 60_000, 3_000
+"""The second is time for one record even where others use the cores; then it is waited for."""
 SETTINGS = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
     "group.initial.rebalance.delay.ms": "0",

@@ -112,6 +112,7 @@ public final class GroupHost {
             while (obey()) {
                 turn();
             }
+            tell("leaving", "");
             try {
                 consumer.close();
             } catch (RuntimeException error) {
@@ -220,6 +221,9 @@ public final class GroupHost {
                     break;
                 case "seek":
                     consumer.seek(partition(command[1]), Long.parseLong(command[2]));
+                    tell("answer", "");
+                    break;
+                case "ping":
                     tell("answer", "");
                     break;
                 case "position":
