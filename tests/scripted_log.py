@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.data import (
     FetchablePartitionResponse,
     FetchableTopicResponse,
@@ -65,7 +66,11 @@ class ScriptedLog(ScriptedBroker):
             return
         if wanted := asked.request.topics:
             (partition,) = wanted[0].partitions
-            asked.answer(self.fetched(partition.fetch_offset))
+            if 0 <= partition.current_leader_epoch < self.topics[TOPIC][0][1]:
+                fenced = ErrorCode.FENCED_LEADER_EPOCH
+                asked.answer(self.fetched(error_code=fenced, records=None))
+            else:
+                asked.answer(self.fetched(partition.fetch_offset))
         else:
             asked.answer(FetchResponse())
 

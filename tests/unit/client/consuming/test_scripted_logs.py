@@ -67,9 +67,6 @@ CD = batch(2, [b"c", b"d"], epoch=0)
 
 def new_term(broker, epoch):
     broker.topics = {TOPIC: [(1, epoch)]}
-    broker.fetches.append(
-        lambda _: broker.fetched(error_code=ErrorCode.FENCED_LEADER_EPOCH, records=None)
-    )
 
 
 def test_a_new_leader_is_asked_whether_the_log_is_still_the_same():
