@@ -15,6 +15,10 @@ from bench.scale import QUICK, Scale
 
 Figures = dict[str, float]
 
+_CLIENT = (
+    f"confluent-kafka {confluent_kafka.__version__} (librdkafka {confluent_kafka.libversion()[0]})"
+)
+
 
 @dataclass(slots=True)
 class Samples:
@@ -48,7 +52,7 @@ def render(samples: Samples, scale: Scale, scale_name: str) -> str:
         "",
         about,
         "",
-        _machine(),
+        machine(_CLIENT),
         "",
         f"Scale: {_scale(scale)}.",
         "",
@@ -73,9 +77,9 @@ def _row(measure: Measure, samples: Samples) -> list[str]:
     cells = (
         measure.title,
         measure.unit,
-        _spread(baseline),
-        _spread(candidate),
-        f"{_spread(ratios)}x",
+        spread(baseline),
+        spread(candidate),
+        f"{spread(ratios)}x",
         f"{measure.better.value} {measure.bar:g}x",
         verdict(measure, ratios),
     )
@@ -90,7 +94,8 @@ def verdict(measure: Measure, ratios: list[float]) -> str:
     return f"in {cleared} of {len(ratios)}" if cleared else "no"
 
 
-def _spread(values: list[float]) -> str:
+def spread(values: list[float]) -> str:
+    """Return the median, and the least and the greatest in brackets."""
     middle = _number(statistics.median(values))
     if len(values) == 1:
         return middle
@@ -101,13 +106,13 @@ def _number(value: float) -> str:
     return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def _machine() -> str:
+def machine(client: str) -> str:
+    """Say where it was measured, and with which client."""
     memory_gb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
     return (
         f"Machine: {os.cpu_count()} x {_processor()}, {memory_gb:.0f} GB, "
         f"{platform.system()} {platform.release()}, Python {platform.python_version()}; client "
-        f"confluent-kafka {confluent_kafka.__version__} (librdkafka "
-        f"{confluent_kafka.libversion()[0]})."
+        f"{client}."
     )
 
 

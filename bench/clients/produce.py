@@ -1,44 +1,50 @@
 """Writing record by record: Moldau's client against aiokafka and kafka-python.
 
-    python -m bench.clients.produce [records] [rounds]
-
-Every client writes to the same broker in a process of its own, one after the other, round by round,
-records of 100 bytes and of 1 KB. A ratio is taken within a round and says how much less CPU a
-record costs; the rates are beside it.
+Every client writes to the same broker in a process of its own, one after the other, and looks at
+every result.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
-import statistics
 import subprocess
 import sys
-import tempfile
-from pathlib import Path
 
-from tests.kafka_harness.kinds import make_broker
 from tests.kafka_harness.topics import create_topic
 
-from bench.clients.writers import WRITERS
+from bench.clients.bars import writing
+from bench.report import Figures
 
 RECORDS = 100_000
-ROUNDS = 3
-SIZES = (100, 1000)
-PAIRS = (
-    (100, "moldau-async", "aiokafka", 2.5),
-    (100, "moldau-blocking", "kafka-python", 4.0),
-    (1000, "moldau-async", "aiokafka", 2.5),
+CONTESTS = (
+    (100, "moldau-async"),
+    (100, "aiokafka"),
+    (100, "moldau-blocking"),
+    (100, "kafka-python"),
+    (1000, "moldau-async"),
+    (1000, "aiokafka"),
 )
-"""Size of a record, ours, theirs, and the ratio to be reached."""
+"""Size of a record and writer; who is compared stands side by side."""
 
-Run = dict[tuple[str, int], dict[str, float]]
+_numbers = itertools.count()
 
 
-def measured(writer: str, address: str, topic: str, count: int, size: int) -> dict[str, float]:
+def run(address: str, *, backwards: bool) -> Figures:
+    """Have everybody write once, each to a topic of its own."""
+    figures: Figures = {}
+    for size, client in reversed(CONTESTS) if backwards else CONTESTS:
+        topic = create_topic(address, f"written-{next(_numbers)}")
+        for figure, value in measured(client, address, topic, size).items():
+            figures[writing(client, size, figure)] = value
+    return figures
+
+
+def measured(writer: str, address: str, topic: str, size: int) -> dict[str, float]:
     """Run a writer in its own process."""
     command = [sys.executable, "-m", "bench.clients.writers", writer, address, topic]
     told = subprocess.run(
-        [*command, str(count), str(size)],
+        [*command, str(RECORDS), str(size)],
         check=True,
         capture_output=True,
         text=True,
@@ -46,37 +52,3 @@ def measured(writer: str, address: str, topic: str, count: int, size: int) -> di
     )
     figures: dict[str, float] = json.loads(told.stdout)
     return figures
-
-
-def main(count: int = RECORDS, rounds: int = ROUNDS) -> None:
-    """Have everybody write, and print the table."""
-    runs: list[Run] = []
-    with tempfile.TemporaryDirectory() as folder, make_broker("moldau", Path(folder)) as broker:
-        for number in range(rounds):
-            run: Run = {}
-            for size in SIZES:
-                for name in WRITERS:
-                    topic = create_topic(broker.address, f"{name}-{size}-{number}")
-                    run[name, size] = measured(name, broker.address, topic, count, size)
-            runs.append(run)
-    lines = [f"{'client':<16} {'bytes':>6} {'records/s':>10} {'us CPU/record':>14}"]
-    for name, size in runs[0]:
-        rate = statistics.median(run[name, size]["records_per_s"] for run in runs)
-        cost = statistics.median(run[name, size]["cpu_us"] for run in runs)
-        lines.append(f"{name:<16} {size:>6} {rate:>10.0f} {cost:>14.2f}")
-    for size, ours, theirs, bar in PAIRS:
-        cheaper = statistics.median(
-            run[theirs, size]["cpu_us"] / run[ours, size]["cpu_us"] for run in runs
-        )
-        faster = statistics.median(
-            run[ours, size]["records_per_s"] / run[theirs, size]["records_per_s"] for run in runs
-        )
-        lines.append(
-            f"{size} B, {ours} against {theirs}: {cheaper:.2f}x less CPU, {faster:.2f}x the rate,"
-            f" bar {bar:g}x"
-        )
-    print("\n".join(lines))
-
-
-if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))

@@ -16,7 +16,9 @@ StorageError with the log directory concerned.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
+
+from moldau.base.tuples import NamedTuple
 
 Buffer = bytes | bytearray | memoryview
 

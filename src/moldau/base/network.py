@@ -8,9 +8,10 @@ a file region reaches the peer. Everything here happens on the event loop's thre
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from moldau.base.files import Buffer, FileRegion
+from moldau.base.tuples import NamedTuple
 
 Part = Buffer | FileRegion
 

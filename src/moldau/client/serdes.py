@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from moldau.base.errors import ConfigError
+from moldau.base.tuples import NamedTuple
 from moldau.client.errors import SerializationFailed
 
 T_contra = TypeVar("T_contra", contravariant=True)

@@ -22,9 +22,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from enum import Enum
 from functools import cache
-from typing import Any, NamedTuple, TypeVar, dataclass_transform
+from typing import Any, TypeVar, dataclass_transform
 
 from moldau.base.ids import ZERO_TOPIC_ID
+from moldau.base.tuples import NamedTuple
 from moldau.protocol.structs import make_struct
 
 C = TypeVar("C")
@@ -111,7 +112,7 @@ class Field(NamedTuple):
 
     def named(self, name: str) -> Field:
         """Return the field under its name in the class that declares it."""
-        return self._replace(name=name)
+        return Field(*self[:-1], name)
 
 
 def _field(

@@ -7,8 +7,9 @@ writes code: `decoding` and `encoding` do.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
+from moldau.base.tuples import NamedTuple
 from moldau.protocol.fields import Field, Kind
 
 CODES = {

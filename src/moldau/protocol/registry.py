@@ -15,11 +15,12 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any
 
 from moldau.base.checks import invariant
 from moldau.base.errors import ProtocolError
 from moldau.base.network import Part
+from moldau.base.tuples import NamedTuple
 from moldau.protocol.compiler import decoder, encoder
 from moldau.protocol.fields import FOREVER, NEVER, Versions
 from moldau.protocol.messages import API_MESSAGES

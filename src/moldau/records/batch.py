@@ -29,10 +29,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from enum import IntEnum
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Final
 
 from moldau.base.errors import CorruptRecords
 from moldau.base.files import Buffer
+from moldau.base.tuples import NamedTuple
 from moldau.records.checksum import crc32c
 from moldau.records.compression import Codec
 
@@ -244,10 +245,25 @@ def seal_batch(header: BatchHeader, payload: Buffer) -> tuple[BatchHeader, bytes
     return sealed, b"".join((head, payload))
 
 
+def pack_fields(
+    base_offset: int, leader_epoch: int, fields: tuple[int, ...], payload: Buffer
+) -> bytes:
+    """Do the same as `pack_batch`, for who has no header: `fields` are those from attributes on."""
+    return b"".join((_sealed_fields(base_offset, leader_epoch, fields, payload)[1], payload))
+
+
 def _sealed(header: BatchHeader, payload: Buffer) -> tuple[BatchHeader, bytes]:
     """Fit length and checksum to these records; return the header also as bytes."""
     fields = header[5:]
+    before, head = _sealed_fields(header.base_offset, header.leader_epoch, fields, payload)
+    return BatchHeader._make(before + fields), head
+
+
+def _sealed_fields(
+    base_offset: int, leader_epoch: int, fields: tuple[int, ...], payload: Buffer
+) -> tuple[tuple[int, ...], bytes]:
+    """Return the fields before the attributes, and all of them as bytes."""
     checked = _CHECKED.pack(*fields)
     crc = crc32c(payload, crc32c(checked))
-    before = (header.base_offset, _LENGTH_OF_EMPTY + len(payload), header.leader_epoch, MAGIC, crc)
-    return BatchHeader._make(before + fields), _BEFORE_CHECKED.pack(*before) + checked
+    before = (base_offset, _LENGTH_OF_EMPTY + len(payload), leader_epoch, MAGIC, crc)
+    return before, _BEFORE_CHECKED.pack(*before) + checked

@@ -20,6 +20,7 @@ from moldau.records.batch import (
     TRANSACTIONAL_BIT,
     BatchHeader,
     TimestampType,
+    pack_fields,
     seal_batch,
 )
 from moldau.records.compression import Codec, compress
@@ -149,11 +150,28 @@ class BatchBuilder:
 
     def build(self) -> bytes:
         """Seal the batch; the builder can go on, and build a larger one later."""
-        return self.seal()[1]
+        return pack_fields(
+            self._base_offset,
+            self._leader_epoch,
+            (
+                self._attributes,
+                self._last_delta,
+                self._base_timestamp,
+                self._max_timestamp,
+                self._producer_id,
+                self._producer_epoch,
+                self._base_sequence,
+                self.count,
+            ),
+            self._payload(),
+        )
+
+    def _payload(self) -> bytes:
+        records = b"".join(self._parts)
+        return records if not self._codec else compress(self._codec, records, self._level)
 
     def seal(self) -> tuple[BatchHeader, bytes]:
         """Do the same as `build`; the header comes along, so that nobody need parse it again."""
-        payload = b"".join(self._parts)
         header = BatchHeader(
             self._base_offset,
             0,
@@ -169,7 +187,7 @@ class BatchBuilder:
             self._base_sequence,
             self.count,
         )
-        return seal_batch(header, compress(self._codec, payload, self._level))
+        return seal_batch(header, self._payload())
 
 
 def _written_headers(headers: Iterable[RecordHeader]) -> bytes:

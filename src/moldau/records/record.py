@@ -16,11 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import repeat
-from typing import Final, NamedTuple
+from typing import Final
 
 from moldau.base.errors import CorruptRecords
 from moldau.base.files import Buffer
 from moldau.base.limits import INFLATED_BATCH_BYTES
+from moldau.base.tuples import NamedTuple
 from moldau.records.batch import HEADER_SIZE, BatchHeader, parse_header
 from moldau.records.compression import Codec, decompress
 from moldau.records.stretches import SHORTEST, Fields, Headers, find_stretch

@@ -16,9 +16,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, repeat
 from struct import iter_unpack, unpack
-from typing import Final, NamedTuple
+from typing import Final
 
 from moldau.base.errors import CorruptRecords
+from moldau.base.tuples import NamedTuple
 from moldau.records.varint import VARINT, read_varint
 
 _LOW: Final = bytes(range(0x80))

@@ -10,9 +10,9 @@ Pure. What is wrong with a batch is CorruptRecords when its turn comes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 from moldau.base.errors import CorruptRecords
+from moldau.base.tuples import NamedTuple
 from moldau.client.consuming.positions import NO_EPOCH
 from moldau.protocol.messages.data import AbortedTransaction
 from moldau.records.batch import MAGIC, BatchHeader, BatchSpan, crc_ok, parse_header

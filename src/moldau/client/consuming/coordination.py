@@ -19,8 +19,9 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
+from moldau.base.tuples import NamedTuple
 from moldau.client.consuming.positions import Positions
 from moldau.client.records import OffsetAndMetadata, TopicPartition
 

@@ -16,9 +16,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from moldau.base.errors import CorruptRecords
+from moldau.base.tuples import NamedTuple
 from moldau.client.consuming.batch_walk import BatchWalk, VisibleBatch
 from moldau.client.consuming.positions import NO_EPOCH, PartitionState
 from moldau.client.consuming.usual_records import UsualRecords

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from moldau.base.errors import CorruptRecords
+from moldau.base.tuples import NamedTuple
 from moldau.client.consuming.buffering import FetchBuffer
 from moldau.client.consuming.decoding import DecodingRules, Fetched, split
 from moldau.client.consuming.fetch_sessions import FetchSession, Wanted

@@ -18,8 +18,9 @@ Pure: it remembers and decides; the fetcher sends.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
+from moldau.base.tuples import NamedTuple
 from moldau.client.records import TopicPartition
 from moldau.protocol.errors import ErrorCode
 

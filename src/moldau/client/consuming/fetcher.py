@@ -21,9 +21,10 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Final, NamedTuple
+from typing import Final
 
 from moldau.base.ids import ZERO_TOPIC_ID
+from moldau.base.tuples import NamedTuple
 from moldau.client.consuming.background import in_background
 from moldau.client.consuming.fetch_answers import FetchAnswers, Sent
 from moldau.client.consuming.fetch_sessions import (

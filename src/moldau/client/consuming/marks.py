@@ -13,8 +13,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
+from moldau.base.tuples import NamedTuple
 from moldau.client.consuming.coordination import Coordination, GroupMetadata
 from moldau.client.consuming.holding import Holding
 from moldau.client.consuming.positions import PartitionState, Positions, committable

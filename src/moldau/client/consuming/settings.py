@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from enum import Enum, IntEnum
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from moldau.base.errors import ConfigError
+from moldau.base.tuples import NamedTuple
 from moldau.client.settings import Settings, at_least
 
 _DURATION: Final = (

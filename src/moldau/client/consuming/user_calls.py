@@ -11,7 +11,9 @@ import asyncio
 import inspect
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
+
+from moldau.base.tuples import NamedTuple
 
 T = TypeVar("T")
 

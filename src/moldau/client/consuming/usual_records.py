@@ -14,6 +14,7 @@ Pure.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from itertools import chain, islice
 from typing import Any, Final
 
@@ -22,14 +23,22 @@ from moldau.records.batch import BatchHeader
 from moldau.records.record import TIMESTAMP_MAX, iter_records
 from moldau.records.record import Record as StoredRecord
 
-_ZIGZAG: Final = tuple(
-    chain.from_iterable(zip(range(1 << 13), range(-1, -(1 << 13) - 1, -1), strict=True))
-)
-"""What a varint of one or two bytes stands for: 0, -1, 1, -2, ..."""
+_TWO_BYTES_END: Final = 1 << 13
+"""Numbers below it, of either sign, are written in one or two bytes."""
 _MIN_RECORD_SIZE: Final = 7
 """One byte each: length, attributes, two deltas, two lengths, header count."""
 _OFFSET_MAX: Final = 2**63 - 1 - 2**31
 """Leaves room for any offset delta."""
+
+
+@cache
+def _zigzag() -> tuple[int, ...]:
+    """Return what a varint of one or two bytes stands for: 0, -1, 1, -2, ...
+
+    Made when it is first needed, for it takes longer than the rest of this module to load.
+    """
+    pairs = zip(range(_TWO_BYTES_END), range(-1, -_TWO_BYTES_END - 1, -1), strict=True)
+    return tuple(chain.from_iterable(pairs))
 
 
 class UsualRecords:
@@ -67,7 +76,7 @@ class UsualRecords:
         self, count: int, topic: str, partition: int, leader_epoch: int | None
     ) -> list[Record[Any, Any]]:
         """Read up to this many; fewer where the records end, or where one is not usual."""
-        payload, position, zigzag = self._payload, self._position, _ZIGZAG
+        payload, position, zigzag = self._payload, self._position, _zigzag()
         base_offset, base_timestamp = self._base_offset, self._base_timestamp
         make, kind, created = tuple.__new__, Record, TimestampType.CREATE_TIME
         key: bytes | None

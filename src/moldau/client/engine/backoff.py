@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from moldau.base.clock import Random
+from moldau.base.tuples import NamedTuple
 
 JITTER = 0.2
 """A wait is this much shorter or longer, so that clients which failed together return apart."""

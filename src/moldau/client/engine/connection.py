@@ -3,7 +3,8 @@
 A broker answers in order, so the answers belong to the requests in the order in which those were
 sent; the correlation id is only checked. For the same reason no request can be overdue before
 the one in front of it: deadlines are in order too, and one timer watches the first. A request is
-pipelined and costs a future, no task and no timer.
+pipelined and costs a future, no task and no timer; who sends thousands of them a second brings a
+`Taker` in place of the future, and a `Mould` in place of the message.
 
 A broker that does not answer in time, that sends bytes which are not the protocol, or that goes
 away ends the connection, and everybody who waits is told. One that asks to be left alone
@@ -19,10 +20,11 @@ import asyncio
 import math
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any, Protocol, Self
 
 from moldau.base.errors import ProtocolError
 from moldau.base.network import Address, Network, Part, Stream
+from moldau.base.tuples import NamedTuple
 from moldau.client.engine.handshake import (
     Expected,
     agree_on_versions,
@@ -49,11 +51,52 @@ from moldau.protocol.registry import (
     find_api,
     response_correlation_id,
 )
+from moldau.protocol.wire import parts_size
 
 RESPONSE_SIZE_MAX = 1 << 30
 """A larger answer is no answer: the first bytes of TLS read as 352 MB (KIP-498)."""
 
+JOINED_SIZE_MAX = 131_072
+"""What leaves together is made one piece up to here: as much as the socket takes at once."""
+
 CORRELATION_ID_MASK = 0x7FFFFFFF
+
+
+class Taker(Protocol):
+    """Who is told what a request came to: a future, or what can do without the event loop's turn.
+
+    An answer comes from within `received`, everything else perhaps from within the sending.
+    """
+
+    def done(self) -> bool:
+        """Tell whether nobody wants to know any more."""
+        ...
+
+    def set_result(self, result: Any, /) -> None:
+        """Take the answer."""
+        ...
+
+    def set_exception(self, error: ClientError, /) -> None:
+        """Learn why there is none."""
+        ...
+
+
+class Mould(Protocol):
+    """A kind of request that is cast, not encoded, and whose usual answer is known by its bytes."""
+
+    @property
+    def api(self) -> Api: ...
+
+    @property
+    def version(self) -> int: ...
+
+    def cast(self, correlation_id: int, content: bytes) -> Sequence[bytes]:
+        """Make the request around this content, with its header and size."""
+        ...
+
+    def read(self, frame: bytes) -> Any:
+        """Return what the usual answer says; None if it is another one, to be decoded."""
+        ...
 
 
 class _Waiting(NamedTuple):
@@ -62,9 +105,10 @@ class _Waiting(NamedTuple):
     correlation_id: int
     api: Api
     version: int
-    answer: asyncio.Future[Any]
+    answer: Taker
     deadline: float
     """By the event loop's clock, and never before that of the request in front."""
+    mould: Mould | None
 
 
 def _nobody(connection: ClientConnection) -> None:
@@ -89,7 +133,8 @@ class ClientConnection:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self._quiet_until = -math.inf
-        self._held: list[Sequence[Part]] = []
+        self._held: list[Part] = []
+        self._corked = False
         self._release: asyncio.TimerHandle | None = None
         self._agreed: dict[type[Any], int] = {}
         self.versions: dict[int, Versions] = {}
@@ -194,29 +239,78 @@ class ClientConnection:
         the connection. It fails with RequestTimedOut, CorruptAnswer or ConnectionLost. A caller may
         cancel it and forget about it: the answer is dropped when it comes.
         """
-        stream = self._stream
-        if stream is None or self._lost is not None:
-            raise again(self._lost)
+        timeout_s = self._request_timeout_s if timeout_ms is None else timeout_ms / 1000
+        answer: asyncio.Future[Any] = self._loop.create_future()
+        self._send_encoded(request, version, answer, timeout_s, answered=answered)
+        return answer
+
+    def send_for(self, taker: Taker, request: Any, version: int, *, answered: bool = True) -> None:
+        """Send a request now; the taker is told what a future would be."""
+        self._send_encoded(request, version, taker, self._request_timeout_s, answered=answered)
+
+    def send_cast(
+        self, taker: Taker, mould: Mould, content: bytes, *, answered: bool = True
+    ) -> None:
+        """Send the request that a mould makes of this; the taker gets what the mould reads."""
+        self._check_open()
+        correlation_id = self._new_id()
+        parts = mould.cast(correlation_id, content)
+        wanted = (correlation_id, mould.api, mould.version, taker, mould)
+        self._post(wanted, parts, self._request_timeout_s, answered=answered)
+
+    def _send_encoded(
+        self, request: Any, version: int, taker: Taker, timeout_s: float, *, answered: bool
+    ) -> None:
+        self._check_open()
         api = find_api(request.KEY)
+        correlation_id = self._new_id()
+        parts = encode_request(api, version, correlation_id, self._client_id, request)
+        wanted = (correlation_id, api, version, taker, None)
+        self._post(wanted, parts, timeout_s, answered=answered)
+
+    def _check_open(self) -> None:
+        if self._stream is None or self._lost is not None:
+            raise again(self._lost)
+
+    def _new_id(self) -> int:
         correlation_id = self._next_id
         self._next_id = (correlation_id + 1) & CORRELATION_ID_MASK
-        parts = encode_request(api, version, correlation_id, self._client_id, request)
-        answer: asyncio.Future[Any] = self._loop.create_future()
+        return correlation_id
+
+    def _post(
+        self,
+        wanted: tuple[int, Api, int, Taker, Mould | None],
+        parts: Sequence[Part],
+        timeout_s: float,
+        *,
+        answered: bool,
+    ) -> None:
+        """Send bytes, and remember what is to come back."""
+        correlation_id, api, version, taker, mould = wanted
         now = self._last_used = self._loop.time()
-        timeout_s = self._request_timeout_s if timeout_ms is None else timeout_ms / 1000
         deadline = max(now, self._quiet_until) + timeout_s
         waiting = self._waiting if answered else self._leaving
         if waiting:
             deadline = max(deadline, waiting[-1].deadline)
-        waiting.append(_Waiting(correlation_id, api, version, answer, deadline))
+        waiting.append(_Waiting(correlation_id, api, version, taker, deadline, mould))
         self._wake_at(deadline)
-        if self._release is not None:
-            self._held.append(parts)
+        if self._release is not None or self._corked:
+            self._held += parts
         else:
-            stream.send(parts)
+            assert self._stream is not None
+            self._stream.send(_joined(parts))
             if not answered:
                 self.drained()
-        return answer
+
+    def cork(self) -> None:
+        """Keep what is sent until `uncork`, so that several requests leave together."""
+        self._corked = True
+
+    def uncork(self) -> None:
+        """Send what was kept, unless the broker asked for quiet."""
+        self._corked = False
+        if self._release is None:
+            self._send_held()
 
     # Being answered
 
@@ -225,18 +319,24 @@ class ClientConnection:
         position = 0
         while (end := frame_end(data, position, RESPONSE_SIZE_MAX)) <= len(data):
             # What an answer carries outlives this call; the buffer does not.
-            self._answered(memoryview(bytes(data[position + PREFIX_BYTES : end])))
+            self._answered(bytes(data[position + PREFIX_BYTES : end]))
             position = end
         assert self._stream is not None
         self._stream.expect(end - position)
         return position
 
-    def _answered(self, frame: memoryview) -> None:
+    def _answered(self, content: bytes) -> None:
         if not self._waiting:
             raise ProtocolError("an answer came that nobody asked for")
-        correlation_id, api, version, answer, _ = self._waiting[0]
+        correlation_id, api, version, answer, _, mould = self._waiting[0]
+        frame = memoryview(content)
         if response_correlation_id(frame) != correlation_id:
             raise ProtocolError("an answer came out of order")
+        if mould is not None and (usual := mould.read(content)) is not None:
+            self._waiting.popleft()
+            if not answer.done():
+                answer.set_result(usual)
+            return
         # One that cannot be decoded ends the connection, and who waits for it is told then.
         if api.key == API_VERSIONS_KEY:
             version = version_of_hello(version, frame)
@@ -269,10 +369,13 @@ class ClientConnection:
 
     def _speak_again(self) -> None:
         self._release = None
+        if not self._corked:
+            self._send_held()
+
+    def _send_held(self) -> None:
         held, self._held = self._held, []
-        for parts in held:
-            if self._stream is not None and self._lost is None:
-                self._stream.send(parts)
+        if held and self._stream is not None and self._lost is None:
+            self._stream.send(_joined(held))
         self.drained()
 
     # Time
@@ -352,6 +455,13 @@ class ClientConnection:
             self._lost = reason
             if self._stream is not None:
                 self._stream.abort()
+
+
+def _joined(parts: Sequence[Part]) -> Sequence[Part]:
+    """Make one part of several, where copying them costs less than handling each."""
+    if len(parts) > 1 and parts_size(parts) <= JOINED_SIZE_MAX:
+        return [b"".join(parts)]  # type: ignore[arg-type]  # a client sends no files
+    return parts
 
 
 def again(reason: ClientError | None) -> ClientError:

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from moldau import __version__
+from moldau.base.tuples import NamedTuple
 from moldau.client.errors import CorruptAnswer, broker_error
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.fields import Versions

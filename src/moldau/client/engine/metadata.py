@@ -12,10 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from moldau.base.ids import ZERO_TOPIC_ID
 from moldau.base.network import Address
+from moldau.base.tuples import NamedTuple
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.metadata import (
     MetadataResponse,

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from moldau.base.clock import Clock, Random, SystemClock, system_random
 from moldau.base.network import Network
+from moldau.base.tuples import NamedTuple
 from moldau.client.settings import ConnectionSettings
 from moldau.transport.sockets import SocketNetwork
 

@@ -20,9 +20,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final, NamedTuple
+from typing import Final
 
 from moldau.base.clock import Random
+from moldau.base.tuples import NamedTuple
 from moldau.client.errors import RecordTooLarge
 from moldau.client.producing.batches import Batch
 from moldau.client.producing.fates import Fate, Guard
@@ -124,6 +125,7 @@ class Accumulator:
         self._bounds = bounds
         self._random = random
         self._guard = guard
+        self._record_size_max = min(bounds.max_request_size, bounds.buffer_memory) - HEADER_SIZE
         self.topics: dict[str, TopicQueues] = {}
         self.used = 0
         """Bytes of `buffer.memory` that are taken."""
@@ -195,6 +197,8 @@ class Accumulator:
     ) -> int:
         """Return the most bytes a record may take; RecordTooLarge if it can never be sent."""
         size = record_size_bound(key, value, headers)
+        if size <= self._record_size_max:
+            return size
         for name, most in (
             ("max_request_size", self._bounds.max_request_size),
             ("buffer_memory", self._bounds.buffer_memory),
@@ -213,10 +217,12 @@ class Accumulator:
         headers: Sequence[RecordHeader],
         size: int,
         now: float,
+        full: Batch | None = None,
     ) -> Place | None:
         """Put a record where there is no open batch with room for it; None if memory is used up.
 
-        Without a queue it goes to the sticky one. `size` is `checked_size` of the record.
+        Without a queue it goes to the sticky one. `size` is `checked_size` of the record, `full`
+        the open batch that is known to have no room for it.
         """
         target = queue
         while True:
@@ -227,7 +233,9 @@ class Accumulator:
             batch = target.open
             if batch is not None:
                 index = batch.count
-                if batch.append(timestamp_ms, key, value, headers, None, topic.limit):
+                if batch is not full and batch.append(
+                    timestamp_ms, key, value, headers, None, topic.limit
+                ):
                     return Place(batch, index)
                 self._close(topic, target, now)
                 continue
@@ -253,10 +261,26 @@ class Accumulator:
             reserved=reserved,
         )
 
+    def add_batch(
+        self, topic: TopicQueues, queue: PartitionQueue, batch: Batch, now: float
+    ) -> None:
+        """Take a batch that was filled elsewhere, behind what its partition has; it is ready.
+
+        The caller has asked for room, as for a record.
+        """
+        if queue.open is not None:
+            self._close(topic, queue, now)
+        self._hold(queue, batch)
+        self._close(topic, queue, now)
+        topic.used_at = now
+
     def _open(self, queue: PartitionQueue, batch: Batch) -> None:
+        self._hold(queue, batch)
+        self._lingering.append((queue, batch))
+
+    def _hold(self, queue: PartitionQueue, batch: Batch) -> None:
         self.used += batch.reserved
         queue.open = batch
-        self._lingering.append((queue, batch))
         if len(self._aging) >= self._sweep_at:
             self._sweep()
         self._aging.append((queue, batch))
@@ -282,6 +306,8 @@ class Accumulator:
     def _another(self, topic: TopicQueues, now: float) -> PartitionQueue:
         """Draw the partition that records without a key go to next."""
         queues = topic.available
+        if len(queues) == 1:
+            return queues[0]
         draw = self._random.randrange
         one = queues[draw(len(queues))]
         if not self._bounds.adaptive:

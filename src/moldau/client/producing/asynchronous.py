@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import nullcontext, suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from moldau.client.errors import BufferFull, ClientError, InvalidState
 from moldau.client.producing.core import ProducerCore
@@ -35,17 +35,6 @@ TURN_BATCHES = 4
 default, so that a broker always has one, and its answers are read several at a time."""
 
 
-class _Nothing:
-    """What is awaited where there is nothing to wait for."""
-
-    def __await__(self) -> Generator[Any, None, None]:
-        return
-        yield
-
-
-_NOTHING = _Nothing()
-
-
 class AsyncProducer(ProducerFace[K, V]):
     """Sends records from asyncio. Use it on one event loop."""
 
@@ -55,8 +44,10 @@ class AsyncProducer(ProducerFace[K, V]):
         self._put: Callable[..., AsyncDelivery | None] = _refuse
         """The outbox's, at hand for every record."""
         self._waiting_for_room: list[asyncio.Future[None]] = []
-        self._restless = False
-        """The event loop should run: `drain` lets it."""
+        self._restless = True
+        """The event loop should run: `drain` lets it, and says if there is none yet."""
+        self._nothing: asyncio.Future[None]
+        """What is awaited where there is nothing to wait for: quicker than any coroutine."""
         self._news_count = 0
 
     # Beginning and ending
@@ -79,6 +70,9 @@ class AsyncProducer(ProducerFace[K, V]):
         except BaseException:
             await core.close()
             raise
+        self._nothing = asyncio.get_running_loop().create_future()
+        self._nothing.set_result(None)
+        self._restless = False
         self._core = core
         self._put = core.outbox.put
 
@@ -173,7 +167,7 @@ class AsyncProducer(ProducerFace[K, V]):
         the event loop run once a batch, and costs nearly nothing otherwise. Cancelled, nothing
         happens to what was sent.
         """
-        return self._drained() if self._restless else _NOTHING
+        return self._drained() if self._restless else self._nothing
 
     async def _drained(self) -> None:
         core = self._started()
@@ -198,7 +192,7 @@ class AsyncProducer(ProducerFace[K, V]):
                 self._waiting_for_room.remove(room)
 
     def _news(self) -> None:
-        """Have what is ready sent, from within `send`: a broker with nothing to do gets it now."""
+        """Have what is ready sent: now if no broker has anything to do, else with what follows."""
         core = self._core
         if core is None:
             return
@@ -206,7 +200,10 @@ class AsyncProducer(ProducerFace[K, V]):
         if self._news_count >= TURN_BATCHES or core.accumulator.used > self._crowd:
             self._restless = True
         if core.has_sendable():
-            core.sender.pump()
+            if core.sender.is_idle:
+                core.sender.pump()
+            else:
+                core.sender.wake()
         elif core.lingers_unnoticed():
             core.sender.wake()
 

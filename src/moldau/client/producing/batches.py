@@ -26,6 +26,7 @@ class Batch(BatchBuilder):
         "expired",
         "failure",
         "fate",
+        "identity",
         "not_before",
         "opened_at",
         "reserved",
@@ -57,6 +58,8 @@ class Batch(BatchBuilder):
         """Its deadline passed while it was on its way; the answer no longer counts for anyone."""
         self.failure: ClientError | None = None
         """Why it was not written the last time it was sent."""
+        self.identity: tuple[int, int] | None = None
+        """The producer id and epoch it is numbered under, if it is."""
         self._sealed: bytes | None = None
 
     @property
@@ -73,16 +76,9 @@ class Batch(BatchBuilder):
         """The number after that of its last record; they go on at 0 after 2^31 - 1."""
         return (self._base_sequence + self.count) & 0x7FFFFFFF
 
-    @property
-    def producer_epoch(self) -> int:
-        return self._producer_epoch
-
-    @property
-    def producer_id(self) -> int:
-        return self._producer_id
-
     def number(self, producer_id: int, producer_epoch: int, sequence: int) -> None:
         """Give it its place in the order that the broker checks; a new one if it had one."""
+        self.identity = (producer_id, producer_epoch)
         self.set_producer(producer_id, producer_epoch, sequence)
         if self._sealed is not None:
             header = parse_header(self._sealed)._replace(
@@ -117,7 +113,7 @@ class Batch(BatchBuilder):
         for part in halves:
             part.reserved = self.reserved * part.count // self.count
             if self.numbered:
-                part.number(self.producer_id, self.producer_epoch, sequence)
+                part.number(self._producer_id, self._producer_epoch, sequence)
                 sequence = part.next_sequence
         self.fate.move(*(Moved(part.count, part.fate, 0) for part in halves))
         return halves

@@ -9,10 +9,11 @@ from __future__ import annotations
 from asyncio import CancelledError
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, Generic, NamedTuple
+from typing import Any, Final, Generic
 
 from moldau.base.clock import Clock, Random
 from moldau.base.errors import ConfigError
+from moldau.base.tuples import NamedTuple
 from moldau.client.engine.ports import ClientPorts, system_ports
 from moldau.client.errors import ClientError, SerializationFailed
 from moldau.client.interceptors import InterceptorChain, ProducerInterceptor

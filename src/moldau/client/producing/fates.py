@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import NamedTuple
 
+from moldau.base.tuples import NamedTuple
 from moldau.client.errors import ClientError, DeliveryAborted
 
 Watcher = Callable[[], None]

@@ -21,6 +21,7 @@ from moldau.client.errors import (
     UnknownTopicOrPartition,
 )
 from moldau.client.producing.accumulator import Accumulator, TopicQueues
+from moldau.client.producing.batches import Batch
 from moldau.client.producing.fates import Fate, fresh
 from moldau.client.producing.murmur2 import partition_for_key
 from moldau.client.producing.queues import PartitionQueue
@@ -96,7 +97,7 @@ class Outbox(Generic[D]):
                 if batch.append(timestamp_ms, key, value, headers, None, queues.limit):
                     return self._delivery(batch.fate, index, timestamp_ms)
             target = None if sticky else queue
-            return self._put_new(queues, target, timestamp_ms, key, value, headers)
+            return self._put_new(queues, target, timestamp_ms, key, value, headers, batch)
         except (TypeError, AttributeError, ValueError) as error:
             if isinstance(key, (bytearray, memoryview)):  # has no hash; nearly nobody has such keys
                 return self.put(topic, bytes(key), value, partition, timestamp_ms, headers)
@@ -111,13 +112,16 @@ class Outbox(Generic[D]):
         key: bytes | None,
         value: bytes | None,
         headers: Sequence[Header],
+        full: Batch | None,
     ) -> D:
         """Put a record where a batch must be opened, and perhaps another closed, for it."""
         accumulator = self._accumulator
         size = accumulator.checked_size(key, value, headers)
         now = self._clock.monotonic()
         try:
-            place = accumulator.add(queues, queue, timestamp_ms, key, value, headers, size, now)
+            place = accumulator.add(
+                queues, queue, timestamp_ms, key, value, headers, size, now, full
+            )
         finally:
             self.on_news()  # also a record that is refused may have closed a batch before it
         if place is None:

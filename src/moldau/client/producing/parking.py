@@ -15,9 +15,10 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 from moldau.base.clock import Clock
+from moldau.base.tuples import NamedTuple
 from moldau.client.engine.cluster import Cluster
 from moldau.client.engine.metadata import TopicImage
 from moldau.client.errors import (

@@ -3,7 +3,8 @@
 One `pump` does it all, on the event loop, whenever something changed: a batch is ready, an answer
 came, a leader moved, time passed. It sends as many requests to each broker as may be on their way,
 each with the first batch of every partition that may send one. Nothing here waits for a single
-request: answers come back as callbacks of futures.
+request: a `_Flight` takes its answer. One with a single batch, as a busy producer sends them, is
+cast from its partition's mould (`moulds`).
 
 What the order asks for is `queues`', whether a partition may be written to in a transaction is the
 `Gate`'s, what becomes of a batch that was sent is `settling`'s. State that `send` of the blocking
@@ -17,7 +18,6 @@ import logging
 import math
 from collections import deque
 from collections.abc import Callable, Iterable
-from functools import partial
 from typing import Final
 
 from moldau.base.ids import ZERO_TOPIC_ID
@@ -33,14 +33,14 @@ from moldau.client.errors import (
 )
 from moldau.client.producing.accumulator import Accumulator
 from moldau.client.producing.fates import Guard
+from moldau.client.producing.moulds import FIRST_CAST_VERSION, ProduceMould
 from moldau.client.producing.queues import NO_LEADER, PartitionQueue
 from moldau.client.producing.sequences import Identity
 from moldau.client.producing.settings import ProducerSettings
-from moldau.client.producing.settling import Gate, Item, Settling
+from moldau.client.producing.settling import Answer, Gate, Item, Settling
 from moldau.protocol.messages.data import (
     PartitionProduceData,
     ProduceRequest,
-    ProduceResponse,
     TopicProduceData,
 )
 from moldau.records.compression import Codec
@@ -67,6 +67,35 @@ class _Lane:
         self.ready: deque[PartitionQueue] = deque()
 
 
+class _Flight:
+    """A request on its way: takes its answer from the connection to the sender."""
+
+    __slots__ = ("_items", "_lane", "_sender")
+
+    def __init__(self, sender: Sender, lane: _Lane, items: list[Item]) -> None:
+        self._sender = sender
+        self._lane = lane
+        self._items = items
+
+    def done(self) -> bool:
+        """Tell that the answer is wanted, whatever happens."""
+        return False
+
+    def set_result(self, answer: Answer | None, /) -> None:
+        """Take the answer: there is nobody in between whom it could interrupt.
+
+        That all bytes have left, where there is no answer, may be known while they are being sent.
+        """
+        if answer is None:
+            self._sender.answer_later(self._lane, self._items, None, None)
+        else:
+            self._sender.answered(self._lane, self._items, answer, None)
+
+    def set_exception(self, error: ClientError, /) -> None:
+        """Learn that there is none, perhaps while the request is being sent."""
+        self._sender.answer_later(self._lane, self._items, None, error)
+
+
 class Sender:
     """Sends what an accumulator gathers. Owned by the event loop's thread."""
 
@@ -88,6 +117,8 @@ class Sender:
         self._lanes: dict[int, _Lane] = {}
         self._queued: set[PartitionQueue] = set()
         self._woken = False
+        self._in_flight = 0
+        """Requests on their way, to all brokers."""
         self._timer: asyncio.TimerHandle | None = None
         self._asking: asyncio.TimerHandle | None = None
         self.timer_at = math.inf
@@ -104,9 +135,16 @@ class Sender:
         """Who batches are numbered as, where there is no transaction to say so."""
         self.ask_identity: Callable[[], None] = _nothing
         """Called when an idempotent producer has no identity to number with."""
+        self._moulds: dict[PartitionQueue, ProduceMould] = {}
+        self._compresses = settings.codec is not Codec.NONE
         cluster.on_change(self._changed)
 
     # Waking up
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is on its way."""
+        return not self._in_flight
 
     def wake(self) -> None:
         """Have the pump run soon; many calls become one."""
@@ -131,8 +169,7 @@ class Sender:
             most = self._settings.max_in_flight_requests_per_connection
             self.saturated = all(lane.in_flight >= most for lane in self._lanes.values())
             self._arm(accumulator.linger_end(), accumulator.expiry())
-        for lane, items in requests:
-            self._send(lane, items)
+        self._send_all(requests)
         if told is not None:
             # Not from here: it may be in the middle of somebody's `send`.
             self._loop.call_soon(self.settling.tell, told)
@@ -223,6 +260,7 @@ class Sender:
                 items = self._request(lane, now)
                 if items:
                     lane.in_flight += 1
+                    self._in_flight += 1
                     requests.append((lane, items))
         return requests
 
@@ -302,18 +340,49 @@ class Sender:
             lane.connecting = None
         self.wake()
 
+    def _send_all(self, requests: list[tuple[_Lane, list[Item]]]) -> None:
+        """Send requests; those to one broker leave together, which costs both sides less."""
+        connections = dict.fromkeys(lane.connection for lane, _ in requests)
+        try:
+            for connection in connections:
+                assert connection is not None
+                connection.cork()
+            for lane, items in requests:
+                self._send(lane, items)
+        finally:
+            for connection in connections:
+                assert connection is not None
+                connection.uncork()
+
     def _send(self, lane: _Lane, items: list[Item]) -> None:
         connection = lane.connection
         assert connection is not None
+        flight = _Flight(self, lane, items)
+        answered = self._settings.required_acks != 0
         try:
             version = self._version(connection, items)
-            request = self._produce_request(items)
-            answered = self._settings.required_acks != 0
-            answer = connection.send(request, version, answered=answered)
+            mould = self._mould(version, items)
+            if mould is not None:
+                connection.send_cast(flight, mould, self._sealed(items[0]), answered=answered)
+            else:
+                request = self._produce_request(items)
+                connection.send_for(flight, request, version, answered=answered)
         except Exception as error:  # noqa: BLE001 - whatever it is, these batches do not go out
-            answer = self._loop.create_future()
-            answer.set_exception(_as_client_error(error))
-        answer.add_done_callback(partial(self._answered, lane, items))
+            self.answer_later(lane, items, None, _as_client_error(error))
+
+    def _mould(self, version: int, items: list[Item]) -> ProduceMould | None:
+        """Return what a request with these is cast from; None if it has to be encoded."""
+        if len(items) > 1 or version < FIRST_CAST_VERSION:
+            return None
+        ((queue, _, topic_id),) = items
+        mould = self._moulds.get(queue)
+        if mould is None or mould.version != version or mould.topic_id != topic_id:
+            shape = self._produce_of(
+                [TopicProduceData(queue.topic, topic_id, [PartitionProduceData(queue.partition)])]
+            )
+            mould = ProduceMould(version, self._cluster.settings.client_id, shape)
+            self._moulds[queue] = mould
+        return mould
 
     def _version(self, connection: ClientConnection, items: list[Item]) -> int:
         version = connection.agreed_version(ProduceRequest)
@@ -329,33 +398,47 @@ class Sender:
 
     def _produce_request(self, items: list[Item]) -> ProduceRequest:
         topics: dict[str, TopicProduceData] = {}
-        for queue, batch, topic_id in items:
+        for item in items:
+            queue, _, topic_id = item
             data = topics.get(queue.topic)
             if data is None:
                 data = topics[queue.topic] = TopicProduceData(queue.topic, topic_id, [])
-            sealed = batch.sealed()
-            if self._settings.codec is not Codec.NONE and batch.attempts == 1:
-                topic = self._accumulator.topics[queue.topic]
-                topic.observe_ratio(batch.size, len(sealed), self._settings.batch_size)
-            data.partition_data.append(PartitionProduceData(queue.partition, sealed))
+            data.partition_data.append(PartitionProduceData(queue.partition, self._sealed(item)))
+        return self._produce_of(list(topics.values()))
+
+    def _produce_of(self, topics: list[TopicProduceData]) -> ProduceRequest:
         return ProduceRequest(
             self._settings.transactional_id,
             self._settings.required_acks,
             self._settings.request_timeout_ms,
-            list(topics.values()),
+            topics,
         )
 
-    def _answered(
-        self, lane: _Lane, items: list[Item], future: asyncio.Future[ProduceResponse | None]
+    def _sealed(self, item: Item) -> bytes:
+        """Return the bytes of a batch, and learn from those how far its topic's records shrink."""
+        queue, batch, _ = item
+        sealed = batch.sealed()
+        if self._compresses and batch.attempts == 1:
+            topic = self._accumulator.topics[queue.topic]
+            topic.observe_ratio(batch.size, len(sealed), self._settings.batch_size)
+        return sealed
+
+    def answer_later(
+        self, lane: _Lane, items: list[Item], answer: Answer | None, error: ClientError | None
     ) -> None:
+        """Do as `answered` does, but not from within somebody's `send`."""
+        self._loop.call_soon(self.answered, lane, items, answer, error)
+
+    def answered(
+        self, lane: _Lane, items: list[Item], answer: Answer | None, error: ClientError | None
+    ) -> None:
+        """Take what a request came to: an answer, an error, or neither where none was asked for."""
         lane.in_flight -= 1
-        if future.cancelled():
-            return
-        lost = future.exception() is not None
+        self._in_flight -= 1
         if self._closed:
             return
-        told = self.settling.answered(items, future)
-        if lost:
+        told = self.settling.answered(items, answer, error)
+        if error is not None:
             self._cluster.request_refresh()
         with self._guard:
             for queue, _, _ in items:

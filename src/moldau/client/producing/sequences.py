@@ -19,8 +19,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import Enum, auto
-from typing import Final, NamedTuple
+from typing import Final
 
+from moldau.base.tuples import NamedTuple
 from moldau.client.producing.batches import Batch
 from moldau.protocol.errors import ErrorCode
 
@@ -126,7 +127,7 @@ class Sequences:
             self.number(batch)
 
     def _is_of(self, batch: Batch) -> bool:
-        return self.identity == (batch.producer_id, batch.producer_epoch)
+        return self.identity == batch.identity
 
 
 def verdict(

@@ -11,15 +11,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
+from moldau.base.tuples import NamedTuple
 from moldau.client.engine.backoff import Backoff
 from moldau.client.engine.cluster import Cluster
 from moldau.client.engine.ports import ClientPorts
 from moldau.client.errors import ClientError, CorruptAnswer, DeliveryTimedOut, broker_error
 from moldau.client.producing.accumulator import Accumulator
 from moldau.client.producing.batches import Batch
-from moldau.client.producing.fates import Guard, Watcher
+from moldau.client.producing.fates import NO_APPEND_TIME, UNKNOWN_OFFSET, Guard, Watcher
+from moldau.client.producing.moulds import Written
 from moldau.client.producing.queues import PartitionQueue
 from moldau.client.producing.sequences import Gap, Identity, Verdict, verdict
 from moldau.client.producing.settings import ProducerSettings
@@ -43,6 +45,10 @@ _REFRESHING: Final = frozenset(
     }
 )
 """Answers that mean that another broker should have been asked."""
+
+
+Answer = ProduceResponse | Written
+"""Of the broker: in full, or the usual one as far as it matters."""
 
 
 class Gate(Protocol):
@@ -120,26 +126,28 @@ class Settling:
     # Answers
 
     def answered(
-        self, items: list[Item], future: asyncio.Future[ProduceResponse | None]
+        self, items: list[Item], answer: Answer | None, error: ClientError | None
     ) -> list[Watcher]:
         """Take an answer, or the lack of one, to its batches; return who is to be told."""
-        error = future.exception()
         with self._guard:
+            if type(answer) is Written:
+                ((queue, batch, _),) = items
+                queue.answered()
+                return self._written(queue, batch, *answer)
             now = self._clock.monotonic()
             if error is not None:
-                assert isinstance(error, ClientError), error
                 return self._unanswered(items, error, now)
-            response = future.result()
-            if response is None:
+            if answer is None:
                 return self._unasked(items)
-            return self._judged(items, response, now)
+            assert isinstance(answer, ProduceResponse)
+            return self._judged(items, answer, now)
 
     def _unasked(self, items: list[Item]) -> list[Watcher]:
         """With acks=0 a batch that left counts as written."""
         told: list[Watcher] = []
         for queue, batch, _ in items:
             queue.answered()
-            told += self._written(queue, batch, None)
+            told += self._written(queue, batch)
         return told
 
     def _unanswered(self, items: list[Item], error: ClientError, now: float) -> list[Watcher]:
@@ -189,7 +197,7 @@ class Settling:
         is_first = not queue.unacknowledged or queue.unacknowledged[0] is batch
         decision = verdict(code, batch, queue.sequences, is_first=is_first)
         if decision is Verdict.WRITTEN:
-            return self._written(queue, batch, answer)
+            return self._written(queue, batch, answer.base_offset, answer.log_append_time_ms)
         error = broker_error(answer.error_code, _message(answer))
         batch.failure = error
         if batch.expired:
@@ -220,15 +228,17 @@ class Settling:
         return batch.attempts <= self._settings.retries and now < batch.deadline
 
     def _written(
-        self, queue: PartitionQueue, batch: Batch, answer: PartitionProduceResponse | None
+        self,
+        queue: PartitionQueue,
+        batch: Batch,
+        base_offset: int = UNKNOWN_OFFSET,
+        append_time_ms: int = NO_APPEND_TIME,
     ) -> list[Watcher]:
         queue.acknowledged(batch)
         if batch.expired:
             return []
         self._settled(batch)
-        if answer is None:
-            return batch.fate.settle(None)
-        return batch.fate.settle(None, answer.base_offset, answer.log_append_time_ms)
+        return batch.fate.settle(None, base_offset, append_time_ms)
 
     def _split(self, queue: PartitionQueue, batch: Batch) -> None:
         logger.info(

@@ -6,7 +6,7 @@ import pytest
 
 from moldau.client.errors import RecordTooLarge
 from moldau.records.compression import Codec
-from producer_kit import LEADER, accumulator, put
+from producer_kit import LEADER, accumulator, batch, put
 
 
 def test_a_batch_closes_when_the_next_record_does_not_fit():
@@ -62,6 +62,19 @@ def test_a_closed_batch_counts_with_what_it_holds():
     assert gathered.used == 200
     gathered.close_all(0.0)
     assert gathered.used == opened.size
+
+
+def test_a_batch_filled_elsewhere_is_ready_behind_the_records_of_its_partition():
+    gathered = accumulator()
+    opened, _ = put(gathered, b"x")
+    filled = batch(b"y", b"z")
+    topic = gathered.topics["t"]
+    gathered.add_batch(topic, topic.queues[0], filled, 1.0)
+    (queue,) = gathered.ready
+    assert list(queue.waiting) == [opened, filled]
+    assert gathered.used == opened.size + filled.size
+    assert gathered.linger_end() is None
+    assert gathered.unsettled() == [(queue, opened), (queue, filled)]
 
 
 @pytest.mark.parametrize("limit", ["max_request_size", "buffer_memory"])

@@ -116,7 +116,7 @@ def test_a_batch_given_up_leaves_a_gap_that_a_raised_epoch_closes():
     assert not partition.settle_numbers(PRODUCER)
     partition.renumber(Identity(9, 1))
     assert partition.take() is second
-    assert (second.sequence, second.producer_epoch) == (0, 1)
+    assert (second.sequence, second.identity[1]) == (0, 1)
 
 
 def test_what_was_given_up_but_is_written_after_all_leaves_no_gap():
@@ -140,7 +140,7 @@ def test_batches_after_one_given_up_are_first_tried_under_their_old_numbers():
     assert partition.sendable(0.0)
     assert partition.settle_numbers(PRODUCER)
     assert partition.take() is second
-    assert (second.sequence, second.producer_epoch) == (1, 0)
+    assert (second.sequence, second.identity[1]) == (1, 0)
     assert list(partition.waiting) == [third]
 
 
@@ -155,7 +155,7 @@ def test_a_certain_gap_numbers_all_open_batches_anew_once_nothing_is_on_its_way(
     assert partition.sendable(0.0)
     assert not partition.settle_numbers(PRODUCER)
     partition.renumber(Identity(9, 1))
-    assert [(one.sequence, one.producer_epoch) for one in (first, second)] == [(0, 1), (1, 1)]
+    assert [(one.sequence, one.identity[1]) for one in (first, second)] == [(0, 1), (1, 1)]
 
 
 def test_an_epoch_raised_for_another_partition_serves_when_nothing_is_open():
@@ -168,7 +168,7 @@ def test_an_epoch_raised_for_another_partition_serves_when_nothing_is_open():
     written(partition, first)
     assert partition.settle_numbers(raised)
     waiting(partition, 1)
-    assert (partition.take().producer_epoch, partition.sequences.introduced) == (3, True)
+    assert (partition.take().identity[1], partition.sequences.introduced) == (3, True)
 
 
 def test_a_split_batch_is_replaced_by_its_halves_in_its_place():

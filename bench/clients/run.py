@@ -1,0 +1,57 @@
+"""`python -m bench.clients.run`: every kind of work with every client, several rounds, one table.
+
+Within a round all clients have their turn at everything, and the order of a round is that of the
+one before reversed: a machine that is slower for a minute is so for all of them. The table is
+written after every round, so that a run that is cut short has told something.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.kafka_harness.kinds import make_broker
+
+from bench.clients.bars import COMPARISONS
+from bench.clients.report import render
+from bench.report import Figures
+
+WORKS = tuple(dict.fromkeys(comparison.measure.work for comparison in COMPARISONS))
+ROUNDS = 9
+RESULTS = Path(__file__).parents[1] / "CLIENTS.md"
+
+
+def parse(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench.clients.run", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--works", nargs="+", choices=WORKS, default=WORKS, metavar="WORK",
+                        help=f"some of: {', '.join(WORKS)}")  # fmt: skip
+    parser.add_argument("--output", type=Path, default=RESULTS)
+    return parser.parse_args(arguments)
+
+
+def main(arguments: list[str]) -> None:
+    asked = parse(arguments)
+    rounds: list[Figures] = []
+    works = [importlib.import_module(f"bench.clients.{work}") for work in asked.works]
+    with tempfile.TemporaryDirectory() as folder, make_broker("moldau", Path(folder)) as broker:
+        for work in works:
+            if hasattr(work, "prepare"):
+                work.prepare(broker.address)
+        for number in range(asked.rounds):
+            figures: Figures = {}
+            for work in works:
+                figures |= work.run(broker.address, backwards=number % 2 == 1)
+            rounds.append(figures)
+            print(f"round {number + 1} of {asked.rounds}:", flush=True)
+            for key, value in figures.items():
+                print(f"  {key} {value:.4g}", flush=True)
+            asked.output.write_text(render(rounds))
+    print(asked.output.read_text())
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
