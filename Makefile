@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test lint types imports check sim sim-many soak soak-exactly-once clients-on-kafka golden bench bench-clients lock clean help
+.PHONY: setup demo test lint types imports check sim sim-many soak soak-exactly-once clients-on-kafka spark-on-kafka spark-newest golden bench bench-clients bench-spark lock clean help
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 14
@@ -19,8 +19,8 @@ $(STAMP): pyproject.toml requirements.lock
 	$(BIN)/python -m compileall -q src
 	@touch $(STAMP)
 
-demo: setup ## start a broker, stream records through it, show the files, stop
-	$(BIN)/python examples/demo.py
+demo: setup ## broker, collectors, pipelines and their tables, for two minutes: make demo ARGS=--forever
+	$(BIN)/python -m examples.demo $(ARGS)
 
 # Tests that mostly wait for brokers and virtual machines run beside those that compute, for two
 # processes need little more than half the time of one. Each line says in which of them it was said.
@@ -76,6 +76,22 @@ clients-on-kafka: setup ## the suites of our client against Apache Kafka 4.3.1 a
 	MOLDAU_TEST_BROKER=kafka $(BIN)/python -m pytest -q $(CLIENT_SUITES)
 	MOLDAU_TEST_BROKER=kafka-3.9 $(BIN)/python -m pytest -q $(CLIENT_SUITES)
 
+SPARK_SUITES := $(wildcard tests/spark/test_source_*.py tests/spark/test_sink_*.py)
+
+spark-on-kafka: setup ## the suites of Spark's source and sink against Apache Kafka 4.3.1
+	MOLDAU_TEST_BROKER=kafka $(BIN)/python -m pytest -q $(SPARK_SUITES)
+
+# Installed as a user would, so that pip itself says whether Moldau goes with that PySpark.
+NEWEST_SPARK := 4.3.0
+NEWEST := .cache/pyspark-$(NEWEST_SPARK)
+
+spark-newest: setup ## the tests with Spark on the newest PySpark that Moldau goes with
+	test -x $(NEWEST)/bin/python || $(BIN)/python -m venv $(NEWEST)
+	sed -nE 's/^([A-Za-z][^\\]*[^ \\]) *\\?$$/\1/p' requirements.lock | grep -vE '^(pyspark|py4j)==' > $(NEWEST)/constraints.txt
+	$(NEWEST)/bin/pip install --quiet --disable-pip-version-check -c $(NEWEST)/constraints.txt pyspark==$(NEWEST_SPARK) \
+	  -e '.[avro,collect,protobuf,spark]' confluent-kafka hypothesis pytest pytest-randomly pytest-timeout
+	$(NEWEST)/bin/python -m pytest -q -p no:cacheprovider tests/unit/spark tests/spark
+
 golden: setup ## make the reference bytes again with the Java clients
 	$(BIN)/python -m tests.golden.generate
 
@@ -83,11 +99,13 @@ bench: setup ## Moldau against Apache Kafka on this machine; writes bench/RESULT
 	$(BIN)/python -m compileall -q src
 	$(BIN)/python -m bench.run
 
-bench-clients: setup ## the Python client against aiokafka, kafka-python and confluent-kafka
+bench-clients: setup ## the Python client against aiokafka, kafka-python and confluent-kafka; writes bench/CLIENTS.md
 	$(BIN)/python -m compileall -q src
-	$(BIN)/python -m bench.clients.produce
-	$(BIN)/python -m bench.clients.consume
-	$(BIN)/python -m bench.clients.round_trip
+	$(BIN)/python -m bench.clients.run
+
+bench-spark: setup ## the source and sink against Spark's own connector; writes bench/SPARK.md
+	$(BIN)/python -m compileall -q src
+	$(BIN)/python -m bench.spark.run
 
 lock: setup ## resolve the dependencies again
 	$(BIN)/pip install --quiet uv

@@ -51,10 +51,11 @@ def settings(directory: Path) -> dict[str, str]:
 
 
 @contextmanager
-def started_session(directory: Path, jars: Path) -> Iterator[SparkSession]:
+def started_session(directory: Path, jars: Path | None = None) -> Iterator[SparkSession]:
     """Run one session in this process, with the jars of a folder on its class path."""
     builder = SparkSession.builder.master("local[2]").appName("moldau-tests")
-    builder = builder.config("spark.jars", ",".join(map(str, sorted(jars.glob("*.jar")))))
+    if jars is not None:
+        builder = builder.config("spark.jars", ",".join(map(str, sorted(jars.glob("*.jar")))))
     for name, value in settings(directory).items():
         builder = builder.config(name, value)
     with _environment(ENVIRONMENT):

@@ -165,10 +165,10 @@ class CommittedRecords:
             }
         )
 
-    def values(self, topic: str, partitions: int) -> Counter[bytes]:
+    def values(self, topic: str) -> Counter[bytes]:
         """Return the values that it finds in a topic, with how often it does."""
         found: Counter[bytes] = Counter()
-        left = set(range(partitions))
+        left = set(self._consumer.list_topics(topic, PATIENCE_S).topics[topic].partitions)
         self._consumer.assign([TopicPartition(topic, one, OFFSET_BEGINNING) for one in left])
         while left:
             message: Any = self._consumer.poll(PATIENCE_S)

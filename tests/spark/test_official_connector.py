@@ -26,6 +26,8 @@ from spark.topic_rows import (
 PARTITIONS = 2
 COUNT = 60
 
+pytestmark = pytest.mark.usefixtures("official")
+
 
 @pytest.fixture
 def topic(broker):

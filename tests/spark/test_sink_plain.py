@@ -7,12 +7,14 @@ from collections import Counter
 import pyarrow as pa
 import pytest
 
+from kafka_harness.kinds import kind_under_test, make_broker
 from kafka_harness.samples import fresh_topic
 from kafka_harness.topics import create_topic
 from moldau.base.errors import UserError
 from moldau.spark.sink.options import SinkOptions
 from moldau.spark.sink.plain import write_plain
 from spark.sink_drivers import frame
+from spark.source_kit import delete_topic
 from spark.topic_rows import stored_rows
 
 PARTITIONS = 2
@@ -92,6 +94,57 @@ def test_brokers_that_are_not_there_are_an_error_that_names_them():
     )
     with pytest.raises(UserError, match=r"could not be written to 127\.0\.0\.1:1: no broker"):
         write_plain(options, [frame([b"x"])])
+
+
+def test_a_broker_that_comes_back_gets_what_was_written_meanwhile(tmp_path):
+    with make_broker(kind_under_test(), tmp_path) as own:
+        topic = create_topic(own.address, fresh_topic("away"), PARTITIONS)
+
+        def arriving():
+            yield frame(numbered(100))
+            own.kill()
+            yield frame([b"meanwhile"])
+            own.start()
+            yield frame([b"afterwards"])
+
+        write(own, topic, arriving())
+        found = set(values(own, topic))
+        assert found == {*numbered(100), b"meanwhile", b"afterwards"}
+
+
+def test_a_broker_that_does_not_come_back_is_told_of_in_one_line(tmp_path):
+    with make_broker(kind_under_test(), tmp_path) as own:
+        topic = create_topic(own.address, fresh_topic("gone"), PARTITIONS)
+        short = {"delivery_timeout_ms": "600", "request_timeout_ms": "500"}
+        write(own, topic, [frame([b"before"])], **short)
+        own.kill()
+
+        with pytest.raises(UserError, match=r"could not be written.*within delivery_timeout_ms"):
+            write(own, topic, [frame([b"after"])], **short)
+
+
+def test_a_deleted_topic_is_an_error_and_one_made_anew_gets_the_rows(tmp_path):
+    settings = {"auto.create.topics.enable": "false"}
+    with make_broker(kind_under_test(), tmp_path, settings) as own:
+        topic = create_topic(own.address, fresh_topic("deleted"), PARTITIONS)
+        short = {"delivery_timeout_ms": "1000", "request_timeout_ms": "500", "max_block_ms": "1000"}
+        write(own, topic, [frame([b"before"])], **short)
+        delete_topic(own, topic)
+
+        with pytest.raises(UserError, match=f"could not be written.* {topic}-") as failure:
+            write(own, topic, [frame([b"lost"])], **short)
+        assert "\n" not in str(failure.value)
+        with pytest.raises(UserError, match=f"topic '{topic}' is not there"):
+            write(own, topic, [frame([b"lost"])], **short)
+        create_topic(own.address, topic, PARTITIONS)
+        write(own, topic, [frame([b"after"])])
+        assert values(own, topic) == Counter([b"after"])
+
+
+def test_a_row_that_no_request_has_room_for_is_told_of_in_one_line(broker, topic):
+    with pytest.raises(UserError, match=r"max_request_size|max\.request\.size") as failure:
+        write(broker, topic, [frame([b"x" * 100_000_000])])
+    assert "\n" not in str(failure.value)
 
 
 def test_no_rows_need_no_broker():

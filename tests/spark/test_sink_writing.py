@@ -16,7 +16,6 @@ from kafka_harness.topics import create_topic
 from moldau.client.admin import Admin
 from moldau.client.producing.murmur2 import partition_for_key
 from moldau.spark.sink.options import DEFAULT_STAGING_PREFIX
-from spark.sink_drivers import CommittedRecords
 from spark.topic_rows import FIRST_MS, stored_rows
 
 PARTITIONS = 3
@@ -31,19 +30,6 @@ SCHEMA = (
 @pytest.fixture
 def topic(broker):
     return create_topic(broker.address, fresh_topic("sink"), PARTITIONS)
-
-
-@pytest.fixture(scope="module")
-def reader(broker):
-    reading = CommittedRecords(broker.address)
-    yield reading
-    reading.close()
-
-
-@pytest.fixture
-def committed(reader, topic):
-    """Return what finds the values that readers of committed records see by now."""
-    return lambda: reader.values(topic, PARTITIONS)
 
 
 def write(frame, broker, **options):

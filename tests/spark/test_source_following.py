@@ -8,10 +8,16 @@ import threading
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 
+from kafka_harness.kinds import kind_under_test, make_broker
 from kafka_harness.samples import fresh_topic
 from kafka_harness.topics import create_topic, send
+from moldau.base.clock import SystemClock
 from moldau.base.errors import UserError
+from moldau.client.records import TopicPartition
+from moldau.spark.lag import PartitionLag, lag_now, lag_of
+from moldau.spark.source import stream
 from moldau.spark.source.connections import close_all
+from moldau.spark.source.lookup import Lookup
 from moldau.spark.source.loss import DataLost
 from moldau.spark.source.offsets import StreamOffset
 from spark.source_kit import (
@@ -20,9 +26,11 @@ from spark.source_kit import (
     delete_records,
     delete_topic,
     following,
+    options,
     send_transaction,
     values_between,
 )
+from spark.topic_rows import TopicRow, send_rows
 
 ALL = ReadAllAvailable()
 
@@ -119,6 +127,29 @@ def test_an_idle_stream_does_not_wait_for_ever(broker, topic):
     end = reader.latestOffset(reader.initialOffset(), ALL)
 
     assert reader.latestOffset(end, ALL) == end
+
+
+def test_an_idle_stream_asks_one_question_a_trigger(broker, topic, monkeypatch):
+    monkeypatch.setattr(stream, "_LOOK_AGAIN_S", 3600)
+    reader = following(broker, topic, idleWaitMs="1")
+    end = reader.latestOffset(reader.initialOffset(), ALL)
+    reader.latestOffset(end, ALL)
+    monkeypatch.setattr(Lookup, "topics", None)  # no further question but for news
+
+    assert reader.latestOffset(end, ALL) == end
+    monkeypatch.undo()
+    send(broker.address, topic, [b"a"])
+    assert positions(reader.latestOffset(end, ALL)) == {0: 1}
+
+
+def test_an_idle_stream_notices_new_partitions(broker, topic, monkeypatch):
+    monkeypatch.setattr(stream, "_LOOK_AGAIN_S", 0)
+    reader = following(broker, topic, idleWaitMs="1")
+    end = reader.latestOffset(reader.initialOffset(), ALL)
+    reader.latestOffset(end, ALL)
+    add_partitions(broker, topic, 2)
+
+    assert positions(reader.latestOffset(end, ALL)) == {0: 0, 1: 0}
 
 
 def test_the_limit_asked_with_counts_and_not_the_option(broker, topic):
@@ -280,6 +311,63 @@ def test_the_ends_are_told_for_sparks_progress(broker, topic):
     reader.latestOffset(reader.initialOffset(), ReadMaxRows(2))
 
     assert positions(reader.reportLatestOffset()) == {0: 5}
+
+
+def progress(reader, end):
+    """Return what Spark tells of a batch, as far as it is ours."""
+    latest = json.dumps(reader.reportLatestOffset())
+    theirs = {"endOffset": '{"some": "source"}', "latestOffset": None}
+    return {"sources": [{"endOffset": json.dumps(end), "latestOffset": latest}, theirs]}
+
+
+def test_lag_is_told_in_records_and_in_time(broker):
+    topic = create_topic(broker.address, fresh_topic("lag"), 2)
+    now_ms = SystemClock().wall_ms()
+    rows = [
+        TopicRow(None, b"x", topic, partition, offset, now_ms - (100 - offset) * 1000)
+        for partition, count in enumerate((5, 2))
+        for offset in range(count)
+    ]
+    send_rows(broker.address, rows)
+    given = options(broker, subscribe=topic, startingOffsets="earliest", includeHeaders="true")
+    reader = following(broker, topic, startingOffsets="earliest")
+    end = reader.latestOffset(reader.initialOffset(), ReadMaxRows(5))
+    assert positions(end) == {0: 4, 1: 1}
+
+    told = progress(reader, end)
+
+    first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    assert lag_of(told).partitions == {first: PartitionLag(1), second: PartitionLag(1)}
+    assert (lag_of(told).rows, lag_of(told).waiting_ms) == (2, None)
+    send(broker.address, topic, [b"later"])
+    lag = lag_now(told, given)
+    assert lag.rows == 3
+    assert 0 <= lag.waiting_ms - 99_000 <= SystemClock().wall_ms() - now_ms
+    assert 0 <= lag.partitions[first].waiting_ms - 96_000 <= SystemClock().wall_ms() - now_ms
+    delete_records(broker, topic, 0, 6)
+    assert lag_now(told, given).partitions[first] == PartitionLag(2, 0)
+
+
+def test_lag_before_the_first_batch_is_not_known():
+    with pytest.raises(UserError, match="has told of no batch yet"):
+        lag_of(None)
+
+
+def test_a_stream_goes_on_when_its_broker_comes_back(tmp_path):
+    with make_broker(kind_under_test(), tmp_path) as own:
+        name = create_topic(own.address, fresh_topic("away"), 1)
+        reader = following(own, name, idleWaitMs="100")
+        end = reader.latestOffset(reader.initialOffset(), ALL)
+        send(own.address, name, numbers(0, 3))
+        own.kill()
+        coming_back = threading.Timer(1, own.start)
+        coming_back.start()
+
+        later = reader.latestOffset(end, ALL)
+
+        coming_back.join()
+        assert values_between(reader, end, later) == numbers(0, 3)
+        close_all()
 
 
 def test_a_stream_over_a_topic_that_never_was_says_so(broker):

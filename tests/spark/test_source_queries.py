@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import json
+from datetime import UTC, datetime
+from decimal import Decimal
 
+import fastavro
 import pytest
+from google.protobuf import descriptor_pb2
+from pyspark.sql.functions import expr
 
 from kafka_harness.samples import fresh_topic
 from kafka_harness.topics import create_topic, send
@@ -14,6 +21,7 @@ from spark.topic_rows import (
     collected,
     numbered_rows,
     send_rows,
+    stored_rows,
     without_headers,
 )
 
@@ -65,14 +73,14 @@ def numbers(first, end):
     return [b"%03d" % number for number in range(first, end)]
 
 
-def test_both_formats_have_the_same_columns_and_rows(spark, broker, filled):
+def test_both_formats_have_the_same_columns_and_rows(spark, broker, official, filled):
     given = {"subscribe": filled, "includeHeaders": "true"}
     ours = read(spark, broker, **given)
-    official = read(spark, broker, "kafka", **given)
+    theirs = read(spark, broker, official, **given)
 
-    assert ours.schema == official.schema
+    assert ours.schema == theirs.schema
     rows = collected(ours, headers=True)
-    assert rows == collected(official, headers=True) == numbered_rows(filled, 2, COUNT)
+    assert rows == collected(theirs, headers=True) == numbered_rows(filled, 2, COUNT)
 
 
 @pytest.mark.parametrize(
@@ -86,12 +94,12 @@ def test_both_formats_have_the_same_columns_and_rows(spark, broker, filled):
         {"endingTimestamp": str(FIRST_MS + 7001), "maxRecordsPerPartition": "3"},
     ],
 )  # fmt: skip
-def test_both_formats_read_the_same_part_of_a_topic(spark, broker, filled, given):
+def test_both_formats_read_the_same_part_of_a_topic(spark, broker, official, filled, given):
     given = {name: value.replace("%s", filled) for name, value in given.items()}
 
     rows = collected(read(spark, broker, subscribe=filled, **given))
 
-    assert rows == collected(read(spark, broker, "kafka", subscribe=filled, **given))
+    assert rows == collected(read(spark, broker, official, subscribe=filled, **given))
     assert 0 < len(rows) < 2 * COUNT
 
 
@@ -111,8 +119,8 @@ def test_both_formats_read_the_same_part_of_a_topic(spark, broker, filled, given
         {"subscribe": "no-such-topic"},
     ],
 )
-def test_both_formats_refuse_the_same(spark, broker, given):
-    for format_ in ("moldau", "kafka"):
+def test_both_formats_refuse_the_same(spark, broker, official, given):
+    for format_ in ("moldau", official):
         with pytest.raises(Exception, match=r"\S"):
             read(spark, broker, format_, **given).count()
 
@@ -154,6 +162,65 @@ def test_values_in_json_become_columns_and_bad_ones_are_kept(spark, broker, topi
         (None, None, bytearray(b"{bad")),
         (3, None, None),
     ]
+
+
+AVRO_SCHEMA = {
+    "type": "record", "name": "Order",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "name", "type": ["null", "string"]},
+        {"name": "tags", "type": {"type": "array", "items": "string"}},
+        {"name": "counts", "type": {"type": "map", "values": "int"}},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {"name": "local", "type": {"type": "long", "logicalType": "local-timestamp-micros"}},
+        {"name": "day", "type": {"type": "int", "logicalType": "date"}},
+        {"name": "price", "type":
+            {"type": "bytes", "logicalType": "decimal", "precision": 6, "scale": 2}},
+    ],
+}  # fmt: skip
+
+
+def test_values_in_avro_become_columns(spark, broker, topic):
+    moment = datetime(2026, 11, 16, 1, tzinfo=UTC)
+    row = {
+        "id": 1, "name": None, "tags": ["a"], "counts": {"n": 3}, "at": moment,
+        "local": moment.replace(tzinfo=None), "day": moment.date(), "price": Decimal("12.34"),
+    }  # fmt: skip
+    stream = io.BytesIO()
+    fastavro.schemaless_writer(stream, AVRO_SCHEMA, row)
+    send(broker.address, topic, [b"\0\0\0\0\1" + stream.getvalue(), b"bad"])
+
+    frame = read(
+        spark, broker, subscribe=topic, valueFormat="avro", valueHeader="confluent",
+        avroSchema=json.dumps(AVRO_SCHEMA),
+    )  # fmt: skip
+    at_ms = expr("unix_millis(value.at)").alias("at_ms")  # Spark gives times out in the local zone
+    good, bad = frame.select("value", "_corrupt", at_ms).orderBy("offset").collect()
+
+    assert good.at_ms == moment.timestamp() * 1000
+    assert good.value.asDict() | {"at": moment} == row
+    assert (bad.value, bytes(bad._corrupt)) == (None, b"bad")
+
+
+def test_values_in_protobuf_become_columns_and_bad_ones_dead_letters(spark, broker, topic):
+    files = descriptor_pb2.FileDescriptorSet()
+    descriptor_pb2.DESCRIPTOR.CopyToProto(files.file.add())
+    described = files.SerializeToString()
+    dead = create_topic(broker.address, fresh_topic("dead"), 1)
+    message = descriptor_pb2.EnumDescriptorProto.EnumReservedRange(start=5)
+    send(broker.address, topic, [message.SerializeToString(), b"bad"])
+
+    frame = read(
+        spark, broker, subscribe=topic, valueFormat="protobuf", deadLetterTopic=dead,
+        protobufDescriptors=base64.b64encode(described).decode(),
+        protobufMessage="google.protobuf.EnumDescriptorProto.EnumReservedRange",
+    )  # fmt: skip
+    assert frame.columns[-1] == "timestampType"
+    (row,) = frame.select("value").collect()
+
+    assert row.value.asDict() == {"start": 5, "end": None}
+    (letter,) = stored_rows(broker.address, dead)
+    assert letter.value == b"bad"
 
 
 def test_a_stream_reads_everything_once_in_portions(spark, broker, topic, tmp_path):
@@ -214,12 +281,12 @@ def test_a_batch_run_again_after_a_crash_has_the_same_rows(spark, broker, topic,
 
 
 def test_a_query_moves_from_sparks_own_connector_with_its_checkpoint(
-    spark, broker, topic, tmp_path
+    spark, broker, official, topic, tmp_path
 ):
     batches = Batches()
     send(broker.address, topic, numbers(0, 5))
-    official = followed(spark, broker, topic, "kafka")
-    assert batches.run(official, tmp_path / "checkpoint") == [numbers(0, 5)]
+    theirs = followed(spark, broker, topic, official)
+    assert batches.run(theirs, tmp_path / "checkpoint") == [numbers(0, 5)]
     send(broker.address, topic, numbers(5, 9))
 
     found = batches.run(followed(spark, broker, topic), tmp_path / "checkpoint")

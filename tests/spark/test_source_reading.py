@@ -12,9 +12,11 @@ from kafka_harness.kinds import kind_under_test, make_broker
 from kafka_harness.samples import CODECS, fresh_topic
 from kafka_harness.topics import create_topic, send
 from moldau.base.errors import ConfigError, UserError
+from moldau.client.errors import ClientError
 from moldau.client.records import TopicPartition
 from moldau.spark.source import tasks
 from moldau.spark.source.batch import batch_reader
+from moldau.spark.source.columns import spark_schema
 from moldau.spark.source.connections import close_all
 from moldau.spark.source.loss import DataLost
 from moldau.spark.source.options import SourceOptions
@@ -28,7 +30,7 @@ from spark.source_kit import (
     rows_of,
     send_transaction,
 )
-from spark.topic_rows import FIRST_MS, numbered_rows, send_rows
+from spark.topic_rows import FIRST_MS, TopicRow, numbered_rows, send_rows, stored_rows
 
 COUNT = 30
 
@@ -238,6 +240,37 @@ def test_a_broker_that_starts_again_meanwhile_is_waited_for(tmp_path):
         close_all()
 
 
+def test_a_record_of_a_hundred_megabytes_is_read(broker):
+    config = {"max.message.bytes": str(100 * 1024 * 1024)}
+    name = create_topic(broker.address, fresh_topic("huge"), 1, config)
+    values = [b"before", b"x" * 100_000_000, b"after"]
+    rows = [TopicRow(None, value, name, 0, 0, FIRST_MS) for value in values]
+    send_rows(broker.address, rows, **{"message.max.bytes": 110_000_000})
+
+    found = batch_rows(broker, subscribe=name)
+
+    assert [len(row["value"]) for row in found] == [6, 100_000_000, 5]
+
+
+def test_a_broker_that_does_not_come_back_is_told_of_in_one_line(tmp_path):
+    with make_broker(kind_under_test(), tmp_path) as own:
+        name = create_topic(own.address, fresh_topic("gone"), 1)
+        send(own.address, name, [b"a"])
+        impatient = {
+            "kafkaConsumer__pollTimeoutMs": "300", "kafka__bootstrap__timeout__ms": "300",
+        }  # fmt: skip
+        reader = batch_reader(options(own, subscribe=name, **impatient))
+        (planned,) = reader.partitions()
+        own.kill()
+
+        with pytest.raises(UserError, match=f"nothing came of {name}-0 from offset 0 on") as task:
+            list(rows_of(reader, [planned]))
+        with pytest.raises(ClientError, match="no broker could be reached") as driver:
+            reader.partitions()
+        assert "\n" not in f"{task.value}{driver.value}"
+        close_all()
+
+
 def test_nothing_comes_of_offsets_that_are_not_there_yet(broker, filled):
     given = options(broker, subscribe=filled, kafkaConsumer__pollTimeoutMs="300")
     (first, _) = batch_reader(given).partitions()
@@ -283,3 +316,65 @@ def test_a_connection_lost_between_tasks_is_made_anew(broker, filled):
     close_all()
 
     assert offsets_of(batch_rows(broker, subscribe=filled)) == everything()
+
+
+# Values that cannot be read
+
+
+def test_bad_values_go_to_their_own_topic_and_are_no_rows(broker, topic):
+    dead = create_topic(broker.address, fresh_topic("dead"), 1)
+    good = [b'{"id": %d}' % number for number in range(4)]
+    bad = TopicRow(
+        b"key", b"{bad", topic, 0, 2, FIRST_MS,
+        headers=(("own", b"1"), ("none", None), ("moldau-origin-topic", b"elsewhere")),
+    )  # fmt: skip
+    rows = [TopicRow(None, value, topic, 0, 0, FIRST_MS) for value in good]
+    send_rows(broker.address, [*rows[:2], bad, *rows[2:], bad._replace(key=None, headers=None)])
+    given = {
+        "subscribe": topic, "deadLetterTopic": dead,
+        "valueFormat": "json", "valueSchema": "id BIGINT",
+    }  # fmt: skip
+
+    found = batch_rows(broker, **given)
+
+    assert [row["value"]["id"] for row in found] == [0, 1, 2, 3]
+    assert found[0].keys() == set(spark_schema(given).names)
+    first, second = stored_rows(broker.address, dead)
+    assert (first.key, first.value, first.timestamp_ms) == (b"key", b"{bad", FIRST_MS)
+    *own, origin, partition, offset, time, reason = first.headers
+    assert own == [("own", b"1"), ("none", None)]
+    assert (origin, partition) == (
+        ("moldau-origin-topic", topic.encode()), ("moldau-origin-partition", b"0")
+    )  # fmt: skip
+    assert (offset, time) == (
+        ("moldau-origin-offset", b"2"), ("moldau-origin-timestamp-ms", b"%d" % FIRST_MS)
+    )  # fmt: skip
+    assert reason[0] == "moldau-error-text"
+    assert b"JSON" in reason[1]
+    assert (second.key, dict(second.headers)["moldau-origin-offset"]) == (None, b"5")
+
+
+def test_letters_are_written_again_by_a_task_that_is_run_again(broker, topic):
+    dead = create_topic(broker.address, fresh_topic("dead"), 1)
+    send(broker.address, topic, [b"\xff", b"text"])
+    given = {"subscribe": topic, "deadLetterTopic": dead, "valueFormat": "string"}
+
+    for _ in range(2):
+        rows = batch_rows(broker, **given, includeHeaders="true")
+        assert [(row["value"], row["headers"]) for row in rows] == [("text", None)]
+
+    assert [row.value for row in stored_rows(broker.address, dead)] == [b"\xff", b"\xff"]
+
+
+def test_letters_that_cannot_be_written_fail_their_task(broker, topic):
+    send(broker.address, topic, [b"\xff"])
+    given = {"subscribe": topic, "deadLetterTopic": "no such topic!", "valueFormat": "string"}
+
+    with pytest.raises(UserError, match=r"rows could not be written.*no such topic!"):
+        batch_rows(broker, **given)
+
+
+def test_a_topic_that_is_read_cannot_be_its_own_for_dead_letters(broker):
+    for subscribed in ({"subscribe": "a,b"}, {"subscribePattern": "b"}):
+        with pytest.raises(ConfigError, match="deadLetterTopic=b is read by this query too"):
+            batch_rows(broker, **subscribed, deadLetterTopic="b", valueFormat="string")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-SOURCE = Path(__file__).parents[2] / "src" / "moldau"
+SOURCE = Path(__file__).parents[2] / "src"
 MODULES = sorted(path for path in SOURCE.rglob("*.py") if path.read_text())
 LINES_MAX = 600
 FUNCTION_LINES_MAX = 70

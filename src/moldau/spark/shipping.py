@@ -66,6 +66,17 @@ def check_packages() -> None:
             raise UserError(f'format("moldau") needs {wanted}, but {place()} has {found}: {advice}')
 
 
+def needed_library(name: str, *, asking: str, extra: str) -> Any:
+    """Return a library that only some options ask for; UserError if it is not installed here."""
+    try:
+        return import_module(name)
+    except ImportError as missing:
+        raise UserError(
+            f"{asking} needs {name}, which {place()} cannot import ({missing}): install"
+            f" moldau[{extra}] on every node"
+        ) from None
+
+
 def place() -> str:
     """Return which Python this is and where, as an error names it."""
     return f"{sys.executable} on {platform.node()}"

@@ -6,7 +6,7 @@ import pytest
 
 from moldau.base.errors import ConfigError
 from moldau.spark.sink.batches import BatchProducer
-from moldau.spark.sink.options import BATCH_SIZE, SinkOptions
+from moldau.spark.sink.options import BATCH_SIZE, MAX_BLOCK_MS, SinkOptions
 
 
 def read(**given):
@@ -33,6 +33,7 @@ def test_settings_of_the_client_are_passed_on():
         "linger_ms": "7",
         "compression_type": "zstd",
         "batch_size": BATCH_SIZE,
+        "max_block_ms": MAX_BLOCK_MS,
     }
 
 

@@ -16,8 +16,8 @@ from moldau.spark.source.options import (
     NoMatch,
     SourceOptions,
     Subscription,
-    ValueFormat,
 )
+from moldau.spark.source.value_options import ValueOptions
 
 NEEDED = {"kafka.bootstrap.servers": "broker:9092", "subscribe": "t"}
 
@@ -46,7 +46,7 @@ def test_what_is_not_given_is_as_with_sparks_own_connector():
     assert options.max_trigger_delay_ms == 15 * 60_000
     assert options.poll_timeout_ms == 120_000
     assert options.isolation is IsolationLevel.READ_UNCOMMITTED
-    assert options.value_format is ValueFormat.BINARY
+    assert options.values == ValueOptions()
 
 
 def test_options_travel_to_executors():

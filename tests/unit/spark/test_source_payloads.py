@@ -19,8 +19,8 @@ from pyspark.sql.types import (
 
 from moldau.base.errors import ConfigError
 from moldau.spark.source.columns import spark_schema
+from moldau.spark.source.finishing import finished
 from moldau.spark.source.options import SourceOptions
-from moldau.spark.source.payloads import with_payloads
 from moldau.spark.source.value_schema import parse_value_schema
 
 SCHEMA = "id BIGINT, name STRING, tags ARRAY<STRING>"
@@ -32,7 +32,7 @@ def read(values, **options):
     batch = pa.RecordBatch.from_arrays(
         [pa.nulls(len(values), pa.binary()), pa.array(values, pa.binary())], ["key", "value"]
     )
-    found = with_payloads(batch, SourceOptions.for_batch({**needed, **options}))
+    found = finished(batch, SourceOptions.for_batch({**needed, **options}))
     assert found.schema.names == ["key", "value", "_corrupt"]
     return found.column("value").to_pylist(), found.column("_corrupt").to_pylist()
 
@@ -45,7 +45,7 @@ def test_values_stay_bytes_unless_asked_for_otherwise():
     batch = pa.RecordBatch.from_arrays([pa.array([b"k"]), pa.array([b"\xff"])], ["key", "value"])
     options = SourceOptions.for_batch({"kafka.bootstrap.servers": "b:1", "subscribe": "t"})
 
-    assert with_payloads(batch, options) is batch
+    assert finished(batch, options) is batch
 
 
 @settings(deadline=None)

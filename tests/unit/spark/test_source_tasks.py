@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 
 import pytest
 
+from moldau.client.engine.ports import system_ports
 from moldau.client.errors import CorruptAnswer
 from moldau.client.records import TopicPartition
 from moldau.client.settings import ConnectionSettings
-from moldau.protocol.messages.data import FetchablePartitionResponse
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.data import (
+    FetchablePartitionResponse,
+    FetchableTopicResponse,
+    FetchResponse,
+)
 from moldau.spark.source.options import SourceOptions
 from moldau.spark.source.tasks import RangePartition, _Fetching
 
@@ -57,3 +64,59 @@ def test_a_short_range_asks_for_few_bytes_and_a_long_one_for_no_more_than_is_set
     assert fetching(0, 10)._size() < 100_000
     assert fetching(0, 10**9)._size() == 4 * 1024 * 1024
     assert fetching(0, 10**9, **{"kafka.max.partition.fetch.bytes": "5000"})._size() == 5000
+
+
+# A replica that is nearer
+
+LEADER, NEAR = 1, 2
+SENT_ELSEWHERE = FetchablePartitionResponse(high_watermark=9, preferred_read_replica=NEAR)
+HAS_IT_ALL = empty(9)
+
+
+class Brokers:
+    """A cluster whose brokers answer fetches as told, and notes who was asked from which rack."""
+
+    def __init__(self, **answers):
+        self.settings = ConnectionSettings()
+        self.ports = system_ports(self.settings)
+        self.image = SimpleNamespace(
+            topics={"t": SimpleNamespace(topic_id=b"\xab" * 16)},
+            brokers={LEADER: None, NEAR: None},
+            leader=lambda *_: SimpleNamespace(leader=LEADER, leader_epoch=3),
+        )
+        self.answers = {LEADER: answers["leader"], NEAR: answers["near"]}
+        self.asked = []
+
+    def deadline(self, timeout_ms):
+        return self.ports.clock.monotonic() + timeout_ms / 1000
+
+    async def connection(self, broker_id):
+        async def send(request, _version):
+            self.asked.append((broker_id, request.rack_id))
+            told = self.answers[broker_id].pop(0)
+            return FetchResponse(responses=[FetchableTopicResponse(partitions=[told])])
+
+        return SimpleNamespace(agreed_version=lambda _: 17, send=send)
+
+
+def read_near(**answers):
+    brokers = Brokers(**answers)
+    given = {**NEEDED, "kafka.client.rack": "east"}
+    wanted = RangePartition(TopicPartition("t", 0), "ab" * 16, 5, 9)
+    one = _Fetching(brokers, SourceOptions.for_batch(given), wanted)
+    assert asyncio.run(one.next()) is None
+    assert one._position == 9
+    return brokers.asked
+
+
+def test_a_task_goes_where_its_leader_sends_it():
+    asked = read_near(leader=[SENT_ELSEWHERE], near=[HAS_IT_ALL])
+
+    assert asked == [(LEADER, "east"), (NEAR, "east")]
+
+
+def test_a_task_returns_to_its_leader_for_good_when_a_replica_fails():
+    behind = FetchablePartitionResponse(error_code=ErrorCode.OFFSET_OUT_OF_RANGE)
+    asked = read_near(leader=[SENT_ELSEWHERE, HAS_IT_ALL], near=[behind])
+
+    assert asked == [(LEADER, "east"), (NEAR, "east"), (LEADER, "")]

@@ -176,10 +176,7 @@ class BatchProducer(Producer[bytes, bytes]):
             deadline=now + settings.delivery_timeout_ms / 1000,
         )
         queues = accumulator.topics[topic]
-        queues.used_at = now
-        # The accumulator opens batches only for records that are added to it.
-        accumulator._open(queues.queues[partition], batch)  # noqa: SLF001
-        accumulator.close_all(now)
+        accumulator.add_batch(queues, queues.queues[partition], batch, now)
         self._fates.append(fate)
         return fate
 

@@ -36,6 +36,11 @@ BATCH_SIZE: Final = 512 * 1024
 """Kafka's 16 KiB suit records that come one by one. Rows come by the ten thousand, and what a batch
 costs the broker, and us, hardly depends on its size; two of them still fit one request."""
 
+MAX_BLOCK_MS: Final = 120_000
+"""How long a task waits for room in its buffer: as long as a batch may wait to be acknowledged.
+With Kafka's minute a broker that is gone for that long would fail the task, though nothing of what
+it has sent is too late yet."""
+
 TRANSACTION_TIMEOUT_MS: Final = 300_000
 """How long the driver may take to copy a batch, and how long at most readers wait for a driver that
 died in the middle and is never started again. Kafka's minute is short for tens of gigabytes."""
@@ -112,7 +117,8 @@ class SinkOptions(NamedTuple):
 
     def producer(self) -> dict[str, Any]:
         """Return the settings of a producer that is given whole batches."""
-        return {"batch_size": BATCH_SIZE, **self.connection.producer()}
+        own = {"batch_size": BATCH_SIZE, "max_block_ms": MAX_BLOCK_MS}
+        return {**own, **self.connection.producer()}
 
     def publisher(self, transactional_id: str) -> dict[str, Any]:
         """Return the settings of the driver's producer."""

@@ -1,7 +1,8 @@
 """The columns of a topic, to Spark and to Arrow: those of Spark's own Kafka source.
 
 Every column may be null, to Spark's planner as well; so it is there. What `payloads` makes of
-values changes the type of `value` and adds `_corrupt`, for what could not be read.
+values changes the type of `value` and adds `_corrupt`, for what could not be read, unless that goes
+to a topic for dead letters.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ import pyarrow as pa
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
-    DataType,
     IntegerType,
     LongType,
     StringType,
@@ -25,10 +25,7 @@ from pyspark.sql.types import (
 
 from moldau.client.consuming.arrow_form import ArrowForm, RecordBatch
 from moldau.spark.settings import Options
-from moldau.spark.source.options import ValueFormat, value_format
-from moldau.spark.source.value_schema import parse_value_schema
-
-CORRUPT: Final = "_corrupt"
+from moldau.spark.source.value_options import ValueFormat, ValueOptions
 
 _HEADER: Final = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 
@@ -36,10 +33,10 @@ _HEADER: Final = StructType([StructField("key", StringType()), StructField("valu
 def spark_schema(options: Mapping[str, str]) -> StructType:
     """Return the columns that a query with these options has."""
     read = Options(options)
-    kind = value_format(read)
+    value, *corrupt = _value_fields(ValueOptions.from_options(read))
     fields = [
         StructField("key", BinaryType()),
-        StructField("value", _value_type(kind, read.text("valueSchema"))),
+        value,
         StructField("topic", StringType()),
         StructField("partition", IntegerType()),
         StructField("offset", LongType()),
@@ -48,15 +45,20 @@ def spark_schema(options: Mapping[str, str]) -> StructType:
     ]
     if read.flag("includeHeaders", default=False):
         fields.append(StructField("headers", ArrayType(_HEADER)))
-    if kind is not ValueFormat.BINARY:
+    return StructType([*fields, *corrupt])
+
+
+def _value_fields(values: ValueOptions) -> list[StructField]:
+    """Return the column of values, and that of what could not be read, if there is one."""
+    if values.format is ValueFormat.BINARY:
+        return [StructField("value", BinaryType())]
+    # Not for queries that take values as bytes: every process of theirs would start later.
+    from moldau.spark.source.payloads import CORRUPT, value_type  # noqa: PLC0415
+
+    fields = [StructField("value", value_type(values))]
+    if values.dead_letter_topic is None:
         fields.append(StructField(CORRUPT, BinaryType()))
-    return StructType(fields)
-
-
-def _value_type(kind: ValueFormat, schema: str | None) -> DataType:
-    if kind is ValueFormat.JSON:
-        return parse_value_schema(schema or "")
-    return StringType() if kind is ValueFormat.STRING else BinaryType()
+    return fields
 
 
 def arrow_form(*, include_headers: bool) -> ArrowForm:

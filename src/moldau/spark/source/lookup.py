@@ -106,8 +106,12 @@ class Lookup:
 
     @property
     def _patience_ms(self) -> int:
-        """How long a question may be repeated: a minute, as with Kafka's clients."""
-        return int(self._options.connection.settings.get("default.api.timeout.ms", 60_000))
+        """How long a question may be repeated: as long as a task waits, unless told otherwise.
+
+        Brokers that were away for a minute are no reason to end a query.
+        """
+        given = self._options.connection.settings.get("default.api.timeout.ms")
+        return self._options.poll_timeout_ms if given is None else int(given)
 
     # Where it lies
 
@@ -183,15 +187,16 @@ class Lookup:
 
     # When it changes
 
-    def news(self, positions: Positions, wait_ms: int) -> None:
+    def news(self, positions: Positions, wait_ms: int) -> bool:
         """Wait until a record is written behind one of these positions, or for so long.
 
-        The brokers are asked to answer when there is something: no question is repeated.
+        Tell whether one was, or something is different about a partition. The brokers are asked to
+        answer when there is something: no question is repeated.
         """
         connection = self._connection
-        connection.call(self._news(connection.cluster, positions, wait_ms))
+        return connection.call(self._news(connection.cluster, positions, wait_ms))
 
-    async def _news(self, cluster: Cluster, positions: Positions, wait_ms: int) -> None:
+    async def _news(self, cluster: Cluster, positions: Positions, wait_ms: int) -> bool:
         by_leader: dict[int, list[TopicPartition]] = {}
         for partition in positions:
             led = cluster.image.leader(*partition)
@@ -199,7 +204,7 @@ class Lookup:
                 by_leader.setdefault(led.leader, []).append(partition)
         if not by_leader:
             await asyncio.sleep(wait_ms / 1000)
-            return
+            return False
         asked = [
             asyncio.ensure_future(
                 _written(cluster, leader, led, positions, self._options.isolation, wait_ms)
@@ -210,12 +215,13 @@ class Lookup:
             async with asyncio.timeout(wait_ms / 1000 + _PATIENCE_S):
                 for answered in asyncio.as_completed(asked):
                     if await answered:
-                        return
+                        return True
         except TimeoutError:
-            return
+            return False
         finally:
             for one in asked:
                 one.cancel()
+        return False
 
 
 async def _written(

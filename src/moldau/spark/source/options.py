@@ -16,6 +16,8 @@ from moldau.base.errors import ConfigError
 from moldau.client.consuming.settings import IsolationLevel
 from moldau.client.records import TopicPartition
 from moldau.spark.settings import ConnectionOptions, Options
+from moldau.spark.source.value_options import DEAD_LETTER_TOPIC, ValueOptions
+from moldau.spark.source.value_options import NAMES as VALUE_NAMES
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -79,14 +81,6 @@ class NoMatch(Enum):
     LATEST = "latest"
 
 
-class ValueFormat(Enum):
-    """What the values of records are taken for."""
-
-    BINARY = "binary"
-    STRING = "string"
-    JSON = "json"
-
-
 class SourceOptions(NamedTuple):
     """Everything a query over topics was told."""
 
@@ -110,13 +104,14 @@ class SourceOptions(NamedTuple):
     isolation: IsolationLevel
     fetch_size: int
     check_crcs: bool
+    rack: str
+    """Where this client stands: a leader may send it to a replica there. Empty if not told."""
     commit_to_group: str | None
     """A group under whose name processed offsets are committed, for lag tools to see."""
     idle_wait_ms: int
     """How long a stream waits for records before it says that there are none."""
     filter_pushdown: bool
-    value_format: ValueFormat
-    value_schema: str | None
+    values: ValueOptions
 
     @classmethod
     def for_batch(cls, given: Mapping[str, str]) -> SourceOptions:
@@ -144,6 +139,7 @@ class SourceOptions(NamedTuple):
         cls, given: Mapping[str, str], options: Options, starting: Bound, ending: Bound
     ) -> SourceOptions:
         connection = ConnectionOptions.from_options(given)
+        subscription = _subscription(options)
         client = Options(connection.settings)
         level = client.choice("isolation.level", tuple(_LEVELS), default="read_uncommitted")
         most, least = _limits(options)
@@ -151,7 +147,7 @@ class SourceOptions(NamedTuple):
         retry_interval_ms = options.number("fetchOffset.retryIntervalMs")
         return cls(
             connection=connection,
-            subscription=_subscription(options),
+            subscription=subscription,
             starting=starting,
             ending=ending,
             no_match=NoMatch(
@@ -173,25 +169,17 @@ class SourceOptions(NamedTuple):
             isolation=_LEVELS[level],
             fetch_size=client.number("max.partition.fetch.bytes", least=1) or _DEFAULT_FETCH_SIZE,
             check_crcs=client.flag("check.crcs", default=True),
+            rack=client.text("client.rack") or "",
             commit_to_group=_group(options),
             idle_wait_ms=_idle_wait_ms(options),
             filter_pushdown=options.flag("filterPushdown", default=False),
-            value_format=value_format(options),
-            value_schema=options.text("valueSchema"),
+            values=_values(options, subscription),
         )
 
-
-def value_format(options: Options) -> ValueFormat:
-    """Read what values are taken for; a schema is for JSON, and JSON needs one."""
-    found = ValueFormat(
-        options.choice("valueFormat", [one.value for one in ValueFormat], default="binary")
-    )
-    if (found is ValueFormat.JSON) != ("valueSchema" in options):
-        raise ConfigError(
-            "valueFormat=json and valueSchema go together: a schema such as"
-            " valueSchema='id BIGINT, name STRING' says what to read from the values"
-        )
-    return found
+    @property
+    def needs_headers(self) -> bool:
+        """Whether headers are decoded: for the query, or for letters that have them too."""
+        return self.include_headers or self.values.dead_letter_topic is not None
 
 
 _LEVELS: Final = {
@@ -209,7 +197,7 @@ NAMES: Final = (
     "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay",
     "kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs",
     "groupIdPrefix", "partition.metadata.cache.ttl.ms",
-    "commitToGroup", "idleWaitMs", "filterPushdown", "valueFormat", "valueSchema",
+    "commitToGroup", "idleWaitMs", "filterPushdown", *VALUE_NAMES,
 )  # fmt: skip
 """Every option of the source. No group is joined here, so that `groupIdPrefix` names none; and what
 is known of partitions is asked for at each trigger, in one request, whatever its time to live."""
@@ -331,6 +319,17 @@ def _group(options: Options) -> str | None:
     if group is not None and not group.strip():
         raise ConfigError("commitToGroup is empty: it names the group whose lag is to be seen")
     return group
+
+
+def _values(options: Options, subscription: Subscription) -> ValueOptions:
+    found = ValueOptions.from_options(options)
+    topic = found.dead_letter_topic
+    if topic is not None and subscription.matches(topic):
+        raise ConfigError(
+            f"{DEAD_LETTER_TOPIC}={topic} is read by this query too, which would write what it"
+            " cannot read for ever: take another topic"
+        )
+    return found
 
 
 def _idle_wait_ms(options: Options) -> int:

@@ -11,7 +11,7 @@ left to be done at the end.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -35,6 +35,10 @@ from moldau.spark.source.planning import places_of, stream_ranges, tasks_of
 from moldau.spark.source.ranges import backlog, limited
 from moldau.spark.source.tasks import RangePartition, read_range
 
+_LOOK_AGAIN_S: Final = 1.0
+"""While nothing is written, how often it is looked for partitions that came, went or moved: as late
+as that they are noticed. It costs five times what waiting for a record does."""
+
 
 def stream_reader(options: Mapping[str, str]) -> DataSourceStreamReader:
     """Return what follows topics; ConfigError if the options cannot be."""
@@ -50,6 +54,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: Positions | None = None
         """With a trigger that reads what is there and ends: where that ends."""
         self._latest: StreamOffset | None = None
+        self._looked_at = 0.0
+        """When it was last looked which partitions there are and where they end."""
+        self._idle_at: dict[str, Any] | None = None
+        """Where the query stood if there was nothing to read when that was last asked."""
         self._last_batch_at: float | None = None
         group = options.commit_to_group
         self._group_commit = None if group is None else GroupCommit(group)
@@ -92,18 +100,38 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         began = StreamOffset.from_json(start)
         if not began.initial:
             self.commit(start)
-        end = self._end(began, limit)
         if began.initial:
+            end = self._end(began, limit)
             self._last_batch_at = SystemClock().monotonic()
             return end._replace(began=began.positions).to_json()
-        if end.positions == began.positions and self._target is None and self._options.idle_wait_ms:
-            assert self._latest is not None
-            Lookup(self._options).news(self._latest.positions, self._options.idle_wait_ms)
+        end = began if self._is_idle(start) else self._end(began, limit)
+        if _is_same(end, began) and self._waited_for_news():
             end = self._end(began, limit)
-        if end.positions == began.positions and end.ids == began.ids:
+        if _is_same(end, began):
+            self._idle_at = start
             return start
         self._last_batch_at = SystemClock().monotonic()
         return end.to_json()
+
+    def _is_idle(self, start: dict[str, Any]) -> bool:
+        """Tell whether nothing was to be read from here on a moment ago.
+
+        To wait for the next record is enough then: an idle query asks one question a trigger.
+        """
+        if self._idle_at != start or not self._waits:
+            return False
+        return SystemClock().monotonic() - self._looked_at < _LOOK_AGAIN_S
+
+    @property
+    def _waits(self) -> bool:
+        return self._target is None and self._options.idle_wait_ms > 0
+
+    def _waited_for_news(self) -> bool:
+        """Wait for a record, if this query does; tell whether one came."""
+        if not self._waits:
+            return False
+        assert self._latest is not None
+        return Lookup(self._options).news(self._latest.positions, self._options.idle_wait_ms)
 
     def _end(self, began: StreamOffset, limit: ReadLimit) -> StreamOffset:
         """Return how far a batch from here may go now."""
@@ -111,6 +139,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         topics = self._topics(lookup, began)
         latest = lookup.latest(topics.partitions, at_least=_same_topics(began, topics))
         self._latest = StreamOffset(latest, topics.ids)
+        self._looked_at = SystemClock().monotonic()
         ends = self._within_target(latest)
         places = places_of(began, StreamOffset(ends, topics.ids), lookup)
         if isinstance(limit, ReadMaxRows):
@@ -174,6 +203,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._group_commit is not None:
             connection = connection_to(self._options.connection)
             self._group_commit.commit(connection, StreamOffset.from_json(end).positions)
+
+
+def _is_same(end: StreamOffset, began: StreamOffset) -> bool:
+    return end.positions == began.positions and end.ids == began.ids
 
 
 def _same_topics(began: StreamOffset, topics: Topics) -> dict[TopicPartition, int]:

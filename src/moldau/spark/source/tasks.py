@@ -12,15 +12,15 @@ lost.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-import pyarrow.compute as pc
+import numpy as np
 from pyspark.sql.datasource import InputPartition
 
 from moldau.base.errors import CorruptRecords, UserError
 from moldau.base.ids import ZERO_TOPIC_ID
-from moldau.client.consuming.arrow import ArrowAnswer
+from moldau.client.consuming.arrow import BYTES_PER_BATCH, RECORDS_PER_BATCH, ArrowAnswer
 from moldau.client.consuming.arrow_form import RecordBatch
 from moldau.client.consuming.batch_walk import BatchWalk
 from moldau.client.consuming.decoding import split
@@ -52,7 +52,7 @@ from moldau.spark.source.columns import arrow_form, as_spark_has_it
 from moldau.spark.source.connections import connection_to
 from moldau.spark.source.loss import report_loss
 from moldau.spark.source.options import SourceOptions
-from moldau.spark.source.payloads import with_payloads
+from moldau.spark.source.value_options import ValueFormat
 
 _TOPIC_ID_VERSION: Final = 13
 _GONE_AFTER_MS: Final = 5_000
@@ -80,6 +80,18 @@ class RangePartition(InputPartition):
         return f"RangePartition({self.topic}-{self.partition}, {self.start} to {self.end})"
 
 
+class Pace(NamedTuple):
+    """How much is done at a time; what each part of it is worth is what `bench.spark` measures."""
+
+    rows: int = RECORDS_PER_BATCH
+    """How many a record batch has at most, but for a single batch of the log that has more."""
+    ahead: int = 1
+    """How many answers are asked for before the last one has been handed over: one, or none."""
+
+
+USUAL_PACE: Final = Pace()
+
+
 class _Answer(NamedTuple):
     """What one fetch brought."""
 
@@ -90,22 +102,42 @@ class _Answer(NamedTuple):
     next_offset: int
 
 
-def read_range(options: SourceOptions, wanted: RangePartition) -> Iterator[RecordBatch]:
+def read_range(
+    options: SourceOptions, wanted: RangePartition, pace: Pace = USUAL_PACE
+) -> Iterator[RecordBatch]:
     """Read the records of a range, as record batches in the order of their offsets."""
     connection = connection_to(options.connection)
+    finish = _finishing(options)
     fetching = _Fetching(connection.cluster, options, wanted)
     coming = connection.begin(fetching.next())
     try:
         while (answer := coming.result()) is not None:
-            coming = connection.begin(fetching.next())
-            for batch in _decoded(answer, options, wanted):
-                yield with_payloads(batch, options)
+            if pace.ahead:
+                coming = connection.begin(fetching.next())
+            for batch in _decoded(answer, options, wanted, pace):
+                if (rows := finish(batch, options)).num_rows:
+                    yield rows
+            if not pace.ahead:
+                coming = connection.begin(fetching.next())
     finally:
         coming.cancel()
 
 
+def _finishing(options: SourceOptions) -> Callable[[RecordBatch, SourceOptions], RecordBatch]:
+    """Return what is done to record batches last.
+
+    What reads values is large, and a query that takes them as bytes starts sooner without it: every
+    stream has Spark start a process that imports this module.
+    """
+    if options.values.format is ValueFormat.BINARY:
+        return lambda batch, _: batch
+    from moldau.spark.source.finishing import finished  # noqa: PLC0415 - only where it is needed
+
+    return finished
+
+
 def _decoded(
-    answer: _Answer, options: SourceOptions, wanted: RangePartition
+    answer: _Answer, options: SourceOptions, wanted: RangePartition, pace: Pace
 ) -> Iterator[RecordBatch]:
     walk = BatchWalk(
         answer.view,
@@ -118,13 +150,13 @@ def _decoded(
         TopicPartition(wanted.topic, wanted.partition),
         answer.view,
         walk,
-        arrow_form(include_headers=options.include_headers),
+        arrow_form(include_headers=options.needs_headers),
     )
-    while (taken := columns.take()) is not None:
+    while (taken := columns.take(pace.rows, BYTES_PER_BATCH)) is not None:
         batch = as_spark_has_it(taken.batch)
         if taken.next_offset > wanted.end:
-            inside = pc.sum(pc.less(batch.column("offset"), wanted.end)).as_py() or 0
-            batch = batch.slice(0, inside)
+            offsets = batch.column("offset").to_numpy()
+            batch = batch.slice(0, int(np.searchsorted(offsets, wanted.end)))
         if batch.num_rows:
             yield batch
 
@@ -141,6 +173,9 @@ class _Fetching:
         self._position = wanted.start
         self._end = wanted.end
         self._record_size = float(_FIRST_SIZE_A_RECORD)
+        self._rack = options.rack
+        self._replica: int | None = None
+        """The broker that the leader has named as nearer, and that is read from then."""
         self._backoff = Backoff(settings.retry_backoff_ms, settings.retry_backoff_max_ms)
 
     async def next(self) -> _Answer | None:
@@ -157,7 +192,8 @@ class _Fetching:
                     return answer
                 failure: ClientError | None = None
             except ClientError as error:
-                await self._recover(error)
+                if not self._left_replica():
+                    await self._recover(error)
                 failure = error
             failure_count += 1
             pause_s = self._backoff.wait_s(failure_count, self._cluster.ports.random)
@@ -178,12 +214,28 @@ class _Fetching:
     # Asking
 
     async def _fetch(self) -> FetchablePartitionResponse:
+        told = await self._ask()
+        nearer = told.preferred_read_replica
+        if nearer in self._cluster.image.brokers and self._replica is None:
+            self._replica = nearer
+            return await self._ask()
+        return told
+
+    def _left_replica(self) -> bool:
+        """Go back to the leader for good, if a replica was read from; whatever it knows better."""
+        was_replica = self._replica is not None
+        if was_replica:
+            self._replica, self._rack = None, ""
+        return was_replica
+
+    async def _ask(self) -> FetchablePartitionResponse:
         topic = await self._known_topic()
         led = self._cluster.image.leader(*self._name)
         if led is None:
             raise LeaderNotAvailable(f"{self._name} has no leader now")
         topic_id = topic.topic_id if self._topic_id == ZERO_TOPIC_ID else self._topic_id
-        connection = await self._cluster.connection(led.leader)
+        reader = led.leader if self._replica is None else self._replica
+        connection = await self._cluster.connection(reader)
         version = connection.agreed_version(FetchRequest)
         if topic_id == ZERO_TOPIC_ID:
             version = min(version, _TOPIC_ID_VERSION - 1)
@@ -199,6 +251,7 @@ class _Fetching:
             max_bytes=self._size(),
             isolation_level=self._options.isolation,
             topics=[FetchTopic(self._name.topic, topic_id, [wanted])],
+            rack_id=self._rack,
         )
         answer: FetchResponse = await connection.send(request, version)
         if answer.error_code:

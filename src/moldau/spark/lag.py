@@ -1,0 +1,118 @@
+"""How far a stream is behind its topics, in records and in time.
+
+Spark's progress has metrics for sources of the virtual machine only; one in Python has none to fill
+in. But it holds where the last batch ended and where the topics ended when it was planned, which
+is the lag in records (`lag_of`, which asks nobody). How long records have been waiting stands in
+the records alone, so `lag_now` looks at the first unread one of each partition that has any.
+
+    lag = lag_now(query.lastProgress, options_of_the_stream)
+    print(lag.rows, lag.waiting_ms)
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from moldau.base.clock import SystemClock
+from moldau.base.errors import UserError
+from moldau.client.records import TopicPartition
+from moldau.spark.source.lookup import Lookup
+from moldau.spark.source.offsets import StreamOffset
+from moldau.spark.source.options import SourceOptions
+from moldau.spark.source.tasks import RangePartition, read_range
+from moldau.spark.source.value_options import ValueOptions
+
+
+class PartitionLag(NamedTuple):
+    """How far one partition is behind."""
+
+    rows: int
+    """Offsets that are not read; where transactions and compaction left gaps, fewer records."""
+    waiting_ms: int | None = None
+    """How old the first of them is; 0 if there is none, None if nobody looked."""
+
+
+class Lag(NamedTuple):
+    """How far a query is behind."""
+
+    partitions: Mapping[TopicPartition, PartitionLag]
+
+    @property
+    def rows(self) -> int:
+        """Of all partitions together."""
+        return sum(one.rows for one in self.partitions.values())
+
+    @property
+    def waiting_ms(self) -> int | None:
+        """Of the partition whose first unread record is the oldest."""
+        known = [one.waiting_ms for one in self.partitions.values() if one.waiting_ms is not None]
+        return max(known, default=None)
+
+
+def lag_of(progress: Mapping[str, Any] | None) -> Lag:
+    """Return the lag of a query when its last batch was planned; `progress` is `lastProgress`.
+
+    A partition that is not in the batch's end is new, and not read at all.
+    """
+    found: dict[TopicPartition, PartitionLag] = {}
+    for source in _sources(progress):
+        latest = _offset(source.get("latestOffset"))
+        if latest is not None:
+            end = _offset(source["endOffset"])
+            assert end is not None
+            for one, behind in latest.positions.items():
+                found[one] = PartitionLag(max(0, behind - end.positions.get(one, 0)))
+    return Lag(found)
+
+
+def lag_now(progress: Mapping[str, Any] | None, options: Mapping[str, str]) -> Lag:
+    """Ask the brokers for the lag of a query by now; `options` are those of its stream.
+
+    Costs one question, and one fetch of a batch for each partition that is behind.
+    """
+    read = SourceOptions.for_stream(options)
+    lookup = Lookup(read)
+    found: dict[TopicPartition, PartitionLag] = {}
+    for source in _sources(progress):
+        end = _offset(source["endOffset"])
+        assert end is not None
+        own = {one: at for one, at in end.positions.items() if read.subscription.matches(one.topic)}
+        for one, latest in lookup.latest(own).items():
+            unread = RangePartition(one, end.ids.get(one.topic, ""), own[one], latest)
+            found[one] = PartitionLag(max(0, latest - own[one]), _waiting_ms(read, unread))
+    return Lag(found)
+
+
+def _waiting_ms(options: SourceOptions, unread: RangePartition) -> int:
+    """Return how old the first record of a range is; records that are gone do not count."""
+    if unread.end <= unread.start:
+        return 0
+    small = options._replace(
+        values=ValueOptions(), include_headers=False, fail_on_data_loss=False, fetch_size=1
+    )
+    reading = read_range(small, unread)
+    first = next(reading, None)
+    if first is None:
+        return 0
+    timestamp: datetime = first.column("timestamp")[0].as_py()
+    return max(0, SystemClock().wall_ms() - round(timestamp.timestamp() * 1000))
+
+
+def _sources(progress: Mapping[str, Any] | None) -> Iterator[Mapping[str, Any]]:
+    """Yield what is told of the sources that are ours and have ended a batch."""
+    if progress is None:
+        raise UserError("the query has told of no batch yet: its lag is known after the first")
+    for source in progress["sources"]:
+        if _offset(source.get("endOffset")) is not None:
+            yield source
+
+
+def _offset(told: Any) -> StreamOffset | None:
+    """Read an offset as Spark tells it, which is JSON as text; None if it is not one of ours."""
+    offset = json.loads(told) if isinstance(told, str) else told
+    if not isinstance(offset, Mapping) or "moldau" not in offset:
+        return None
+    return StreamOffset.from_json(offset)
