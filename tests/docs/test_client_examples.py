@@ -214,9 +214,7 @@ def test_the_program_of_the_page_on_processing_works_and_ends_in_order(broker, t
 def test_the_page_on_processing_names_every_example_and_header():
     page = (ROOT / "docs/processing.md").read_text()
     shown = set(re.findall(r"`(examples/\w+\.py)`", page))
-    assert shown == {f"examples/{path.name}" for path in EXAMPLES.glob("*.py")} - {
-        "examples/demo.py"
-    }
+    assert shown == {f"examples/{path.name}" for path in EXAMPLES.glob("*.py")}
     for header in (
         names.ORIGIN_TOPIC,
         names.FAILURES,

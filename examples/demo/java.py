@@ -1,0 +1,32 @@
+"""Whether there is a Java that Spark runs on."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from typing import Final
+
+NEEDED: Final = 17
+
+
+def java_version() -> int | None:
+    """Return the version of the Java that Spark would take; None if there is none."""
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which(f"{home}/bin/java" if home else "java")
+    if java is None:
+        return None
+    told = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)  # noqa: S603
+    found = re.search(r'version "(?:1\.)?(\d+)', told.stderr)  # Java 8 calls itself 1.8
+    return None if found is None else int(found[1])
+
+
+def what_is_missing() -> str | None:
+    """Say in one line what keeps Spark from running; None if nothing does."""
+    version = java_version()
+    if version is None:
+        return f"the pipelines need Java {NEEDED}, and there is no Java here"
+    if version < NEEDED:
+        return f"the pipelines need Java {NEEDED}, and the one here is Java {version}"
+    return None
