@@ -52,7 +52,7 @@ def render(samples: Samples, scale: Scale, scale_name: str) -> str:
         "",
         about,
         "",
-        machine(_CLIENT),
+        f"{machine()}; client {_CLIENT}.",
         "",
         f"Scale: {_scale(scale)}.",
         "",
@@ -106,13 +106,12 @@ def _number(value: float) -> str:
     return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def machine(client: str) -> str:
-    """Say where it was measured, and with which client."""
+def machine() -> str:
+    """Say where it was measured."""
     memory_gb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
     return (
         f"Machine: {os.cpu_count()} x {_processor()}, {memory_gb:.0f} GB, "
-        f"{platform.system()} {platform.release()}, Python {platform.python_version()}; client "
-        f"{client}."
+        f"{platform.system()} {platform.release()}, Python {platform.python_version()}"
     )
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import unquote
 
 import pyarrow.parquet as pq
 
@@ -44,7 +45,8 @@ def committed_files(table: Path) -> list[Path]:
     for part in parts:
         head, *lines = (log / part).read_text().split("\n")
         assert head == "v1"
-        paths += [Path(json.loads(line)["path"].removeprefix("file:")) for line in lines if line]
+        uris = [json.loads(line)["path"] for line in lines if line]
+        paths += [Path(unquote(uri.removeprefix("file:"))) for uri in uris]
     assert len(set(paths)) == len(paths)
     return paths
 
@@ -77,6 +79,8 @@ def parse(value: bytes | None) -> dict[str, Any] | None:
     name = {"view": "page", "search": "query"}.get(event.get("kind"))
     if name is None or not all(event.get(one) for one in ("event_id", "user", name, "time")):
         return None
+    if len(event[name]) > 2048:
+        return None
     event["time"] = datetime.fromisoformat(event["time"])
     return None if event["time"].year > 2050 else event
 
@@ -105,7 +109,7 @@ class Expected:
             self.fates[fate].add((record.partition, record.offset))
             if event is not None and fate == "events":
                 self._newest = max(self._newest or event["time"], event["time"])
-                self._events.setdefault(event["event_id"], event)
+                self._events[json.dumps(event, default=str, sort_keys=True)] = event
         if self._newest is not None:
             until = self.start(self._newest - timedelta(seconds=self.rules.delay_s))
             if any(event["time"] < until for event in self._events.values()):

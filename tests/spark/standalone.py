@@ -31,6 +31,7 @@ WORKER_MEMORY = "1g"
 
 _START_TIMEOUT_S = 90
 _END_TIMEOUT_S = 60
+_EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 _SCALA = "2.13"
 """Spark looks for a build tree to learn this, unless it is told; pip's jars have none."""
 
@@ -46,15 +47,28 @@ class Cluster:
     url: str
     directory: Path
 
-    def run(
-        self, script: Path, *arguments: object, timeout_s: float = 180, check: bool = True
-    ) -> subprocess.CompletedProcess[str]:
-        """Run a Python script as a driver; its arguments are the master's address and these.
+    @property
+    def environment(self) -> dict[str, str]:
+        """What a driver's environment must hold.
 
         The virtual environment is not on its path: that Python is named is all Spark gets.
         """
         here = str(Path(sys.executable).parent)
         path = [entry for entry in os.environ["PATH"].split(os.pathsep) if entry != here]
+        return {**_environment(), "PATH": os.pathsep.join(path)}
+
+    def executors(self) -> list[psutil.Process]:
+        """Return the executors that workers have started."""
+        return [
+            process
+            for process in psutil.Process().children(recursive=True)
+            if _is_executor(process)
+        ]
+
+    def run(
+        self, script: Path, *arguments: object, timeout_s: float = 180, check: bool = True
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a Python script as a driver; its arguments are the master's address and these."""
         command = [sys.executable, str(script), self.url, *map(str, arguments)]
         try:
             done = subprocess.run(
@@ -64,7 +78,7 @@ class Cluster:
                 timeout=timeout_s,
                 check=False,
                 cwd=self.directory,
-                env={**_environment(), "PATH": os.pathsep.join(path)},
+                env=self.environment,
             )
         except subprocess.TimeoutExpired as late:
             raise JobError(f"{script.name}: not done after {timeout_s} s\n{late.stderr}") from None
@@ -134,6 +148,12 @@ def _end(process: subprocess.Popen[bytes], name: str) -> None:
         with contextlib.suppress(psutil.NoSuchProcess):
             one.kill()
     assert not left, f"Spark's {name} left processes behind: {left}"
+
+
+def _is_executor(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.Error):
+        return _EXECUTOR in process.cmdline()
+    return False
 
 
 def _environment() -> dict[str, str]:

@@ -24,6 +24,8 @@ COMMANDS = {
     "bench": Place("moldau.cli.bench", "Measure produce, consume and latency.", RECORDS),
     "collect": Place("moldau.cli.collect", "Collect log files and measurements.", RECORDS),
     "pipeline": Place("moldau.cli.pipeline", "Pipelines on Spark: run, status, stop.", RECORDS),
+    "table": Place("moldau.cli.table", "The table of the changelog pipeline.", RECORDS),
+    "logs": Place("moldau.cli.logs", "Search in what the log pipeline has filed.", RECORDS),
     "topic": Place("moldau.cli.nouns.topic", "Topics: list, create, describe, trim...", CLUSTER),
     "group": Place("moldau.cli.nouns.group", "Consumer groups: lag, members, seek...", CLUSTER),
     "config": Place("moldau.cli.nouns.config", "Configs of topics and brokers.", CLUSTER),

@@ -362,6 +362,8 @@ def status_line(told: Mapping[str, Any]) -> str:
     parts += [f"{name} {count:,}" for name, count in told.get("totals", {}).items()]
     if told.get("watermark_ms") is not None:
         parts.append(f"watermark {_moment(told['watermark_ms'])}")
+    if told.get("error") is not None:
+        parts.append(told["error"])
     return "; ".join(parts)
 
 
@@ -374,6 +376,7 @@ def _view() -> Iterator[Callable[[Mapping[str, Any]], None]]:
     from rich.console import Console, Group  # noqa: PLC0415 - rich is for terminals only
     from rich.live import Live  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
 
     def drawn(view: View) -> Table:
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
@@ -383,8 +386,12 @@ def _view() -> Iterator[Callable[[Mapping[str, Any]], None]]:
             table.add_row(*(cell(row.get(column.key)) for column in view.columns))
         return table
 
+    def whole(told: Mapping[str, Any]) -> Group:
+        report = status_report(told)
+        return Group(*map(drawn, report.views), *([Text(report.note)] if report.note else []))
+
     with Live(console=Console(stderr=True), auto_refresh=False) as live:
-        yield lambda told: live.update(Group(*map(drawn, status_report(told).views)), refresh=True)
+        yield lambda told: live.update(whole(told), refresh=True)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,8 @@ from moldau.base.errors import UserError
 
 LOCK: Final = "lock"
 STATUS: Final = "status.json"
+ENDED: Final = frozenset({"stopped", "failed"})
+"""The states in which a pipeline has no process any more."""
 
 
 class Desk:
@@ -67,7 +69,7 @@ def read_status(folder: Path) -> dict[str, Any]:
         raise UserError(f"cannot read {folder / STATUS}: {error}") from error
     if not isinstance(told, dict):
         raise UserError(f"cannot read {folder / STATUS}: it is no status")
-    if told.get("state") in ("starting", "running", "stopping") and owner(folder) is None:
+    if told.get("state") not in ENDED and owner(folder) is None:
         told["state"] = "died"
     return told
 

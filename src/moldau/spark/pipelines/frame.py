@@ -12,7 +12,7 @@ import re
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from types import FrameType
@@ -23,15 +23,16 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from moldau.base.clock import Clock, SystemClock
 from moldau.base.errors import UserError
+from moldau.spark.pipelines.checkpoints import check_checkpoints
 from moldau.spark.pipelines.declaration import Pipeline, Value
 from moldau.spark.pipelines.desk import Desk
-from moldau.spark.pipelines.identity import claim
 from moldau.spark.pipelines.exposition import serve_metrics
+from moldau.spark.pipelines.identity import claim
 from moldau.spark.pipelines.places import Places
 from moldau.spark.pipelines.progress import Figures, figures_of
 from moldau.spark.pipelines.session import first_line, started_session
 from moldau.spark.pipelines.stage import Stage
-from moldau.spark.pipelines.storage import SparkFiles
+from moldau.spark.pipelines.storage import Files, LocalFiles, SparkFiles
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 LOOK_S: Final = 0.5
@@ -43,6 +44,11 @@ that restart are back by then. Each is said; after the last the run ends."""
 
 FINAL: Final = frozenset({"UserError", "ConfigError", "DataLost", "InvariantViolated"})
 _OWN_ERROR: Final = re.compile(r"\bmoldau\.[\w.]+\.(\w+): (.+)")
+_PYTHON_ERROR: Final = re.compile(r"^(?:[a-z_][\w.]*\.)?[A-Z]\w*: .+", re.MULTILINE)
+"""The last line of a traceback of Python's, which Spark puts into its own text whole."""
+_ADVICE: Final = ". Set failOnDataLoss"
+"""What the source advises, and nobody can do here: tables are not to have gaps."""
+_TRACEBACK: Final = "Traceback (most recent call last)"
 
 
 class PipelineFailed(UserError):  # noqa: N818 - it names the event
@@ -50,11 +56,21 @@ class PipelineFailed(UserError):  # noqa: N818 - it names the event
 
     def __init__(self, query: str, text: str) -> None:
         own = _OWN_ERROR.search(text)
-        _, told, rest = text.partition("terminated with exception: ")
-        reason = own[2].strip() if own else first_line(rest if told else text)
-        super().__init__(f"the query {query} has failed: {reason}")
+        reason = own[2].strip() if own else _said(text)
+        if own is not None and own[1] == "DataLost":
+            reason = f"{reason.partition(_ADVICE)[0]}: begin with a new --out"
+        subject = f"the query {query} has failed" if query else "the queries do not start"
+        super().__init__(f"{subject}: {reason}")
         self.is_final = own is not None and own[1] in FINAL
         """Whether it would fail again: what the user has to change does not pass."""
+
+
+def _said(text: str) -> str:
+    """Return the line of an error that is not ours which says what was wrong."""
+    _, told, rest = text.partition("terminated with exception: ")
+    rest = rest if told else text
+    raised = list(_PYTHON_ERROR.finditer(rest)) if _TRACEBACK in rest else []
+    return raised[-1][0] if raised else first_line(rest).partition(" SQLSTATE: ")[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,15 +92,27 @@ class Order:
 
 
 Show = Callable[[Mapping[str, Any]], None]
+Session = Callable[[], AbstractContextManager[SparkSession]]
 
 
 class Run:
     """One run of a pipeline."""
 
-    def __init__(self, order: Order, show: Show, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        order: Order,
+        show: Show,
+        *,
+        session: Session | None = None,
+        clock: Clock | None = None,
+        pauses_s: Sequence[float] = RETRY_PAUSES_S,
+    ) -> None:
+        """`session` gives the session to run in; without it one is started, and ended."""
         self._order = order
         self._show = show
+        self._session = session or self._own_session
         self._clock = clock or SystemClock()
+        self._pauses_s = pauses_s
         self._stop = threading.Event()
         self._insist = False
         self._status: dict[str, Any] = {
@@ -108,46 +136,59 @@ class Run:
             desk.close()
 
     def _run(self, desk: Desk) -> None:
-        order = self._order
+        port = self._order.metrics_port
         self._tell(desk)
+        with ExitStack() as running:
+            spark = running.enter_context(self._session())
+            self._listen()  # Spark has taken Ctrl-C for itself
+            if port is not None:
+                running.callback(serve_metrics(port, lambda: self._status))
+            self._watch(desk, spark)
+
+    @contextmanager
+    def _own_session(self) -> Iterator[SparkSession]:
+        order = self._order
         spark = started_session(
             order.pipeline.name,
             order.master,
             is_local=order.places.is_local,
             given=order.settings,
         )
-        close_metrics = None
         try:
-            self._listen()  # Spark has taken Ctrl-C for itself
-            if order.metrics_port is not None:
-                close_metrics = serve_metrics(order.metrics_port, lambda: self._status)
-            self._watch(desk, spark)
+            yield spark
         finally:
-            if close_metrics is not None:
-                close_metrics()
             spark.stop()
 
     def _watch(self, desk: Desk, spark: SparkSession) -> None:
         """Run the queries; begin again, a few times, where a failure may pass."""
         stage = self._stage(spark)
-        pauses_s = iter(RETRY_PAUSES_S)
+        pauses_s = iter(self._pauses_s)
         while True:
-            failed = self._follow(desk, stage)
+            known: list[Figures] = []
+            failed = self._follow(desk, stage, known)
             if failed is None:
                 return
+            if any(figures.rows for figures in known):
+                pauses_s = iter(self._pauses_s)  # it has gone on since: this is another failure
             pause_s = next(pauses_s, None)
             if failed.is_final or pause_s is None or self._stop.is_set():
                 raise failed
-            self._tell(desk, state="retrying", error=str(failed))
+            self._tell(desk, state="retrying", error=f"{failed}; next try in {pause_s:g} s")
             if self._stop.wait(pause_s):
                 raise failed
 
-    def _follow(self, desk: Desk, stage: Stage) -> PipelineFailed | None:
-        """Run the queries until they end, or shall; return what has failed."""
-        module, _, function = self._order.pipeline.entry.partition(":")
-        queries: Sequence[StreamingQuery] = getattr(import_module(module), function)(stage)
+    def _follow(self, desk: Desk, stage: Stage, known: list[Figures]) -> PipelineFailed | None:
+        """Run the queries until they end, or shall; return what has failed.
+
+        `known` is filled with how they went.
+        """
+        try:
+            queries = self._started(stage)
+        except Exception as error:
+            if isinstance(error, UserError):
+                raise
+            return PipelineFailed("", str(error))
         self._tell(desk, state="running", error=None)
-        known: list[Figures] = []
         while not self._stop.wait(LOOK_S) and all(query.isActive for query in queries):
             self._look(desk, stage, queries, known)
         self._tell(desk, state="stopping")
@@ -158,12 +199,25 @@ class Run:
         self._tell(desk, state="stopped")
         return None
 
+    def _started(self, stage: Stage) -> Sequence[StreamingQuery]:
+        module, _, function = self._order.pipeline.entry.partition(":")
+        start: Callable[[Stage], Sequence[StreamingQuery]]
+        start = getattr(import_module(module), function)
+        try:
+            return start(stage)
+        except Exception:
+            for query in stage.spark.streams.active:
+                query.stop()
+            raise
+
     def _stage(self, spark: SparkSession) -> Stage:
-        order, files = self._order, SparkFiles(spark)
+        order = self._order
+        files: Files = LocalFiles() if order.places.is_local else SparkFiles(spark)
         pinned = order.pipeline.pinned(dict(order.options))
         identity = claim(
             files, order.places.identity, order.places.checkpoints, order.pipeline.name, pinned
         )
+        check_checkpoints(files, order.places.checkpoints)
         self._status["id"] = identity.id
         self._status["master"] = spark.sparkContext.master
         return Stage(
@@ -198,19 +252,18 @@ class Run:
 
     def _tell(self, desk: Desk, **changed: Any) -> None:
         self._status = {**self._status, **changed, "updated_ms": self._clock.wall_ms()}
-        desk.tell(self._status)
+        with suppress(OSError):  # a full disk: what matters will say so, and a status comes again
+            desk.tell(self._status)
         self._show(self._status)
 
     def _end(self, query: StreamingQuery) -> PipelineFailed | None:
         """End a query after its running batch; return the error that has ended it."""
         began = _batch(query)
         while query.isActive and not self._insist:
-            if self._order.once and not self._stop.is_set():
-                query.awaitTermination(1)
-            elif query.status["isTriggerActive"] and _batch(query) == began:
-                threading.Event().wait(0.05)
-            else:
+            to_its_end = self._order.once and not self._stop.is_set()
+            if not to_its_end and not (query.status["isTriggerActive"] and _batch(query) == began):
                 break
+            threading.Event().wait(0.05)
         query.stop()
         failure = query.exception()
         return None if failure is None else PipelineFailed(query.name or "", str(failure))

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from moldau.base.errors import UserError
 from moldau.spark.pipelines.declaration import Value
-from moldau.spark.pipelines.storage import SparkFiles
+from moldau.spark.pipelines.storage import Files
 
 NAME: Final = "moldau-pipeline.json"
 
@@ -42,7 +42,7 @@ class Identity(NamedTuple):
 
 
 def claim(
-    files: SparkFiles, tables: str, checkpoint: str, pipeline: str, pinned: Mapping[str, Value]
+    files: Files, tables: str, checkpoint: str, pipeline: str, pinned: Mapping[str, Value]
 ) -> Identity:
     """Return the id of both folders; they get one if both are new, UserError if they differ.
 
@@ -89,7 +89,7 @@ def agreed(tables: Identity | None, checkpoint: Identity | None, wanted: Identit
     return tables
 
 
-def _read(files: SparkFiles, folder: str) -> Identity | None:
+def _read(files: Files, folder: str) -> Identity | None:
     place = f"{folder}/{NAME}"
     text = files.read(place)
     return None if text is None else Identity.from_json(text, place)

@@ -31,6 +31,19 @@ SETTINGS: Final[Mapping[str, str]] = {
     "spark.log.level": "ERROR",
     # The running batch is waited for by us; what does not end then is interrupted.
     "spark.sql.streaming.stopTimeout": "60s",
+    # Batches are small and their plans are known: planning again between stages only costs.
+    "spark.sql.adaptive.enabled": "false",
+    # As many as states of a pipeline are kept.
+    "spark.sql.streaming.minBatchesToRetain": "20",
+    # A trigger writes down what has changed of its state, not all of it.
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    # Queries share the cores; by default the job that was there first has them all.
+    "spark.scheduler.mode": "FAIR",
+    # What Spark remembers of jobs for a page that nobody opens.
+    "spark.ui.retainedJobs": "20",
+    "spark.ui.retainedStages": "20",
+    "spark.ui.retainedTasks": "200",
+    "spark.sql.ui.retainedExecutions": "20",
     # Windows are counted a fifth quicker with it, and state is not held in Java's heap.
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -11,8 +12,10 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from moldau.spark.pipelines.declaration import Value
 from moldau.spark.pipelines.places import Places
-from moldau.spark.pipelines.storage import SparkFiles
+from moldau.spark.pipelines.storage import Files
 from moldau.spark.pipelines.tables import Table
+
+POOL: Final = "spark.scheduler.pool"
 
 
 @dataclass(slots=True)
@@ -30,7 +33,7 @@ class Stage:
     """One run of a pipeline."""
 
     spark: SparkSession
-    files: SparkFiles
+    files: Files
     places: Places
     options: Mapping[str, Value]
     """Those that the pipeline declares, by name."""
@@ -55,27 +58,40 @@ class Stage:
         assert value is None or isinstance(value, float)
         return value
 
-    def table(self, name: str) -> Table:
+    def table(self, name: str, partitioned_by: Sequence[str] = ("date",)) -> Table:
         """Return a table of the pipeline."""
-        return Table(self.files, self.places.table(name))
+        return Table(self.files, self.places.table(name), partitioned_by)
 
     def place(self, name: str) -> str:
         """Return a folder for what the pipeline has to remember."""
         return self.places.memory(name)
 
-    def records(self) -> DataFrame:
-        """Return the stream of records of the pipeline's topic, from the first one on."""
+    def records(self, **more: str) -> DataFrame:
+        """Return the stream of records of the pipeline's topic, from the first one on.
+
+        `more` are further options of the source, `includeHeaders` say.
+        """
         options = {
             **self.connection,
             "subscribe": str(self.options["topic"]),
             "startingOffsets": "earliest",
             "maxOffsetsPerTrigger": str(self.batch_rows),
+            **more,
         }
         if self.group is not None:
             options["commitToGroup"] = self.group
         return self.spark.readStream.format("moldau").options(**options).load()
 
     def started(self, name: str, writer: DataStreamWriter) -> StreamingQuery:
-        """Start a query under a name, at the pace of the run."""
+        """Start a query under a name, at the pace of the run.
+
+        Each query has its own share of the cores: one that sends something every second does not
+        wait for another that counts a window.
+        """
         writer = writer.queryName(name).option("checkpointLocation", self.places.checkpoint(name))
-        return writer.trigger(**self.trigger).start()  # type: ignore[arg-type]
+        context = self.spark.sparkContext
+        context.setLocalProperty(POOL, name)
+        try:
+            return writer.trigger(**self.trigger).start()  # type: ignore[arg-type]
+        finally:
+            context.setLocalProperty(POOL, None)  # type: ignore[arg-type]

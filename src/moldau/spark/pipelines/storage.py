@@ -1,22 +1,33 @@
-"""Files beside the tables, wherever these are: through the file systems that Spark itself uses.
+"""Files beside the tables, wherever these are.
 
-A path may be of this machine, of HDFS or of an object store; who owns the table reaches its small
-files the same way as its large ones. Calls go to Spark's virtual machine, a millisecond each, so
-that this is for a few files per batch.
+`LocalFiles` are those of this machine. `SparkFiles` are those of any file system that Spark itself
+reaches, HDFS say: each call goes to Spark's virtual machine and costs a millisecond. Both keep to
+one rule: a file that is there under its name is whole.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import shutil
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Protocol
+from urllib.parse import quote
 
 from pyspark.sql import SparkSession
+
+from moldau.base.errors import StorageError
+
+_LOCAL_BLOCK_SIZE: Final = 32 * 1024 * 1024
+"""What Hadoop gives for the files of this machine."""
+_URI_SAFE: Final = "/:=@!$&'()*+,;~"
 
 
 class FileEntry(NamedTuple):
     """What a file system tells of a file."""
 
     path: str
-    """A whole URI, as Spark writes paths down."""
+    """With its scheme."""
+    uri: str
+    """The same, as Spark writes paths down."""
     size: int
     modified_ms: int
     block_size: int
@@ -26,6 +37,137 @@ class FileEntry(NamedTuple):
     def name(self) -> str:
         """The last part of the path."""
         return self.path.rpartition("/")[2]
+
+
+class Files(Protocol):
+    """What a pipeline does with files. Every method raises StorageError where it cannot."""
+
+    def whole(self, path: str) -> str:
+        """Return a path with its scheme."""
+
+    def exists(self, path: str) -> bool:
+        """Tell whether there is a file or folder."""
+
+    def read(self, path: str) -> str | None:
+        """Return the text of a small file; None if there is none."""
+
+    def write(self, path: str, data: str | bytes) -> None:
+        """Make a small file, or replace it: a crash leaves no part of it under its name."""
+
+    def move(self, old: str, new: str) -> None:
+        """Give a file another path; the folder it goes to is made."""
+
+    def remove(self, path: str) -> None:
+        """Remove a file, or a folder with all that is in it; one that is gone is fine."""
+
+    def names(self, folder: str) -> list[str]:
+        """Return what lies directly in a folder, sorted; nothing if there is none."""
+
+    def below(self, folder: str) -> list[FileEntry]:
+        """Return the files in a folder and in those below it."""
+
+    def matching(self, folder: str, pattern: str) -> list[FileEntry]:
+        """Return the files below a folder that match, `*` standing for part of a name."""
+
+    def entry(self, path: str) -> FileEntry:
+        """Return what is told of one file."""
+
+
+class LocalFiles:
+    """Files of this machine.
+
+    Spark's own file system puts a checksum beside each file it writes, `.name.crc`, and checks
+    it when it reads. Where a file is replaced here, an old one must not stay.
+    """
+
+    def whole(self, path: str) -> str:
+        return f"file:{_place(path)}"
+
+    def exists(self, path: str) -> bool:
+        return _place(path).exists()
+
+    def read(self, path: str) -> str | None:
+        try:
+            return _place(path).read_bytes().decode(errors="replace")
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise _failed("read", path, error) from error
+
+    def write(self, path: str, data: str | bytes) -> None:
+        place = _place(path)
+        beside = place.with_name(f".{place.name}.tmp")
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            beside.write_bytes(data.encode() if isinstance(data, str) else data)
+            _checksum(place).unlink(missing_ok=True)
+            beside.replace(place)
+        except OSError as error:
+            raise _failed("written", path, error) from error
+
+    def move(self, old: str, new: str) -> None:
+        place = _place(new)
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            _checksum(place).unlink(missing_ok=True)
+            _place(old).replace(place)
+        except OSError as error:
+            raise _failed("written", new, error) from error
+
+    def remove(self, path: str) -> None:
+        place = _place(path)
+        try:
+            if place.is_dir():
+                shutil.rmtree(place)
+            else:
+                _checksum(place).unlink(missing_ok=True)
+                place.unlink(missing_ok=True)
+        except OSError as error:
+            raise _failed("removed", path, error) from error
+
+    def names(self, folder: str) -> list[str]:
+        try:
+            return sorted(one.name for one in _place(folder).iterdir())
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise _failed("read", folder, error) from error
+
+    def below(self, folder: str) -> list[FileEntry]:
+        return self.matching(folder, "**/*")
+
+    def matching(self, folder: str, pattern: str) -> list[FileEntry]:
+        return sorted(_local_entry(one) for one in _place(folder).glob(pattern) if one.is_file())
+
+    def entry(self, path: str) -> FileEntry:
+        try:
+            return _local_entry(_place(path))
+        except OSError as error:
+            raise _failed("read", path, error) from error
+
+
+def _place(path: str) -> Path:
+    return Path(path.removeprefix("file:"))
+
+
+def _checksum(place: Path) -> Path:
+    return place.with_name(f".{place.name}.crc")
+
+
+def _local_entry(place: Path) -> FileEntry:
+    told = place.stat()
+    return FileEntry(
+        f"file:{place}",
+        f"file:{quote(str(place), safe=_URI_SAFE)}",
+        told.st_size,
+        told.st_mtime_ns // 1_000_000,
+        _LOCAL_BLOCK_SIZE,
+        1,
+    )
+
+
+def _failed(done: str, path: str, error: OSError) -> StorageError:
+    return StorageError(path, f"cannot be {done}: {error.strerror or error}")
 
 
 class SparkFiles:
@@ -40,17 +182,14 @@ class SparkFiles:
         return place.getFileSystem(self._settings), place
 
     def whole(self, path: str) -> str:
-        """Return a path with its scheme, as it stands in logs."""
         system, place = self._at(path)
         return str(system.makeQualified(place).toString())
 
     def exists(self, path: str) -> bool:
-        """Tell whether there is a file or folder."""
         system, place = self._at(path)
         return bool(system.exists(place))
 
     def read(self, path: str) -> str | None:
-        """Return the text of a small file; None if there is none."""
         system, place = self._at(path)
         if not system.exists(place):
             return None
@@ -60,40 +199,35 @@ class SparkFiles:
         finally:
             stream.close()
 
-    def write(self, path: str, text: str) -> None:
-        """Make a small file, or replace it: a crash leaves no part of it under its name."""
+    def write(self, path: str, data: str | bytes) -> None:
         system, place = self._at(path)
         beside = self._jvm.org.apache.hadoop.fs.Path(place.getParent(), f".{place.getName()}.tmp")
         stream = system.create(beside, True)
         try:
-            stream.write(text.encode())
+            stream.write(data.encode() if isinstance(data, str) else data)
         finally:
             stream.close()
         system.delete(place, False)
         if not system.rename(beside, place):
-            raise OSError(f"{path} cannot be written: renaming to it failed")
+            raise StorageError(path, "cannot be written, as renaming to it failed")
 
     def move(self, old: str, new: str) -> None:
-        """Give a file another path; the folder it goes to is made."""
         system, place = self._at(new)
         system.mkdirs(place.getParent())
         if not system.rename(self._jvm.org.apache.hadoop.fs.Path(old), place):
-            raise OSError(f"{old} cannot be moved to {new}")
+            raise StorageError(new, f"cannot be written, as renaming {old} to it failed")
 
     def remove(self, path: str) -> None:
-        """Remove a file, or a folder with all that is in it; one that is gone is fine."""
         system, place = self._at(path)
         system.delete(place, True)
 
     def names(self, folder: str) -> list[str]:
-        """Return what lies directly in a folder, sorted; nothing if there is none."""
         system, place = self._at(folder)
         if not system.exists(place):
             return []
         return sorted(str(one.getPath().getName()) for one in system.listStatus(place))
 
     def below(self, folder: str) -> list[FileEntry]:
-        """Return the files in a folder and in those below it."""
         system, place = self._at(folder)
         found = []
         entries = system.listFiles(place, True)
@@ -101,19 +235,18 @@ class SparkFiles:
             found.append(_entry(entries.next()))
         return sorted(found)
 
-    def matching(self, pattern: str) -> list[FileEntry]:
-        """Return the files whose paths match, `*` standing for part of a name."""
-        system, place = self._at(pattern)
+    def matching(self, folder: str, pattern: str) -> list[FileEntry]:
+        system, place = self._at(f"{folder}/{pattern}")
         return sorted(map(_entry, system.globStatus(place) or ()))
 
     def entry(self, path: str) -> FileEntry:
-        """Return what is told of one file."""
         system, place = self._at(path)
         return _entry(system.getFileStatus(place))
 
 
 def _entry(status: Any) -> FileEntry:
     return FileEntry(
+        str(status.getPath().toString()),
         str(status.getPath().toUri().toString()),
         int(status.getLen()),
         int(status.getModificationTime()),

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moldau.base.errors import UserError
-from moldau.spark.pipelines.activity.closing import (
+from moldau.spark.pipelines.windowed.closing import (
     Batch,
     Closing,
     OpenFiles,
@@ -85,15 +85,18 @@ def test_a_batch_of_late_events_closes_nothing():
 
 def test_what_is_written_down_is_read_back():
     state = State(5, 0, {"events": 2}, 1, (OpenFiles(1, 2, ("a", "b")),), Totals(1, 2, 3))
+    state = state.with_note("sessions", "here").with_note("other", "x").with_note("other", None)
 
-    assert State.from_json(state.to_json()) == state
-    assert State.from_json(State().to_json()) == State()
+    assert State.from_json(state.to_json(), "f") == state
+    assert State.from_json(State().to_json(), "f") == State()
+    assert state.notes == {"sessions": "here"}
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"version": 1}', '{"version": 9}'])
 def test_what_is_no_state_is_refused_in_one_line(text):
     with pytest.raises(UserError) as refused:
-        State.from_json(text)
+        State.from_json(text, "folder/7")
+    assert str(refused.value).startswith("folder/7")
     assert "\n" not in str(refused.value)
 
 

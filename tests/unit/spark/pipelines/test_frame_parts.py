@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import sys
 import urllib.request
 
 import pytest
@@ -11,16 +13,19 @@ import pytest
 from cli_kit import moldau
 from kafka_harness.ports import free_port
 from moldau.base.errors import ConfigError, UserError
+from moldau.cli import pipeline
 from moldau.cli.pipeline import status_line
 from moldau.spark.pipelines.catalog import PIPELINES
+from moldau.spark.pipelines.checkpoints import check_checkpoints
 from moldau.spark.pipelines.declaration import Kind, Option, Pipeline, checked
 from moldau.spark.pipelines.desk import LOCK, Desk, ask_to_stop, owner, read_status
+from moldau.spark.pipelines.exposition import serve_metrics
 from moldau.spark.pipelines.frame import PipelineFailed
 from moldau.spark.pipelines.identity import Identity, agreed
-from moldau.spark.pipelines.exposition import serve_metrics
 from moldau.spark.pipelines.places import Places
 from moldau.spark.pipelines.progress import Figures, figures_of
 from moldau.spark.pipelines.session import LOCAL_SETTINGS, settings_for
+from moldau.spark.pipelines.storage import LocalFiles
 from moldau.spark.pipelines.submitting import submit_command
 
 OURS = Identity("a", "activity", {"window": 60_000})
@@ -63,6 +68,20 @@ def test_an_id_is_read_as_it_was_written_and_nonsense_is_refused():
     assert Identity.from_json(OURS.to_json(), "f") == OURS
     with pytest.raises(UserError, match="f cannot be read"):
         Identity.from_json("{}", "f")
+
+
+@pytest.mark.parametrize("text", ["", "nonsense", "v1", "v1\n{", "v1\n-\n\xff"])
+def test_a_damaged_checkpoint_is_refused_by_name_before_spark_reads_it(tmp_path, text):
+    for log in ("offsets", "commits"):
+        (tmp_path / "landing" / log).mkdir(parents=True)
+        (tmp_path / "landing" / log / "9").write_text('v1\n{"a": 1}\n-\n{}')
+    (tmp_path / "moldau-pipeline.json").write_text("{}")
+    check_checkpoints(LocalFiles(), str(tmp_path))
+    newest = tmp_path / "landing" / "offsets" / "10"
+    newest.write_text(text)
+    with pytest.raises(UserError, match=f"{newest} cannot be read") as refused:
+        check_checkpoints(LocalFiles(), str(tmp_path))
+    assert "\n" not in str(refused.value)
 
 
 # Where things are
@@ -148,7 +167,22 @@ def test_a_status_is_one_line():
     line = status_line(STATUS)
     assert "batch 3, 1,200 rows, 800/s, 1,500 ms, lag 7" in line
     assert "late 90" in line
+    assert status_line({**STATUS, "error": "no broker"}).endswith("; no broker")
     assert "\n" not in line
+
+
+class Screen(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_a_terminal_shows_the_figures_and_what_is_wrong(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "140")
+    monkeypatch.setattr(sys, "stderr", screen := Screen())
+    with pipeline._view() as view:
+        view({**STATUS, "state": "retrying", "error": "no broker; next try in 5 s"})
+    for text in ("retrying", "LAG", "1200", "WATERMARK", "no broker; next try in 5 s"):
+        assert text in screen.getvalue()
 
 
 def test_the_same_figures_are_metrics():
@@ -174,6 +208,10 @@ def test_a_failure_is_one_line_and_says_whether_it_may_pass():
     assert own.is_final
     gone = PipelineFailed("q", "x\nmoldau.client.errors.NoBrokerReachable: no broker")
     assert (str(gone), gone.is_final) == ("the query q has failed: no broker", False)
+    lost = PipelineFailed("q", "moldau.spark.source.loss.DataLost: t-0 is gone. Set failOnDataLoss")
+    assert str(lost) == "the query q has failed: t-0 is gone: begin with a new --out"
+    raised = "terminated with exception: x\nTraceback (most recent call last):\n F\nOSError: no"
+    assert str(PipelineFailed("q", raised)) == "the query q has failed: OSError: no"
     other = PipelineFailed("q", "[STREAM_FAILED] terminated with exception: disk full\nat x")
     assert str(other) == "the query q has failed: disk full"
 

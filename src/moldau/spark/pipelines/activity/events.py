@@ -13,6 +13,9 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's users call it
 
+from moldau.spark.pipelines.windowed.landing import PLACE_COLUMNS
+from moldau.spark.pipelines.windowed.reading import ORIGIN, TIME_FORM
+
 FIELDS: Final = "event_id STRING, kind STRING, user STRING, page STRING, query STRING, time STRING"
 _BROKEN: Final = "_broken"
 
@@ -23,41 +26,32 @@ TEXT_SIZE_MAX: Final = 2048
 """Characters of an id, a page or a query: as long as addresses that browsers agree on. Longer ones
 would be groups of their own, and every table would carry them."""
 
-TIME_FORM: Final = r"^\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d:\d\d)?$"
-"""ISO 8601; UTC where no zone is named. Spark alone would also take a time without a date, and add
-the day on which it happens to read it."""
-
-EVENT_COLUMNS: Final = (
-    "event_id STRING, kind STRING, user STRING, page STRING, query STRING, time TIMESTAMP,"
-    " topic STRING, partition INT, offset BIGINT, batch BIGINT"
+OWN_COLUMNS: Final = (
+    "event_id STRING, kind STRING, user STRING, page STRING, query STRING, time TIMESTAMP"
 )
-"""The columns of the tables of events, on time and late, without the date they are filed under."""
+EVENT_COLUMNS: Final = f"{OWN_COLUMNS}, {PLACE_COLUMNS}"
+"""The columns of the tables of events, without the date they are filed under."""
 
 
-def read_events(records: DataFrame, skew_ms: int) -> DataFrame:
-    """Return records with the fields of their events, and `reason`: null for a good one.
-
-    `now` is the time Spark has written down for the batch. It is the same when the batch is run
-    again.
-    """
+def read_events(records: DataFrame) -> DataFrame:
+    """Return records with the fields of their events, and `reason`: null for a good one."""
     text = F.col("value").cast("string")
     schema = f"{FIELDS}, {_BROKEN} STRING"
     parsed = F.from_json(text, schema, {"columnNameOfCorruptRecord": _BROKEN})
-    opened = records.withColumn("now", F.current_timestamp()).withColumn("event", parsed)
+    opened = records.withColumn("event", parsed)
     names = [field.split()[0] for field in FIELDS.split(", ")]
     fields = [F.col(f"event.{name}").alias(name) for name in names if name != "time"]
     time = F.when(
         F.col("event.time").rlike(TIME_FORM), F.col("event.time").try_cast("timestamp")
     ).alias("time")
-    origin = ["key", "value", "topic", "partition", "offset", "timestamp", "now", "event"]
     return (
-        opened.select(*origin, *fields, time).withColumn("reason", _reason(skew_ms)).drop("event")
+        opened.select(*ORIGIN, "event", *fields, time).withColumn("reason", _reason()).drop("event")
     )
 
 
-def _reason(skew_ms: int) -> Column:
+def _reason() -> Column:
     """Say what is wrong with an event; the first thing that is."""
-    kind, latest = F.col("kind"), F.col("now") + F.make_dt_interval(secs=F.lit(skew_ms / 1000))
+    kind = F.col("kind")
     reasons = [
         (F.col("value").isNull(), "no value"),
         (~F.is_valid_utf8(F.col("value").cast("string")), "not UTF-8"),
@@ -69,7 +63,6 @@ def _reason(skew_ms: int) -> Column:
         ((kind == VIEW) & _unfit("page"), _unfit_text("page")),
         ((kind == SEARCH) & _unfit("query"), _unfit_text("query")),
         (F.col("time").isNull(), "no time such as 2026-11-16T12:00:00Z"),
-        (F.col("time") > latest, "time lies in the future"),
     ]
     (condition, reason), *rest = reasons
     found = F.when(condition, reason)

@@ -22,10 +22,13 @@ _STAMP: Final = "yyyy-MM-dd'T'HH:mm:ss'Z'"
 
 
 def live_counts(
-    events: DataFrame, sink: Mapping[str, str], *, window_ms: int, delay_ms: int
+    events: DataFrame, sink: Mapping[str, str], *, window_ms: int, delay_ms: int, skew_ms: int
 ) -> DataStreamWriter:
     """Return what writes the counts of open windows."""
-    views = events.where(F.col("reason").isNull() & (F.col("kind") == VIEW))
+    latest = F.col("now").cast("timestamp") + F.make_dt_interval(secs=F.lit(skew_ms / 1000))
+    # Compared as texts, as Spark compiles its code anew for every number that stands in it.
+    is_future = F.date_format("time", _STAMP) > F.date_format(latest, _STAMP)
+    views = events.where(F.col("reason").isNull() & (F.col("kind") == VIEW) & ~is_future)
     window = F.window("time", f"{window_ms} milliseconds")
     counts = (
         views.withWatermark("time", f"{delay_ms} milliseconds")

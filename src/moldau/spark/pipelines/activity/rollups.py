@@ -5,121 +5,113 @@ there will ever be. They are counted as any table is: users exactly, which no ru
 Spark's does. No state is kept from batch to batch but open sessions; what a window costs is that
 its events are read once more.
 
-An event that was sent twice has the same id and the same time, so both lie in one window; it is
-counted once.
+An event that was sent twice is the same in every field, so both lie in one window; it is counted
+once.
+
+Counts and sessions are rows of one form, `name` and three numbers over a span of time, so that one
+job finds them all:
+
+    what           name    first     second    third
+    pages          page    views     users     users, approximately
+    searches       query   searches  users     users, approximately
+    sessions       user    views     searches
+    open           user    views     searches
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from functools import reduce
 from typing import Final
 
-from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import DataFrame, SparkSession, Window, WindowSpec
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's users call it
 
-from moldau.spark.pipelines.activity.closing import Closing, State, closed
-from moldau.spark.pipelines.activity.events import EVENT_COLUMNS, SEARCH, VIEW
+from moldau.spark.pipelines.activity.events import EVENT_COLUMNS, VIEW
 from moldau.spark.pipelines.activity.sessions import Sessions
-from moldau.spark.pipelines.tables import Table
+from moldau.spark.pipelines.windowed.closing import Closing, State
+from moldau.spark.pipelines.windowed.filing import Filing, Share
+from moldau.spark.pipelines.windowed.gathering import Chosen, gathered
+from moldau.spark.pipelines.windowed.reading import SPAN, rows_of
 
 PAGES: Final = "pages"
 SEARCHES: Final = "searches"
-TOP_PAGES: Final = "top_pages"
-TOP_SEARCHES: Final = "top_searches"
-SESSIONS: Final = "sessions"
+_TOP: Final = "top_"
 
-_SPAN: Final = ("window_start", "window_end")
+_WINDOW: Final = {"window_start": "start", "window_end": "end", "date": "date"}
+_OF_PAGE: Final = {**_WINDOW, "page": "name", "pv": "first", "uv": "second", "uv_approx": "third"}
+_OF_SEARCH: Final = {**_WINDOW, "query": "name", "searches": "first", "users": "second"}
+_OF_SESSION: Final = {
+    "user": "name", "start": "start", "end": "end", "views": "first", "searches": "second",
+    "date": "date",
+}  # fmt: skip
+
+SHARES: Final = (
+    Share(PAGES, _OF_PAGE, Chosen("what", PAGES)),
+    Share(SEARCHES, _OF_SEARCH, Chosen("what", SEARCHES)),
+    Share(_TOP + PAGES, {**_OF_PAGE, "rank": "rank"}, Chosen("top", _TOP + PAGES)),
+    Share(_TOP + SEARCHES, {**_OF_SEARCH, "rank": "rank"}, Chosen("top", _TOP + SEARCHES)),
+    Share("sessions", _OF_SESSION, Chosen("what", "sessions")),
+)
 
 
 class Rollups:
     """Counts what lies in closed windows."""
 
     def __init__(
-        self,
-        spark: SparkSession,
-        tables: Mapping[str, Table],
-        sessions: Sessions,
-        *,
-        window_ms: int,
-        top: int,
+        self, spark: SparkSession, filing: Filing, sessions: Sessions, *, window_ms: int, top: int
     ) -> None:
         self._spark = spark
-        self._tables = tables
+        self._filing = filing
         self._sessions = sessions
         self._window_ms = window_ms
         self._top = top
 
     def close(self, state: State, closing: Closing) -> State:
-        """File the counts of windows, and return the state after they are closed."""
-        events = self._events(closing)
-        if events is not None:
-            events.persist()
-        try:
-            if events is not None:
-                state = self._count(state, events)
-            state = self._end_sessions(state, events, closing)
-        finally:
-            if events is not None:
-                events.unpersist()
-        return closed(state, closing)
+        """File the counts of windows, and the sessions that end with them."""
+        rows = rows_of(self._spark, EVENT_COLUMNS, closing, self._window_ms)
+        events = None if rows is None else _distinct(rows)
+        parts = [] if events is None else [self._counts(events)]
+        parts += self._sessions.of(state, events, closing.until_ms)
+        if not parts:
+            return state
+        found = reduce(DataFrame.unionByName, parts).withColumn("date", F.to_date("start"))
+        with gathered(found) as rows_found:
+            state = self._sessions.carry(state, rows_found)
+            return self._filing.file(state, rows_found, SHARES)
 
-    def _events(self, closing: Closing) -> DataFrame | None:
-        """Return the events of the windows, each once; None if there are none."""
-        if not closing.paths:
-            return None
-        rows = self._spark.read.schema(EVENT_COLUMNS).parquet(*closing.paths)
-        rows = rows.where(F.col("time") < _time(closing.until_ms))
-        if closing.since_ms is not None:
-            rows = rows.where(F.col("time") >= _time(closing.since_ms))
-        begin_ms = F.floor(F.unix_millis("time") / self._window_ms) * self._window_ms
-        start = F.timestamp_millis(begin_ms)
-        end = F.timestamp_millis(begin_ms + self._window_ms)
-        spans = rows.withColumn("window_start", start).withColumn("window_end", end)
-        return spans.dropDuplicates(["event_id"])
-
-    def _count(self, state: State, events: DataFrame) -> State:
-        users = F.countDistinct("user")
-        pages = (
-            events.where(F.col("kind") == VIEW)
-            .groupBy(*_SPAN, "page")
-            .agg(F.count("*").alias("pv"), users.alias("uv"),
-                 F.approx_count_distinct("user").alias("uv_approx"))
-        )  # fmt: skip
-        searches = (
-            events.where(F.col("kind") == SEARCH)
-            .groupBy(*_SPAN, "query")
-            .agg(F.count("*").alias("searches"), users.alias("users"))
+    def _counts(self, events: DataFrame) -> DataFrame:
+        of_users = events.groupBy(*SPAN, "what", "name", "user").agg(F.count("*").alias("first"))
+        counts = of_users.groupBy(*SPAN, "what", "name").agg(
+            F.sum("first").alias("first"),
+            F.count("*").alias("second"),
+            F.approx_count_distinct("user").alias("third"),
         )
-        state = self._file(state, PAGES, TOP_PAGES, pages, _best("pv", "page"))
-        return self._file(state, SEARCHES, TOP_SEARCHES, searches, _best("searches", "query"))
-
-    def _file(
-        self, state: State, name: str, top_name: str, counts: DataFrame, rank: Column
-    ) -> State:
-        """Append counts, and the best of each window."""
-        counts = counts.withColumn("date", F.to_date("window_start"))
-        counts.persist()
-        try:
-            state = self._append(state, name, counts)
-            ranked = counts.withColumn("rank", rank)
-            return self._append(state, top_name, ranked.where(F.col("rank") <= self._top))
-        finally:
-            counts.unpersist()
-
-    def _end_sessions(self, state: State, events: DataFrame | None, closing: Closing) -> State:
-        with self._sessions.ended(events, state.closings, closing.until_ms) as ended:
-            return state if ended is None else self._append(state, SESSIONS, ended)
-
-    def _append(self, state: State, name: str, rows: DataFrame) -> State:
-        self._tables[name].append(rows.coalesce(1), state.next_append(name))
-        return state.with_append(name)
+        rank = F.row_number().over(_best())
+        is_top = F.col("rank") <= self._top
+        ranked = counts.withColumn("rank", rank)
+        return ranked.select(
+            "what",
+            F.when(is_top, F.concat(F.lit(_TOP), "what")).alias("top"),
+            F.col(SPAN[0]).alias("start"),
+            F.col(SPAN[1]).alias("end"),
+            *("name", "first", "second", "third", "rank"),
+        )
 
 
-def _best(count: str, name: str) -> Column:
+def _distinct(rows: DataFrame) -> DataFrame:
+    """Return each event once. All that one user did is in one place then."""
+    is_view = F.col("kind") == VIEW
+    fields = ("event_id", "user", "time", *SPAN, "what", "name")
+    return (
+        rows.withColumn("what", F.when(is_view, PAGES).otherwise(SEARCHES))
+        .withColumn("name", F.when(is_view, F.col("page")).otherwise(F.col("query")))
+        .select(*fields)
+        .repartition("user")
+        .dropDuplicates(list(fields))
+        .drop("event_id")
+    )
+
+
+def _best() -> WindowSpec:
     """Number the rows of a window from the largest count on; among equals names decide."""
-    order = Window.partitionBy(*_SPAN).orderBy(F.col(count).desc(), F.col(name))
-    return F.row_number().over(order)
-
-
-def _time(time_ms: int) -> Column:
-    return F.timestamp_millis(F.lit(time_ms))
+    return Window.partitionBy(SPAN[0], "what").orderBy(F.col("first").desc(), F.col("name"))

@@ -2,90 +2,92 @@
 
 A session is over once every event that could prolong it would be late: when its last event lies at
 least the gap before the end of the closed windows. The ones that are not over are carried on, in a
-small table of their own for each closing, which the next one reads. It is written whole and under
-the number of the closing, so that a batch that is run again writes the same again.
+folder of their own for each closing, which the next one reads: the state says which. It is written
+under the number of the closing, so that a batch that is run again writes the same again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Final
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's users call it
 
-from moldau.spark.pipelines.activity.events import SEARCH, VIEW
-from moldau.spark.pipelines.storage import SparkFiles
+from moldau.spark.pipelines.storage import Files
+from moldau.spark.pipelines.tables import parquet_bytes
+from moldau.spark.pipelines.windowed.batches import STATES_KEPT
+from moldau.spark.pipelines.windowed.closing import State
+from moldau.spark.pipelines.windowed.gathering import Chosen, Rows
 
-_COLUMNS: Final = (
-    "user STRING, start TIMESTAMP, end TIMESTAMP, views BIGINT, searches BIGINT"
-)  # fmt: skip
-
-CARRIED_KEPT: Final = 3
-"""Of how many closings the open sessions are kept: a batch is run again from the one before it."""
+_NOTE: Final = "sessions"
+_COLUMNS: Final = "name STRING, start TIMESTAMP, end TIMESTAMP, first BIGINT, second BIGINT"
+_NAMES: Final = {name: name for name in ("name", "start", "end", "first", "second")}
+_OVER, _OPEN = "sessions", "open"
 
 
 class Sessions:
     """Carries open sessions from closing to closing."""
 
-    def __init__(self, spark: SparkSession, files: SparkFiles, folder: str, gap_ms: int) -> None:
+    def __init__(self, spark: SparkSession, files: Files, folder: str, gap_ms: int) -> None:
         self._spark = spark
         self._files = files
         self._folder = folder
         self._gap_ms = gap_ms
 
-    @contextmanager
-    def ended(
-        self, events: DataFrame | None, closing_number: int, until_ms: int
-    ) -> Iterator[DataFrame | None]:
-        """Give the sessions that have ended with a closing, None if there are none.
+    def of(self, state: State, events: DataFrame | None, until_ms: int) -> list[DataFrame]:
+        """Return the sessions of a closing, those that are over and those that are not.
 
-        Those that have not are carried on before.
+        A list of one frame, or of none where nothing is there that could be a session.
         """
-        parts = [*([] if events is None else [_moments(events)]), *self._carried(closing_number)]
+        parts = [] if events is None else [_moments(events)]
+        if (place := state.notes.get(_NOTE)) is not None:
+            carried = self._spark.read.schema(_COLUMNS).parquet(place)
+            parts.append(carried.repartition("name"))
         if not parts:
-            yield None
-            return
+            return []
         whole = parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1])
         is_over = F.unix_millis("end") + self._gap_ms <= until_ms
-        sessions = _joined(whole, self._gap_ms).withColumn("is_over", is_over)
-        sessions.persist()
-        try:
-            self._carry(sessions.where(~F.col("is_over")).drop("is_over"), closing_number + 1)
-            over = sessions.where("is_over").drop("is_over")
-            yield None if over.isEmpty() else over.withColumn("date", F.to_date("start"))
-        finally:
-            sessions.unpersist()
+        return [
+            _joined(whole, self._gap_ms).select(
+                F.when(is_over, _OVER).otherwise(_OPEN).alias("what"),
+                F.lit(None).cast("string").alias("top"),
+                *_NAMES,
+                F.lit(0).cast("long").alias("third"),
+                F.lit(0).alias("rank"),
+            )
+        ]
 
-    def _carry(self, sessions: DataFrame, closing_number: int) -> None:
-        sessions.coalesce(1).write.mode("overwrite").parquet(self._place(closing_number))
-        self._files.remove(self._place(closing_number - CARRIED_KEPT))
-
-    def _carried(self, closing_number: int) -> list[DataFrame]:
-        place = self._place(closing_number)
-        if not self._files.exists(f"{place}/_SUCCESS"):
-            return []
-        return [self._spark.read.schema(_COLUMNS).parquet(place)]
-
-    def _place(self, closing_number: int) -> str:
-        return f"{self._folder}/{closing_number:010d}"
+    def carry(self, state: State, rows: Rows) -> State:
+        """Keep what is open for the next closing, and return the state that knows of it."""
+        place = f"{self._folder}/{state.closings:010d}"
+        self._files.remove(f"{self._folder}/{state.closings - STATES_KEPT:010d}")
+        chosen = Chosen("what", _OPEN)
+        if not rows.count(chosen):
+            return state.with_note(_NOTE, None)
+        part = rows.part(chosen, _NAMES)
+        if isinstance(part, pa.Table):
+            self._files.write(f"{place}/open.parquet", parquet_bytes(part))
+        else:
+            part.write.mode("overwrite").parquet(place)
+        return state.with_note(_NOTE, place)
 
 
 def _moments(events: DataFrame) -> DataFrame:
     """Return each event as a session of its own."""
+    is_view = F.col("what") == "pages"
     return events.select(
-        "user",
+        F.col("user").alias("name"),
         F.col("time").alias("start"),
         F.col("time").alias("end"),
-        (F.col("kind") == VIEW).cast("long").alias("views"),
-        (F.col("kind") == SEARCH).cast("long").alias("searches"),
+        is_view.cast("long").alias("first"),
+        (~is_view).cast("long").alias("second"),
     )
 
 
 def _joined(parts: DataFrame, gap_ms: int) -> DataFrame:
     """Join what lies closer together than the gap."""
-    by_start = Window.partitionBy("user").orderBy("start", "end")
+    by_start = Window.partitionBy("name").orderBy("start", "end")
     before = by_start.rowsBetween(Window.unboundedPreceding, -1)
     last_end = F.max("end").over(before)
     pause_ms = F.unix_millis("start") - F.unix_millis(last_end)
@@ -93,13 +95,9 @@ def _joined(parts: DataFrame, gap_ms: int) -> DataFrame:
     numbered = parts.withColumn("_begins", begins).withColumn(
         "_session", F.sum("_begins").over(by_start)
     )
-    return (
-        numbered.groupBy("user", "_session")
-        .agg(
-            F.min("start").alias("start"),
-            F.max("end").alias("end"),
-            F.sum("views").alias("views"),
-            F.sum("searches").alias("searches"),
-        )
-        .drop("_session")
+    return numbered.groupBy("name", "_session").agg(
+        F.min("start").alias("start"),
+        F.max("end").alias("end"),
+        F.sum("first").alias("first"),
+        F.sum("second").alias("second"),
     )

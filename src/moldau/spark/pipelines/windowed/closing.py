@@ -1,8 +1,8 @@
 """When a window is closed, and what is late then: decided from batches alone, and kept per batch.
 
 Spark's own watermark drops what is late without telling which rows those were, and where it stands
-depends on how rows fell into batches. So this pipeline keeps its own, one state per batch of the
-stream. The rule:
+depends on how rows fell into batches. So pipelines with windows keep their own, one state per batch
+of the stream. The rule:
 
     After a batch, windows that end at or before (newest event so far - delay) are closed.
     An event of a later batch that belongs into a closed window is late.
@@ -27,7 +27,7 @@ VERSION: Final = 1
 
 
 class OpenFiles(NamedTuple):
-    """Files of the table of events that hold some of windows that are open."""
+    """Files of rows on time that hold some of windows that are open."""
 
     first_ms: int
     last_ms: int
@@ -69,6 +69,13 @@ class State(NamedTuple):
     """How often windows were closed."""
     open_files: tuple[OpenFiles, ...] = ()
     totals: Totals = Totals()
+    notes: Mapping[str, str] = {}
+    """What the pipeline itself remembers from closing to closing, by name."""
+
+    def with_note(self, name: str, text: str | None) -> State:
+        """Return the state with something to remember, or to forget."""
+        others = {one: told for one, told in self.notes.items() if one != name}
+        return self._replace(notes=others if text is None else {**others, name: text})
 
     def next_append(self, table: str) -> int:
         """Return the number that the next append to a table has."""
@@ -87,23 +94,27 @@ class State(NamedTuple):
             "appended": dict(sorted(self.appended.items())),
             "closings": self.closings,
             "totals": self.totals._asdict(),
+            "notes": dict(sorted(self.notes.items())),
             "open_files": [one._asdict() for one in self.open_files],
         }
         return json.dumps(told, indent=1)
 
     @classmethod
-    def from_json(cls, text: str) -> State:
-        """Read what was written down; UserError if it cannot be."""
+    def from_json(cls, text: str, place: str) -> State:
+        """Read what was written down at a place; UserError if it cannot be."""
         try:
             told = json.loads(text)
             if told["version"] != VERSION:
                 raise UserError(
-                    f"the state of the pipeline has version {told['version']}, and this Moldau"
-                    f" reads {VERSION}: use the one that wrote it, or a newer one"
+                    f"{place} has version {told['version']}, and this Moldau reads {VERSION}:"
+                    " use the one that wrote it, or a newer one"
                 )
             return cls._read(told)
         except (KeyError, TypeError, ValueError) as error:
-            raise UserError(f"the state of the pipeline cannot be read: {error!r}") from None
+            raise UserError(
+                f"{place} cannot be read ({error!r}): it holds how the pipeline stood; restore it,"
+                " or begin with a new --out"
+            ) from None
 
     @classmethod
     def _read(cls, told: Mapping[str, Any]) -> State:
@@ -118,6 +129,7 @@ class State(NamedTuple):
             told["closings"],
             files,
             Totals(**told["totals"]),
+            told["notes"],
         )
 
 

@@ -1,0 +1,150 @@
+"""`moldau logs`: questions about the table that the log pipeline fills, answered without Spark."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from moldau.base.errors import UserError
+from moldau.cli.frame.offset_words import Place, parse_offset_word, parse_time_ms
+from moldau.cli.frame.output import BAD, DOUBTFUL, Column, listing, safe, show
+from moldau.cli.frame.session import output_option
+from moldau.spark.pipelines.logs.levels import ERRORS, at_least, level_of
+
+if TYPE_CHECKING:
+    from moldau.spark.pipelines.logs.search import Question
+
+TABLE: Final = "logs"
+FOLLOW_PERIOD_S: Final = 1.0
+"""As often as a pipeline appends by default."""
+FOLLOW_LIMIT: Final = 100_000
+"""Rows of one look while following: nobody reads more, and memory has an end."""
+
+_SHOWN: Final = ("time", "level", "host", "service", "message")
+_WHOLE: Final = (*_SHOWN, "stack", "fields", "path", "format", "partition", "offset")
+
+
+def _style(level: Any) -> str | None:
+    if level in ERRORS:
+        return BAD
+    return DOUBTFUL if level == "WARN" else None
+
+
+_COLUMNS: Final = [
+    Column(
+        name,
+        name.upper(),
+        wide=name not in _SHOWN,
+        style=_style if name == "level" else None,
+    )
+    for name in _WHOLE
+]
+
+
+@click.group()
+def logs() -> None:
+    """The table of the log pipeline: search in it, without Spark."""
+
+
+@logs.command()
+@click.option("--out", type=click.Path(path_type=Path), required=True, metavar="DIR",
+              help="The folder of the pipeline's tables.")  # fmt: skip
+@click.option("-s", "--since", metavar="TIME", help="From here on: 2026-01-31T12:00, or 90m ago.")
+@click.option("-u", "--until", metavar="TIME", help="Before this.")
+@click.option("-l", "--level", metavar="LEVEL", help="This level or a more serious one.")
+@click.option("--host", metavar="NAME", help="Of this host.")
+@click.option("--service", metavar="NAME", help="Of this service.")
+@click.option("--path", metavar="PATH", help="From this file.")
+@click.option("-t", "--text", metavar="TEXT", help="With this in the message or the stack trace.")
+@click.option("-i", "--ignore-case", is_flag=True, help="The text in upper or lower case.")
+@click.option("--field", "fields", multiple=True, metavar="NAME=VALUE",
+              help="With this field; repeatable.")  # fmt: skip
+@click.option("-n", "--limit", type=click.IntRange(1), default=100, show_default=True,
+              help="So many rows, the newest.")  # fmt: skip
+@click.option("-f", "--follow", is_flag=True, help="Then print rows as they come, until Ctrl-C.")
+@output_option
+def search(**given: Any) -> None:
+    """Print the newest rows that fulfil all conditions, the newest first.
+
+    With --follow they come in the order of time, a line each (JSON with -o json).
+    """
+    try:
+        from moldau.spark.pipelines.logs import search as searching  # noqa: PLC0415 - slow to load
+    except ImportError as missing:
+        raise UserError(f"a search needs {missing.name}: pip install 'moldau[spark]'") from None
+
+    question = question_of(given)
+    table = given["out"] / TABLE
+    if not table.is_dir():
+        raise UserError(f"there is no table {table}: name the --out of a log pipeline")
+    form = given["output"]
+    columns = _SHOWN if form in ("table", "name") else _WHOLE
+    if not given["follow"]:
+        answer = searching.search(table, question, columns)
+        show(listing(_COLUMNS, answer.rows), form)
+        return
+    if form not in ("table", "json"):
+        raise UserError("--follow prints -o table or json")
+    follower = searching.Follower(table, question, columns)
+    while True:
+        for row in follower.look(FOLLOW_LIMIT):
+            click.echo(_line(row, form))
+        time.sleep(FOLLOW_PERIOD_S)
+
+
+def _line(row: Mapping[str, Any], form: str) -> str:
+    if form == "json":
+        return json.dumps(row)
+    return "  ".join(safe(str(row[name])) for name in _SHOWN if row[name] is not None)
+
+
+def question_of(given: Mapping[str, Any]) -> Question:
+    """Understand what was asked; UserError if it cannot be."""
+    from moldau.spark.pipelines.logs.search import Question  # noqa: PLC0415 - slow to load
+
+    now_ms = time.time_ns() // 1_000_000
+    return Question(
+        since_us=_moment_us(given["since"], now_ms),
+        until_us=_moment_us(given["until"], now_ms),
+        levels=_levels(given["level"]),
+        values={name: given[name] for name in ("host", "service", "path") if given[name]},
+        text=given["text"] or None,
+        ignore_case=given["ignore_case"],
+        fields=dict(_field(text) for text in given["fields"]),
+        limit=given["limit"],
+    )
+
+
+def _moment_us(text: str | None, now_ms: int) -> int | None:
+    if text is None:
+        return None
+    try:
+        word = parse_offset_word(text, now_ms)
+    except UserError:
+        return parse_time_ms(text) * 1000
+    if word.place is Place.OFFSET:
+        return parse_time_ms(text) * 1000
+    if word.place is not Place.TIME:
+        raise UserError(f"{text!r} is no time: expected 2026-01-31T12:00, or 90m for so long ago")
+    return word.value * 1000
+
+
+def _levels(name: str | None) -> frozenset[str] | None:
+    if name is None:
+        return None
+    level = level_of(name)
+    if level is None:
+        raise UserError(f"{name!r} is no level: expected trace, debug, info, warn, error or fatal")
+    return frozenset(at_least(level))
+
+
+def _field(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise UserError(f"--field {text}: expected NAME=VALUE")
+    return name, value

@@ -1,0 +1,54 @@
+"""`moldau table`: what the changelog pipeline's table holds now, read without Spark."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from moldau.base.errors import UserError
+from moldau.cli.frame.output import Column, listing, show
+from moldau.cli.frame.session import output_option
+
+
+@click.group()
+def table() -> None:
+    """The table of the changelog pipeline: show it, without Spark."""
+
+
+@table.command("show")
+@click.option("--out", required=True, metavar="DIR", help="The folder of the pipeline's tables.")
+@click.option("-k", "--key", "keys", multiple=True, metavar="KEY", help="This row; repeatable.")
+@click.option(
+    "-c", "--column", "columns", multiple=True, metavar="NAME",
+    help="This column; repeatable.",
+)  # fmt: skip
+@click.option(
+    "-n", "--limit", type=click.IntRange(1), default=100, show_default=True,
+    help="So many rows, by their keys.",
+)  # fmt: skip
+@output_option
+def show_rows(
+    out: str, keys: tuple[str, ...], columns: tuple[str, ...], limit: int, output: str
+) -> None:
+    """Print what is the case now: the last value of each key that is not deleted."""
+    try:
+        from moldau.spark.pipelines.changelog.reading import current  # noqa: PLC0415 - slow to load
+    except ImportError as missing:
+        raise UserError(f"reading needs {missing.name}: pip install 'moldau[spark]'") from None
+    found = current(out, keys=keys or None, columns=columns or None)
+    rows = [_plain(row) for row in found.sort_by("_key").slice(0, limit).to_pylist()]
+    shown = [
+        Column(name, name.upper(), wide=name.startswith("_") and name not in ("_key", *columns))
+        for name in found.column_names
+    ]
+    show(listing(shown, rows), output)
+    if len(rows) < found.num_rows:
+        told = f"moldau: {len(rows):,} of {found.num_rows:,} rows; --limit shows more"
+        click.echo(told, err=True)
+
+
+def _plain(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row as plain data: its time is text."""
+    time = row.get("_timestamp")
+    return row if time is None else {**row, "_timestamp": time.isoformat()}

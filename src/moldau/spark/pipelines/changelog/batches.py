@@ -1,0 +1,81 @@
+"""The loop: batches one by one, and a version of the table after each.
+
+Spark calls again with the same batch until `take` has returned once. Whatever of it was done before
+a crash is either in a version, and then the batch is done, or in no version, and then it is cleared
+up and done again; dead letters have their own numbers.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+
+from moldau.base.clock import Clock
+from moldau.base.errors import UserError
+from moldau.spark.pipelines.changelog.landing import Landing
+from moldau.spark.pipelines.changelog.querying import frame_of, newest_changes
+from moldau.spark.pipelines.changelog.reading import TABLE
+from moldau.spark.pipelines.changelog.store import Store
+from moldau.spark.pipelines.changelog.version import Merge, Version, due, merged
+from moldau.spark.pipelines.stage import Stage
+
+
+class Batches:
+    """Takes batches."""
+
+    def __init__(self, stage: Stage, clock: Clock) -> None:
+        self._stage = stage
+        self._clock = clock
+        self._store = Store(stage.files, stage.places.table(TABLE))
+        self._landing = Landing(self._store, stage.table("dead_letters"), stage.ratio("bad-ratio"))
+        self._ratio = stage.ratio("merge-ratio") or 0.0
+        self._version: Version | None = None
+
+    def take(self, records: DataFrame, number: int) -> None:
+        """Handle a batch of records."""
+        version = self._found()
+        _check(version, number)
+        if version.batch < number:
+            version = self._commit(self._landing.land(version, records))
+        merge = due(version, self._ratio)
+        if merge is not None:
+            version = self._commit(self._merge(version, merge))
+            self._store.show_base(version)
+        self._stage.report.totals = version.totals._asdict()
+
+    def _found(self) -> Version:
+        """Return the newest version; the first look also clears up after a crash."""
+        if self._version is None:
+            self._version = self._store.newest()
+            self._store.clear_up(self._version)
+            self._store.show_base(self._version)
+        return self._version
+
+    def _commit(self, version: Version) -> Version:
+        self._version = self._store.commit(version, self._clock.wall_ms())
+        return self._version
+
+    def _merge(self, version: Version, merge: Merge) -> Version:
+        spark, path = self._stage.spark, self._store.path
+        rows_max = sum(part.rows for part in merge.changes)
+        if merge.into_base:
+            rows_max += version.base.rows
+            rows = frame_of(spark, path, version)
+            part = self._store.write_base(version, rows, rows_max)
+        else:
+            rows = newest_changes(spark, path, merge.changes)
+            part = self._store.write_changes(version, rows, rows_max)
+        return merged(version, merge, part, self._clock.wall_ms())
+
+
+def _check(version: Version, number: int) -> None:
+    """Refuse a batch that is not the last one or the next."""
+    if version.batch < number - 1:
+        raise UserError(
+            f"the table has batches up to {version.batch}, and is to get {number}: part of it is"
+            " missing, or it belongs to another checkpoint"
+        )
+    if version.batch > number:
+        raise UserError(
+            f"the table has batches up to {version.batch}, and is to get {number}: the checkpoint"
+            " is an older copy, which would leave records out; begin anew with another --out"
+        )

@@ -1,0 +1,11 @@
+"""The log pipeline: lines of many formats in, one table to search, error rates and alerts out.
+
+`docs/pipelines.md` describes what comes in and what comes out. In the order of a record's way:
+
+    parsing   one line of whatever format becomes one row (pure; `forms` knows the formats)
+    reading   has Spark's tasks do that, an Arrow batch at a time
+    landing   appends rows to the table `logs`, late ones too, and counts them per window
+    rates     what was counted per service and window; `alerts` says when that is too much (pure)
+    merging   makes few large files of many small ones; `layout` and `sketches` are how those look
+    search    answers questions about the table, without Spark; `committed` says what is in it
+"""

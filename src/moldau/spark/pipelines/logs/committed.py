@@ -1,0 +1,72 @@
+"""Which files make up a table, by its log: for readers on this machine that have no Spark.
+
+The log, `_spark_metadata`, has an entry for every append and, every tenth, one that holds all
+before. Folders hold files of appends that are not committed too, and ones that were merged into
+others; only what the log names counts. While somebody writes, old entries go: who finds one gone
+looks again.
+"""
+
+from __future__ import annotations
+
+import json
+from itertools import takewhile
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from moldau.base.errors import UserError
+
+LOG: Final = "_spark_metadata"
+_COMPACT: Final = ".compact"
+_HEAD: Final = "v1"
+_TRIES: Final = 5
+"""Entries go every ten appends; nobody is so slow as to meet that five times."""
+
+
+class TableFile(NamedTuple):
+    """A file of a table."""
+
+    path: Path
+    keys: dict[str, str]
+    """The values that its folders are named for, `date` first."""
+
+
+def files_of(table: Path) -> list[TableFile]:
+    """Return the files of a table; none if nothing was appended to it yet."""
+    gone: FileNotFoundError | None = None
+    for _ in range(_TRIES):
+        try:
+            return [_file(table, path) for name in _entries(table) for path in _paths(table, name)]
+        except FileNotFoundError as error:
+            gone = error
+    raise UserError(f"the log of {table} cannot be followed: {gone} is missing")
+
+
+def _entries(table: Path) -> list[str]:
+    """Return the names of the entries that count, in order."""
+    log = table / LOG
+    if not log.is_dir():
+        return []
+    names = {path.name for path in log.iterdir()}
+    compacts = [name.removesuffix(_COMPACT) for name in names if name.endswith(_COMPACT)]
+    first = max((int(number) for number in compacts if number.isdigit()), default=-1)
+    later = sorted(int(name) for name in names if name.isdigit() and int(name) > first)
+    return [*([f"{first}{_COMPACT}"] if first >= 0 else []), *map(str, later)]
+
+
+def _paths(table: Path, name: str) -> list[str]:
+    place = table / LOG / name
+    head, *lines = place.read_text(encoding="utf-8").split("\n")
+    if head != _HEAD:
+        raise UserError(f"{place} has the form {head!r}, not {_HEAD!r}")
+    try:
+        return [str(json.loads(line)["path"]) for line in lines if line]
+    except (KeyError, TypeError, ValueError):
+        raise UserError(f"{place} cannot be read: it names the files of the table") from None
+
+
+def _file(table: Path, path: str) -> TableFile:
+    """Find a file by the folders that are named for values, wherever the table is now."""
+    *folders, name = path.split("/")
+    keyed = list(reversed([*takewhile(lambda folder: "=" in folder, reversed(folders))]))
+    values = [folder.partition("=") for folder in keyed]
+    return TableFile(table.joinpath(*keyed, name), {key: value for key, _, value in values})

@@ -1,0 +1,104 @@
+"""How the large files of the table `logs` are laid out, so that a search reads little of them.
+
+Rows are in the order of time and row groups small, so that their least and greatest times say which
+of them a span of time needs. Messages, which a search for a text has to go through, are compressed
+with LZ4, twice as quick to read as ZSTD and some half larger; what is only shown takes ZSTD. Beside
+the file lies what its row groups do not hold, see `sketches`.
+
+`date` and `level` are not in the files: they are the names of the folders.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from moldau.spark.pipelines.logs.sketches import Sketch, packed_sketches, sketch_of
+
+SCHEMA: Final = pa.schema([
+    ("time", pa.timestamp("us", "UTC")),
+    ("host", pa.string()),
+    ("service", pa.string()),
+    ("path", pa.string()),
+    ("message", pa.string()),
+    ("fields", pa.map_(pa.string(), pa.string())),
+    ("stack", pa.string()),
+    ("format", pa.string()),
+    ("late", pa.bool_()),
+    ("topic", pa.string()),
+    ("partition", pa.int32()),
+    ("offset", pa.int64()),
+    ("batch", pa.int64()),
+])  # fmt: skip
+
+PARTITIONED_BY: Final = ("date", "level")
+
+GROUP_ROWS: Final = 32_768
+"""Rows of a row group: a dozen milliseconds to read whole, and enough for columns to compress."""
+GROUP_SIZE: Final = 32 * 1024 * 1024
+"""Bytes of a row group at most, as messages may be long."""
+
+SKETCHED_ROWS_MIN: Final = 4096
+"""Files with fewer rows are read as quickly as their sketches."""
+
+PAIR_COLUMNS: Final = ("host", "service", "path")
+"""Columns whose values are looked for as those of fields are."""
+
+_ORDER: Final = [("time", "ascending"), ("partition", "ascending"), ("offset", "ascending")]
+_STATISTICS: Final = ["time", "host", "service", "path", "stack", "partition", "offset", "batch"]
+"""What is passed over by least and greatest values, or for having none: most stacks."""
+_FEW_VALUES: Final = ["host", "service", "path", "format", "topic",
+                      "fields.key_value.key", "fields.key_value.value"]  # fmt: skip
+_COMPRESSION: Final = {
+    "message": "LZ4",
+    **{name: "ZSTD" for name in SCHEMA.names if name not in ("message", "fields")},
+    "fields.key_value.key": "ZSTD",
+    "fields.key_value.value": "ZSTD",
+}
+
+
+def write_rows(rows: pa.Table, sink: Any) -> bytes | None:
+    """Write a file of rows; return the sketches of its row groups, None if it needs none."""
+    rows = rows.select(SCHEMA.names).cast(SCHEMA).sort_by(_ORDER)
+    sketches: list[Sketch] = []
+    with pq.ParquetWriter(
+        sink,
+        SCHEMA,
+        compression=_COMPRESSION,
+        use_dictionary=_FEW_VALUES,
+        write_statistics=_STATISTICS,
+        store_schema=False,
+    ) as writer:
+        for group in groups_of(rows):
+            writer.write_table(group, row_group_size=max(1, group.num_rows))
+            if rows.num_rows >= SKETCHED_ROWS_MIN:
+                sketches.append(_sketch(group))
+    return packed_sketches(sketches, rows.num_rows) if sketches else None
+
+
+def groups_of(rows: pa.Table) -> Iterator[pa.Table]:
+    """Cut rows into row groups."""
+    start = 0
+    while start < rows.num_rows:
+        count = GROUP_ROWS
+        while (group := rows.slice(start, count)).nbytes > GROUP_SIZE and count > 1:
+            count //= 2
+        yield group
+        start += group.num_rows
+
+
+def _sketch(group: pa.Table) -> Sketch:
+    texts = [chunk for name in ("message", "stack") for chunk in group.column(name).chunks]
+    parts = []
+    for chunk in group.column("fields").chunks:
+        start, end = chunk.offsets[0].as_py(), chunk.offsets[-1].as_py()
+        keys, items = chunk.keys[start:end], chunk.items[start:end]
+        parts.append(pc.binary_join_element_wise(keys, items, "="))
+    for name in PAIR_COLUMNS:
+        values = pc.unique(group.column(name)).drop_null()
+        parts.append(pc.binary_join_element_wise(pa.scalar(name), values, "="))
+    return sketch_of(texts, pa.chunked_array(parts, pa.string()).combine_chunks())

@@ -1,0 +1,125 @@
+"""Times as lines of logs write them, in microseconds since 1970. Pure.
+
+What names no zone is in the zone that the user says the machines are in. What names no year, or no
+day, is taken to be the one that is nearest to when the record was sent.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta, tzinfo
+from functools import lru_cache
+from typing import Final
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
+_DAY_US: Final = 86_400_000_000
+
+_NAMES: Final = "Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec"
+_MONTHS: Final = {name: number for number, name in enumerate(_NAMES.split("|"), 1)}
+MONTH: Final = f"(?:{_NAMES})"
+
+_ISO: Final = re.compile(
+    r"(\d{4})[-/](\d\d)[-/](\d\d)[T ](\d\d:\d\d(?::\d\d)?)(?:[.,](\d{1,9}))?"
+    r" ?(Z|UTC|GMT|[+-]\d\d(?::?\d\d)?)?",
+    re.ASCII,
+)
+_COMMON: Final = re.compile(
+    rf"(\d\d)/({MONTH})/(\d{{4}}):(\d\d):(\d\d):(\d\d) ([+-]\d\d)(\d\d)", re.ASCII
+)
+_SYSLOG: Final = re.compile(rf"({MONTH}) {{1,2}}(\d{{1,2}}) (\d\d):(\d\d):(\d\d)", re.ASCII)
+_AMERICAN: Final = re.compile(
+    rf"({MONTH}) (\d{{1,2}}), (\d{{4}}),? (\d{{1,2}}):(\d\d):(\d\d) ([AP])M", re.ASCII
+)
+_CLOCK: Final = re.compile(r"(\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?", re.ASCII)
+_NUMBER: Final = re.compile(r"\d{9,19}(?:\.\d{1,9})?", re.ASCII)
+
+_REMEMBERED: Final = 4096
+"""Lines of a second often have the same time, and reading one costs as much as the line's rest."""
+
+
+@lru_cache(_REMEMBERED)
+def iso_us(text: str, zone: tzinfo) -> int | None:
+    """Read `2026-11-15T12:00:00.123Z` and its like: a space, slashes, a comma, no zone."""
+    found = _ISO.fullmatch(text)
+    if found is None:
+        return None
+    year, month, day, clock, fraction, named = found.groups()
+    if named is None:
+        offset = ""
+    elif named in ("Z", "UTC", "GMT"):
+        offset = "+00:00"
+    else:
+        offset = named
+    decimals = f".{fraction[:6].ljust(6, '0')}" if fraction else ""
+    seconds = clock if len(clock) > 5 else f"{clock}:00"
+    return _read(f"{year}-{month}-{day}T{seconds}{decimals}{offset}", zone)
+
+
+@lru_cache(_REMEMBERED)
+def common_us(text: str) -> int | None:
+    """Read the time of an access log, `15/Nov/2026:12:00:00 +0100`."""
+    found = _COMMON.fullmatch(text)
+    if found is None:
+        return None
+    day, month, year, hour, minute, second, hours, minutes = found.groups()
+    return _read(f"{year}-{_MONTHS[month]:02}-{day}T{hour}:{minute}:{second}{hours}:{minutes}", UTC)
+
+
+def american_us(text: str, zone: tzinfo) -> int | None:
+    """Read the time of java.util.logging, `Nov 15, 2026 12:00:00 PM`."""
+    found = _AMERICAN.fullmatch(text)
+    if found is None:
+        return None
+    month, day, year, hour, minute, second, half = found.groups()
+    hours = int(hour) % 12 + (12 if half == "P" else 0)
+    return _read(f"{year}-{_MONTHS[month]:02}-{int(day):02}T{hours:02}:{minute}:{second}", zone)
+
+
+def syslog_us(text: str, zone: tzinfo, sent_us: int) -> int | None:
+    """Read `Nov 15 12:00:00`, in the year that is nearest to when it was sent."""
+    found = _SYSLOG.fullmatch(text)
+    if found is None:
+        return None
+    month, day, hour, minute, second = found.groups()
+    rest = f"{_MONTHS[month]:02}-{int(day):02}T{hour}:{minute}:{second}"
+    year = (_EPOCH + timedelta(microseconds=sent_us)).year
+    times = [_read(f"{one:04}-{rest}", zone) for one in (year - 1, year, year + 1)]
+    return min((one for one in times if one is not None), key=lambda one: abs(one - sent_us),
+               default=None)  # fmt: skip
+
+
+def clock_us(text: str, zone: tzinfo, sent_us: int) -> int | None:
+    """Read `12:00:00.123`, on the day that is nearest to when it was sent."""
+    if _CLOCK.fullmatch(text) is None:
+        return None
+    sent = (_EPOCH + timedelta(microseconds=sent_us)).astimezone(zone)
+    there_us = iso_us(f"{sent:%Y-%m-%d}T{text}", zone)
+    if there_us is None:
+        return None
+    days = (there_us, there_us - _DAY_US, there_us + _DAY_US)
+    return min(days, key=lambda one: abs(one - sent_us))
+
+
+def number_us(text: str) -> int | None:
+    """Read seconds, milliseconds, microseconds or nanoseconds since 1970, by their size."""
+    if _NUMBER.fullmatch(text) is None:
+        return None
+    whole, _, fraction = text.partition(".")
+    if len(whole) > 17:
+        return int(whole) // 1000
+    if len(whole) > 14:
+        return int(whole)
+    if len(whole) > 11:
+        return int(whole) * 1000 + int(fraction[:3].ljust(3, "0"))
+    return int(whole) * 1_000_000 + int(fraction[:6].ljust(6, "0"))
+
+
+def _read(text: str, zone: tzinfo) -> int | None:
+    try:
+        moment = datetime.fromisoformat(text)
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=zone)
+        return (moment - _EPOCH) // _MICROSECOND
+    except (ValueError, OverflowError):
+        return None

@@ -1,0 +1,134 @@
+"""One line of a log, of whatever format, becomes one row. Pure.
+
+What no form takes is kept as it is, under the time its record was sent. Only what is no text, or
+longer than any line should be, is refused with a reason.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import tzinfo
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from moldau.spark.pipelines.logs import forms
+from moldau.spark.pipelines.logs.forms import Line, Sent
+
+CLAIMED: Final = "claimed_time_us"
+"""The field that holds a time which lies too far ahead to be true."""
+
+DEAD_SIZE_MAX: Final = 65_536
+"""Bytes that are kept of a record that is too long: enough to see what it is."""
+
+_Form = Callable[[str, Sent], Line | None]
+_LETTER: Final[tuple[_Form, ...]] = (
+    forms.logfmt_line,
+    forms.levelled_line,
+    forms.syslog_line,
+    forms.java_util_line,
+    forms.access_line,
+)
+_DIGIT: Final[tuple[_Form, ...]] = (forms.dated_line, forms.access_line, forms.clocked_line)
+_OTHERS: Final[dict[str, tuple[_Form, ...]]] = {
+    "{": (forms.json_line,),
+    "<": (forms.syslog_line,),
+    "[": (forms.dated_line, forms.clocked_line, forms.levelled_line),
+    "_": (forms.logfmt_line, forms.access_line),
+    "@": (forms.logfmt_line,),
+    ":": (forms.access_line,),
+}
+
+_GENERAL: Final = re.compile(
+    "access|app|application|console|current|error|logs?|main|messages|out|output|server|service"
+    "|stderr|stdout|syslog",
+    re.IGNORECASE,
+)
+"""Names of files that say nothing about who writes them."""
+_PATHS_REMEMBERED: Final = 1024
+_NAME: Final = re.compile(r"\.?([^./][^.]*)")
+
+
+class Origin(NamedTuple):
+    """Where a record says it comes from, by its headers."""
+
+    host: str | None = None
+    path: str | None = None
+    service: str | None = None
+
+
+class Rules(NamedTuple):
+    """What the user says of lines."""
+
+    zone: tzinfo
+    """In which zone times are that name none."""
+    skew_us: int
+    """How far ahead of the clock a time may be."""
+    line_size_max: int
+
+
+def text_of(value: bytes | None, rules: Rules) -> tuple[str, None] | tuple[None, str]:
+    """Return the text of a record; or None, and why it cannot be a line."""
+    if value is None:
+        return None, "no value"
+    if len(value) > rules.line_size_max:
+        return None, f"{len(value)} bytes, more than a line of {rules.line_size_max}"
+    try:
+        return value.decode(), None
+    except UnicodeDecodeError as error:
+        return None, f"not UTF-8: {error.reason} at byte {error.start}"
+
+
+def parse(text: str, origin: Origin, sent_us: int, now_us: int, rules: Rules) -> Line:
+    """Read a line; it has a time, and a host and a service if anything tells them.
+
+    A record that was sent later than now is taken to be sent now. So is a line that claims a time
+    so far ahead that its clock must be wrong; what it claims becomes a field.
+    """
+    sent = Sent(min(sent_us, now_us) if sent_us >= 0 else now_us, rules.zone)
+    line = understood(text.rstrip("\r\n"), sent)
+    time_us, fields = line.time_us, line.fields
+    if time_us is None:
+        time_us = sent.time_us
+    elif time_us > now_us + rules.skew_us:
+        time_us, fields = sent.time_us, {**fields, CLAIMED: str(time_us)}
+    return Line(
+        line.format,
+        line.message,
+        time_us,
+        line.level,
+        origin.host or line.host,
+        origin.service or line.service or service_of(origin.path),
+        fields,
+        line.stack,
+    )
+
+
+def understood(text: str, sent: Sent) -> Line:
+    """Find the form of a line; a plain one if it has none."""
+    for form in _forms_for(text[:1]):
+        line = form(text, sent)
+        if line is not None:
+            return line
+    return forms.plain_line(text)
+
+
+def _forms_for(first: str) -> tuple[_Form, ...]:
+    if not first.isascii():
+        return ()
+    if first.isalpha():
+        return _LETTER
+    return _DIGIT if first.isdigit() else _OTHERS.get(first, ())
+
+
+@lru_cache(_PATHS_REMEMBERED)
+def service_of(path: str | None) -> str | None:
+    """Return the service that a log file is of: its name, or its folder's if that says nothing."""
+    if not path:
+        return None
+    *folders, name = path.split("/")
+    found = _NAME.match(name)
+    stem = found[1] if found else name
+    if _GENERAL.fullmatch(stem) and folders and folders[-1] and folders[-1] != "log":
+        return folders[-1]
+    return stem or None

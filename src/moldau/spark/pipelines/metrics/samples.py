@@ -1,0 +1,146 @@
+"""Samples as they come in: JSON, as `moldau collect metrics` sends it; what is wrong is said.
+
+    {"time": "2026-...", "host": "web-1", "service": "host", "metric": "cpu.used", "target": null,
+     "value": 0.25, "unit": "ratio", "interval_s": 10.0}
+
+Others may send some fields more: `kind`, and of a histogram `buckets` instead of a value, each a
+bound (null for the last) and how many values lie below it and above the one before:
+
+    {..., "kind": "histogram", "buckets": [[0.1, 40], [0.5, 3], [null, 1]], "sum": 3.75}
+
+Fields that are not known are passed over, so that who sends may add some.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's users call it
+
+from moldau.spark.pipelines.metrics.series import COUNT, GAUGE, HISTOGRAM, KINDS
+from moldau.spark.pipelines.windowed.landing import PLACE_COLUMNS
+from moldau.spark.pipelines.windowed.reading import ORIGIN, TIME_FORM
+
+SERIES: Final = ("host", "service", "metric", "target", "kind")
+"""What tells one series from another."""
+
+_TEXTS: Final = ("host", "service", "metric", "target", "kind", "unit", "time")
+_NUMBERS: Final = ("value", "interval_s", "sum")
+_BROKEN: Final = "_broken"
+_PAIRS: Final = "ARRAY<ARRAY<DOUBLE>>"
+
+TEXT_SIZE_MAX: Final = 512
+"""Characters of a name: paths of devices and command lines fit, and every row carries them."""
+
+NUMBER_MAX: Final = 1e100
+"""Beyond it sums of a window would be no numbers any more. Nobody measures as much."""
+
+BUCKET_COUNT_MAX: Final = 1000
+"""Histograms that are exact to a percent have fewer."""
+
+OWN_COLUMNS: Final = (
+    "time TIMESTAMP, host STRING, service STRING, metric STRING, target STRING, kind STRING,"
+    " reading DOUBLE, unit STRING, interval_s DOUBLE, buckets ARRAY<STRUCT<bound DOUBLE,"
+    " count DOUBLE>>, sum DOUBLE"
+)
+"""`reading` is the sample's `value`; the record has one too."""
+SAMPLE_COLUMNS: Final = f"{OWN_COLUMNS}, {PLACE_COLUMNS}"
+"""The columns of the tables of samples, on time and late, without the date they are filed under."""
+
+NAMES: Final = ("time", *SERIES, "reading", "unit", "interval_s", "buckets", "sum")
+"""The columns of `OWN_COLUMNS`, by name."""
+
+
+def read_samples(records: DataFrame) -> DataFrame:
+    """Return records with the fields of their samples, and `reason`: null for a good one."""
+    text = F.col("value").cast("string")
+    # Numbers are read as text first: one that is none must not make the whole record unreadable.
+    fields = ", ".join(f"{name} STRING" for name in (*_TEXTS, *_NUMBERS, "buckets", _BROKEN))
+    parsed = F.from_json(text, fields, {"columnNameOfCorruptRecord": _BROKEN})
+    opened = records.select(*ORIGIN, parsed.alias("sample"))
+    pairs = F.from_json(_field("buckets"), _PAIRS)
+    time = F.when(_field("time").rlike(TIME_FORM), _field("time").try_cast("timestamp"))
+    columns = [
+        *(_field(name).alias(name) for name in ("host", "service", "metric", "target", "unit")),
+        F.coalesce(_field("kind"), _usual_kind()).alias("kind"),
+        time.alias("time"),
+        _field("value").try_cast("double").alias("reading"),
+        *(_field(name).try_cast("double").alias(name) for name in ("interval_s", "sum")),
+        pairs.alias("_pairs"),
+        F.transform(pairs, _bucket).alias("buckets"),
+    ]
+    read = opened.select("*", *columns).withColumn("reason", _reason())
+    return read.select(*ORIGIN, "reason", *NAMES)
+
+
+def _field(name: str) -> Column:
+    return F.col(f"sample.{name}")
+
+
+def _usual_kind() -> Column:
+    """Say what a sample is whose sender does not: the collector's counts are told by their unit."""
+    return F.when(_field("unit") == "count", COUNT).otherwise(GAUGE)
+
+
+def _bucket(pair: Column) -> Column:
+    return F.struct(F.get(pair, 0).alias("bound"), F.get(pair, 1).alias("count"))
+
+
+def _reason() -> Column:
+    """Say what is wrong with a sample; the first thing that is."""
+    is_histogram = F.col("kind") == HISTOGRAM
+    reasons = [
+        (F.col("value").isNull(), "no value"),
+        (~F.is_valid_utf8(F.col("value").cast("string")), "not UTF-8"),
+        (F.col("sample").isNull() | _field(_BROKEN).isNotNull(), "not a JSON object"),
+        *((_unfit(name), _unfit_text(name)) for name in ("host", "service", "metric")),
+        (F.length("target") > TEXT_SIZE_MAX, f"target of more than {TEXT_SIZE_MAX} characters"),
+        (~F.col("kind").isin(*KINDS), f"kind is none of {', '.join(KINDS)}"),
+        (~is_histogram & ~_is_number("reading"), "value is no number"),
+        (is_histogram & ~_are_buckets(), "buckets are no pairs of a bound and a count"),
+        (F.col("sum").isNotNull() & ~_is_number("sum"), "sum is no number"),
+        (_is_wrong_interval(), "interval_s is no time above zero"),
+        (F.col("time").isNull(), "no time such as 2026-11-16T12:00:00Z"),
+    ]
+    (condition, reason), *rest = reasons
+    found = F.when(condition, reason)
+    for condition, reason in rest:
+        found = found.when(condition, reason)
+    return found
+
+
+def _unfit(name: str) -> Column:
+    """Tell whether a text is missing, empty or too long."""
+    size = F.coalesce(F.length(F.col(name)), F.lit(0))
+    return (size == 0) | (size > TEXT_SIZE_MAX)
+
+
+def _unfit_text(name: str) -> str:
+    return f"no {name}, or one of more than {TEXT_SIZE_MAX} characters"
+
+
+def _is_number(name: str) -> Column:
+    """Tell whether a number can be reckoned with; Spark's NaN is larger than all others."""
+    return F.coalesce(F.abs(F.col(name)) <= NUMBER_MAX, F.lit(False))
+
+
+def _is_wrong_interval() -> Column:
+    interval_s = F.col("interval_s")
+    given = _field("interval_s").isNotNull()
+    return given & ~F.coalesce((interval_s > 0) & (interval_s <= NUMBER_MAX), F.lit(False))
+
+
+def _are_buckets() -> Column:
+    """Tell whether there are pairs, and all are bounds and counts."""
+    pairs, size = F.col("_pairs"), F.size("_pairs")
+    fit = F.forall(pairs, lambda pair: (F.size(pair) == 2) & (F.get(pair, 1) >= 0))
+    finite = F.forall(
+        F.col("buckets"),
+        lambda one: (
+            F.coalesce(F.abs(one["bound"]) <= NUMBER_MAX, F.lit(True))
+            & F.coalesce(one["count"] <= NUMBER_MAX, F.lit(False))
+        ),
+    )
+    given = (size > 0) & (size <= BUCKET_COUNT_MAX)
+    return F.coalesce(given & fit & finite, F.lit(False))

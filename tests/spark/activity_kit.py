@@ -1,0 +1,159 @@
+"""Events for the activity pipeline, and runs of it: in the session of the suite, and as a process.
+
+The windows are short, so that every batch closes some.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from kafka_harness.samples import fresh_topic
+from kafka_harness.topics import create_topic, send
+from moldau.spark.pipelines.activity.declared import ACTIVITY
+from moldau.spark.pipelines.activity.generator import Crowd, Habits
+from moldau.spark.pipelines.frame import Order, Run
+from moldau.spark.pipelines.places import Places
+from spark.activity_model import Record, Rules
+
+RULES = Rules(window_s=10, delay_s=20, gap_s=15, top=3)
+FIRST_MS = 1_700_000_000_000
+OPTIONS: Mapping[str, Any] = {
+    "window": 10_000,
+    "delay": 20_000,
+    "session-gap": 15_000,
+    "skew": 600_000,
+    "top": 3,
+    "bad-ratio": None,
+    "live-topic": None,
+}
+BATCH_ROWS, STEP_MS = 150, 150
+"""A batch spans some 22 s of events: every one of them closes windows, but for the first."""
+
+
+def made_up_records(batches: int) -> list[Record]:
+    """Return records of one partition, with all that a pipeline must take."""
+    crowd = Crowd(
+        7, Habits(users=40, pages=8, late=0.1, late_by_ms=90_000, twice=0.03, broken=0.03)
+    )
+    values = [crowd.event(FIRST_MS + STEP_MS * n)[1] for n in range(batches * BATCH_ROWS - 3)]
+    odd = (
+        _view("far", time="2100-01-01T00:00:00Z"),
+        _view("old", time="1970-01-01T00:00:00Z"),
+        _view("huge", page="/" + "x" * 500_000),
+    )
+    for place, value in enumerate(odd):
+        values.insert(BATCH_ROWS - 10 * place - 1, value)
+    return [Record(0, offset, value) for offset, value in enumerate(values)]
+
+
+def _view(name: str, page: str = "/", time: str = "2023-11-14T22:13:20Z") -> bytes:
+    told = {"event_id": name, "kind": "view", "user": "u", "page": page, "time": time}
+    return json.dumps(told).encode()
+
+
+def activity_topic(address: str, batches: int) -> tuple[str, list[Record]]:
+    """Fill a topic of one partition, so that batches are what they were sent as."""
+    topic = create_topic(address, fresh_topic("activity"))
+    records = made_up_records(batches)
+    send(address, topic, [record.value or b"" for record in records])
+    return topic, records
+
+
+class TestRun:
+    """Runs of the pipeline in the session of the suite, until all there is has been read."""
+
+    __test__ = False
+
+    def __init__(self, spark: SparkSession, address: str, topic: str, out: Path) -> None:
+        self._spark = spark
+        self._address = address
+        self._topic = topic
+        self._out = out
+        self.told: list[Mapping[str, Any]] = []
+        """Every status that was shown."""
+
+    def run(self, pauses_s: Sequence[float] = (1, 1, 1), **options: Any) -> None:
+        """Run once, through the frame."""
+        order = Order(
+            ACTIVITY,
+            Places.of(str(self._out)),
+            {**OPTIONS, "topic": self._topic, **options},
+            {
+                "kafka.bootstrap.servers": self._address,
+                "kafka.bootstrap.timeout.ms": "500",
+                "kafka.default.api.timeout.ms": "5000",
+            },
+            once=True,
+            batch_rows=BATCH_ROWS,
+        )
+        session = lambda: nullcontext(self._spark)  # noqa: E731 - one word would not say more
+        Run(order, self.told.append, session=session, pauses_s=pauses_s).run()
+
+    @property
+    def states(self) -> list[str]:
+        """The states that were shown, one after the other."""
+        states = [one["state"] for one in self.told]
+        return [state for n, state in enumerate(states) if n == 0 or states[n - 1] != state]
+
+
+def run_words(address: str, topic: str, out: Path, settings: Mapping[str, str]) -> list[str]:
+    """Return the command that runs the pipeline until it is stopped."""
+    return command(
+        "run", "activity", "-b", address, "--topic", topic, "--out", out,
+        "--window", "10s", "--delay", "20s", "--session-gap", "15s",
+        "--top", "3", "--batch-rows", BATCH_ROWS, "--trigger", "0",
+        *(word for name, value in settings.items() for word in ("--conf", f"{name}={value}")),
+    )  # fmt: skip
+
+
+def command(*words: object) -> list[str]:
+    """Return a command of `moldau pipeline`."""
+    return [str(Path(sys.executable).with_name("moldau")), "pipeline", *map(str, words)]
+
+
+def status(out: Path) -> dict[str, Any]:
+    """Return what `moldau pipeline status` says."""
+    words = command("status", "--out", out, "-o", "json")
+    told: dict[str, Any] = json.loads(subprocess.check_output(words))
+    return told
+
+
+def handled(out: Path) -> int:
+    """Return how many records a pipeline has filed by its own account."""
+    try:
+        told = json.loads((out / "_moldau" / "status.json").read_text())
+    except FileNotFoundError:
+        return 0
+    return sum(told["totals"].values())
+
+
+@contextlib.contextmanager
+def process(
+    words: Sequence[str], said: Path, environment: Mapping[str, str]
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a command in a group of processes of its own, and leave none of them."""
+    with said.open("ab") as sink:
+        started = subprocess.Popen(
+            words, stderr=sink, start_new_session=True, env={**os.environ, **environment}
+        )
+    try:
+        yield started
+    finally:
+        kill(started)
+
+
+def kill(started: subprocess.Popen[bytes]) -> None:
+    """End a group of processes without a word."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(started.pid, 9)
+    started.wait()

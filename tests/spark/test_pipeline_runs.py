@@ -1,0 +1,227 @@
+"""Runs of a pipeline that do not go as they should: what is said, tried again, and goes on.
+
+The activity pipeline stands for all of them; what is shown here belongs to the frame.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import pty
+import select
+import subprocess
+import threading
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from kafka_harness.distribution import SPARK_CONNECTOR
+from kafka_harness.kinds import kind_under_test, make_broker
+from kafka_harness.topics import create_topic, send
+from kafka_harness.waiting import eventually
+from moldau.base.errors import StorageError, UserError
+from moldau.spark.pipelines import frame
+from moldau.spark.pipelines.frame import PipelineFailed
+from moldau.spark.pipelines.storage import LocalFiles
+from spark.activity_kit import (
+    BATCH_ROWS,
+    RULES,
+    TestRun,
+    activity_topic,
+    command,
+    handled,
+    kill,
+    made_up_records,
+    process,
+    run_words,
+    status,
+)
+from spark.activity_model import check_tables
+from spark.pipeline_kit import pipeline_settings
+from spark.session import ENVIRONMENT, settings
+
+
+@pytest.fixture
+def session(spark):
+    with pipeline_settings(spark) as prepared:
+        yield prepared
+
+
+class FullDisk(LocalFiles):
+    """A disk that is full for some of the writes to a table."""
+
+    refusals = 0
+
+    def write(self, path, data):
+        if "/pages/" in path and FullDisk.refusals:
+            FullDisk.refusals -= 1
+            raise StorageError(path, f"cannot be written: {os.strerror(errno.ENOSPC)}")
+        super().write(path, data)
+
+
+def one_line(failed: pytest.ExceptionInfo[BaseException]) -> str:
+    text = str(failed.value)
+    assert "\n" not in text
+    return text
+
+
+def test_a_full_disk_is_said_and_tried_again_and_then_ends_the_run(
+    session, broker, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(frame, "LocalFiles", FullDisk)
+    topic, records = activity_topic(broker.address, batches=1)
+    run = TestRun(session, broker.address, topic, tmp_path)
+
+    FullDisk.refusals = 2
+    with pytest.raises(PipelineFailed) as failed:
+        run.run(pauses_s=[0])
+    assert one_line(failed).endswith("cannot be written: No space left on device")
+    retrying = next(one for one in run.told if one["state"] == "retrying")
+    assert retrying["error"].endswith("No space left on device; next try in 0 s")
+    assert run.states[-3:] == ["running", "stopping", "failed"]
+
+    run.run()
+    check_tables(tmp_path, records, RULES)
+
+
+def test_a_broker_that_is_gone_is_waited_for(session, tmp_path):
+    with make_broker(kind_under_test(), tmp_path / "broker") as broker:
+        topic, records = activity_topic(broker.address, batches=1)
+        run = TestRun(session, broker.address, topic, tmp_path / "out")
+        broker.kill()
+
+        def bring_back() -> None:
+            eventually(lambda: "retrying" in run.states, "the loss is said")
+            broker.start()
+
+        helper = threading.Thread(target=bring_back)
+        helper.start()
+        run.run(pauses_s=[1] * 60)
+        helper.join()
+
+    assert "no broker" in next(one["error"] for one in run.told if one["state"] == "retrying")
+    check_tables(tmp_path / "out", records, RULES)
+
+
+def test_what_does_not_pass_ends_a_run_at_once_with_one_line(session, broker, tmp_path):
+    topic, _ = activity_topic(broker.address, batches=1)
+    run = TestRun(session, broker.address, topic, tmp_path)
+    run.run()
+    values = [record.value for record in made_up_records(batches=1)]
+    send(broker.address, topic, values)
+
+    state = tmp_path / "_moldau" / "state" / "0"
+    with replaced(state, '{"version": 1'), pytest.raises(UserError) as failed:
+        run.run(pauses_s=[60])
+    assert f"{state} cannot be read" in one_line(failed)
+
+    log = tmp_path / "events" / "_spark_metadata" / "0"
+    with replaced(log, None), pytest.raises(UserError) as failed:
+        run.run(pauses_s=[60])
+    assert "has 0 appends and is to get number 1: part of the table is missing" in one_line(failed)
+
+    offsets = tmp_path / "_moldau" / "checkpoint" / "landing" / "offsets"
+    newest = max(offsets.glob("[0-9]*"), key=lambda path: int(path.name))
+    with replaced(newest, "v1\nnonsense"), pytest.raises(UserError) as failed:
+        run.run(pauses_s=[60])
+    assert f"the checkpoint is damaged: {newest} cannot be read" in one_line(failed)
+
+    admin = AdminClient({"bootstrap.servers": broker.address})
+    admin.delete_topics([topic])[topic].result(60)
+    eventually(lambda: topic not in admin.list_topics(timeout=60).topics, "the topic is gone")
+    create_topic(broker.address, topic)
+    send(broker.address, topic, values * 3)
+    with pytest.raises(UserError) as failed:
+        run.run(pauses_s=[60])
+    assert "was deleted and created again" in one_line(failed)
+    assert one_line(failed).endswith("begin with a new --out")
+
+
+@contextlib.contextmanager
+def replaced(path, text):
+    """Have a file hold something else for a while, or be gone."""
+    kept = path.read_bytes()
+    checksum = path.with_name(f".{path.name}.crc")
+    checksum.unlink(missing_ok=True)
+    path.unlink() if text is None else path.write_text(text)
+    yield
+    path.write_bytes(kept)
+
+
+@pytest.mark.java(SPARK_CONNECTOR)
+def test_kills_of_driver_and_broker_change_nothing_and_a_stop_is_orderly(tmp_path):
+    out = tmp_path / "out"
+    with make_broker(kind_under_test(), tmp_path / "broker") as broker:
+        topic, records = activity_topic(broker.address, batches=3)
+        words = run_words(broker.address, topic, out, settings(tmp_path))
+        words += ["--master", "local[2]"]
+        with process(words, tmp_path / "said.txt", ENVIRONMENT) as first:
+            eventually(lambda: handled(out) >= BATCH_ROWS, "a batch", 120)
+            broker.kill()
+            broker.start()
+            eventually(lambda: handled(out) >= 2 * BATCH_ROWS, "another batch", 120)
+            kill(first)
+        assert status(out)["state"] == "died"
+
+        with Terminal(words) as second:
+            second.until(lambda _: handled(out) == len(records), "all is filed")
+            busy = subprocess.run(
+                command("run", "activity", "--out", out),
+                capture_output=True, text=True, check=False,
+            )  # fmt: skip
+            assert (busy.returncode, busy.stderr.count("\n")) == (1, 1)
+            assert f"process {second.pid}" in busy.stderr
+            stop = subprocess.run(
+                command("stop", "--out", out), capture_output=True, text=True, check=False
+            )
+            shown = second.until(lambda _: second.ended, "the end")
+        assert (stop.returncode, second.status) == (0, 0)
+        assert "has ended" in stop.stderr
+        for title in ("WATERMARK", "ROWS/S", "LAG", "BATCH MS", "LATE", "landing", "running"):
+            assert title in shown
+    assert status(out)["state"] == "stopped"
+    check_tables(out, records, RULES)
+
+
+class Terminal:
+    """A command on a terminal of its own."""
+
+    def __init__(self, words):
+        self._words = words
+        self._shown = b""
+        self.ended = False
+        self.status = None
+
+    def __enter__(self):
+        self.pid, self._terminal = pty.fork()
+        if self.pid == 0:
+            own = {**os.environ, **ENVIRONMENT, "TERM": "xterm", "COLUMNS": "140", "LINES": "40"}
+            os.execve(self._words[0], self._words, own)
+        return self
+
+    def __exit__(self, *_):
+        if self.status is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.pid, 9)
+        if not self.ended:
+            os.close(self._terminal)
+
+    def until(self, is_enough, what):
+        """Read what is shown until it is enough; return all of it."""
+
+        def look():
+            while not self.ended and select.select([self._terminal], [], [], 0)[0]:
+                self._read()
+            return is_enough(self._shown)
+
+        eventually(look, what, 120)
+        return self._shown.decode(errors="replace")
+
+    def _read(self):
+        try:
+            self._shown += os.read(self._terminal, 65536)
+        except OSError:  # the other side has been closed
+            self.ended = True
+            os.close(self._terminal)
+            self.status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])

@@ -1,0 +1,167 @@
+"""Versions of changelog tables: what is merged when, what it costs, and what readers find."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from changelog_tables import LaidTable
+from moldau.base.errors import UserError
+from moldau.spark.pipelines.changelog.reading import current
+from moldau.spark.pipelines.changelog.version import (
+    CHANGES_MAX,
+    ROWS_MIN,
+    Part,
+    Replaced,
+    Totals,
+    Version,
+    due,
+    merged,
+    newest,
+    with_batch,
+    without_old,
+)
+
+RATIO = 0.25
+
+
+def grown(version, rows):
+    part = Part((f"_changes/{version.number + 1}",), rows)
+    return with_batch(version, {}, part, Totals(changes=rows))
+
+
+@given(
+    st.integers(0, 200_000),
+    st.lists(st.sampled_from([1, 10, 100, 3_000, 20_000]), min_size=1, max_size=300),
+)
+@settings(max_examples=50)
+def test_merging_costs_a_few_times_what_changed_and_keeps_files_few(base_rows, batches):
+    version = Version(base=Part(("base",), base_rows))
+    written = 0
+    for rows in batches:
+        version = grown(version, rows)
+        merge = due(version, RATIO)
+        if merge is not None:
+            size = sum(part.rows for part in merge.changes)
+            size += version.base.rows if merge.into_base else 0
+            written += size
+            version = merged(version, merge, Part((f"m{version.number}",), size), 0)
+        assert len(version.changes) <= CHANGES_MAX
+        unmerged = sum(part.rows for part in version.changes)
+        assert unmerged < max(RATIO * version.base.rows, ROWS_MIN)
+    # A change goes into the base once, with four rows that did not change, and before that is
+    # written again only as often as the changes it lies with double.
+    assert written <= sum(batches) * (1 + 1 / RATIO + 18)
+
+
+def test_a_version_reads_back_as_it_was_written_and_others_are_refused():
+    version = Version(
+        3, 2, {"a": "bigint"}, Part(("b",), 4), {"a": "double"}, 1, (Part(("c", "d"), 2),), 1,
+        Totals(1, 2, 3), (Replaced("e", 5),),
+    )  # fmt: skip
+    assert Version.from_json(version.to_json()) == version
+    assert version.names() == {"b", "c", "d", "e"}
+    for text in ("", "[]", "{}", version.to_json().replace('"names"', '"x"').replace("4", '"4')):
+        with pytest.raises(UserError, match="cannot be read"):
+            Version.from_json(text)
+    with pytest.raises(UserError, match="has form 2"):
+        Version.from_json(version.to_json().replace('"form": 1', '"form": 2'))
+
+
+def test_replaced_files_are_kept_for_a_while():
+    version = grown(Version(base=Part(("base",), 1)), ROWS_MIN)
+    version = merged(version, due(version, RATIO), Part(("new",), 1), 1000)
+    assert version.names() == {"new", "base", "_changes/0"}
+    assert without_old(version, 1000) == (version, [])
+    after, old = without_old(version, 1001)
+    assert (after.names(), set(old)) == ({"new"}, {"base", "_changes/0"})
+
+
+def test_a_table_has_a_base_from_its_first_change_on():
+    first = grown(Version(), 1)
+    assert due(first, RATIO).into_base
+    assert due(grown(Version(base=Part(("base",), 4)), 1), RATIO) is None
+    assert due(with_batch(Version(), {}, None, Totals(dead=1)), RATIO) is None
+
+
+def test_who_reads_without_spark_needs_none():
+    program = (
+        "import sys; sys.modules['pyspark'] = None;"
+        "import moldau.spark.pipelines.changelog.reading, moldau.cli.table"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_the_newest_version_is_found_among_other_names():
+    assert newest(["9", "10", ".11.tmp", "x"]) == 10
+    assert newest([]) is None
+
+
+CHANGES = st.lists(
+    st.lists(
+        st.tuples(
+            st.sampled_from("abcd"),
+            st.one_of(
+                st.none(),
+                st.dictionaries(
+                    st.sampled_from("xyz"),
+                    st.one_of(
+                        st.none(),
+                        st.integers(0, 9),
+                        st.just(0.5),
+                        st.booleans(),
+                        st.text(max_size=2),
+                    ),
+                    max_size=3,
+                ),
+            ),
+        ),
+        max_size=5,
+    ),
+    min_size=1,
+    max_size=5,
+)
+
+
+@given(CHANGES, st.sets(st.integers(0, 4)))
+@settings(max_examples=30, deadline=None)
+def test_without_spark_readers_find_the_last_value_of_each_key(tmp_path_factory, batches, merges):
+    """Files are laid down as the pipeline does it, merges after some batches included."""
+    out = tmp_path_factory.mktemp("out")
+    table = LaidTable(out / "table")
+    last = {}
+    for number, changes in enumerate(batches):
+        table.batch(number, changes)
+        last.update(changes)
+        if number in merges:
+            table.merge(current(str(out)))
+        found = {row["_key"]: json.loads(row["_raw"]) for row in current(str(out)).to_pylist()}
+        assert found == {key: value for key, value in last.items() if value is not None}
+
+    fields = table.version.fields
+    for row in current(str(out)).to_pylist():
+        value = last[row["_key"]]
+        for name, kind in fields.items():
+            assert fits(row[name], value.get(name), kind)
+    some = current(str(out), keys=["a", "none"], columns=["_offset"])
+    assert some.column_names == ["_key", "_offset"]
+    assert set(some["_key"].to_pylist()) == {"a"} & set(found)
+
+
+def fits(found, given, kind):
+    if given is None or kind != "string" or isinstance(given, str):
+        return found == given
+    return json.loads(found) == given
+
+
+def test_a_folder_without_a_table_and_a_column_there_is_not_are_refused(tmp_path):
+    with pytest.raises(UserError, match="there is no table"):
+        current(str(tmp_path))
+    LaidTable(tmp_path / "table").batch(0, [("a", {"x": 1})])
+    with pytest.raises(UserError, match="no column y"):
+        current(str(tmp_path), columns=["y"])

@@ -1,0 +1,237 @@
+"""Lines of every format that is promised, as programs write them, and what becomes of others."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from moldau.spark.pipelines.logs.parsing import (
+    CLAIMED,
+    Origin,
+    Rules,
+    parse,
+    service_of,
+    text_of,
+)
+
+RULES = Rules(UTC, 600_000_000, 1 << 20)
+USUAL = Origin("web-1", "/var/log/shop.log")
+
+
+def us(text):
+    moment = datetime.fromisoformat(text)
+    return round(moment.replace(tzinfo=moment.tzinfo or UTC).timestamp() * 1_000_000)
+
+
+SENT = us("2026-11-15T12:00:30")
+NOON = "2026-11-15T12:00:00"
+TRACEBACK = (
+    'Traceback (most recent call last):\n  File "shop.py", line 3, in <module>\nNoPlums: none left'
+)
+JAVA_TRACE = (
+    "java.lang.IllegalStateException: no plums\n"
+    "\tat com.example.Shop.sell(Shop.java:17)\n"
+    "Caused by: java.io.IOException: closed\n"
+    "\t... 3 more"
+)
+
+
+def parsed(text, origin=USUAL, rules=RULES):
+    return parse(text, origin, SENT, SENT, rules)
+
+
+@pytest.mark.parametrize(
+    ("text", "form", "time", "level", "message", "fields"),
+    [
+        ('{"time":"2026-11-15T12:00:00Z","level":"error","msg":"no plums","user":{"id":7}}',
+         "json", NOON, "ERROR", "no plums", {"user.id": "7"}),
+        ('{"@timestamp":"2026-11-15T13:00:00.000+01:00","log.level":"WARN","message":"m","n":1.50}',
+         "json", NOON, "WARN", "m", {"n": "1.50"}),
+        ('{"ts":1794744000.25,"level":"info","msg":"m","list":[1,"a"],"ok":true,"none":null}',
+         "json", "2026-11-15T12:00:00.250", "INFO", "m",
+         {"list": '["1", "a"]', "ok": "true", "none": "null"}),
+        ('{"time":1794744000000,"level":50,"msg":"pino"}',
+         "json", NOON, "ERROR", "pino", {"level": "50"}),
+        ('{"log":"hello\\n","stream":"stdout","time":"2026-11-15T12:00:00.000000000Z"}',
+         "json", NOON, "NONE", "hello\n", {"stream": "stdout"}),
+        ('{"user":"u-7"}', "json", None, "NONE", '{"user":"u-7"}', {"user": "u-7"}),
+        ('time=2026-11-15T12:00:00Z level=warn msg="no \\"plums\\"" user=7 user=8',
+         "logfmt", NOON, "WARN", 'no "plums"', {"user": "7", "user.2": "8"}),
+        ('127.0.0.1 - frank [15/Nov/2026:13:00:00 +0100] "GET /plums HTTP/1.1" 200 2326',
+         "access", NOON, "INFO", "GET /plums HTTP/1.1 200",
+         {"client": "127.0.0.1", "user": "frank", "method": "GET", "target": "/plums",
+          "protocol": "HTTP/1.1", "status": "200", "size": "2326"}),
+        ('::1 - - [15/Nov/2026:12:00:00 +0000] "GET / HTTP/2.0" 503 - "-" "curl \\"8\\"" 0.004',
+         "access", NOON, "ERROR", "GET / HTTP/2.0 503",
+         {"client": "::1", "method": "GET", "target": "/", "protocol": "HTTP/2.0",
+          "status": "503", "agent": 'curl \\"8\\"', "request_time": "0.004"}),
+        ('shop.example - - [15/Nov/2026:12:00:00 +0000] "\\x16\\x03" 400 0',
+         "access", NOON, "WARN", "\\x16\\x03 400",
+         {"client": "shop.example", "status": "400", "size": "0"}),
+        ("2026-11-15 12:00:00,123 INFO shop: open",
+         "python", "2026-11-15T12:00:00.123", "INFO", "open", {"logger": "shop"}),
+        ("2026-11-15 12:00:00,123 - shop.cart - WARNING - empty",
+         "python", "2026-11-15T12:00:00.123", "WARN", "empty", {"logger": "shop.cart"}),
+        ("[2026-11-15 12:00:00,123] ERROR in app: boom",
+         "python", "2026-11-15T12:00:00.123", "ERROR", "boom", {"logger": "app"}),
+        ("CRITICAL:root:out of plums",
+         "python", None, "FATAL", "out of plums", {"logger": "root"}),
+        ("2026-11-15 12:00:00.123 [main] INFO  com.example.Shop - open",
+         "java", "2026-11-15T12:00:00.123", "INFO", "open",
+         {"logger": "com.example.Shop", "thread": "main"}),
+        ("12:00:00.123 [pool-1-thread-2] WARN com.example.Shop - slow",
+         "java", "2026-11-15T12:00:00.123", "WARN", "slow",
+         {"logger": "com.example.Shop", "thread": "pool-1-thread-2"}),
+        ("2026-11-15T13:00:00.000+01:00  INFO 4711 --- [shop] [main] c.e.Shop       : Started",
+         "java", NOON, "INFO", "Started",
+         {"logger": "c.e.Shop", "thread": "[shop] [main]", "pid": "4711"}),
+        ("[2026-11-15 12:00:00,000] INFO [Log partition=a-0] Rolled (kafka.log.LocalLog)",
+         "java", NOON, "INFO", "[Log partition=a-0] Rolled", {"logger": "kafka.log.LocalLog"}),
+        ("2026-11-15 12:00:00,000 ERROR [org.jboss.as] (MSC service thread 1-2) down",
+         "java", NOON, "ERROR", "down",
+         {"logger": "org.jboss.as", "thread": "MSC service thread 1-2"}),
+        ("2026-11-15 12:00:00 DEBUG com.example.Shop:17 - found",
+         "java", NOON, "DEBUG", "found", {"logger": "com.example.Shop", "line": "17"}),
+        ("Nov 15, 2026 12:00:00 PM com.example.Shop run\nSEVERE: closed",
+         "java", NOON, "ERROR", "closed", {"logger": "com.example.Shop", "method": "run"}),
+        ("2026/11/15 12:00:00 [error] 12#34: *5 open() failed",
+         "nginx", NOON, "ERROR", "*5 open() failed", {"pid": "12", "thread": "34"}),
+        ("<34>Nov 15 12:00:00 gate su[7]: failed for root",
+         "syslog", NOON, "FATAL", "failed for root", {"pid": "7"}),
+        ("Nov  5 12:00:00 gate kernel: eth0 up",
+         "syslog", "2026-11-05T12:00:00", "NONE", "eth0 up", {}),
+        ('<165>1 2026-11-15T12:00:00.000Z gate app 7 ID47 [x a="]"] it happened',
+         "syslog", NOON, "INFO", "it happened",
+         {"pid": "7", "msgid": "ID47", "data": '[x a="]"]'}),
+        ("2026-11-15T12:00:00Z stdout F hello",
+         "dated", NOON, "NONE", "stdout F hello", {}),
+        ("2026-11-15 12:00:00 WARN hello there",
+         "dated", NOON, "WARN", "hello there", {}),
+        ("ERROR no plums", "levelled", None, "ERROR", "no plums", {}),
+        ("\tat com.example.Shop.sell(Shop.java:17)",
+         "plain", None, "NONE", "\tat com.example.Shop.sell(Shop.java:17)", {}),
+        ("Error while selling", "plain", None, "NONE", "Error while selling", {}),
+        ("2026-99-99 12:00:00 INFO shop: open",
+         "plain", None, "NONE", "2026-99-99 12:00:00 INFO shop: open", {}),
+        ("{not json}", "plain", None, "NONE", "{not json}", {}),
+        ("", "plain", None, "NONE", "", {}),
+    ],
+)  # fmt: skip
+def test_a_line_is_understood(text, form, time, level, message, fields):
+    line = parsed(text)
+    assert (line.format, line.level, line.message, line.fields) == (form, level, message, fields)
+    assert line.time_us == (SENT if time is None else us(time))
+    assert line.stack is None
+
+
+@pytest.mark.parametrize(
+    ("first", "trace"),
+    [
+        ("2026-11-15 12:00:00,123 ERROR shop: no plums", TRACEBACK),
+        ("ERROR:shop:no plums", TRACEBACK),
+        ("2026-11-15 12:00:00.123 [main] ERROR com.example.Shop - no plums", JAVA_TRACE),
+        ("[2026-11-15 12:00:00,123] ERROR no plums (kafka.server.Server)", JAVA_TRACE),
+        ("Nov 15, 2026 12:00:00 PM com.example.Shop run\nSEVERE: no plums", JAVA_TRACE),
+    ],
+)
+def test_a_stack_trace_belongs_to_its_line(first, trace):
+    line = parsed(f"{first}\n{trace}")
+    assert (line.message, line.level, line.stack) == ("no plums", "ERROR", trace)
+
+
+def test_lines_below_that_are_no_trace_stay_in_the_message():
+    line = parsed("2026-11-15 12:00:00 INFO shop: stock\nplums 7\npears 9\n")
+    assert (line.message, line.stack) == ("stock\nplums 7\npears 9", None)
+
+
+def test_a_trace_in_json_is_found():
+    line = parsed('{"msg":"m","error":{"stack":"E: x\\n    at f (a.js:1)","code":"X"}}')
+    assert line.stack == "E: x\n    at f (a.js:1)"
+    assert line.fields == {"error.code": "X"}
+
+
+# Where and when
+
+
+def test_headers_say_more_about_host_and_service_than_the_line():
+    text = '{"host":"inner","service":"cart","msg":"m"}'
+    assert parsed(text, Origin())[4:6] == ("inner", "cart")
+    assert parsed(text, Origin("web-1", "/var/log/x.log"))[4:6] == ("web-1", "cart")
+    assert parsed(text, Origin("web-1", None, "shop"))[4:6] == ("web-1", "shop")
+    assert parsed("plain", Origin("web-1", "/srv/shop/app.log"))[4:6] == ("web-1", "shop")
+
+
+@pytest.mark.parametrize(
+    ("path", "service"),
+    [
+        ("/var/log/shop.log", "shop"),
+        ("/var/log/shop.log.1", "shop"),
+        ("/var/log/nginx/access.log", "nginx"),
+        ("/var/log/syslog", "syslog"),
+        ("/srv/cart/logs", "cart"),
+        ("app.log", "app"),
+        (None, None),
+        ("", None),
+    ],
+)
+def test_the_path_names_the_service_where_nothing_else_does(path, service):
+    assert service_of(path) == service
+
+
+def test_times_without_a_zone_are_in_that_of_the_user():
+    rules = RULES._replace(zone=ZoneInfo("Europe/Prague"))
+    assert parsed("2026-11-15 13:00:00 INFO a: b", rules=rules).time_us == us(NOON)
+    assert parsed("2026-11-15 12:00:00Z INFO a: b", rules=rules).time_us == us(NOON)
+
+
+def test_a_time_without_a_year_is_in_the_nearest():
+    new_year = us("2027-01-01T00:00:05")
+    line = parse("Dec 31 23:59:58 gate su: x", Origin(), new_year, new_year, RULES)
+    assert line.time_us == us("2026-12-31T23:59:58")
+    line = parse("23:59:58.000 [main] INFO a.B - x", Origin(), new_year, new_year, RULES)
+    assert line.time_us == us("2026-12-31T23:59:58")
+
+
+def test_a_time_far_ahead_is_not_believed_but_kept():
+    line = parsed("2100-01-01 00:00:00 INFO shop: hi")
+    assert line.time_us == SENT
+    assert line.fields == {"logger": "shop", CLAIMED: str(us("2100-01-01T00:00:00"))}
+    assert parse("plain", Origin(), us("2100-01-01"), SENT, RULES).time_us == SENT
+    assert parse("plain", Origin(), -1, SENT, RULES).time_us == SENT
+
+
+# What cannot be a line
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (None, "no value"),
+        (b"caf\xe9", "not UTF-8: unexpected end of data at byte 3"),
+        (b"x" * (RULES.line_size_max + 1), "1048577 bytes, more than a line of 1048576"),
+        (b"", None),
+        (b"x" * RULES.line_size_max, None),
+    ],
+)
+def test_what_is_no_text_or_too_long_is_refused(value, reason):
+    text, said = text_of(value, RULES)
+    assert said == reason
+    assert (text is None) is (reason is not None)
+
+
+@pytest.mark.parametrize(
+    "unit",
+    ["[", "]", " ", "\n", '"', '\\"', "=", "a=", 'a="', "(", " (a.b", "{", '{"a":', "<", "INFO ",
+     "a.", "\tat ", "[INFO] ", "1 ", ": ", "- "],
+)  # fmt: skip
+@pytest.mark.parametrize(
+    "first",
+    ["", "2026-11-15 12:00:00 INFO ", "1.1.1.1 - - [15/Nov/2026:12:00:00 +0000] ", "INFO ", "a=b ",
+     "<34>1 - - - - - ", "Nov 15 12:00:00 gate ", "2026-11-15 12:00:00 [main] "],
+)  # fmt: skip
+def test_a_long_line_of_anything_takes_no_long_time(first, unit):
+    """Every expression is linear: one that is not would take hours for these."""
+    line = parsed(f"{first}{unit * (200_000 // len(unit))}end")
+    assert "end" in (line.stack or line.message) or "end" in "".join(line.fields.values())

@@ -1,0 +1,262 @@
+"""Searches find what going through all rows finds, and read little for it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from cli_kit import moldau
+from log_tables import NOON_US, arrow, expected, log_table, row
+from moldau.base.errors import UserError
+from moldau.spark.pipelines.logs import layout
+from moldau.spark.pipelines.logs.levels import LEVELS, at_least
+from moldau.spark.pipelines.logs.search import Follower, Question, search
+from moldau.spark.pipelines.logs.sketches import sketch_place
+
+DAY_US = 86_400_000_000
+
+WORDS = ["plum", "Pear", "fig (ripe)", "naïve", "x", "\n", "%", "a.b", "[1]", "\\d", "É"]
+MESSAGES = st.lists(st.sampled_from(WORDS), max_size=4).map(" ".join)
+ROWS = st.builds(
+    lambda **given: given,
+    time_us=st.integers(NOON_US - 2 * DAY_US, NOON_US),
+    level=st.sampled_from(LEVELS),
+    host=st.sampled_from(["web-1", "web-2", "db-1"]),
+    service=st.sampled_from(["shop", "cart", None]),
+    message=MESSAGES,
+    stack=st.one_of(st.none(), MESSAGES),
+    fields=st.dictionaries(st.sampled_from(["user", "status"]), st.sampled_from(["7", "503", ""])),
+    partition=st.integers(0, 1),
+)
+QUESTIONS = st.builds(
+    Question,
+    since_us=st.one_of(st.none(), st.integers(NOON_US - 2 * DAY_US, NOON_US)),
+    until_us=st.one_of(st.none(), st.integers(NOON_US - 2 * DAY_US, NOON_US)),
+    levels=st.one_of(st.none(), st.sampled_from(LEVELS).map(lambda one: frozenset(at_least(one)))),
+    values=st.dictionaries(
+        st.sampled_from(["host", "service"]), st.sampled_from(["web-1", "db-1", "shop", "nobody"])
+    ),
+    text=st.one_of(
+        st.none(), st.sampled_from([*WORDS, "plum Pear", "PLUM", "é", "no such text", "lum"])
+    ),
+    ignore_case=st.booleans(),
+    fields=st.dictionaries(st.sampled_from(["user", "status", "none"]), st.sampled_from(["7", ""])),
+    after_batch=st.one_of(st.none(), st.integers(0, 12)),
+    limit=st.integers(1, 12),
+)
+
+
+@settings(
+    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(st.lists(ROWS, min_size=1, max_size=30), st.lists(QUESTIONS, min_size=6, max_size=6))
+def test_a_search_finds_what_going_through_all_rows_finds(
+    tmp_path_factory, monkeypatch, given_rows, questions
+):
+    """Twelve appends: some files are merged and have sketches, others are as they were written."""
+    monkeypatch.setattr(layout, "GROUP_ROWS", 4)
+    monkeypatch.setattr(layout, "SKETCHED_ROWS_MIN", 1)
+    folder = tmp_path_factory.mktemp("table")
+    rows = [row(offset, **one, batch=offset % 12) for offset, one in enumerate(given_rows)]
+    table = log_table(folder)
+    for number, batch in enumerate(sorted({one["batch"] for one in rows})):
+        table.append(arrow(one for one in rows if one["batch"] == batch), number)
+
+    for question in questions:
+        found = search(folder, question)
+        assert [one["offset"] for one in found.rows] == expected(rows, question), question
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    """Return a table of 40 row groups with sketches, rows in the order of time; not to change."""
+    folder = tmp_path_factory.mktemp("out")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(layout, "GROUP_ROWS", 50)
+        patched.setattr(layout, "SKETCHED_ROWS_MIN", 1)
+        make(log_table(folder / "logs"))
+    return folder / "logs"
+
+
+@pytest.fixture
+def own_table(table, tmp_path):
+    """Return such a table that may be changed."""
+    return shutil.copytree(table, tmp_path / "logs")
+
+
+def make(made):
+    for number in range(10):
+        rows = [
+            row(
+                offset,
+                message=f"request {offset} of user {offset % 7} was accepted",
+                fields={"request_id": f"id-{offset}"},
+                host=f"web-{offset % 3}",
+                batch=number,
+            )
+            for offset in range(number * 200, number * 200 + 200)
+        ]
+        rows[7] = {**rows[7], "message": f"a quincunx in batch {number}"}
+        made.append(arrow(rows), number)
+
+
+@pytest.mark.parametrize(
+    ("question", "read_max"),
+    [
+        (Question(limit=10), 3),
+        (Question(since_us=NOON_US + 100_000, until_us=NOON_US + 120_000), 2),
+        (Question(text="nowhere to be found"), 0),
+        (Question(text="NOWHERE to be found", ignore_case=True), 0),
+        (Question(text="quincunx"), 12),
+        (Question(fields={"request_id": "id-777"}), 4),
+        (Question(fields={"request_id": "id-77777"}), 3),
+        (Question(values={"host": "web-9"}), 0),
+        (Question(values={"host": "web-11"}), 3),
+        (Question(text="request 1999 of", limit=1), 3),
+    ],
+)
+def test_row_groups_that_cannot_match_are_not_read(table, question, read_max):
+    answer = search(table, question)
+    assert answer.effort.groups == 40
+    assert answer.effort.read <= read_max
+
+
+def test_sketches_only_save_time(own_table):
+    question = Question(text="quincunx", fields={})
+    with_sketches = search(own_table, question)
+    for path in own_table.glob("*/*/_*.sketch"):
+        path.unlink()
+    without = search(own_table, question)
+    assert without.rows == with_sketches.rows
+    assert len(without.rows) == 10
+    assert without.effort.read > with_sketches.effort.read
+
+
+def test_a_sketch_of_another_file_is_not_believed(own_table):
+    for path in own_table.glob("*/*/_*.sketch"):
+        path.write_bytes(path.read_bytes()[:-1])
+    assert len(search(own_table, Question(text="quincunx")).rows) == 10
+
+
+def test_a_table_without_appends_has_no_rows(tmp_path):
+    assert search(tmp_path, Question()).rows == []
+
+
+def test_only_files_that_the_log_names_are_read(own_table):
+    committed = next(own_table.glob("*/*/part-*.parquet"))
+    committed.with_name("part-0000000010-0.parquet").write_bytes(committed.read_bytes())
+    rows = search(own_table, Question(limit=10_000)).rows
+    assert len(rows) == 2000
+    committed.unlink()
+    with pytest.raises(UserError, match="is gone, though the log"):
+        search(own_table, Question())
+
+
+def test_following_brings_each_new_row_once_in_the_order_of_time(tmp_path):
+    made = log_table(tmp_path)
+    follower = Follower(tmp_path, Question(limit=2), ["offset"])
+    assert follower.look(100) == []
+    seen = []
+    for number in range(23):
+        made.append(
+            arrow([row(2 * number, batch=number), row(2 * number + 1, batch=number)]), number
+        )
+        if number % 4 == 2:  # so that looks fall before, into and after merges
+            seen += [one["offset"] for one in follower.look(100)]
+    assert seen == list(range(4, 46))
+
+
+# The command
+
+
+def test_the_command_prints_what_was_found(table):
+    out = str(table.parent)
+    ran = moldau("logs", "search", "--out", out, "--text", "quincunx", "-n", "2")
+    lines = ran.out.splitlines()
+    assert lines[0].split() == ["TIME", "LEVEL", "HOST", "SERVICE", "MESSAGE"]
+    assert [" ".join(line.split()) for line in lines[1:]] == [
+        "2026-11-15T12:00:01.807000Z INFO web-1 shop a quincunx in batch 9",
+        "2026-11-15T12:00:01.607000Z INFO web-2 shop a quincunx in batch 8",
+    ]
+    ran = moldau("logs", "search", "--out", out, "--field", "request_id=id-77", "-o", "json")
+    (found,) = json.loads(ran.out)
+    assert (found["offset"], found["fields"]) == (77, {"request_id": "id-77"})
+    ran = moldau(
+        "logs", "search", "--out", out, "--since", "2026-11-15T12:00:00.100Z", "--until",
+        "@2026-11-15T12:00:00.103Z", "--host", "web-1", "-l", "debug", "-o", "csv",
+    )  # fmt: skip
+    assert len(ran.out.splitlines()) == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["--level", "loud"], "'loud' is no level"),
+        (["--since", "+5"], "'+5' is no time"),
+        (["--until", "soon"], "soon is no time"),
+        (["--field", "user"], "expected NAME=VALUE"),
+        (["--follow", "-o", "yaml"], "--follow prints -o table or json"),
+    ],
+)
+def test_what_cannot_be_asked_is_one_line(table, words, complaint):
+    ran = moldau("logs", "search", "--out", str(table.parent), *words)
+    assert ran.status == 1
+    assert complaint in ran.err
+    assert ran.err.count("\n") == 1
+
+
+def test_a_folder_without_the_table_is_one_line(tmp_path):
+    ran = moldau("logs", "search", "--out", str(tmp_path))
+    assert (ran.status, ran.err.count("\n")) == (1, 1)
+    assert "there is no table" in ran.err
+
+
+def test_following_prints_lines_in_the_order_of_time_until_it_is_interrupted(table, monkeypatch):
+    looks = iter([None, KeyboardInterrupt])
+
+    def sleep(period_s):
+        if (end := next(looks)) is not None:
+            raise end
+
+    monkeypatch.setattr("moldau.cli.logs.time.sleep", sleep)
+    words = ["logs", "search", "--out", table.parent, "--text", "quincunx", "-n", "2", "--follow"]
+    ran = moldau(*words)
+    assert [line.split()[-1] for line in ran.out.splitlines()] == ["8", "9"]
+    assert ran.status == 130
+    looks = iter([KeyboardInterrupt])
+    ran = moldau(*words, "-o", "json")
+    assert [json.loads(line)["offset"] for line in ran.out.splitlines()] == [1607, 1807]
+
+
+def test_times_that_no_calendar_has_are_no_error(table):
+    assert search(table, Question(until_us=-(1 << 62))).rows == []
+    assert search(table, Question(since_us=1 << 62)).rows == []
+
+
+def test_spark_is_not_loaded(table):
+    program = (
+        "import sys\nfrom moldau.cli.main import main\n"
+        f"sys.argv[1:] = ['logs', 'search', '--out', {str(table.parent)!r}, '-n', '1']\n"
+        "try:\n    main()\nfinally:\n    print('pyspark' in sys.modules, file=sys.stderr)\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=os.environ
+    )
+    assert ran.stderr == "False\n"
+
+
+def test_a_question_with_a_limit_of_one_finds_the_newest(table):
+    rows = search(table, replace(Question(), limit=1), ["time", "offset", "level"]).rows
+    assert rows == [{"time": "2026-11-15T12:00:01.999000Z", "offset": 1999, "level": "INFO"}]
+
+
+def test_the_place_of_sketches_is_hidden_from_readers_of_folders():
+    assert sketch_place("/a/b=c/part-1.parquet") == "/a/b=c/_part-1.sketch"

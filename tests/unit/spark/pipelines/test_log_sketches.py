@@ -1,0 +1,80 @@
+"""Sketches: what occurs is never denied, and what does not nearly always is."""
+
+from __future__ import annotations
+
+import random
+
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from moldau.spark.pipelines.logs.sketches import (
+    packed_sketches,
+    pair_marks,
+    sketch_of,
+    text_marks,
+    unpacked_sketches,
+)
+
+NO_PAIRS = pa.array([], pa.string())
+TEXTS = st.lists(st.text("abcXYZ019 -é\n", max_size=40), min_size=1, max_size=6)
+
+
+def texts(*values):
+    return [pa.array(values, pa.string())]
+
+
+@settings(max_examples=80, deadline=None)
+@given(TEXTS, st.data())
+def test_every_part_of_a_text_may_occur(values, data):
+    """Also in other cases, and where arrays are slices of larger ones."""
+    sketch = sketch_of([pa.array(["before", *values, "after"])[1:-1]], NO_PAIRS)
+    text = data.draw(st.sampled_from(values))
+    start = data.draw(st.integers(0, len(text)))
+    part = text[start : data.draw(st.integers(start, len(text)))]
+    for asked in (part, part.replace("X", "x"), part.replace("a", "A")):
+        assert sketch.may_hold_text(text_marks([asked]))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.text(max_size=12), min_size=1, max_size=8))
+def test_every_pair_may_occur(values):
+    pairs = pa.array(["x", *(f"n={value}" for value in values)])[1:]
+    sketch = sketch_of([], pairs)
+    assert all(sketch.may_hold_pair(pair_marks("n", value)) for value in values)
+
+
+def test_what_does_not_occur_is_denied_nearly_always():
+    chance = random.Random(3)
+    ids = [f"{chance.getrandbits(64):016x}" for _ in range(5000)]
+    lines = [f"request {one} of the shop was accepted" for one in ids]
+    sketch = sketch_of(texts(*lines), pa.array([f"id={one}" for one in ids]))
+    strange = [f"{chance.getrandbits(64):016x}" for _ in range(500)]
+
+    def believed(marks, ask):
+        return sum(ask(mark) for mark in marks)
+
+    assert believed((text_marks([one]) for one in strange), sketch.may_hold_text) < 30
+    assert believed((text_marks([one[2:14]]) for one in strange), sketch.may_hold_text) < 120
+    assert believed((pair_marks("id", one) for one in strange), sketch.may_hold_pair) < 60
+    assert not sketch.may_hold_text(text_marks(["NullPointerException"]))
+    assert not sketch.may_hold_text(text_marks(["request", "plums"]))
+    assert all(sketch.may_hold_text(text_marks([one[3:14]])) for one in ids)
+    assert len(sketch.grams) + len(sketch.pieces) + len(sketch.pairs) < 150_000
+
+
+def test_texts_that_are_too_short_say_nothing():
+    sketch = sketch_of(texts("plums"), NO_PAIRS)
+    assert sketch.may_hold_text(text_marks(["xyz"]))
+    assert sketch.may_hold_text(text_marks([""]))
+    assert not sketch.may_hold_text(text_marks(["wxyz"]))
+
+
+def test_sketches_are_read_as_they_were_written_and_only_for_their_file():
+    sketches = [sketch_of(texts("plums"), pa.array(["a=b"])), sketch_of([], NO_PAIRS)]
+    data = packed_sketches(sketches, 77)
+    assert unpacked_sketches(data, 2, 77) == sketches
+    assert unpacked_sketches(data, 2, 78) is None
+    assert unpacked_sketches(data, 3, 77) is None
+    assert unpacked_sketches(data[:-1], 2, 77) is None
+    assert unpacked_sketches(b"", 0, 0) is None
