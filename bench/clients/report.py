@@ -24,7 +24,7 @@ def render(rounds: list[Figures]) -> str:
         "",
         about,
         "",
-        machine(versions),
+        f"{machine()}; {versions}.",
         "",
         "| work | unit | against | theirs | ours | ratio | bar | met |",
         "|---|---|---|---|---|---|---|---|",

@@ -34,7 +34,7 @@ FULL = Scale(
     once_rows=1_000_000,
     idle_seconds=6.0,
     activity_rows=1_000_000,
-    activity_seconds=60,
+    activity_seconds=180,
 )
 
 QUICK = Scale(

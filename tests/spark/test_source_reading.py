@@ -257,7 +257,7 @@ def test_a_broker_that_does_not_come_back_is_told_of_in_one_line(tmp_path):
         name = create_topic(own.address, fresh_topic("gone"), 1)
         send(own.address, name, [b"a"])
         impatient = {
-            "kafkaConsumer__pollTimeoutMs": "300", "kafka__bootstrap__timeout__ms": "300",
+            "kafkaConsumer__pollTimeoutMs": "2000", "kafka__bootstrap__timeout__ms": "2000",
         }  # fmt: skip
         reader = batch_reader(options(own, subscribe=name, **impatient))
         (planned,) = reader.partitions()

@@ -331,6 +331,11 @@ class Cluster:
         if left_s > 0:
             await asyncio.sleep(left_s)
 
+    @property
+    def trouble(self) -> ClientError | None:
+        """Why the brokers could not be asked the last time; None if they could."""
+        return self._failure
+
     def _refresh_succeeded(self, *, news: bool) -> None:
         self._fruitless_count = 0 if news else self._fruitless_count + 1
         if self._failing_since is not None:

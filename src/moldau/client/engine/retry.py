@@ -63,6 +63,9 @@ class Retrying(Protocol):
     @property
     def ports(self) -> ClientPorts: ...
 
+    @property
+    def trouble(self) -> ClientError | None: ...
+
     def request_refresh(self) -> None: ...
 
     def forget_coordinator(
@@ -116,7 +119,8 @@ async def retried(
     The attempt raises BrokerError for error codes in its answer. Between two attempts there is a
     growing pause; metadata is refreshed and the coordinator forgotten where the failure asks for
     that. At the deadline the last failure is raised, or RequestTimedOut if there was none or an
-    attempt was still under way. Cancelled, it cancels the attempt.
+    attempt was still under way; it says what went wrong before, here or with the metadata.
+    Cancelled, it cancels the attempt.
     """
     waits = Backoff(cluster.settings.retry_backoff_ms, cluster.settings.retry_backoff_max_ms)
     clock = cluster.ports.clock
@@ -129,7 +133,8 @@ async def retried(
         except TimeoutError:
             if not limit.expired():
                 raise
-            raise _too_late(failure) from failure
+            cause = failure or cluster.trouble
+            raise _too_late(cause) from cause
         except ClientError as error:
             if not error.retriable:
                 raise

@@ -31,6 +31,7 @@ class Counting:
     def __init__(self, world):
         self.settings = ConnectionSettings()
         self.ports = ClientPorts(None, world.clock, random.Random(1))
+        self.trouble = None
         self.refreshes = 0
         self.forgotten = []
 
@@ -116,6 +117,15 @@ def test_an_attempt_under_way_at_the_deadline_is_cancelled():
             await retried(cluster, endless, deadline)
         assert cancelled.is_set()
         assert clock.monotonic() == pytest.approx(deadline)
+
+    run(scenario)
+
+
+def test_who_waits_for_metadata_in_vain_learns_why_there_is_none():
+    async def scenario(cluster, clock):
+        cluster.trouble = ConnectionLost("no broker could be reached")
+        with pytest.raises(RequestTimedOut, match="no broker could be reached"):
+            await retried(cluster, asyncio.Event().wait, clock.monotonic() + 5)
 
     run(scenario)
 
