@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final
 
 from pyspark.sql import SparkSession
@@ -39,6 +40,7 @@ SETTINGS: Final[Mapping[str, str]] = {
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     # Queries share the cores; by default the job that was there first has them all.
     "spark.scheduler.mode": "FAIR",
+    "spark.scheduler.allocation.file": Path(__file__).with_name("pools.xml").as_uri(),
     # What Spark remembers of jobs for a page that nobody opens.
     "spark.ui.retainedJobs": "20",
     "spark.ui.retainedStages": "20",
