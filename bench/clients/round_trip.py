@@ -1,15 +1,20 @@
 """One request and its answer: Moldau's client against aiokafka.
 
-The same request (Metadata 5, no topics) goes to the same broker, in turns within one process, so
-that both see the same machine.
+The same request (Metadata 5, no topics) goes to the same broker, from a process for each client,
+in turns.
+
+    python -m bench.clients.round_trip CLIENT ADDRESS
 """
 
 from __future__ import annotations
 
 import asyncio
 import statistics
+import subprocess
+import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 from aiokafka.client import AIOKafkaClient
@@ -22,43 +27,65 @@ from moldau.client.engine.ports import system_ports
 from moldau.client.settings import ConnectionSettings
 from moldau.protocol.messages.metadata import MetadataRequest
 
-CALLS = 2000
+CALLS, LEFT_OUT = 4000, 500
+"""The first ones are not counted: code becomes quick while it runs."""
 VERSION = 5
+
+Call = Callable[[], Awaitable[Any]]
 
 
 def run(address: str, *, backwards: bool) -> Figures:
-    """Have both ask so many times, one after the other."""
-    return asyncio.run(_run(address, backwards=backwards))
+    """Have each ask so many times, one call after the other."""
+    order = list(reversed(CALLERS) if backwards else CALLERS)
+    return {once(client, ROUND_TRIP): measured(client, address) for client in order}
 
 
-async def _run(address: str, *, backwards: bool) -> Figures:
+def measured(client: str, address: str) -> float:
+    """Return the median time of a call in microseconds, taken in a process of its own."""
+    words = [sys.executable, "-m", "bench.clients.round_trip", client, address]
+    told = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True)
+    return float(told.stdout)
+
+
+@asynccontextmanager
+async def moldau(address: str) -> AsyncIterator[Call]:
+    """Ask with our client."""
     settings = ConnectionSettings(bootstrap_servers=address)
-    ours = Cluster(settings, system_ports(settings))
-    theirs = AIOKafkaClient(bootstrap_servers=address)
-    await ours.start()
-    await theirs.bootstrap()
-    (node,) = (broker.nodeId for broker in theirs.cluster.brokers())
+    cluster = Cluster(settings, system_ports(settings))
+    await cluster.start()
     request = MetadataRequest([], allow_auto_topic_creation=False)
-    their_request = TheirRequest([], False)
-    calls: dict[str, Callable[[], Awaitable[Any]]] = {
-        "moldau": lambda: ours.call(Node.ANY, request, version=VERSION),
-        "aiokafka": lambda: theirs.send(node, their_request),
-    }
     try:
-        return {
-            once(client, ROUND_TRIP): await median_us(calls[client])
-            for client in (reversed(calls) if backwards else calls)
-        }
+        yield lambda: cluster.call(Node.ANY, request, version=VERSION)
     finally:
-        await ours.close()
-        await theirs.close()
+        await cluster.close()
 
 
-async def median_us(call: Callable[[], Awaitable[Any]]) -> float:
+@asynccontextmanager
+async def aiokafka(address: str) -> AsyncIterator[Call]:
+    """Ask with aiokafka."""
+    client = AIOKafkaClient(bootstrap_servers=address)
+    await client.bootstrap()
+    (node,) = (broker.nodeId for broker in client.cluster.brokers())
+    request = TheirRequest([], False)
+    try:
+        yield lambda: client.send(node, request)
+    finally:
+        await client.close()
+
+
+CALLERS = {"moldau": moldau, "aiokafka": aiokafka}
+
+
+async def median_us(client: str, address: str) -> float:
     """Return the median time of a call, one after the other."""
     times = []
-    for _ in range(CALLS):
-        began = time.perf_counter()
-        await call()
-        times.append(time.perf_counter() - began)
-    return statistics.median(times) * 1e6
+    async with CALLERS[client](address) as call:
+        for _ in range(CALLS):
+            began = time.perf_counter()
+            await call()
+            times.append(time.perf_counter() - began)
+    return statistics.median(times[LEFT_OUT:]) * 1e6
+
+
+if __name__ == "__main__":
+    print(asyncio.run(median_us(*sys.argv[1:])))
