@@ -15,6 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's users c
 
 from moldau.spark.pipelines.windowed.landing import PLACE_COLUMNS
 from moldau.spark.pipelines.windowed.reading import ORIGIN, TIME_FORM
+from moldau.spark.pipelines.windowed.reasons import first_reason, unfit
 
 FIELDS: Final = "event_id STRING, kind STRING, user STRING, page STRING, query STRING, time STRING"
 _BROKEN: Final = "_broken"
@@ -52,30 +53,18 @@ def read_events(records: DataFrame) -> DataFrame:
 def _reason() -> Column:
     """Say what is wrong with an event; the first thing that is."""
     kind = F.col("kind")
+    no_page, no_page_text = unfit("page", TEXT_SIZE_MAX)
+    no_query, no_query_text = unfit("query", TEXT_SIZE_MAX)
     reasons = [
         (F.col("value").isNull(), "no value"),
         (~F.is_valid_utf8(F.col("value").cast("string")), "not UTF-8"),
         (F.col("event").isNull() | F.col(f"event.{_BROKEN}").isNotNull(), "not a JSON object"),
         (kind.isNull(), "no kind"),
         (~kind.isin(VIEW, SEARCH), "kind is neither view nor search"),
-        (_unfit("event_id"), _unfit_text("event_id")),
-        (_unfit("user"), _unfit_text("user")),
-        ((kind == VIEW) & _unfit("page"), _unfit_text("page")),
-        ((kind == SEARCH) & _unfit("query"), _unfit_text("query")),
+        unfit("event_id", TEXT_SIZE_MAX),
+        unfit("user", TEXT_SIZE_MAX),
+        ((kind == VIEW) & no_page, no_page_text),
+        ((kind == SEARCH) & no_query, no_query_text),
         (F.col("time").isNull(), "no time such as 2026-11-16T12:00:00Z"),
     ]
-    (condition, reason), *rest = reasons
-    found = F.when(condition, reason)
-    for condition, reason in rest:
-        found = found.when(condition, reason)
-    return found
-
-
-def _unfit(name: str) -> Column:
-    """Tell whether a text is missing, empty or too long."""
-    size = F.coalesce(F.length(F.col(name)), F.lit(0))
-    return (size == 0) | (size > TEXT_SIZE_MAX)
-
-
-def _unfit_text(name: str) -> str:
-    return f"no {name}, or one of more than {TEXT_SIZE_MAX} characters"
+    return first_reason(reasons)

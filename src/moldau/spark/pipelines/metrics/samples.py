@@ -21,6 +21,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's users c
 from moldau.spark.pipelines.metrics.series import COUNT, GAUGE, HISTOGRAM, KINDS
 from moldau.spark.pipelines.windowed.landing import PLACE_COLUMNS
 from moldau.spark.pipelines.windowed.reading import ORIGIN, TIME_FORM
+from moldau.spark.pipelines.windowed.reasons import first_reason, unfit
 
 SERIES: Final = ("host", "service", "metric", "target", "kind")
 """What tells one series from another."""
@@ -94,7 +95,7 @@ def _reason() -> Column:
         (F.col("value").isNull(), "no value"),
         (~F.is_valid_utf8(F.col("value").cast("string")), "not UTF-8"),
         (F.col("sample").isNull() | _field(_BROKEN).isNotNull(), "not a JSON object"),
-        *((_unfit(name), _unfit_text(name)) for name in ("host", "service", "metric")),
+        *(unfit(name, TEXT_SIZE_MAX) for name in ("host", "service", "metric")),
         (F.length("target") > TEXT_SIZE_MAX, f"target of more than {TEXT_SIZE_MAX} characters"),
         (~F.col("kind").isin(*KINDS), f"kind is none of {', '.join(KINDS)}"),
         (~is_histogram & ~_is_number("reading"), "value is no number"),
@@ -103,21 +104,7 @@ def _reason() -> Column:
         (_is_wrong_interval(), "interval_s is no time above zero"),
         (F.col("time").isNull(), "no time such as 2026-11-16T12:00:00Z"),
     ]
-    (condition, reason), *rest = reasons
-    found = F.when(condition, reason)
-    for condition, reason in rest:
-        found = found.when(condition, reason)
-    return found
-
-
-def _unfit(name: str) -> Column:
-    """Tell whether a text is missing, empty or too long."""
-    size = F.coalesce(F.length(F.col(name)), F.lit(0))
-    return (size == 0) | (size > TEXT_SIZE_MAX)
-
-
-def _unfit_text(name: str) -> str:
-    return f"no {name}, or one of more than {TEXT_SIZE_MAX} characters"
+    return first_reason(reasons)
 
 
 def _is_number(name: str) -> Column:

@@ -5,6 +5,7 @@ whose window was closed before it came, or a dead letter. Rows on time are count
 all, when their windows are closed. In this order:
 
     reading   `with_now(records)`, then the pipeline's own parser: records become rows
+    reasons   what is wrong with a record, for that parser
     landing   files the rows of a batch: on time, late, dead letters
     closing   decides what is late and which windows are over (pure)
     filing    appends rows to tables exactly once; `gathered` computes them once before

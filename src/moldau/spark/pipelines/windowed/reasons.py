@@ -1,0 +1,27 @@
+"""What is wrong with a record, in words: the first of several conditions that holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's users call it
+
+Reason = tuple[Column, str]
+"""When it holds, and what is said then."""
+
+
+def first_reason(reasons: Sequence[Reason]) -> Column:
+    """Return what is said of a record; null if no condition holds."""
+    (condition, text), *rest = reasons
+    found = F.when(condition, text)
+    for condition, text in rest:
+        found = found.when(condition, text)
+    return found
+
+
+def unfit(name: str, size_max: int) -> Reason:
+    """Find fault with a text that is missing, empty or too long."""
+    size = F.coalesce(F.length(F.col(name)), F.lit(0))
+    is_unfit = (size == 0) | (size > size_max)
+    return is_unfit, f"no {name}, or one of more than {size_max} characters"
