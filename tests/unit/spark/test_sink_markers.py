@@ -56,3 +56,9 @@ def test_writes_without_an_id_share_nothing():
     one, other = Writer.of_write("first", None), Writer.of_write("second", None)
     assert one.marker_key is None
     assert one.transactional_id != other.transactional_id
+
+
+def test_what_comes_after_a_later_one_is_refused_in_words_of_who_wrote_it():
+    stream, write = Writer.of_query("q"), Writer.of_write("attempt", "report")
+    assert "batch 3 of query q was refused, because batch 4" in str(stream.refusal(3, 4))
+    assert "write 3 of report was refused, because 4" in str(write.refusal(3, 4))

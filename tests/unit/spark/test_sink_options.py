@@ -67,6 +67,7 @@ def test_options_travel():
         ({"exactly__once": "yes"}, "not true or false"),
         ({"exactly__once__id": "x"}, "without exactly.once=true"),
         ({"exactly__once": "true", "exactly__once__id": ""}, "is empty"),
+        ({"exactly__once": "true", "exactly__once__number": "1"}, "without exactly.once.id"),
         ({"exactly__once": "true", "kafka__acks": "1"}, "kafka.acks excludes"),
         ({"kafka__transactional__id": "x"}, "set exactly.once=true"),
         ({"exactly__once__staging__prefix": "x" * 213}, "longer than 212"),

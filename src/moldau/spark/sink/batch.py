@@ -2,7 +2,8 @@
 
 By default rows are written as they come. With `exactly.once=true` they appear all together or not
 at all; and with `exactly.once.id` too, a query that is run again under the same id, because nobody
-knew how the first run ended, writes nothing.
+knew how the first run ended, writes nothing. Who writes again and again numbers the writes of one
+id: then one marker does for all of them, and one transactional id.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
@@ -27,9 +28,6 @@ from moldau.spark.sink.publication import Publisher, Writer
 from moldau.spark.sink.staging import Share, StagedRows, stage
 
 logger = logging.getLogger(__name__)
-
-ONLY_BATCH: Final = 0
-"""The number that the one batch of a write has."""
 
 
 def batch_writer(
@@ -72,7 +70,7 @@ class OnceBatchWriter(DataSourceArrowWriter):
         if context is None:
             raise UserError("rows can only be staged in a task of Spark's")
         task, attempt = context.partitionId(), context.taskAttemptId()
-        share = Share(self._attempt, ONLY_BATCH, task, attempt)
+        share = Share(self._attempt, self._options.once_number, task, attempt)
         return RowsStaged(stage(self._options, share, iterator, passing=True))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
@@ -81,7 +79,7 @@ class OnceBatchWriter(DataSourceArrowWriter):
         writer = Writer.of_write(self._attempt, self._options.once_id)
         publisher = Publisher(self._options, writer)
         try:
-            publisher.publish(ONLY_BATCH, staged)
+            publisher.publish(self._options.once_number, staged)
         finally:
             publisher.give_up()
             self._clean(staged)

@@ -14,6 +14,7 @@ from moldau.spark.settings import ConnectionOptions, Options
 
 EXACTLY_ONCE: Final = "exactly.once"
 ONCE_ID: Final = "exactly.once.id"
+ONCE_NUMBER: Final = "exactly.once.number"
 MARKER_TOPIC: Final = "exactly.once.marker.topic"
 STAGING_PREFIX: Final = "exactly.once.staging.prefix"
 STAGING_RETENTION: Final = "exactly.once.staging.retention.ms"
@@ -26,6 +27,7 @@ NAMES: Final = (
     "path",
     EXACTLY_ONCE,
     ONCE_ID,
+    ONCE_NUMBER,
     MARKER_TOPIC,
     STAGING_PREFIX,
     STAGING_RETENTION,
@@ -56,6 +58,10 @@ DEFAULT_INLINE_SIZE_MAX: Final = 256 * 1024
 """What a task may send through Spark itself. A driver holds the messages of all tasks of a batch at
 once, and two hundred tasks with this much are a twentieth of what it takes (1 GiB)."""
 
+ONLY_NUMBER: Final = 0
+"""That of a write which is the only one under its id."""
+_NUMBER_MIN: Final = -(2**63)
+
 _ALL: Final = ("all", "-1")
 _TOPIC_NAME_MAX: Final = 249
 _QUERY_ID_SIZE: Final = 1 + 36
@@ -71,6 +77,8 @@ class SinkOptions(NamedTuple):
     exactly_once: bool
     once_id: str | None
     """Under which a write of a batch query counts as the same write."""
+    once_number: int
+    """Which of the writes under that id it is; they grow."""
     marker_topic: str
     staging_prefix: str
     staging_retention_ms: int
@@ -89,16 +97,20 @@ class SinkOptions(NamedTuple):
             )
         retention_ms = options.number(STAGING_RETENTION, least=1)
         inline_size_max = options.number(INLINE_SIZE_MAX)
+        number = options.number(ONCE_NUMBER, least=_NUMBER_MIN)
         read = cls(
             connection=connection,
             topic=options.text("topic"),
             exactly_once=options.flag(EXACTLY_ONCE, default=False),
             once_id=options.text(ONCE_ID),
+            once_number=ONLY_NUMBER if number is None else number,
             marker_topic=options.text(MARKER_TOPIC) or DEFAULT_MARKER_TOPIC,
             staging_prefix=options.text(STAGING_PREFIX) or DEFAULT_STAGING_PREFIX,
             staging_retention_ms=DEFAULT_RETENTION_MS if retention_ms is None else retention_ms,
             inline_size_max=DEFAULT_INLINE_SIZE_MAX if inline_size_max is None else inline_size_max,
         )
+        if number is not None and read.once_id is None:
+            raise ConfigError(f"{ONCE_NUMBER} has no effect without {ONCE_ID}: set that too")
         read._check()
         return read
 

@@ -37,7 +37,7 @@ from moldau.spark.sink.batches import BatchProducer
 from moldau.spark.sink.held import told
 from moldau.spark.sink.helping_topics import ensure_marker_topic
 from moldau.spark.sink.markers import Marker, Verdict, decide, marker_place, read_marker
-from moldau.spark.sink.options import SinkOptions
+from moldau.spark.sink.options import ONCE_ID, SinkOptions
 from moldau.spark.sink.rows import Outgoing
 from moldau.spark.sink.staged_batches import StagedBatches, checked
 from moldau.spark.sink.staging import StagedRows
@@ -83,6 +83,8 @@ class Writer(NamedTuple):
     """Under which tasks stage."""
     marker_key: str | None
     """Under which markers are kept; None if what is written cannot come again."""
+    once_id: str | None = None
+    """Of a batch query: the user's name for what is written."""
 
     @classmethod
     def of_query(cls, query_id: str) -> Writer:
@@ -92,12 +94,26 @@ class Writer(NamedTuple):
     @classmethod
     def of_write(cls, attempt: str, once_id: str | None) -> Writer:
         """Name one run of a batch query, and what it is a run of if the user says so."""
-        return cls(attempt, None if once_id is None else f"write/{once_id}")
+        return cls(attempt, None if once_id is None else f"write/{once_id}", once_id)
 
     @property
     def transactional_id(self) -> str:
         """Shared by all who may publish the same, so that only one of them can at a time."""
         return f"moldau-spark/{self.marker_key or self.name}"
+
+    def refusal(self, batch_id: int, last: int) -> UserError:
+        """Return what to say of a batch that comes after a later one."""
+        if self.once_id is not None:
+            return UserError(
+                f"write {batch_id} of {self.once_id} was refused, because {last} has been written"
+                " already: what writes was taken back to an older state. Write to another topic,"
+                f" or under another {ONCE_ID}"
+            )
+        return UserError(
+            f"batch {batch_id} of query {self.name} was refused, because batch {last} of it has"
+            " been written already: the checkpoint was taken back to an older state. Start with a"
+            " new checkpoint, from the offsets that were read last"
+        )
 
 
 class _Clients(NamedTuple):
@@ -178,12 +194,7 @@ class Publisher:
             return Outcome.DONE_BEFORE
         if verdict is Verdict.REFUSE:
             assert self._last is not None
-            raise UserError(
-                f"batch {batch_id} of query {self._writer.name} was refused, because batch"
-                f" {self._last.batch_id} of it has been written already: the checkpoint was taken"
-                " back to an older state. Start with a new checkpoint, from the offsets that were"
-                " read last"
-            )
+            raise self._writer.refusal(batch_id, self._last.batch_id)
         marker = Marker(batch_id, sum(one.row_count for one in shares))
         self._write(clients, marker, shares)
         self._last = marker if self._writer.marker_key is not None else None

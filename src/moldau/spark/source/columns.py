@@ -2,7 +2,7 @@
 
 Every column may be null, to Spark's planner as well; so it is there. What `payloads` makes of
 values changes the type of `value` and adds `_corrupt`, for what could not be read, unless that goes
-to a topic for dead letters.
+to a topic for dead letters. Where records are cut that are too large, `size` tells which.
 """
 
 from __future__ import annotations
@@ -25,7 +25,11 @@ from pyspark.sql.types import (
 
 from moldau.client.consuming.arrow_form import ArrowForm, RecordBatch
 from moldau.spark.settings import Options
+from moldau.spark.source.options import MAX_RECORD_BYTES
 from moldau.spark.source.value_options import ValueFormat, ValueOptions
+
+SIZE: Final = "size"
+"""The column that tells how large records were, where those that are too large are cut."""
 
 _HEADER: Final = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 
@@ -45,6 +49,8 @@ def spark_schema(options: Mapping[str, str]) -> StructType:
     ]
     if read.flag("includeHeaders", default=False):
         fields.append(StructField("headers", ArrayType(_HEADER)))
+    if MAX_RECORD_BYTES in read:
+        fields.append(StructField(SIZE, LongType()))
     return StructType([*fields, *corrupt])
 
 

@@ -23,6 +23,8 @@ LATEST: Final = -1
 EARLIEST: Final = -2
 """Offsets that are looked up, as the JSON of Spark's own connector writes them."""
 
+MAX_RECORD_BYTES: Final = "maxRecordBytes"
+
 _DEFAULT_POLL_TIMEOUT_MS: Final = 120_000
 """As long as Spark itself waits for what comes over a network (spark.network.timeout)."""
 _DEFAULT_TRIGGER_DELAY_MS: Final = 15 * 60_000
@@ -111,6 +113,8 @@ class SourceOptions(NamedTuple):
     idle_wait_ms: int
     """How long a stream waits for records before it says that there are none."""
     filter_pushdown: bool
+    max_record_size: int | None
+    """Bytes of a record above which only its beginning is handed on; None for any."""
     values: ValueOptions
 
     @classmethod
@@ -173,6 +177,7 @@ class SourceOptions(NamedTuple):
             commit_to_group=_group(options),
             idle_wait_ms=_idle_wait_ms(options),
             filter_pushdown=options.flag("filterPushdown", default=False),
+            max_record_size=options.number(MAX_RECORD_BYTES),
             values=_values(options, subscription),
         )
 
@@ -197,7 +202,7 @@ NAMES: Final = (
     "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay",
     "kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs",
     "groupIdPrefix", "partition.metadata.cache.ttl.ms",
-    "commitToGroup", "idleWaitMs", "filterPushdown", *VALUE_NAMES,
+    "commitToGroup", "idleWaitMs", "filterPushdown", MAX_RECORD_BYTES, *VALUE_NAMES,
 )  # fmt: skip
 """Every option of the source. No group is joined here, so that `groupIdPrefix` names none; and what
 is known of partitions is asked for at each trigger, in one request, whatever its time to live."""

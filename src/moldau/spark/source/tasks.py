@@ -129,8 +129,12 @@ def _finishing(options: SourceOptions) -> Callable[[RecordBatch, SourceOptions],
     What reads values is large, and a query that takes them as bytes starts sooner without it: every
     stream has Spark start a process that imports this module.
     """
-    if options.values.format is ValueFormat.BINARY:
+    if options.values.format is ValueFormat.BINARY and options.max_record_size is None:
         return lambda batch, _: batch
+    if options.values.format is ValueFormat.BINARY:
+        from moldau.spark.source.cutting import cut  # noqa: PLC0415 - only where it is needed
+
+        return cut
     from moldau.spark.source.finishing import finished  # noqa: PLC0415 - only where it is needed
 
     return finished
