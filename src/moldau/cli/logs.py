@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,8 +12,15 @@ import click
 
 from moldau.base.errors import UserError
 from moldau.cli.frame.offset_words import Place, parse_offset_word, parse_time_ms
-from moldau.cli.frame.output import BAD, DOUBTFUL, Column, listing, safe, show
-from moldau.cli.frame.session import output_option
+from moldau.cli.frame.output import (
+    BAD,
+    DOUBTFUL,
+    Column,
+    listing,
+    output_option,
+    safe,
+    show,
+)
 from moldau.spark.pipelines.logs.levels import ERRORS, at_least, level_of
 
 if TYPE_CHECKING:
@@ -60,8 +67,26 @@ def logs() -> None:
 @click.option("--host", metavar="NAME", help="Of this host.")
 @click.option("--service", metavar="NAME", help="Of this service.")
 @click.option("--path", metavar="PATH", help="From this file.")
-@click.option("-t", "--text", metavar="TEXT", help="With this in the message or the stack trace.")
-@click.option("-i", "--ignore-case", is_flag=True, help="The text in upper or lower case.")
+@click.option(
+    "-t",
+    "--text",
+    "texts",
+    multiple=True,
+    metavar="TEXT",
+    help="With this in the message or the stack trace; repeatable.",
+)
+@click.option(
+    "-r",
+    "--regex",
+    "expressions",
+    multiple=True,
+    metavar="REGEX",
+    help="With a match of this there; repeatable.",
+)
+@click.option(
+    "--not", "without", multiple=True, metavar="TEXT", help="Without this there; repeatable."
+)
+@click.option("-i", "--ignore-case", is_flag=True, help="All these in upper or lower case.")
 @click.option("--field", "fields", multiple=True, metavar="NAME=VALUE",
               help="With this field; repeatable.")  # fmt: skip
 @click.option("-n", "--limit", type=click.IntRange(1), default=100, show_default=True,
@@ -113,7 +138,9 @@ def question_of(given: Mapping[str, Any]) -> Question:
         until_us=_moment_us(given["until"], now_ms),
         levels=_levels(given["level"]),
         values={name: given[name] for name in ("host", "service", "path") if given[name]},
-        text=given["text"] or None,
+        texts=_some(given["texts"]),
+        expressions=_some(given["expressions"]),
+        without=_some(given["without"]),
         ignore_case=given["ignore_case"],
         fields=dict(_field(text) for text in given["fields"]),
         limit=given["limit"],
@@ -141,6 +168,11 @@ def _levels(name: str | None) -> frozenset[str] | None:
     if level is None:
         raise UserError(f"{name!r} is no level: expected trace, debug, info, warn, error or fatal")
     return frozenset(at_least(level))
+
+
+def _some(texts: Iterable[str]) -> tuple[str, ...]:
+    """Leave out what is empty, as a script's unset variable is: every text holds that."""
+    return tuple(filter(None, texts))
 
 
 def _field(text: str) -> tuple[str, str]:

@@ -7,8 +7,7 @@ from typing import Any
 import click
 
 from moldau.base.errors import UserError
-from moldau.cli.frame.output import Column, listing, show
-from moldau.cli.frame.session import output_option
+from moldau.cli.frame.output import Column, listing, output_option, show
 
 
 @click.group()

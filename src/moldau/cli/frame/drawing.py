@@ -19,10 +19,12 @@ def draw(views: Sequence[View], *, wide: bool) -> None:
             console.print()
         if view.caption:
             console.print(Text(view.caption, style="bold"))
-        console.print(_table(view, columns_of(view, wide=wide)))
+        console.print(table_of(view, wide=wide))
 
 
-def _table(view: View, columns: Sequence[Column]) -> Table:
+def table_of(view: View, *, wide: bool) -> Table:
+    """Make what rich draws."""
+    columns = columns_of(view, wide=wide)
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for column in columns:
         right = is_numeric(column, view.rows)

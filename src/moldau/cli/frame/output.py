@@ -21,6 +21,8 @@ import click
 
 from moldau.cli.frame.yaml_text import yaml_text
 
+Command = Callable[..., None]
+
 Row = Mapping[str, Any]
 """One line of a table: values by column; more than the columns show is fine."""
 
@@ -73,6 +75,13 @@ class Report:
     """What the user should know besides; printed after the report, on standard error."""
     status: int = 0
     """How the command ends when nothing failed: what was found may be bad news."""
+
+
+def output_option(command: Command) -> Command:
+    """Give a command `-o`."""
+    return click.option(
+        "-o", "--output", type=click.Choice(FORMS), default="table", help="Form of the output."
+    )(command)
 
 
 def listing(columns: Sequence[Column], rows: Sequence[Row], **more: Any) -> Report:

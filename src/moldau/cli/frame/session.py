@@ -22,7 +22,7 @@ from moldau.cli.frame import client
 from moldau.cli.frame.confirm import Change, change_options
 from moldau.cli.frame.connection import Connection, connection_options
 from moldau.cli.frame.failures import complain_of_all
-from moldau.cli.frame.output import FORMS, Report, show
+from moldau.cli.frame.output import Report, output_option, show
 from moldau.cli.frame.watch import watch, watch_option
 
 T = TypeVar("T")
@@ -76,13 +76,6 @@ class Session:
 
     def _admin(self) -> client.AsyncAdmin:
         return client.AsyncAdmin(**self.connection.for_client(client.AsyncAdmin))
-
-
-def output_option(command: Command) -> Command:
-    """Give a command `-o`."""
-    return click.option(
-        "-o", "--output", type=click.Choice(FORMS), default="table", help="Form of the output."
-    )(command)
 
 
 def asking(command: Command) -> Command:

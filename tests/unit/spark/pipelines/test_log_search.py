@@ -36,6 +36,13 @@ ROWS = st.builds(
     fields=st.dictionaries(st.sampled_from(["user", "status"]), st.sampled_from(["7", "503", ""])),
     partition=st.integers(0, 1),
 )
+
+
+def few(choices):
+    """Seldom more than one: what all conditions hold for would be nothing."""
+    return st.one_of(st.just(()), st.lists(st.sampled_from(choices), max_size=2).map(tuple))
+
+
 QUESTIONS = st.builds(
     Question,
     since_us=st.one_of(st.none(), st.integers(NOON_US - 2 * DAY_US, NOON_US)),
@@ -44,9 +51,9 @@ QUESTIONS = st.builds(
     values=st.dictionaries(
         st.sampled_from(["host", "service"]), st.sampled_from(["web-1", "db-1", "shop", "nobody"])
     ),
-    text=st.one_of(
-        st.none(), st.sampled_from([*WORDS, "plum Pear", "PLUM", "é", "no such text", "lum"])
-    ),
+    texts=few([*WORDS, "plum Pear", "PLUM", "é", "no such text", "lum"]),
+    expressions=few(["p[lx]um", "^x", "ear$", r"\bfig|(x|%)$", "PEAR.*plum", "(?s)x.*%", r"\d"]),
+    without=few([*WORDS, "lum", "XYZ"]),
     ignore_case=st.booleans(),
     fields=st.dictionaries(st.sampled_from(["user", "status", "none"]), st.sampled_from(["7", ""])),
     after_batch=st.one_of(st.none(), st.integers(0, 12)),
@@ -106,6 +113,8 @@ def make(made):
         ]
         rows[7] = {**rows[7], "message": f"a quincunx in batch {number}"}
         made.append(arrow(rows), number)
+    for number in range(10, 20):  # without rows, so that those of the last append are merged too
+        made.append(arrow([]), number)
 
 
 @pytest.mark.parametrize(
@@ -113,14 +122,17 @@ def make(made):
     [
         (Question(limit=10), 3),
         (Question(since_us=NOON_US + 100_000, until_us=NOON_US + 120_000), 2),
-        (Question(text="nowhere to be found"), 0),
-        (Question(text="NOWHERE to be found", ignore_case=True), 0),
-        (Question(text="quincunx"), 12),
+        (Question(texts=("nowhere to be found",)), 0),
+        (Question(texts=("NOWHERE to be found",), ignore_case=True), 0),
+        (Question(texts=("quincunx",)), 12),
+        (Question(texts=("request", "quincunx")), 12),
+        (Question(expressions=(r"quincunx \w+ batch",)), 12),
+        (Question(expressions=("^a quincunx in nowhere",)), 0),
         (Question(fields={"request_id": "id-777"}), 4),
         (Question(fields={"request_id": "id-77777"}), 3),
         (Question(values={"host": "web-9"}), 0),
         (Question(values={"host": "web-11"}), 3),
-        (Question(text="request 1999 of", limit=1), 3),
+        (Question(texts=("request 1999 of",), limit=1), 3),
     ],
 )
 def test_row_groups_that_cannot_match_are_not_read(table, question, read_max):
@@ -129,8 +141,22 @@ def test_row_groups_that_cannot_match_are_not_read(table, question, read_max):
     assert answer.effort.read <= read_max
 
 
+@pytest.mark.parametrize("every", [2, 50, 499])
+def test_a_text_of_few_or_many_rows_of_a_row_group_is_found_in_each(tmp_path, every):
+    """In few, rows are found by where the text lies; in many, each is looked at."""
+    rows = [row(offset, message="plum" if offset % every else "pear") for offset in range(500)]
+    log_table(tmp_path).append(arrow(rows), 0)
+    for question in (
+        Question(texts=("pear",), limit=1000),
+        Question(texts=("EAR",), without=("LU",), ignore_case=True, limit=1000),
+        Question(expressions=("^p[ea]+r$",), limit=1000),
+    ):
+        found = [one["offset"] for one in search(tmp_path, question).rows]
+        assert found == [*range(0, 500, every)][::-1]
+
+
 def test_sketches_only_save_time(own_table):
-    question = Question(text="quincunx", fields={})
+    question = Question(texts=("quincunx",), fields={})
     with_sketches = search(own_table, question)
     for path in own_table.glob("*/*/_*.sketch"):
         path.unlink()
@@ -143,7 +169,7 @@ def test_sketches_only_save_time(own_table):
 def test_a_sketch_of_another_file_is_not_believed(own_table):
     for path in own_table.glob("*/*/_*.sketch"):
         path.write_bytes(path.read_bytes()[:-1])
-    assert len(search(own_table, Question(text="quincunx")).rows) == 10
+    assert len(search(own_table, Question(texts=("quincunx",))).rows) == 10
 
 
 def test_a_table_without_appends_has_no_rows(tmp_path):
@@ -196,6 +222,23 @@ def test_the_command_prints_what_was_found(table):
     assert len(ran.out.splitlines()) == 2
 
 
+def test_texts_expressions_and_their_absence_are_asked_for_together(table):
+    words = ["logs", "search", "--out", str(table.parent), "-o", "json", "-n", "3"]
+    found = [
+        "-t",
+        "REQUEST",
+        "-t",
+        "user 3",
+        "--regex",
+        "^request 1?9.[0-5] OF",
+        "--not",
+        "user 33",
+    ]
+    ran = moldau(*words, *found, "-i", "--not", "", "-t", "")
+    assert [row["offset"] for row in json.loads(ran.out)] == [1991, 1984, 1970]
+    assert json.loads(moldau(*words, *found).out) == []
+
+
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
@@ -203,6 +246,7 @@ def test_the_command_prints_what_was_found(table):
         (["--since", "+5"], "'+5' is no time"),
         (["--until", "soon"], "soon is no time"),
         (["--field", "user"], "expected NAME=VALUE"),
+        (["--regex", "plums("], "'plums(' is no regular expression"),
         (["--follow", "-o", "yaml"], "--follow prints -o table or json"),
     ],
 )

@@ -61,6 +61,8 @@ _IN_WORD: Final = np.array([one < 128 and chr(one).isalnum() for one in range(25
 
 Bits = npt.NDArray[np.bool_]
 Bytes = npt.NDArray[np.uint8]
+Packed = bytes | memoryview
+"""Bits, eight to a byte; those of a file are views of it, as few of them are ever looked at."""
 
 
 class TextMarks(NamedTuple):
@@ -87,9 +89,9 @@ def pair_marks(name: str, value: str) -> frozenset[int]:
 class Sketch(NamedTuple):
     """What is known of a row group."""
 
-    grams: bytes
-    pieces: bytes
-    pairs: bytes
+    grams: Packed
+    pieces: Packed
+    pairs: Packed
 
     def may_hold_text(self, marks: TextMarks) -> bool:
         """Tell whether texts may occur."""
@@ -221,7 +223,7 @@ def _no_bits() -> Bits:
     return np.zeros(BITS_MAX, dtype=np.bool_)
 
 
-def _all_set(packed: bytes, places: Iterable[int]) -> bool:
+def _all_set(packed: Packed, places: Iterable[int]) -> bool:
     last = len(packed) * 8 - 1
     return all(packed[(place & last) >> 3] >> (place & 7) & 1 for place in places)
 
@@ -258,25 +260,26 @@ def sketch_place(path: str) -> str:
 
 def packed_sketches(sketches: Sequence[Sketch], row_count: int) -> bytes:
     """Write the sketches of a file's row groups."""
-    parts = [_HEAD.pack(_MAGIC, len(sketches), row_count)]
+    parts: list[Packed] = [_HEAD.pack(_MAGIC, len(sketches), row_count)]
     parts += [_SIZES.pack(*map(len, one)) for one in sketches]
     parts += [part for one in sketches for part in one]
     return b"".join(parts)
 
 
-def unpacked_sketches(data: bytes, group_count: int, row_count: int) -> list[Sketch] | None:
+def unpacked_sketches(data: Packed, group_count: int, row_count: int) -> list[Sketch] | None:
     """Read the sketches of a file; None if these are not the ones of a file with such counts."""
+    view = memoryview(data)
     try:
-        if _HEAD.unpack_from(data) != (_MAGIC, group_count, row_count):
+        if _HEAD.unpack_from(view) != (_MAGIC, group_count, row_count):
             return None
         place = _HEAD.size + group_count * _SIZES.size
         found = []
         for number in range(group_count):
             parts = []
-            for size in _SIZES.unpack_from(data, _HEAD.size + number * _SIZES.size):
-                parts.append(data[place : place + size])
+            for size in _SIZES.unpack_from(view, _HEAD.size + number * _SIZES.size):
+                parts.append(view[place : place + size])
                 place += size
             found.append(Sketch(*parts))
     except struct.error:
         return None
-    return found if place == len(data) else None
+    return found if place == len(view) else None

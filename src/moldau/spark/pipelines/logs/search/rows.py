@@ -1,0 +1,163 @@
+"""The rows of one row group, read column by column, and which of them fulfil a condition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from moldau.spark.pipelines.logs.search.groups import Group
+from moldau.spark.pipelines.logs.search.pages import absent, attempts, find
+from moldau.spark.pipelines.logs.search.patterns import Probe, Wanted
+
+Mask = npt.NDArray[np.bool_]
+
+TEXTS: Final = ("message", "stack")
+"""The columns in which texts are looked for."""
+
+_IN_DICTIONARIES: Final = ("host", "service", "path", "format", "topic", "fields.key_value.key")
+"""Columns of few values, read as numbers of entries of a dictionary."""
+
+_ROWS_MAX: Final = 64
+"""If more rows than this are to be expected, going by those found so far, it is quicker to look at
+every row than to look for the next one in all texts as if they were one."""
+_FEW: Final = 0.25
+"""If no more than this share of the rows is left, texts of these are compared and not all."""
+
+
+class Rows:
+    """What is read of a row group is kept for as long as this is."""
+
+    def __init__(self, group: Group) -> None:
+        self._group = group
+        self.count = group.row_count
+        self._columns: dict[str, pa.Array] = {}
+
+    @cached_property
+    def _file(self) -> pq.ParquetFile:
+        file = self._group.file
+        source = pa.BufferReader(file.data)
+        return pq.ParquetFile(source, metadata=file.footer, read_dictionary=_IN_DICTIONARIES)
+
+    def column(self, name: str) -> pa.Array:
+        """Read a column, unless that was done."""
+        if name not in self._columns:
+            column = self.table([name]).column(0)
+            # Joining the pieces of one piece would copy it.
+            one = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+            self._columns[name] = one
+        return self._columns[name]
+
+    def table(self, names: Sequence[str]) -> pa.Table:
+        """Read some columns."""
+        return self._file.read_row_group(self._group.number, columns=names, use_threads=False)
+
+    def read_so_far(self, rows: npt.NDArray[np.intp]) -> dict[str, pa.Array]:
+        """Return what is known of some rows, by column."""
+        return {name: column.take(pa.array(rows)) for name, column in self._columns.items()}
+
+    def numbers(self, name: str) -> npt.NDArray[np.int64]:
+        """Return the values of a column of numbers, or its times in microseconds."""
+        return self.column(name).cast(pa.int64()).to_numpy()  # type: ignore[no-any-return]
+
+    # Values
+
+    def equal(self, name: str, value: str) -> Mask:
+        """Tell which rows have this value."""
+        return _equal(self.column(name), value)
+
+    def with_field(self, name: str, value: str) -> Mask:
+        """Tell which rows have a field of this value."""
+        fields = self.column("fields")
+        found = np.zeros(self.count, dtype=np.bool_)
+        pairs = np.flatnonzero(_equal(fields.items, value))
+        pairs = pairs[_equal(fields.keys.take(pa.array(pairs)), name)]
+        found[np.searchsorted(fields.offsets.to_numpy(), pairs, side="right") - 1] = True
+        return found
+
+    # Texts
+
+    def absent(self, probes: Iterable[Probe]) -> set[Probe]:
+        """Return what no message and no stack matches for certain."""
+        missing = set(probes)
+        for name in TEXTS:
+            if not self._group.is_empty(name):
+                missing = absent(self._group.file.data, self._group.column(name), missing)
+        return missing
+
+    def matching(self, wanted: Wanted, left: Mask) -> Mask:
+        """Tell which of the rows that are left have what is wanted in a text."""
+        found = np.zeros(self.count, dtype=np.bool_)
+        for name in TEXTS:
+            if not self._group.is_empty(name):
+                found |= _matching(self.column(name), wanted, left)
+        return found
+
+
+def _equal(values: pa.Array, value: str) -> Mask:
+    """Tell where a value stands in an array, of a dictionary or not."""
+    if not isinstance(values, pa.DictionaryArray):
+        return _mask(pc.equal(values, value))
+    entry = values.dictionary.index(value).as_py()
+    if entry < 0:
+        return np.zeros(len(values), dtype=np.bool_)
+    return _mask(pc.equal(values.indices, entry))
+
+
+def _matching(texts: pa.Array, wanted: Wanted, left: Mask) -> Mask:
+    found = np.zeros(len(texts), dtype=np.bool_)
+    rows = np.flatnonzero(left)
+    if len(rows) <= _FEW * len(texts):
+        found[rows] = _mask(pc.match_substring_regex(texts.take(pa.array(rows)), wanted.pattern))
+        return found
+    first = _first_matching(texts, wanted)
+    if first is None:
+        return _mask(pc.match_substring_regex(texts, wanted.pattern))
+    found[first] = True
+    return found
+
+
+def _first_matching(texts: pa.Array, wanted: Wanted) -> list[int] | None:
+    """Return the rows that match, if something of what is wanted occurs in few; None otherwise."""
+    data = texts.buffers()[2]
+    if data is None:
+        return None
+    places = np.frombuffer(texts.buffers()[1], dtype=np.int32)[texts.offset :][: len(texts) + 1]
+    for pattern in (one for probe in wanted.probes for one in attempts(data, probe)):
+        if (rows := _few_with(data, places, pattern)) is not None:
+            return [row for row in rows if _matches(texts[row], wanted.pattern)]
+    return None
+
+
+def _few_with(data: pa.Buffer, places: npt.NDArray[np.int32], pattern: str) -> list[int] | None:
+    """Return rows, such that a match within any row is in one of them; None if there are many.
+
+    A match that begins in a row may end in another. Hence the next is looked for in the row behind.
+    """
+    if _matches("", pattern):
+        return None
+    found: list[int] = []
+    start, end = int(places[0]), int(places[-1])
+    place = start
+    while True:
+        after = find(data.slice(place, end - place), pattern)
+        if after < 0:
+            return found
+        found.append(int(np.searchsorted(places, place + after, side="right")) - 1)
+        place = int(places[found[-1] + 1])
+        if len(found) * (end - start) > _ROWS_MAX * (place - start):
+            return None
+
+
+def _matches(text: str | pa.Scalar, pattern: str) -> bool:
+    return bool(pc.match_substring_regex(text, pattern).as_py())
+
+
+def _mask(found: pa.Array) -> Mask:
+    return found.fill_null(False).to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
