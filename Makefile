@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test lint types imports check sim sim-many soak soak-exactly-once clients-on-kafka spark-on-kafka spark-newest golden bench bench-clients bench-spark lock clean help
+.PHONY: setup demo test lint types imports check sim sim-many soak soak-exactly-once soak-pipelines clients-on-kafka spark-on-kafka spark-newest golden bench bench-clients bench-spark lock clean help
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 14
@@ -69,6 +69,10 @@ soak: setup ## kill a real broker again and again: make soak N=200
 soak-exactly-once: setup ## kill brokers and copiers for minutes: make soak-exactly-once SECONDS=300
 	MOLDAU_EXACTLY_ONCE_SECONDS=$(or $(SECONDS),300) $(BIN)/python -m pytest -q --timeout=0 tests/process/test_exactly_once.py
 
+soak-pipelines: setup ## kill brokers, drivers and executors under pipelines: make soak-pipelines KILLS=20 SEED=1
+	MOLDAU_PIPELINE_KILLS=$(or $(KILLS),20) MOLDAU_PIPELINE_SEED=$(SEED) $(BIN)/python -m pytest -q -s --timeout=0 \
+	  tests/spark/test_pipeline_kills.py
+
 CLIENT_SUITES := $(wildcard tests/compat/test_own_*.py) tests/compat/test_cli_nouns.py tests/compat/test_cli_streams.py \
   tests/docs/test_client_examples.py
 
@@ -76,10 +80,8 @@ clients-on-kafka: setup ## the suites of our client against Apache Kafka 4.3.1 a
 	MOLDAU_TEST_BROKER=kafka $(BIN)/python -m pytest -q $(CLIENT_SUITES)
 	MOLDAU_TEST_BROKER=kafka-3.9 $(BIN)/python -m pytest -q $(CLIENT_SUITES)
 
-SPARK_SUITES := $(wildcard tests/spark/test_source_*.py tests/spark/test_sink_*.py)
-
-spark-on-kafka: setup ## the suites of Spark's source and sink against Apache Kafka 4.3.1
-	MOLDAU_TEST_BROKER=kafka $(BIN)/python -m pytest -q $(SPARK_SUITES)
+spark-on-kafka: setup ## the tests with Spark, source, sink and pipelines, against Apache Kafka 4.3.1
+	MOLDAU_TEST_BROKER=kafka $(BIN)/python -m pytest -q tests/spark
 
 # Installed as a user would, so that pip itself says whether Moldau goes with that PySpark.
 NEWEST_SPARK := 4.3.0
@@ -90,6 +92,7 @@ spark-newest: setup ## the tests with Spark on the newest PySpark that Moldau go
 	sed -nE 's/^([A-Za-z][^\\]*[^ \\]) *\\?$$/\1/p' requirements.lock | grep -vE '^(pyspark|py4j)==' > $(NEWEST)/constraints.txt
 	$(NEWEST)/bin/pip install --quiet --disable-pip-version-check -c $(NEWEST)/constraints.txt pyspark==$(NEWEST_SPARK) \
 	  -e '.[avro,collect,protobuf,spark]' confluent-kafka hypothesis pytest pytest-randomly pytest-timeout
+	$(NEWEST)/bin/pip --disable-pip-version-check check
 	$(NEWEST)/bin/python -m pytest -q -p no:cacheprovider tests/unit/spark tests/spark
 
 golden: setup ## make the reference bytes again with the Java clients

@@ -5,6 +5,7 @@ Rows are plain dicts with the names of the table's columns, `level` among them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,9 +14,11 @@ from typing import Any
 import pyarrow as pa
 
 from moldau.base.clock import Clock, SystemClock
+from moldau.spark.pipelines.file_log import FileLog
 from moldau.spark.pipelines.logs.layout import PARTITIONED_BY, SCHEMA, write_rows
-from moldau.spark.pipelines.logs.merging import Merger
 from moldau.spark.pipelines.logs.search import Question
+from moldau.spark.pipelines.logs.sketches import sketch_place
+from moldau.spark.pipelines.merging import Layout, Merger
 from moldau.spark.pipelines.storage import Files, LocalFiles
 from moldau.spark.pipelines.tables import Table
 
@@ -66,8 +69,9 @@ def arrow(rows: Iterable[Row]) -> pa.Table:
 def log_table(path: Path, files: Files | None = None, clock: Clock | None = None) -> Table:
     """Return the table that the pipeline would make."""
     files = files or LocalFiles()
-    merger = Merger(files, str(path), clock or SystemClock(), write_rows)
-    return Table(files, str(path), PARTITIONED_BY, merger)
+    layout = Layout(write_rows, sketch_place)
+    merger = Merger(files, str(path), clock or SystemClock(), layout)
+    return Table(files, str(path), FileLog(files, str(path), merger), PARTITIONED_BY)
 
 
 def expected(rows: Iterable[Row], question: Question) -> list[int]:
@@ -86,13 +90,14 @@ def fulfils(one: Row, question: Question) -> bool:
         and all(one[name] == value for name, value in question.values.items())
         and all(one["fields"].get(name) == value for name, value in question.fields.items())
         and (question.after_batch is None or one["batch"] > question.after_batch)
-        and (question.text is None or holds(one, question.text, question.ignore_case))
+        and all(holds(one, re.escape(text), question) for text in question.texts)
+        and all(holds(one, expression, question) for expression in question.expressions)
+        and not any(holds(one, re.escape(text), question) for text in question.without)
     )
 
 
-def holds(one: Row, text: str, ignore_case: bool) -> bool:
-    """Tell whether a row has a text."""
+def holds(one: Row, expression: str, question: Question) -> bool:
+    """Tell whether a text of a row matches."""
+    flags = re.IGNORECASE if question.ignore_case else 0
     texts = [one["message"], one["stack"] or ""]
-    if ignore_case:
-        text, texts = text.lower(), [each.lower() for each in texts]
-    return any(text in each for each in texts)
+    return any(re.search(expression, text, flags) for text in texts)

@@ -10,7 +10,6 @@ a process of its own and, where there is one, the command that a user would type
     parts       processes: started, watched, ended; `ending` is whether they shall
     broker      starts the broker, and asks it how much went through
     shop        the small service
-    driver      the pipelines, all in one Spark
     looking     how does everything stand? As plain values, which are in `figures`
     tables      what is committed, read without Spark; `excerpts` are the rows worth reading
     view        shows that, on a terminal or as lines

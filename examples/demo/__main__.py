@@ -18,7 +18,6 @@ from confluent_kafka import KafkaException  # noqa: E402
 from examples.demo import view  # noqa: E402
 from examples.demo.broker import Topics, start_broker  # noqa: E402
 from examples.demo.cast import PIPELINES, TOPICS, Cast, Pipeline  # noqa: E402
-from examples.demo.java import what_is_missing  # noqa: E402
 from examples.demo.looking import Observer  # noqa: E402
 from examples.demo.parts import PartFailed, Parts  # noqa: E402
 from examples.demo.story import Story  # noqa: E402
@@ -28,6 +27,7 @@ from examples.demo.workplace import workplace  # noqa: E402
 from rich.console import Console  # noqa: E402
 
 from moldau import Admin, ClientError  # noqa: E402
+from moldau.spark.pipelines.java import what_is_missing  # noqa: E402
 
 SECONDS: Final = 120.0
 

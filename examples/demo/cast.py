@@ -1,13 +1,14 @@
 """Who takes part: the topics, what fills them, and the pipelines that read them.
 
-What collects and what makes events are commands of `moldau`, as a user would type them. Pipelines
-get options that make two minutes interesting: short windows, and little patience with what is late.
+What collects, what makes events and what runs the pipelines are commands of `moldau`, as a user
+would type them. Pipelines get options that make two minutes interesting: short windows, and little
+patience with what is late.
 """
 
 from __future__ import annotations
 
+import json
 import re
-import signal
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,13 @@ MOLDAU: Final = str(Path(sys.executable).with_name("moldau"))
 
 EVENTS_PER_SECOND: Final = 500
 """Enough to see tables grow; what two cores have left belongs to Spark."""
+
+CORES: Final = 2
+TRIGGER: Final = "3s"
+
+JAVA_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
+"""Two minutes do not earn back what Java's second compiler costs, and one thread is enough to
+collect a small heap."""
 
 TOPICS: Final = (
     NewTopic("activity", 2),
@@ -38,7 +46,6 @@ class Source:
     command: Sequence[str]
     tells: re.Pattern[str]
     """How it says at its end how many records it has sent."""
-    ends_by: signal.Signals = signal.SIGTERM
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -99,7 +106,7 @@ class Cast:
         """Users who view pages and search; some events come late, some twice, some broken."""
         command = self._moldau("pipeline", "generate", "--rate", str(EVENTS_PER_SECOND))
         told = re.compile(r"([\d,]+) events sent")
-        return Source("crowd", "activity", command, told, signal.SIGINT)
+        return Source("crowd", "activity", command, told)
 
     def _file_collector(self) -> Source:
         """What brings the lines of the shop's logs; tracebacks stay with the line above them."""
@@ -118,10 +125,28 @@ class Cast:
         )  # fmt: skip
         return Source("metrics", "metrics", command, re.compile(r"samples delivered: ([\d,]+)"))
 
-    def driver(self, pipelines: Sequence[Pipeline]) -> list[str]:
-        """What runs the pipelines, all in one Spark."""
-        program = [sys.executable, "-m", "examples.demo.driver", str(self.folder), self.address]
-        return [*program, *(one.name for one in pipelines)]
+    def spark(self, pipelines: Sequence[Pipeline]) -> list[str]:
+        """What runs the pipelines, all in one Spark, as a file says that is written here."""
+        shared = {
+            "bootstrap-servers": self.address, "master": f"local[{CORES}]", "trigger": TRIGGER,
+        }  # fmt: skip
+        lines = [*_lines(shared), "", "[conf]", *_lines(self._small_spark())]
+        for one in pipelines:
+            told = {"topic": one.topic, "out": str(self.tables(one)), **one.options}
+            lines += ["", f"[{one.name}]", *_lines(told)]
+        file = self.folder / "pipelines.toml"
+        file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        return [MOLDAU, "pipeline", "run", "--file", str(file)]
+
+    def _small_spark(self) -> dict[str, str]:
+        """Return how Spark is kept small, and from leaving anything behind."""
+        own = self.folder / "tmp"
+        return {
+            "spark.driver.memory": "1g",
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.extraJavaOptions": f"{JAVA_OPTIONS} -Djava.io.tmpdir={own}",
+            "spark.local.dir": str(own),
+        }
 
     def tables(self, pipeline: Pipeline) -> Path:
         """Return the folder of a pipeline's tables."""
@@ -133,3 +158,8 @@ class Cast:
 
     def _moldau(self, *words: str) -> list[str]:
         return [MOLDAU, *words, "-b", self.address]
+
+
+def _lines(told: Mapping[str, str]) -> list[str]:
+    """Write lines of TOML, whose texts contain those of JSON."""
+    return [f"{json.dumps(key)} = {json.dumps(value)}" for key, value in told.items()]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import signal
 import subprocess
 import tempfile
 import time
@@ -43,7 +42,6 @@ class Part:
     name: str
     process: subprocess.Popen[bytes]
     log: Path
-    ends_by: signal.Signals
 
     def said(self) -> list[str]:
         """Return the lines it has written so far."""
@@ -67,9 +65,7 @@ class Parts:
         (folder / "logs").mkdir()
         ending.in_haste = self.kill
 
-    def start(
-        self, name: str, command: Sequence[str], ends_by: signal.Signals = signal.SIGTERM
-    ) -> Part:
+    def start(self, name: str, command: Sequence[str]) -> Part:
         """Start a process; what it says goes to its log, and what it leaves in `tmp` with us."""
         log = self._folder / "logs" / f"{name}.log"
         with log.open("wb") as output:
@@ -81,7 +77,7 @@ class Parts:
                 env={**os.environ, "TMPDIR": str(self._folder / "tmp")},
                 start_new_session=True,
             )
-        part = Part(name, process, log, ends_by)
+        part = Part(name, process, log)
         self._running.append(part)
         return part
 
@@ -102,7 +98,7 @@ class Parts:
         offspring = [process for part in parts for process in part.offspring()]
         for _ in range(2):
             for part in parts:
-                part.process.send_signal(part.ends_by)
+                part.process.terminate()
             if self._have_ended(parts):
                 break
         for part in parts:

@@ -46,7 +46,7 @@ class Story:
     def play(self, view: View, seconds: float | None) -> Snapshot:
         """Tell it from the first record to the last; return how everything stands then."""
         self._fill_topics()
-        driver = self._parts.start("spark", self._cast.driver(self._pipelines))
+        spark = self._parts.start("spark", self._cast.spark(self._pipelines))
         until = "until Ctrl-C" if seconds is None else f"until {clock(seconds)} or Ctrl-C"
         self._show_while(
             lambda now: seconds is None or now.elapsed_s < seconds,
@@ -58,7 +58,7 @@ class Story:
             self._parts.end([part])
         self._read_the_rest(view)
         self._show(view, "pipelines end after their running batches")
-        self._parts.end([driver])
+        self._parts.end([spark])
         return self._look()
 
     def accounts(self, last: Snapshot) -> list[Account]:
@@ -82,7 +82,7 @@ class Story:
 
     def _fill_topics(self) -> None:
         self._sources = [
-            (source, self._parts.start(source.name, source.command, source.ends_by))
+            (source, self._parts.start(source.name, source.command))
             for source in self._cast.sources()
         ]
 

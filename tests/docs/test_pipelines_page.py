@@ -15,6 +15,8 @@ import pytest
 from changelog_tables import LaidTable
 from cli_kit import moldau
 from moldau.cli.main import cli
+from moldau.cli.pipeline import run_group
+from moldau.cli.pipelines.file import read_file
 from moldau.spark.pipelines.catalog import PIPELINES
 from moldau.spark.pipelines.changelog import reading
 from moldau.spark.pipelines.metrics.deviation import LEAST_CHANGES, Sense
@@ -31,9 +33,20 @@ OUT = "/var/lib/moldau/customers"
 
 def command_of(words):
     command: click.Command = cli
-    while isinstance(command, click.Group):
+    while isinstance(command, click.Group) and not words[0].startswith("-"):
         command = command.get_command(click.Context(command), words.pop(0))
     return command
+
+
+def test_the_file_that_is_shown_can_be_read(tmp_path):
+    (shown,) = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+    file = tmp_path / "pipelines.toml"
+    file.write_text(shown)
+    runs = read_file(file, run_group.commands)
+    assert {title: given["pipeline"] for title, given in runs.items()} == {
+        "activity": "activity",
+        "shop-logs": "logs",
+    }
 
 
 def test_the_lines_that_are_shown_name_commands_and_options_that_exist():

@@ -26,6 +26,9 @@ OLDEST = "1.1.1"
 VERSIONS = (CURRENT, ZOOKEEPER_ERA, OLDEST)
 SPARK_CONNECTOR = "spark-4.2.0"
 """Spark's own source and sink: not a Kafka to run, but fetched and kept as one is."""
+SPARK_DELTA = "spark-delta-4.4.0"
+SPARK_ICEBERG = "spark-iceberg-1.12.0"
+"""Libraries of table formats for Spark, likewise."""
 
 _FETCH_TIMEOUT_S = 900
 """A cold fetch takes two minutes on a usual line; a stuck one must not hold a run for ever."""

@@ -59,7 +59,7 @@ def ended(process):
 
 
 def test_every_event_stands_in_a_table_at_the_end(folder):
-    with running(folder, "--seconds", "8", "--pipelines", "activity") as demo:
+    with running(folder, "--seconds", "8", "--pipelines", "activity,changelog") as demo:
         said, complained, status = ended(demo)
     assert (complained, status) == ("", 0)
     equation = re.search(
@@ -69,7 +69,8 @@ def test_every_event_stands_in_a_table_at_the_end(folder):
     )
     sent, records, *rows = (int(number.replace(",", "")) for number in equation.groups())
     assert sent == records == sum(rows) > 0
-    for topic in ("logs", "metrics", "stock"):
+    assert re.search(r"yes stock: (\S+) sent = \1 in the topic = ", said)
+    for topic in ("logs", "metrics"):
         sent, records = re.search(rf"yes {topic}: (\S+) sent = (\S+) in the topic", said).groups()
         assert sent == records != "0"
     assert "Top pages" in said
@@ -90,7 +91,7 @@ def test_without_java_it_says_so_and_shows_the_broker(folder):
     with running(folder, JAVA_HOME=str(folder / "nowhere")) as demo:
         said, complained, status = ended(demo)
     assert (complained, status) == ("", 0)
-    assert said.startswith("the pipelines need Java 17, and there is no Java here")
+    assert said.startswith("pipelines need Java 17, and there is no Java in JAVA_HOME")
     assert "200000/200000" in said
     assert "river-0/00000000000000000000.index" in said
     assert not list(folder.iterdir())

@@ -1,16 +1,12 @@
-"""Events for the activity pipeline, and runs of it: in the session of the suite, and as a process.
+"""Events for the activity pipeline, and runs of it in the session of the suite.
 
 The windows are short, so that every batch closes some.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import subprocess
-import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -104,56 +100,3 @@ class TestRun:
         """The states that were shown, one after the other."""
         states = [one["state"] for one in self.told]
         return [state for n, state in enumerate(states) if n == 0 or states[n - 1] != state]
-
-
-def run_words(address: str, topic: str, out: Path, settings: Mapping[str, str]) -> list[str]:
-    """Return the command that runs the pipeline until it is stopped."""
-    return command(
-        "run", "activity", "-b", address, "--topic", topic, "--out", out,
-        "--window", "10s", "--delay", "20s", "--session-gap", "15s",
-        "--top", "3", "--batch-rows", BATCH_ROWS, "--trigger", "0",
-        *(word for name, value in settings.items() for word in ("--conf", f"{name}={value}")),
-    )  # fmt: skip
-
-
-def command(*words: object) -> list[str]:
-    """Return a command of `moldau pipeline`."""
-    return [str(Path(sys.executable).with_name("moldau")), "pipeline", *map(str, words)]
-
-
-def status(out: Path) -> dict[str, Any]:
-    """Return what `moldau pipeline status` says."""
-    words = command("status", "--out", out, "-o", "json")
-    told: dict[str, Any] = json.loads(subprocess.check_output(words))
-    return told
-
-
-def handled(out: Path) -> int:
-    """Return how many records a pipeline has filed by its own account."""
-    try:
-        told = json.loads((out / "_moldau" / "status.json").read_text())
-    except FileNotFoundError:
-        return 0
-    return sum(told["totals"].values())
-
-
-@contextlib.contextmanager
-def process(
-    words: Sequence[str], said: Path, environment: Mapping[str, str]
-) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a command in a group of processes of its own, and leave none of them."""
-    with said.open("ab") as sink:
-        started = subprocess.Popen(
-            words, stderr=sink, start_new_session=True, env={**os.environ, **environment}
-        )
-    try:
-        yield started
-    finally:
-        kill(started)
-
-
-def kill(started: subprocess.Popen[bytes]) -> None:
-    """End a group of processes without a word."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(started.pid, 9)
-    started.wait()

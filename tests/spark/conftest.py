@@ -21,6 +21,7 @@ from kafka_harness.distribution import SPARK_CONNECTOR, jars
 from kafka_harness.kinds import kind_under_test, make_broker
 from spark.session import started_session
 from spark.sink_drivers import CommittedRecords
+from spark.standalone import Cluster, standalone_cluster
 
 HERE = Path(__file__).parent
 
@@ -55,6 +56,13 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     connector = jars(SPARK_CONNECTOR) if HAS_CONNECTOR else None
     with started_session(tmp_path_factory.mktemp("spark"), connector) as session:
         yield session
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Return a cluster of Spark's with two workers; it idles beside the session."""
+    with standalone_cluster(tmp_path_factory.mktemp("cluster")) as running:
+        yield running
 
 
 @pytest.fixture

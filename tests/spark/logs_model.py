@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
@@ -21,6 +21,17 @@ from spark.activity_model import committed_files, rows_of
 FIRST = datetime(2026, 11, 15, 12, tzinfo=UTC)
 WINDOW_S, DELAY_S = 10, 20
 ALERT_RATE, ALERT_ERRORS = 0.3, 3
+OPTIONS: Mapping[str, Any] = {
+    "window": WINDOW_S * 1000,
+    "delay": DELAY_S * 1000,
+    "skew": 600_000,
+    "max-line": 1000,
+    "alert-rate": ALERT_RATE,
+    "alert-factor": 1000,
+    "alert-errors": ALERT_ERRORS,
+}
+BATCH_ROWS = 60
+"""A batch spans 20 s of lines: most of them close windows."""
 
 LEVELS = {"DEBUG": 1, "INFO": 6, "WARN": 2, "ERROR": 3}
 TRACE = 'Traceback (most recent call last):\n  File "shop.py", line 3\nNoPlums: none left'

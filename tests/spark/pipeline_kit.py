@@ -80,6 +80,7 @@ def stage_of(
         {"availableNow": True},
         1_000_000,
         None,
+        str(out),
     )
 
 
@@ -88,8 +89,12 @@ def frame_of(
 ) -> DataFrame:
     """Return records of one partition (key, value, offset) as the source gives them."""
     frame = spark.createDataFrame(
-        [(key, value, "none", 0, offset, None) for key, value, offset in records],
-        "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP",
+        [
+            (key, value, "none", 0, offset, None, len(key or b"") + len(value or b""))
+            for key, value, offset in records
+        ],
+        "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP,"
+        " size BIGINT",
     )
     return with_now(frame)
 

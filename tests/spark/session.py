@@ -20,21 +20,14 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from kafka_harness.distribution import cache_directory
+from moldau.spark.pipelines.home import furnish
 
 
 def _light_home() -> Path:
-    """Return a home of Spark's that has no copy of PySpark.
-
-    Spark puts an archive with PySpark's sources in front of the path of every Python it starts, and
-    each compiles them for more than a second. Without it they find PySpark where it is installed.
-    """
+    """Return a home of Spark's from which Python starts quickly, as pipelines have it."""
     home = cache_directory() / f"spark-{pyspark.__version__}"
     home.mkdir(parents=True, exist_ok=True)
-    for name in ("bin", "jars"):
-        link = home / name
-        if not link.exists():
-            link.unlink(missing_ok=True)
-            link.symlink_to(Path(pyspark.__file__).parent / name)
+    furnish(home)
     return home
 
 

@@ -26,8 +26,18 @@ from kafka_harness.ports import free_port
 from kafka_harness.waiting import eventually
 from spark.session import ENVIRONMENT, LOOPBACK, QUICK_JVM
 
-SPARK_HOME = Path(pyspark.__file__).parent
+JARS = Path(pyspark.__file__).parent / "jars"
 WORKER_MEMORY = "1g"
+
+SMALL_EXECUTORS = {"spark.executor.memory": "512m", "spark.executor.cores": "1"}
+SPECULATION = {
+    # As eager as can be: every task that is not among the first to end gets a second attempt.
+    "spark.speculation": "true",
+    "spark.speculation.interval": "10ms",
+    "spark.speculation.minTaskRuntime": "1ms",
+    "spark.speculation.multiplier": "1",
+    "spark.speculation.quantile": "0.1",
+}
 
 _START_TIMEOUT_S = 90
 _END_TIMEOUT_S = 60
@@ -64,6 +74,15 @@ class Cluster:
             for process in psutil.Process().children(recursive=True)
             if _is_executor(process)
         ]
+
+    def kill_executor(self) -> bool:
+        """Kill the executor that has worked most, without a word; tell whether there was one."""
+        busiest = max(self.executors(), key=_worked_s, default=None)
+        if busiest is None:
+            return False
+        with contextlib.suppress(psutil.NoSuchProcess):
+            busiest.kill()
+        return True
 
     def run(
         self, script: Path, *arguments: object, timeout_s: float = 180, check: bool = True
@@ -114,7 +133,7 @@ def standalone_cluster(directory: Path, workers: int = 2) -> Iterator[Cluster]:
 @contextmanager
 def _daemon(directory: Path, name: str, main_class: str, *arguments: str) -> Iterator[None]:
     command = [
-        require("java"), "-Xmx256m", "-cp", str(SPARK_HOME / "jars" / "*"),
+        require("java"), "-Xmx256m", "-cp", str(JARS / "*"),
         f"org.apache.spark.deploy.{main_class}", "--host", LOOPBACK, *arguments,
     ]  # fmt: skip
     with (directory / f"{name}.txt").open("ab") as sink:
@@ -156,13 +175,18 @@ def _is_executor(process: psutil.Process) -> bool:
     return False
 
 
+def _worked_s(process: psutil.Process) -> float:
+    with contextlib.suppress(psutil.Error):
+        return float(process.cpu_times().user)
+    return 0
+
+
 def _environment() -> dict[str, str]:
     return {
         **os.environ,
         **ENVIRONMENT,
         # Read by every `java`, so that executors start as quickly as what starts them.
         "JDK_JAVA_OPTIONS": QUICK_JVM,
-        "SPARK_HOME": str(SPARK_HOME),
         "SPARK_SCALA_VERSION": _SCALA,
     }
 

@@ -5,8 +5,6 @@ Readers with and without Spark see one version or the next, never something in b
 
 from __future__ import annotations
 
-import json
-import random
 from itertools import pairwise
 
 import pytest
@@ -23,16 +21,9 @@ from moldau.spark.pipelines.changelog.start import start
 from moldau.spark.pipelines.changelog.store import FILES_KEPT_MS
 from moldau.spark.pipelines.windowed import gathering
 from spark.activity_model import rows_of
+from spark.changelog_model import BROKEN, by_key, check_rows, last_values, made_up_records
 from spark.pipeline_kit import frame_of, pipeline_settings, stage_of, until_done
 from spark.topic_rows import TopicRow, send_rows
-
-BROKEN = {
-    (None, b"{}"): "no key",
-    (b"\xff", b"{}"): "key is not UTF-8",
-    (b"k-1", b"\xff"): "not UTF-8",
-    (b"k-2", b"{"): "not JSON",
-    (b"k-3", b"[]"): "not a JSON object",
-}
 
 
 class Noon:
@@ -52,49 +43,6 @@ class Noon:
 def session(spark):
     with pipeline_settings(spark):
         yield spark
-
-
-def made_up_records(count):
-    """Return records (key, value) of a topic: types change, fields come and go, rows too."""
-    chance = random.Random(5)
-    records = []
-    for number in range(count - len(BROKEN)):
-        late = number > count // 2
-        value = {"id": number, "Name": f"n {number}", "price": number / 2 if late else number}
-        if late:
-            value |= {"id": str(number), "tags": [number], "new": True}
-            del value["Name"]
-        is_delete = chance.random() < 0.2
-        key = b"k-%d" % chance.randrange(40)
-        records.append((key, None if is_delete else json.dumps(value).encode()))
-    for at, record in enumerate(BROKEN):
-        records.insert(at * count // 5, record)
-    return records
-
-
-def last_values(records):
-    """Return the last good value of each key."""
-    last = {}
-    for key, value in records:
-        if (key, value) not in BROKEN:
-            last[key.decode()] = value and json.loads(value)
-    return {key: value for key, value in last.items() if value is not None}
-
-
-def by_key(rows):
-    return {row["_key"]: json.loads(row["_raw"]) for row in rows}
-
-
-def check_rows(rows, expected):
-    """Compare the columns of rows with what is expected of their keys."""
-    assert by_key(rows) == expected
-    assert len(rows) == len(expected)
-    for row in rows:
-        value = expected[row["_key"]]
-        tags = value.get("tags")
-        assert row["id"] == str(value["id"])
-        assert (row["Name"], row["price"]) == (value.get("Name"), float(value["price"]))
-        assert (row["tags"], row["new"]) == (tags and json.dumps(tags), value.get("new"))
 
 
 def test_crashes_between_its_steps_show_no_reader_half_a_batch(session, tmp_path, monkeypatch):

@@ -16,38 +16,17 @@ from cli_kit import moldau
 from kafka_harness.samples import fresh_topic
 from kafka_harness.topics import create_topic
 from moldau.base.errors import UserError
+from moldau.spark.pipelines.committed import files_of
 from moldau.spark.pipelines.logs import landing, start
-from moldau.spark.pipelines.logs.committed import files_of
 from moldau.spark.pipelines.logs.declared import LOGS
-from moldau.spark.pipelines.logs.merging import MERGED
 from moldau.spark.pipelines.logs.reading import read_lines
 from moldau.spark.pipelines.logs.search import Question, search
+from moldau.spark.pipelines.merging import MERGED
 from moldau.spark.pipelines.windowed.reading import with_now
 from spark.activity_model import rows_of
-from spark.logs_model import (
-    ALERT_ERRORS,
-    ALERT_RATE,
-    DELAY_S,
-    WINDOW_S,
-    Sent,
-    check_tables,
-    logged,
-    made_up,
-)
+from spark.logs_model import BATCH_ROWS, OPTIONS, Sent, check_tables, logged, made_up
 from spark.pipeline_kit import Crash, CrashingFiles, pipeline_settings, stage_of
 from spark.topic_rows import stored_rows
-
-OPTIONS = {
-    "window": WINDOW_S * 1000,
-    "delay": DELAY_S * 1000,
-    "skew": 600_000,
-    "max-line": 1000,
-    "alert-rate": ALERT_RATE,
-    "alert-factor": 1000,
-    "alert-errors": ALERT_ERRORS,
-}
-BATCH_ROWS = 60
-"""A batch spans 20 s of lines: most of them close windows."""
 
 
 @pytest.fixture
@@ -63,11 +42,12 @@ def take(session, out, records, number, files=None, **options):
     frame = session.createDataFrame(
         [
             (None, bytearray(one.value), "logs", 0, one.offset, one.sent,
-             [("host", bytearray(one.host.encode())), ("path", bytearray(one.path.encode()))])
+             [("host", bytearray(one.host.encode())), ("path", bytearray(one.path.encode()))],
+             len(one.value))
             for one in rows
         ],
         "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP,"
-        " headers ARRAY<STRUCT<key: STRING, value: BINARY>>",
+        " headers ARRAY<STRUCT<key: STRING, value: BINARY>>, size BIGINT",
     )  # fmt: skip
     start.logs(stage).take(read_lines(with_now(frame), start.rules_of(stage)), number)
 

@@ -6,52 +6,22 @@ Also after crashes between its steps. What it finds goes to a topic as well.
 from __future__ import annotations
 
 import json
-import random
-from datetime import UTC, datetime
+from collections import Counter
 
 import pytest
 
 from kafka_harness.samples import fresh_topic
 from kafka_harness.topics import create_topic, send
 from moldau.base.errors import UserError
-from moldau.collect.metrics.samples import Sample, encode
 from moldau.spark.pipelines.metrics.declared import METRICS
-from moldau.spark.pipelines.metrics.deviation import LEAST_CHANGES
 from moldau.spark.pipelines.metrics.samples import read_samples
 from moldau.spark.pipelines.metrics.start import batches_of, start
 from moldau.spark.pipelines.windowed import gathering
 from spark.activity_model import rows_of, stray_files
-from spark.metrics_model import Rules, check_tables
+from spark.metrics_kit import BROKEN, OPTIONS, RULES, made_up_samples
+from spark.metrics_model import check_tables
 from spark.pipeline_kit import frame_of, pipeline_settings, stage_of, until_done
 from spark.topic_rows import stored_rows
-
-RULES = Rules(10, 20, 6, 3, 6, 0.2, dict(LEAST_CHANGES))
-OPTIONS = {
-    "topic": "none", "window": 10_000, "delay": 20_000, "skew": 600_000, "history": 6,
-    "history-min": 3,
-}  # fmt: skip
-FIRST_MS = 1_790_000_000_000
-STEP_MS = 2_000
-BROKEN = {
-    b"not json": "not a JSON object",
-    b'{"metric": "m"}': "no host, or one of more than 512 characters",
-    b'{"host": "h", "service": "s", "metric": "m", "value": "much"}': "value is no number",
-    b'{"host": "h", "service": "s", "metric": "m", "value": 1, "kind": "sum"}': (
-        "kind is none of gauge, count, counter, histogram"
-    ),
-    b'{"host": "h", "service": "s", "metric": "m", "kind": "histogram", "buckets": [[1]]}': (
-        "buckets are no pairs of a bound and a count"
-    ),
-    b'{"host": "h", "service": "s", "metric": "m", "value": 1, "interval_s": 0}': (
-        "interval_s is no time above zero"
-    ),
-    b'{"host": "h", "service": "s", "metric": "m", "value": 1}': (
-        "no time such as 2026-11-16T12:00:00Z"
-    ),
-    b'{"host":"h","service":"s","metric":"m","value":1,"time":"2100-01-01T00:00:00Z"}': (
-        "time lies in the future"
-    ),
-}
 
 
 @pytest.fixture
@@ -60,56 +30,25 @@ def session(spark):
         yield spark
 
 
-def made_up_samples(ticks):
-    """Return what two hosts send, tick by tick: all kinds, and one thing that stands out in each.
-
-    A counter is reset, some samples come twice and some late.
-    """
-    chance = random.Random(3)
-    values, totals = [], {"a": 0, "b": 500}
-    for tick in range(ticks):
-        time_ms = FIRST_MS + STEP_MS * tick
-        wild = 30 <= tick < 35
-        for host in ("a", "b"):
-            cpu = 0.95 if wild and host == "a" else 0.2 + 0.01 * chance.random()
-            requests = 2 + chance.randrange(3)
-            values.append(encode(Sample("host", "cpu.used", cpu, "ratio"), host, time_ms, 2.0))
-            sample = Sample("shop", "http.responses", requests, "count", "2xx")
-            values.append(encode(sample, host, time_ms, 2.0))
-            totals[host] = 3 if tick == 17 else totals[host] + (900 if wild else 10)
-            values.append(told(host, time_ms, kind="counter", value=totals[host], unit="count"))
-            times = [[0.1, 400], [0.5, 900 if wild else 2], [None, tick % 3]]
-            values.append(
-                told(host, time_ms, kind="histogram", buckets=times, sum=4.5, unit="seconds")
-            )
-        if tick % 10 == 9:
-            values += [values[-2], told("a", time_ms - 90_000, kind="gauge", value=1)]
-    return values
-
-
-def told(host, time_ms, **more):
-    time = datetime.fromtimestamp(time_ms / 1000, UTC).isoformat()
-    return json.dumps(
-        {"time": time, "host": host, "service": "shop", "metric": "sent", **more}
-    ).encode()
-
-
 def parsed(spark, values, first):
     return read_samples(
         frame_of(spark, [(None, value, first + at) for at, value in enumerate(values)])
     )
 
 
-def test_crashes_between_its_steps_change_nothing(session, tmp_path):
+def test_crashes_between_its_steps_change_nothing_and_send_nothing_twice(session, broker, tmp_path):
     """Batches as Spark would bring them: the same one again, to a new process, until it is done."""
     values = [*made_up_samples(55), *BROKEN]
     size = len(values) // 2 + 1
+    results = create_topic(broker.address, fresh_topic("results"))
+    options = {**OPTIONS, "results-topic": results}
     crashes = 0
     for number, first in enumerate(range(0, len(values), size)):
         rows = parsed(session, values[first : first + size], first)
 
         def take(files, rows=rows, number=number):
-            batches_of(stage_of(session, METRICS, tmp_path, OPTIONS, files)).take(rows, number)
+            stage = stage_of(session, METRICS, tmp_path, options, files, broker.address)
+            batches_of(stage).take(rows, number)
 
         crashes += len(list(until_done(session, 3, take)))
 
@@ -124,6 +63,9 @@ def test_crashes_between_its_steps_change_nothing(session, tmp_path):
     assert not stray_files(tmp_path, METRICS.tables)
     windows = session.read.parquet(str(tmp_path / "windows"))
     assert windows.count() == len(expected.windows())
+    sent = [json.loads(row.value)["result"] for row in stored_rows(broker.address, results)]
+    assert sent.count("window") == len(expected.windows())
+    assert sent.count("anomaly") == len(rows_of(tmp_path, "anomalies"))
 
 
 def test_a_run_sends_what_it_files_to_a_topic_also_where_rows_stay_with_spark(
@@ -146,9 +88,10 @@ def test_a_run_sends_what_it_files_to_a_topic_also_where_rows_stay_with_spark(
     for result in ("window", "anomaly"):
         rows = rows_of(tmp_path, {"window": "windows", "anomaly": "anomalies"}[result])
         shared = set(rows[0]) & set(sent[0]) - {"window_start", "window_end"}
-        assert {tuple(one[name] for name in shared) for one in sent if one["result"] == result} == {
+        of_result = [one for one in sent if one["result"] == result]
+        assert Counter(tuple(one[name] for name in shared) for one in of_result) == Counter(
             tuple(row[name] for name in shared) for row in rows
-        }
+        )
     keys = {row.key.decode() for row in records}
     assert {"a host cpu.used", "b shop http.responses 2xx"} <= keys
     assert {one["window_start"] for one in sent} >= {"2026-09-21T14:13:20.000Z"}

@@ -22,23 +22,20 @@ from kafka_harness.topics import create_topic, send
 from kafka_harness.waiting import eventually
 from moldau.base.errors import StorageError, UserError
 from moldau.spark.pipelines import frame
+from moldau.spark.pipelines.activity.declared import ACTIVITY
 from moldau.spark.pipelines.frame import PipelineFailed
 from moldau.spark.pipelines.storage import LocalFiles
 from spark.activity_kit import (
     BATCH_ROWS,
+    OPTIONS,
     RULES,
     TestRun,
     activity_topic,
-    command,
-    handled,
-    kill,
     made_up_records,
-    process,
-    run_words,
-    status,
 )
 from spark.activity_model import check_tables
 from spark.pipeline_kit import pipeline_settings
+from spark.pipeline_process import command, handled, run_words, status
 from spark.session import ENVIRONMENT, settings
 
 
@@ -150,37 +147,36 @@ def replaced(path, text):
 
 
 @pytest.mark.java(SPARK_CONNECTOR)
-def test_kills_of_driver_and_broker_change_nothing_and_a_stop_is_orderly(tmp_path):
+def test_a_run_is_seen_on_its_terminal_has_its_folder_alone_and_stops_in_good_order(tmp_path):
     out = tmp_path / "out"
     with make_broker(kind_under_test(), tmp_path / "broker") as broker:
-        topic, records = activity_topic(broker.address, batches=3)
-        words = run_words(broker.address, topic, out, settings(tmp_path))
-        words += ["--master", "local[2]"]
-        with process(words, tmp_path / "said.txt", ENVIRONMENT) as first:
-            eventually(lambda: handled(out) >= BATCH_ROWS, "a batch", 120)
-            broker.kill()
-            broker.start()
-            eventually(lambda: handled(out) >= 2 * BATCH_ROWS, "another batch", 120)
-            kill(first)
-        assert status(out)["state"] == "died"
-
-        with Terminal(words) as second:
-            second.until(lambda _: handled(out) == len(records), "all is filed")
+        topic, records = activity_topic(broker.address, batches=2)
+        words = run_words(
+            ACTIVITY,
+            {**OPTIONS, "topic": topic},
+            broker.address,
+            out,
+            batch_rows=BATCH_ROWS,
+            settings=settings(tmp_path),
+        )
+        with Terminal([*words, "--master", "local[2]"]) as run:
+            run.until(lambda _: handled(out) == len(records), "all is filed")
             busy = subprocess.run(
                 command("run", "activity", "--out", out),
                 capture_output=True, text=True, check=False,
             )  # fmt: skip
             assert (busy.returncode, busy.stderr.count("\n")) == (1, 1)
-            assert f"process {second.pid}" in busy.stderr
+            assert f"process {run.pid}" in busy.stderr
             stop = subprocess.run(
                 command("stop", "--out", out), capture_output=True, text=True, check=False
             )
-            shown = second.until(lambda _: second.ended, "the end")
-        assert (stop.returncode, second.status) == (0, 0)
+            shown = run.until(lambda _: run.ended, "the end")
+        assert (stop.returncode, run.status) == (0, 0)
         assert "has ended" in stop.stderr
         for title in ("WATERMARK", "ROWS/S", "LAG", "BATCH MS", "LATE", "landing", "running"):
             assert title in shown
     assert status(out)["state"] == "stopped"
+    assert sum(status(out)["totals"].values()) == len(records)
     check_tables(out, records, RULES)
 
 

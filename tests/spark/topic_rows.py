@@ -8,10 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from confluent_kafka import OFFSET_BEGINNING, TIMESTAMP_CREATE_TIME, Consumer, Producer
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    TIMESTAMP_CREATE_TIME,
+    Consumer,
+    KafkaError,
+    Producer,
+)
 from confluent_kafka import TopicPartition as ConfluentPartition
-
-from kafka_harness.topics import end_offset
 
 CREATE_TIME = 0
 """What Spark and Kafka number timestamps that the producer has set."""
@@ -88,16 +92,24 @@ def send_rows(address: str, rows: Iterable[TopicRow], **settings: object) -> Non
 
 
 def stored_rows(address: str, topic: str, partitions: int = 1) -> list[TopicRow]:
-    """Return all that a topic holds, by partition and offset."""
+    """Return all that a topic holds and that is committed, by partition and offset."""
     consumer = Consumer(
-        {"bootstrap.servers": address, "group.id": "none", "enable.auto.commit": False}
+        {
+            "bootstrap.servers": address,
+            "group.id": "none",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "isolation.level": "read_committed",
+        }
     )
     rows: list[TopicRow] = []
     try:
         for partition in range(partitions):
-            if count := end_offset(address, topic, partition):
-                consumer.assign([ConfluentPartition(topic, partition, OFFSET_BEGINNING)])
-                rows += map(_row, consumer.consume(count, _TIMEOUT_S))
+            consumer.assign([ConfluentPartition(topic, partition, OFFSET_BEGINNING)])
+            while (message := consumer.poll(_TIMEOUT_S)) is not None and message.error() is None:
+                rows.append(_row(message))
+            assert message is not None, f"{topic}-{partition} could not be read to its end"
+            assert message.error().code() == KafkaError._PARTITION_EOF
     finally:
         consumer.close()
     return rows

@@ -6,40 +6,42 @@ The file can also be given to `spark-submit`, which takes what follows `moldau p
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from datetime import UTC, datetime
+from collections.abc import Callable, Mapping
+from functools import partial
+from importlib import import_module
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from moldau.base.errors import UserError
 from moldau.cli.frame.connection import Connection, connection_options
 from moldau.cli.frame.offset_words import parse_duration_ms
-from moldau.cli.frame.output import BAD, GOOD, Column, Report, View, cell, show
-from moldau.cli.frame.session import output_option
+from moldau.cli.frame.output import output_option, safe
+from moldau.cli.frame.output import show as show_report
+from moldau.cli.pipelines.file import KIND, read_file
+from moldau.cli.pipelines.view import status_report, view
 from moldau.spark.pipelines.catalog import PIPELINES
-from moldau.spark.pipelines.declaration import Kind, Option, Pipeline
+from moldau.spark.pipelines.declaration import (
+    PARQUET,
+    TABLE_FORMATS,
+    Kind,
+    Option,
+    Pipeline,
+)
+
+if TYPE_CHECKING:
+    from moldau.spark.pipelines.frame import Order
 
 Command = Callable[..., None]
 
 STOP_TIMEOUT_S: Final = 300
 """How long `stop` waits: a batch may be large."""
 _POLL_S: Final = 0.2
-
-_QUERIES: Final = (
-    Column("query", "QUERY"),
-    Column("batch", "BATCH"),
-    Column("rows", "ROWS"),
-    Column("rows_per_second", "ROWS/S"),
-    Column("batch_ms", "BATCH MS"),
-    Column("lag", "LAG"),
-)
 
 
 class Milliseconds(click.ParamType[int]):
@@ -71,9 +73,31 @@ def pipeline() -> None:
     """Pipelines on Spark: topics in, tables and topics out."""
 
 
-@pipeline.group("run")
-def run_group() -> None:
-    """Run a pipeline until it is stopped; a restart goes on where it was."""
+@pipeline.group("run", invoke_without_command=True, no_args_is_help=True)
+@click.option(
+    "--file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Run the pipelines of this TOML file, all in one Spark.",
+)
+@click.pass_context
+def run_group(context: click.Context, file: Path | None) -> None:
+    r"""Run a pipeline until it is stopped; a restart goes on where it was.
+
+    Several run in one Spark if a file names them: a table for each, with its options.
+
+    \b
+    bootstrap-servers = "127.0.0.1:9092"
+    [activity]
+    out = "/var/lib/moldau/activity"
+    window = "30s"
+    [logs]
+    out = "/var/lib/moldau/logs"
+    """
+    if file is not None:
+        if context.invoked_subcommand is not None:
+            raise click.UsageError("name a pipeline, or a file that names some: not both")
+        _run_file(file)
 
 
 @pipeline.group("submit")
@@ -108,6 +132,10 @@ def frame_options(command: Command) -> Command:
         click.option(
             "--batch-rows", type=click.IntRange(1), default=1_000_000, show_default=True,
             help="How many records a batch may have.",
+        ),
+        click.option(
+            "--table-format", type=click.Choice(TABLE_FORMATS), default=PARQUET, show_default=True,
+            help="What tables are; for Delta and Iceberg Spark needs their libraries.",
         ),
         click.option("--once", is_flag=True, help="End when all there is has been read."),
         click.option(
@@ -178,7 +206,10 @@ def status(out: str, desk: str | None, output: str) -> None:
     from moldau.spark.pipelines.desk import read_status  # noqa: PLC0415
     from moldau.spark.pipelines.places import Places  # noqa: PLC0415
 
-    show(status_report(read_status(Places.of(out, desk=desk).desk)), output)
+    report = status_report(read_status(Places.of(out, desk=desk).desk))
+    show_report(report, output)
+    if report.note is not None:
+        click.echo(f"moldau: {safe(report.note)}", err=True)
 
 
 @pipeline.command()
@@ -196,9 +227,12 @@ def stop(out: str, desk: str | None) -> None:
     deadline = time.monotonic() + STOP_TIMEOUT_S
     while owner(folder) == process:
         if time.monotonic() > deadline:
-            raise UserError(f"process {process} still runs: its batch takes long")
+            raise UserError(
+                f"process {process} still runs it: its batch takes long; asked once more, it does"
+                " not wait for the batch"
+            )
         time.sleep(_POLL_S)
-    click.echo(f"moldau: process {process} has ended", err=True)
+    click.echo(f"moldau: the pipeline has ended (process {process})", err=True)
 
 
 @pipeline.command()
@@ -210,44 +244,60 @@ def stop(out: str, desk: str | None) -> None:
 @click.option("--broken", type=click.FloatRange(0, 1), default=0.001, help="Share of broken ones.")
 @connection_options
 def generate(**given: Any) -> None:
-    """Send made-up page views and searches, for the activity pipeline to count."""
+    """Send made-up page views and searches, for the activity pipeline to count.
+
+    Until it has sent so many, or SIGTERM or Ctrl-C: what was sent is still delivered.
+    """
+    from moldau.cli.pipelines.generating import Sending  # noqa: PLC0415
     from moldau.client.producer import Producer  # noqa: PLC0415
     from moldau.spark.pipelines.activity.generator import Crowd, Habits  # noqa: PLC0415
 
+    logging.getLogger("moldau.client").setLevel(logging.ERROR)  # what fails is said at the end
     crowd = Crowd(given["seed"], Habits(late=given["late"], broken=given["broken"]))
-    settings = Connection.of(given).for_client(Producer)
-    sent = 0
-    with contextlib.suppress(KeyboardInterrupt), Producer(**settings) as producer:
-        for now_ms in _paced(given["rate"], given["count"]):
-            key, value = crowd.event(now_ms)
-            producer.send(given["topic"], value, key=key, timestamp_ms=now_ms)
-            sent += 1
-    click.echo(f"moldau: {sent:,} events sent", err=True)
-
-
-def _paced(rate: int, count: int | None) -> Iterator[int]:
-    """Yield the time so often a second, so many times."""
-    began, given = time.monotonic(), 0
-    while count is None or given < count:
-        ahead_s = given / rate - (time.monotonic() - began)
-        if ahead_s > 0:
-            time.sleep(ahead_s)
-        yield time.time_ns() // 1_000_000
-        given += 1
+    with Producer(**Connection.of(given).for_client(Producer)) as producer:
+        sending = Sending(producer, given["topic"], crowd)
+        sending.run(given["rate"], given["count"])
+    click.echo(f"moldau: {sending.delivered_count:,} events sent", err=True)
+    if sending.failure is not None:
+        raise sending.failure
 
 
 # Running
 
 
 def _run(declared: Pipeline, given: dict[str, Any]) -> None:
+    _require_spark()
+    from moldau.spark.pipelines.frame import Run  # noqa: PLC0415
+
+    with view() as show:
+        Run(_order(declared, given), partial(show, declared.name)).run()
+
+
+def _run_file(path: Path) -> None:
+    _require_spark()
+    from moldau.spark.pipelines.together import Together, shared_session  # noqa: PLC0415
+
+    orders = {
+        title: _order(PIPELINES[given[KIND]], given)
+        for title, given in read_file(path, run_group.commands).items()
+    }
+    with view() as show:
+        Together(orders, show, partial(shared_session, orders)).run()
+
+
+def _require_spark() -> None:
     try:
-        from moldau.spark.pipelines.frame import Order, Run  # noqa: PLC0415 - it needs Spark
+        import_module("moldau.spark.pipelines.frame")
     except ImportError as missing:
         raise UserError(f"pipelines need Spark ({missing}): pip install 'moldau[spark]'") from None
+    logging.getLogger("py4j").setLevel(logging.ERROR)
+
+
+def _order(declared: Pipeline, given: dict[str, Any]) -> Order:
+    from moldau.spark.pipelines.frame import Order  # noqa: PLC0415
     from moldau.spark.pipelines.places import Places  # noqa: PLC0415
 
-    logging.getLogger("py4j").setLevel(logging.ERROR)
-    order = Order(
+    return Order(
         declared,
         Places.of(given["out"], given["checkpoint"], given["desk"]),
         _values(declared, given),
@@ -259,9 +309,8 @@ def _run(declared: Pipeline, given: dict[str, Any]) -> None:
         given["group"],
         given["metrics_port"],
         _settings(given["conf"]),
+        given["table_format"],
     )
-    with _view() as view:
-        Run(order, view).run()
 
 
 def _values(declared: Pipeline, given: dict[str, Any]) -> dict[str, Any]:
@@ -316,82 +365,7 @@ def _submit(declared: Pipeline, given: dict[str, Any]) -> None:
 
 
 def _typed(parameter: click.Parameter, value: Any) -> str:
-    return f"{value}ms" if isinstance(parameter.type, Milliseconds) else str(value)
-
-
-# Showing
-
-
-def status_report(told: Mapping[str, Any]) -> Report:
-    """Make the report of a status."""
-    queries = told.get("queries") or []
-    summary = {
-        "pipeline": told.get("pipeline"),
-        "state": told.get("state"),
-        "watermark": _moment(told.get("watermark_ms")),
-        **told.get("totals", {}),
-        "updated": _moment(told.get("updated_ms")),
-    }
-    columns = [
-        Column(key, key.replace("_", " ").upper(), style=_style if key == "state" else None)
-        for key in summary
-    ]
-    views = [View(columns, [summary]), View(_QUERIES, queries)]
-    return Report(dict(told), views[0], "state", views, note=told.get("error"))
-
-
-def _style(state: Any) -> str | None:
-    return BAD if state in ("died", "failed") else GOOD
-
-
-def _moment(time_ms: int | None) -> str | None:
-    if time_ms is None:
-        return None
-    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="seconds")
-
-
-def status_line(told: Mapping[str, Any]) -> str:
-    """Say in one line how it goes."""
-    parts = [f"{told['pipeline']} {told['state']}"]
-    for query in told.get("queries", ()):
-        lag = "" if query["lag"] is None else f", lag {query['lag']:,}"
-        parts.append(
-            f"{query['query']}: batch {query['batch']}, {query['rows']:,} rows,"
-            f" {query['rows_per_second']:,.0f}/s, {query['batch_ms']:,} ms{lag}"
-        )
-    parts += [f"{name} {count:,}" for name, count in told.get("totals", {}).items()]
-    if told.get("watermark_ms") is not None:
-        parts.append(f"watermark {_moment(told['watermark_ms'])}")
-    if told.get("error") is not None:
-        parts.append(told["error"])
-    return "; ".join(parts)
-
-
-@contextlib.contextmanager
-def _view() -> Iterator[Callable[[Mapping[str, Any]], None]]:
-    """Show a status as it changes: in place on a terminal, line by line elsewhere."""
-    if not sys.stderr.isatty():
-        yield lambda told: click.echo(f"moldau: {status_line(told)}", err=True)
-        return
-    from rich.console import Console, Group  # noqa: PLC0415 - rich is for terminals only
-    from rich.live import Live  # noqa: PLC0415
-    from rich.table import Table  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
-
-    def drawn(view: View) -> Table:
-        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-        for column in view.columns:
-            table.add_column(column.title)
-        for row in view.rows:
-            table.add_row(*(cell(row.get(column.key)) for column in view.columns))
-        return table
-
-    def whole(told: Mapping[str, Any]) -> Group:
-        report = status_report(told)
-        return Group(*map(drawn, report.views), *([Text(report.note)] if report.note else []))
-
-    with Live(console=Console(stderr=True), auto_refresh=False) as live:
-        yield lambda told: live.update(whole(told), refresh=True)
+    return f"{value // 1000}s" if isinstance(parameter.type, Milliseconds) else str(value)
 
 
 if __name__ == "__main__":

@@ -1,21 +1,90 @@
-"""Whether Spark will be able to read its checkpoint, asked before it tries.
+"""Spark's checkpoints: whether they can be read, and whether they are those of the tables.
 
-Of a damaged one Spark says only what it stumbled over (`Unrecognized token`), and not where. Only
-the newest entries are looked at: those are what a query goes on from.
+Of a damaged one Spark says only what it stumbled over (`Unrecognized token`), and not where. So it
+is looked at before Spark tries: the newest entries, which are what a query goes on from.
+
+Of an older copy Spark says nothing. It plans the batches after it anew, with what there is to read
+by then, under numbers that the tables have already. Tables that went by numbers alone would take
+such a batch for done, and leave out what it holds more. So it is kept beside them which batch was
+begun last and where it ends, as Spark has written that down, and they go on from no other.
 """
 
 from __future__ import annotations
 
 import json
-from typing import Final
+from typing import Final, NamedTuple
 
 from moldau.base.errors import UserError
 from moldau.spark.pipelines.identity import NAME
 from moldau.spark.pipelines.storage import Files
 
-LOGS: Final = ("offsets", "commits")
+OFFSETS: Final = "offsets"
+LOGS: Final = (OFFSETS, "commits")
 _NOTHING: Final = "-"
 """Stands for an offset that is not known yet."""
+_LINES_BEFORE: Final = 2
+"""What an entry has before its offsets: its form, and settings with the time of planning."""
+
+
+class _Begun(NamedTuple):
+    """A batch that tables have, or have part of."""
+
+    number: int
+    end: str | None
+    """What its checkpoint says; None if there is none, where somebody brings batches himself."""
+
+
+class Ledger:
+    """Keeps which batch of a query was begun last, in one small file."""
+
+    def __init__(self, files: Files, place: str, checkpoint: str) -> None:
+        self._files = files
+        self._place = place
+        self._checkpoint = checkpoint
+        self._last: _Begun | None = None
+
+    def begin(self, number: int) -> None:
+        """Note that a batch is begun; call it before anything of the batch is filed.
+
+        UserError if another batch was begun under its number, or a later one, or if the one before
+        it was another.
+        """
+        if self._last is None:
+            self._last = self._kept()
+        if number < self._last.number:
+            raise self._older(f"has batches up to {self._last.number}, and is to get {number}")
+        if number > self._last.number:
+            begun = _Begun(number, self._end(number))
+            self._files.write(self._place, json.dumps(begun._asdict(), indent=1))
+            self._last = begun
+
+    def _kept(self) -> _Begun:
+        """Read what was begun last, and compare it with the checkpoint."""
+        text = self._files.read(self._place)
+        if text is None:
+            return _Begun(-1, None)
+        try:
+            kept = _Begun(**json.loads(text))
+        except (TypeError, ValueError):
+            raise UserError(
+                f"{self._place} cannot be read: it says which batch was begun last; restore it, or"
+                " begin with a new --out"
+            ) from None
+        found = self._end(kept.number)
+        if kept.end is not None and found is not None and found != kept.end:
+            raise self._older(f"has another batch {kept.number}")
+        return kept
+
+    def _end(self, number: int) -> str | None:
+        """Return where a batch ends; Spark writes it before it runs it, and does not change it."""
+        text = self._files.read(f"{self._checkpoint}/{OFFSETS}/{number}")
+        return None if text is None else "\n".join(text.split("\n")[_LINES_BEFORE:])
+
+    def _older(self, found: str) -> UserError:
+        return UserError(
+            f"{self._place} {found}: the checkpoint is an older copy, which would leave records"
+            " out; begin anew with another --out"
+        )
 
 
 def check_checkpoints(files: Files, folder: str) -> None:

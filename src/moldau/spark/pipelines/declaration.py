@@ -57,7 +57,18 @@ class Pipeline:
         return {one.name: values[one.name] for one in self.options if one.pinned}
 
 
-NAMES_OF_FRAME: Final = frozenset({"out", "master", "trigger", "once", "checkpoint", "conf"})
+PARQUET: Final = "parquet"
+DELTA: Final = "delta"
+ICEBERG: Final = "iceberg"
+TABLE_FORMATS: Final = (PARQUET, DELTA, ICEBERG)
+"""In which forms tables can be kept."""
+
+TABLE_FORMAT: Final = "table-format"
+"""The option of the frame that says which; tables cannot change it any more."""
+
+NAMES_OF_FRAME: Final = frozenset(
+    {"out", "master", "trigger", "once", "checkpoint", "conf", TABLE_FORMAT}
+)
 """Options that every pipeline has; none may declare them again."""
 
 

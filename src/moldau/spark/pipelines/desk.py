@@ -1,8 +1,9 @@
 """Who runs a pipeline and how it goes: a lock and a status file, on the machine of the driver.
 
 The lock is the operating system's: it ends with its holder, however that ends. Its file holds the
-number of the process, for who wants to stop it. The status is replaced as a whole after batches, so
-that anybody may read it at any time, without Spark and without asking the pipeline.
+number of the process, for who wants to know. The status is replaced as a whole after batches, so
+that anybody may read it at any time, without Spark and without asking the pipeline. Who wants the
+pipeline to end leaves a note: a signal would end all that run in the process.
 """
 
 from __future__ import annotations
@@ -10,14 +11,18 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import signal
+import threading
 from pathlib import Path
 from typing import IO, Any, Final
 
 from moldau.base.errors import UserError
+from moldau.spark.pipelines.signals import Stop
 
 LOCK: Final = "lock"
 STATUS: Final = "status.json"
+STOP: Final = "stop"
+"""The note: a byte for each time that somebody has asked for the end."""
+LOOK_S: Final = 0.2
 ENDED: Final = frozenset({"stopped", "failed"})
 """The states in which a pipeline has no process any more."""
 
@@ -44,6 +49,9 @@ class Desk:
         self._lock.truncate(0)
         self._lock.write(f"{os.getpid()}\n")
         self._lock.flush()
+        (folder / STOP).unlink(missing_ok=True)  # it was meant for somebody else
+        self._closed = threading.Event()
+        self._listener: threading.Thread | None = None
 
     def tell(self, status: dict[str, Any]) -> None:
         """Replace the status."""
@@ -51,8 +59,24 @@ class Desk:
         beside.write_text(json.dumps(status, indent=1), encoding="utf-8")
         beside.replace(self._folder / STATUS)
 
+    def listen(self, stop: Stop) -> None:
+        """Call `stop`, in a thread of its own, whenever somebody asks for the end."""
+        self._listener = threading.Thread(target=self._listen, args=(stop,), daemon=True)
+        self._listener.start()
+
+    def _listen(self, stop: Stop) -> None:
+        heard = 0
+        while not self._closed.wait(LOOK_S):
+            asked = _asked(self._folder)
+            if asked > heard:
+                heard = asked
+                stop(urgent=asked > 1)
+
     def close(self) -> None:
         """Let another one in."""
+        self._closed.set()
+        if self._listener is not None:
+            self._listener.join()
         self._lock.close()
 
 
@@ -88,11 +112,25 @@ def owner(folder: Path) -> int | None:
 
 
 def ask_to_stop(folder: Path) -> int | None:
-    """Ask the pipeline to end after its running batch; return its process, None without one."""
+    """Ask the pipeline to end after its running batch; return its process, None without one.
+
+    Asked once more it does not wait for the batch.
+    """
     process = owner(folder)
-    if process is not None and process > 0:
-        os.kill(process, signal.SIGTERM)
+    if process is not None:
+        try:
+            with (folder / STOP).open("ab") as note:
+                note.write(b".")
+        except OSError as error:
+            raise UserError(f"cannot write {folder / STOP}: {error.strerror or error}") from error
     return process
+
+
+def _asked(folder: Path) -> int:
+    try:
+        return (folder / STOP).stat().st_size
+    except FileNotFoundError:
+        return 0
 
 
 def _number(lock: IO[str]) -> int:

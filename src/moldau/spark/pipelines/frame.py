@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import json
 import re
-import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass, field
 from importlib import import_module
-from types import FrameType
 from typing import Any, Final
 
 from pyspark.sql import SparkSession
@@ -24,17 +22,19 @@ from pyspark.sql.streaming.query import StreamingQuery
 from moldau.base.clock import Clock, SystemClock
 from moldau.base.errors import UserError
 from moldau.spark.pipelines.checkpoints import check_checkpoints
-from moldau.spark.pipelines.declaration import Pipeline, Value
+from moldau.spark.pipelines.declaration import PARQUET, TABLE_FORMAT, Pipeline, Value
 from moldau.spark.pipelines.desk import Desk
 from moldau.spark.pipelines.exposition import serve_metrics
+from moldau.spark.pipelines.formats import check_library, settings_with
 from moldau.spark.pipelines.identity import claim
+from moldau.spark.pipelines.machine import first_line
 from moldau.spark.pipelines.places import Places
 from moldau.spark.pipelines.progress import Figures, figures_of
-from moldau.spark.pipelines.session import first_line, started_session
+from moldau.spark.pipelines.session import running_session
+from moldau.spark.pipelines.signals import Signals
 from moldau.spark.pipelines.stage import Stage
 from moldau.spark.pipelines.storage import Files, LocalFiles, SparkFiles
 
-SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 LOOK_S: Final = 0.5
 """How often queries are asked how they go: quicker than anybody reads, and cheap."""
 
@@ -89,10 +89,17 @@ class Order:
     group: str | None = None
     metrics_port: int | None = None
     settings: Mapping[str, str] = field(default_factory=dict)
+    table_format: str = PARQUET
+
+    @property
+    def spark_settings(self) -> dict[str, str]:
+        """What Spark is to be started with: what the user has set, and what tables need."""
+        return settings_with(self.table_format, self.settings)
 
 
 Show = Callable[[Mapping[str, Any]], None]
-Session = Callable[[], AbstractContextManager[SparkSession]]
+Session = Callable[[], AbstractContextManager[SparkSession | None]]
+"""What gives a session to run in; None where the run was asked to end before there was one."""
 
 
 class Run:
@@ -115,6 +122,7 @@ class Run:
         self._pauses_s = pauses_s
         self._stop = threading.Event()
         self._insist = False
+        self._signals = Signals(self.stop)
         self._status: dict[str, Any] = {
             "pipeline": order.pipeline.name,
             "state": "starting",
@@ -126,8 +134,9 @@ class Run:
     def run(self) -> None:
         """Run until the end; PipelineFailed if that was an error."""
         desk = Desk(self._order.places.desk)
+        desk.listen(self.stop)
         try:
-            with self._signals():
+            with self._signals:
                 self._run(desk)
         except Exception as error:
             self._tell(desk, state="failed", error=str(error))
@@ -135,29 +144,37 @@ class Run:
         finally:
             desk.close()
 
+    def stop(self, *, urgent: bool = False) -> None:
+        """Have it end after the running batch, or without it; from any thread, at any time."""
+        self._insist = self._insist or urgent
+        self._stop.set()
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether it was asked to end."""
+        return self._stop.is_set()
+
     def _run(self, desk: Desk) -> None:
         port = self._order.metrics_port
         self._tell(desk)
         with ExitStack() as running:
-            spark = running.enter_context(self._session())
-            self._listen()  # Spark has taken Ctrl-C for itself
             if port is not None:
                 running.callback(serve_metrics(port, lambda: self._status))
+            spark = running.enter_context(self._session())
+            self._signals.listen()  # Spark has taken Ctrl-C for itself
+            if spark is None or self.is_stopping:
+                self._tell(desk, state="stopped")
+                return
             self._watch(desk, spark)
 
-    @contextmanager
-    def _own_session(self) -> Iterator[SparkSession]:
+    def _own_session(self) -> AbstractContextManager[SparkSession | None]:
         order = self._order
-        spark = started_session(
+        return running_session(
             order.pipeline.name,
             order.master,
             is_local=order.places.is_local,
-            given=order.settings,
+            given=order.spark_settings,
         )
-        try:
-            yield spark
-        finally:
-            spark.stop()
 
     def _watch(self, desk: Desk, spark: SparkSession) -> None:
         """Run the queries; begin again, a few times, where a failure may pass."""
@@ -173,7 +190,8 @@ class Run:
             pause_s = next(pauses_s, None)
             if failed.is_final or pause_s is None or self._stop.is_set():
                 raise failed
-            self._tell(desk, state="retrying", error=f"{failed}; next try in {pause_s:g} s")
+            reason = str(failed).rstrip(".")
+            self._tell(desk, state="retrying", error=f"{reason}; next try in {pause_s:g} s")
             if self._stop.wait(pause_s):
                 raise failed
 
@@ -213,7 +231,11 @@ class Run:
     def _stage(self, spark: SparkSession) -> Stage:
         order = self._order
         files: Files = LocalFiles() if order.places.is_local else SparkFiles(spark)
-        pinned = order.pipeline.pinned(dict(order.options))
+        check_library(spark, order.table_format)
+        pinned = {
+            TABLE_FORMAT: order.table_format,
+            **order.pipeline.pinned(dict(order.options)),
+        }
         identity = claim(
             files, order.places.identity, order.places.checkpoints, order.pipeline.name, pinned
         )
@@ -231,6 +253,8 @@ class Run:
             else {"processingTime": f"{order.trigger_ms} milliseconds"},
             order.batch_rows,
             order.group,
+            identity.id,
+            order.table_format,
         )
 
     def _look(
@@ -267,31 +291,6 @@ class Run:
         query.stop()
         failure = query.exception()
         return None if failure is None else PipelineFailed(query.name or "", str(failure))
-
-    # Signals
-
-    @contextmanager
-    def _signals(self) -> Iterator[None]:
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        before = {number: signal.getsignal(number) for number in SIGNALS}
-        self._listen()
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
-    def _listen(self) -> None:
-        if threading.current_thread() is threading.main_thread():
-            for number in SIGNALS:
-                signal.signal(number, self._on_signal)
-
-    def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        del number, frame
-        self._insist = self._stop.is_set()
-        self._stop.set()
 
 
 def _figures(query: StreamingQuery) -> Figures:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from moldau.base.errors import UserError
-from moldau.spark.pipelines.declaration import Value
+from moldau.spark.pipelines.declaration import PARQUET, TABLE_FORMAT, Value
 from moldau.spark.pipelines.storage import Files
 
 NAME: Final = "moldau-pipeline.json"
@@ -79,8 +79,10 @@ def agreed(tables: Identity | None, checkpoint: Identity | None, wanted: Identit
             f"the tables are those of the pipeline {tables.pipeline}, not of {wanted.pipeline}:"
             " name another --out"
         )
+    # Where nothing is said of the format, there was no other yet.
+    pinned = {TABLE_FORMAT: PARQUET, **tables.pinned}
     for name, value in wanted.pinned.items():
-        before = tables.pinned.get(name)
+        before = pinned.get(name)
         if before != value:
             raise UserError(
                 f"the tables were begun with {name}={before}, and cannot go on with {value}:"

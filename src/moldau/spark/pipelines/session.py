@@ -7,18 +7,20 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
 from moldau.base.errors import UserError
+from moldau.spark.pipelines.home import PYTHON, SUBMITTED, is_wanted, light_home
+from moldau.spark.pipelines.java import what_is_missing
+from moldau.spark.pipelines.machine import machine, reason_in
 
 LOCAL: Final = "local[*]"
-_SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
-"""What `spark-submit` sets for the Python programs it starts."""
-_PYTHON: Final = "PYSPARK_PYTHON"
+_MASTER: Final = "spark.master"
 _QUERY_LOG: Final = "org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution"
 _SHUFFLE: Final = "spark.sql.shuffle.partitions"
 
@@ -67,34 +69,53 @@ def settings_for(*, is_local: bool, given: Mapping[str, str]) -> dict[str, str]:
     return {**SETTINGS, **(LOCAL_SETTINGS if is_local else {}), **given}
 
 
-def started_session(
+@contextmanager
+def running_session(
     name: str, master: str | None, *, is_local: bool, given: Mapping[str, str]
-) -> SparkSession:
-    """Start Spark, or join what `spark-submit` has started; UserError if it does not start."""
-    # Without it Spark takes the first `python3` of the path, which need not know Moldau.
-    os.environ.setdefault(_PYTHON, sys.executable)
-    builder = SparkSession.builder.appName(f"moldau-pipeline-{name}")
-    if master is not None or _SUBMITTED not in os.environ:
-        builder = builder.master(master or LOCAL)
-    for key, value in settings_for(is_local=is_local, given=given).items():
-        builder = builder.config(key, value)
-    try:
-        spark = builder.getOrCreate()
-    except Exception as error:
-        raise UserError(f"Spark does not start: {first_line(str(error))}") from error
-    if _SHUFFLE not in given:
-        # As many as there are cores: with Spark's 200 a batch of a stream takes ten times longer.
-        spark.conf.set(_SHUFFLE, str(spark.sparkContext.defaultParallelism))
-    _quiet(spark)
-    return spark
+) -> Iterator[SparkSession]:
+    """Start Spark, or join what `spark-submit` has started, and end it at the end of the block.
+
+    UserError if it does not start.
+    """
+    settings = {"spark.app.name": f"moldau-pipeline-{name}"}
+    if SUBMITTED not in os.environ:
+        if (missing := what_is_missing()) is not None:
+            raise UserError(missing)
+        settings[_MASTER] = master or LOCAL
+    elif master is not None:
+        settings[_MASTER] = master
+    settings |= settings_for(is_local=is_local, given=given)
+    with ExitStack() as running:
+        if is_wanted(settings.get(_MASTER, ""), given, os.environ):
+            running.enter_context(light_home())
+        # Without it Spark takes the first `python3` of the path, which need not know Moldau.
+        os.environ.setdefault(PYTHON, sys.executable)
+        said = running.enter_context(machine(settings))
+        try:
+            spark = SparkSession.builder.config(map={**settings}).getOrCreate()
+        except Exception as error:
+            reason = reason_in([], str(error))
+            raise UserError(f"Spark does not start: {reason}") from error
+        running.callback(spark.stop)
+        if _SHUFFLE not in given:
+            # As many as cores: with Spark's 200 a batch of a stream takes ten times longer.
+            spark.conf.set(_SHUFFLE, str(spark.sparkContext.defaultParallelism))
+        _quiet(spark)
+        if said is not None:
+            said.pass_on()
+        yield spark
+
+
+def beside(spark: SparkSession) -> SparkSession:
+    """Return a session of the same Spark, whose queries and settings are its own."""
+    session = spark.newSession()
+    shuffle = spark.conf.get(_SHUFFLE)
+    assert shuffle is not None
+    session.conf.set(_SHUFFLE, shuffle)
+    return session
 
 
 def _quiet(spark: SparkSession) -> None:
     """Have Spark leave it to us to say that a query has failed: it prints two hundred lines."""
     levels: Any = spark._jvm.org.apache.logging.log4j  # type: ignore[union-attr]  # noqa: SLF001
     levels.core.config.Configurator.setLevel(_QUERY_LOG, levels.Level.OFF)
-
-
-def first_line(text: str) -> str:
-    """Return the first line that says something."""
-    return next((line.strip() for line in text.splitlines() if line.strip()), "no reason given")

@@ -1,4 +1,7 @@
-"""What a pipeline is given to run on: a session, folders, its options, and a place for figures."""
+"""What a pipeline is given to run on: a session, folders, its options, and a place for figures.
+
+Also the ways in which all pipelines read their topic, send to others and start their queries.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,17 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from moldau.spark.pipelines.declaration import Value
+from moldau.spark.pipelines.checkpoints import Ledger
+from moldau.spark.pipelines.declaration import PARQUET, Value
+from moldau.spark.pipelines.formats import table_writer
+from moldau.spark.pipelines.merging import Layout
 from moldau.spark.pipelines.places import Places
 from moldau.spark.pipelines.storage import Files
-from moldau.spark.pipelines.tables import Table
+from moldau.spark.pipelines.tables import TableWriter
 
 POOL: Final = "spark.scheduler.pool"
+LANDING: Final = "landing"
+"""The query of every pipeline that files what comes."""
 
 
 @dataclass(slots=True)
@@ -44,6 +52,9 @@ class Stage:
     """How many records a batch may have."""
     group: str | None
     """A group under whose name lag tools see how far the pipeline is."""
+    id: str
+    """Which pipeline it is: the same from run to run, and no other's."""
+    table_format: str = PARQUET
     report: Report = field(default_factory=Report)
 
     def whole(self, name: str) -> int:
@@ -58,29 +69,59 @@ class Stage:
         assert value is None or isinstance(value, float)
         return value
 
-    def table(self, name: str, partitioned_by: Sequence[str] = ("date",)) -> Table:
-        """Return a table of the pipeline."""
-        return Table(self.files, self.places.table(name), partitioned_by)
+    def table(
+        self, name: str, partitioned_by: Sequence[str] = ("date",), layout: Layout | None = None
+    ) -> TableWriter:
+        """Return a table of the pipeline; `layout` is how its merged files look."""
+        return table_writer(
+            self.table_format,
+            self.spark,
+            self.files,
+            self.places.table(name),
+            owner=self.id,
+            partitioned_by=partitioned_by,
+            layout=layout,
+        )
 
     def place(self, name: str) -> str:
         """Return a folder for what the pipeline has to remember."""
         return self.places.memory(name)
 
-    def records(self, **more: str) -> DataFrame:
+    def ledger(self) -> Ledger:
+        """Return what tells whether the batches of the landing are those of the tables."""
+        return Ledger(self.files, self.place("batch"), self.places.checkpoint(LANDING))
+
+    def records(self, size_max: int, **more: str) -> DataFrame:
         """Return the stream of records of the pipeline's topic, from the first one on.
 
-        `more` are further options of the source, `includeHeaders` say.
+        Larger records are cut, before Spark sees them; their `size` tells. `more` are further
+        options of the source, `includeHeaders` say.
         """
         options = {
             **self.connection,
             "subscribe": str(self.options["topic"]),
             "startingOffsets": "earliest",
             "maxOffsetsPerTrigger": str(self.batch_rows),
+            "maxRecordBytes": str(size_max),
             **more,
         }
         if self.group is not None:
             options["commitToGroup"] = self.group
         return self.spark.readStream.format("moldau").options(**options).load()
+
+    def send(self, records: DataFrame, topic: str, number: int) -> None:
+        """Send records to a topic, once: not again what was sent under the same number.
+
+        Numbers grow from call to call. Readers have to ask for what is committed.
+        """
+        options = {
+            **self.connection,
+            "topic": topic,
+            "exactly.once": "true",
+            "exactly.once.id": f"{self.id}/{topic}",
+            "exactly.once.number": str(number),
+        }
+        records.write.format("moldau").options(**options).mode("append").save()
 
     def started(self, name: str, writer: DataStreamWriter) -> StreamingQuery:
         """Start a query under a name, at the pace of the run.

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from moldau.base.errors import UserError
+from moldau.spark.pipelines.checkpoints import Ledger
 from moldau.spark.pipelines.stage import Report
 from moldau.spark.pipelines.storage import LocalFiles
 from moldau.spark.pipelines.windowed.batches import Batches
@@ -23,16 +24,44 @@ class Landings:
         return state
 
 
+class Crash(Exception):  # noqa: N818 - it names the event
+    """What ends a batch in the middle."""
+
+
+class Crashing:
+    """Files nothing."""
+
+    def land(self, state, rows, number):
+        raise Crash
+
+
 @pytest.fixture
 def stage(tmp_path):
+    files = LocalFiles()
     return SimpleNamespace(
-        files=LocalFiles(), place=lambda name: str(tmp_path / name), report=Report()
+        files=files,
+        place=lambda name: str(tmp_path / name),
+        report=Report(),
+        ledger=lambda: Ledger(files, str(tmp_path / "batch"), str(tmp_path / "checkpoint")),
     )
 
 
-def taking(stage, *numbers):
+@pytest.fixture
+def plan(tmp_path):
+    """Return what plans a batch as Spark does, anew if there is one of its number."""
+    offsets = tmp_path / "checkpoint" / "offsets"
+    offsets.mkdir(parents=True)
+
+    def write(number, end, time_ms=1):
+        text = f'v1\n{{"batchTimestampMs": {time_ms}}}\n{{"t": {{"0": {end}}}}}'
+        (offsets / str(number)).write_text(text)
+
+    return write
+
+
+def taking(stage, *numbers, landings=None):
     """Take batches as a run that has just begun, and return which of them were landed."""
-    landings = Landings()
+    landings = landings or Landings()
     batches = Batches(stage, landings, None, window_ms=1, delay_ms=1)
     for number in numbers:
         batches.take(None, number)
@@ -52,5 +81,58 @@ def test_a_batch_is_not_taken_without_the_state_before_it(stage):
 
 def test_an_older_copy_of_a_checkpoint_is_refused(stage):
     assert taking(stage, 0, 1, 2) == [0, 1, 2]
-    with pytest.raises(UserError, match="the checkpoint is an older copy"):
+    with pytest.raises(UserError, match=r"batches up to 2, and is to get 1: .* an older copy"):
         taking(stage, 1)
+
+
+def test_a_copy_of_a_checkpoint_that_is_one_batch_older_is_refused(stage, plan):
+    plan(0, 10)
+    plan(1, 20)
+    assert taking(stage, 0, 1) == [0, 1]
+    plan(1, 25, time_ms=2)
+    with pytest.raises(UserError, match="has another batch 1: the checkpoint is an older copy"):
+        taking(stage, 1)
+
+
+def test_a_batch_that_is_planned_anew_with_the_same_records_is_the_same(stage, plan):
+    plan(0, 10)
+    assert taking(stage, 0) == [0]
+    plan(0, 10, time_ms=2)
+    plan(1, 20)
+    assert taking(stage, 0, 1) == [1]
+
+
+def test_an_older_copy_is_refused_also_where_a_batch_was_filed_in_part(stage, plan):
+    plan(0, 10)
+    plan(1, 20)
+    assert taking(stage, 0) == [0]
+    with pytest.raises(Crash):
+        taking(stage, 1, landings=Crashing())
+    plan(1, 25)
+    with pytest.raises(UserError, match="has another batch 1"):
+        taking(stage, 1)
+
+
+def test_another_history_is_refused_where_the_next_batch_begins(stage, plan):
+    plan(0, 10)
+    assert taking(stage, 0) == [0]
+    plan(0, 15)
+    plan(1, 20)
+    with pytest.raises(UserError, match="has another batch 0"):
+        taking(stage, 1)
+
+
+def test_a_note_of_the_last_batch_that_is_damaged_is_refused_by_name(stage, tmp_path):
+    assert taking(stage, 0) == [0]
+    for text in ("", "[]", '{"number": 1}'):
+        (tmp_path / "batch").write_text(text)
+        with pytest.raises(UserError, match=f"{tmp_path / 'batch'} cannot be read"):
+            taking(stage, 1)
+
+
+def test_tables_of_before_go_on_without_such_a_note(stage, plan, tmp_path):
+    plan(0, 10)
+    assert taking(stage, 0) == [0]
+    (tmp_path / "batch").unlink()
+    plan(1, 20)
+    assert taking(stage, 0, 1) == [1]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import sys
 import urllib.request
 
@@ -12,13 +13,13 @@ import pytest
 
 from cli_kit import moldau
 from kafka_harness.ports import free_port
+from kafka_harness.waiting import eventually
 from moldau.base.errors import ConfigError, UserError
-from moldau.cli import pipeline
-from moldau.cli.pipeline import status_line
+from moldau.cli.pipelines.view import status_line, view
 from moldau.spark.pipelines.catalog import PIPELINES
 from moldau.spark.pipelines.checkpoints import check_checkpoints
 from moldau.spark.pipelines.declaration import Kind, Option, Pipeline, checked
-from moldau.spark.pipelines.desk import LOCK, Desk, ask_to_stop, owner, read_status
+from moldau.spark.pipelines.desk import LOCK, STOP, Desk, ask_to_stop, owner, read_status
 from moldau.spark.pipelines.exposition import serve_metrics
 from moldau.spark.pipelines.frame import PipelineFailed
 from moldau.spark.pipelines.identity import Identity, agreed
@@ -127,6 +128,18 @@ def test_a_status_of_a_pipeline_that_is_gone_without_a_word_says_so(tmp_path):
     assert read_status(tmp_path)["state"] == "died"
 
 
+def test_who_is_asked_to_stop_hears_it_and_hears_when_it_is_urgent(tmp_path):
+    (tmp_path / STOP).write_bytes(b"..")  # to one that was before
+    desk, heard = Desk(tmp_path), []
+    desk.listen(lambda *, urgent: heard.append(urgent))
+    assert ask_to_stop(tmp_path) == os.getpid()
+    eventually(lambda: heard == [False], "asked")
+    ask_to_stop(tmp_path)
+    eventually(lambda: heard == [False, True], "asked again")
+    desk.close()
+    assert ask_to_stop(tmp_path) is None
+
+
 def test_where_none_has_run_there_is_no_status_and_nobody_to_stop(tmp_path):
     with pytest.raises(UserError, match="no pipeline has run here"):
         read_status(tmp_path)
@@ -164,11 +177,16 @@ def test_a_progress_that_tells_nothing_is_no_figures():
 
 
 def test_a_status_is_one_line():
-    line = status_line(STATUS)
-    assert "batch 3, 1,200 rows, 800/s, 1,500 ms, lag 7" in line
+    line = status_line("shop", STATUS)
+    assert line.startswith("shop running; landing: batch 3, 1,200 rows, 800/s, 1,500 ms, lag 7; ")
     assert "late 90" in line
-    assert status_line({**STATUS, "error": "no broker"}).endswith("; no broker")
+    assert status_line("shop", {**STATUS, "error": "no broker"}).endswith("; no broker")
     assert "\n" not in line
+
+
+def test_a_query_without_a_batch_has_no_figures():
+    begun = {**STATUS, "queries": [Figures("landing")._asdict()], "totals": {}}
+    assert "landing: no batch yet; watermark" in status_line("activity", begun)
 
 
 class Screen(io.StringIO):
@@ -179,10 +197,14 @@ class Screen(io.StringIO):
 def test_a_terminal_shows_the_figures_and_what_is_wrong(monkeypatch):
     monkeypatch.setenv("COLUMNS", "140")
     monkeypatch.setattr(sys, "stderr", screen := Screen())
-    with pipeline._view() as view:
-        view({**STATUS, "state": "retrying", "error": "no broker; next try in 5 s"})
-    for text in ("retrying", "LAG", "1200", "WATERMARK", "no broker; next try in 5 s"):
-        assert text in screen.getvalue()
+    with view() as show:
+        show("shop", {**STATUS, "state": "retrying", "error": "no broker; next try in 5 s"})
+        show("logs", {**STATUS, "pipeline": "logs", "state": "failed", "error": "no disk"})
+    shown = screen.getvalue()
+    for text in ("shop", "retrying", "LAG", "1200", "800", "WATERMARK", "no broker; next try"):
+        assert text in shown
+    assert "failed" in shown
+    assert "no disk" not in shown  # it is what the command ends with
 
 
 def test_the_same_figures_are_metrics():
@@ -265,16 +287,18 @@ def test_submit_repeats_what_was_typed_and_nothing_else():
     )  # fmt: skip
     assert ran.status == 0
     words = "p.py run activity --bootstrap-server h:1 --out hdfs:///t --desk /d --once"
-    assert ran.out.endswith(f"{words} --window 30000ms\n")
+    assert ran.out.endswith(f"{words} --window 30s\n")
 
 
 def test_status_is_shown_as_a_table_and_as_data(tmp_path):
     desk = Desk(tmp_path / "_moldau")
+    desk.tell({**STATUS, "state": "failed", "error": "no disk"})
+    assert moldau("pipeline", "status", "--out", tmp_path).err == "moldau: no disk\n"
     desk.tell(STATUS)
     desk.close()
     ran = moldau("pipeline", "status", "--out", tmp_path)
     assert "died" in ran.out
-    assert "landing" in ran.out
+    assert re.search(r"landing +3 +1200 +800 +1500 +7\n", ran.out)
     told = json.loads(moldau("pipeline", "status", "--out", tmp_path, "-o", "json").out)
     assert told == {**STATUS, "state": "died"}
     assert "no pipeline runs here" in moldau("pipeline", "stop", "--out", tmp_path).err

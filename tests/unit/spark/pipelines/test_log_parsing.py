@@ -216,7 +216,7 @@ def test_a_time_far_ahead_is_not_believed_but_kept():
     ],
 )
 def test_what_is_no_text_or_too_long_is_refused(value, reason):
-    text, said = text_of(value, RULES)
+    text, said = text_of(value, len(value or b""), RULES)
     assert said == reason
     assert (text is None) is (reason is not None)
 

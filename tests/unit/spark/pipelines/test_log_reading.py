@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pyarrow as pa
 
 from moldau.spark.pipelines.logs.parsing import DEAD_SIZE_MAX, Rules
-from moldau.spark.pipelines.logs.reading import header, lines_of
+from moldau.spark.pipelines.logs.reading import Records, header, lines_of
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 MOMENT = pa.timestamp("us", "UTC")
@@ -15,17 +15,18 @@ NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
 RULES = Rules(UTC, 600_000_000, 1 << 20)
 
 
-def read(*rows):
+def read(*rows, sizes=None):
     """Read records of (value, headers)."""
     values, headers = zip(*rows, strict=True) if rows else ((), ())
     now_us = int(NOON.timestamp() * 1e6) + 1_000_000
-    return lines_of(
+    records = Records(
         pa.array(values, pa.binary()),
+        pa.array(sizes or [len(value or b"") for value in values], pa.int64()),
         pa.array(headers, HEADERS),
         pa.array([NOON] * len(rows), MOMENT),
         pa.array([now_us] * len(rows), pa.int64()),
-        RULES,
-    ).to_pylist()
+    )
+    return lines_of(records, RULES).to_pylist()
 
 
 def test_each_record_becomes_a_row_or_a_dead_letter():
@@ -47,6 +48,12 @@ def test_each_record_becomes_a_row_or_a_dead_letter():
     assert (none["value"], none["reason"], none["size"]) == (None, "no value", 0)
     assert (len(too_long["value"]), too_long["size"]) == (DEAD_SIZE_MAX, len(long))
     assert (plain["format"], plain["host"], plain["service"]) == ("plain", None, None)
+
+
+def test_a_record_that_was_cut_is_a_dead_letter_whatever_its_beginning_looks_like():
+    (cut,) = read((b'{"msg":"no plums"}', None), sizes=[100_000_000])
+    assert cut["reason"] == "100000000 bytes, more than a line of 1048576"
+    assert (cut["value"], cut["message"]) == (b'{"msg":"no plums"}', "")
 
 
 def test_the_last_header_of_a_name_counts_and_slices_are_read_in_their_place():

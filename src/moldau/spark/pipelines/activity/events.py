@@ -14,8 +14,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's users call it
 
 from moldau.spark.pipelines.windowed.landing import PLACE_COLUMNS
-from moldau.spark.pipelines.windowed.reading import ORIGIN, TIME_FORM
-from moldau.spark.pipelines.windowed.reasons import first_reason, unfit
+from moldau.spark.pipelines.windowed.reading import ORIGIN, RECORD_SIZE_MAX, TIME_FORM
+from moldau.spark.pipelines.windowed.reasons import first_reason, too_large, unfit
 
 FIELDS: Final = "event_id STRING, kind STRING, user STRING, page STRING, query STRING, time STRING"
 _BROKEN: Final = "_broken"
@@ -45,9 +45,8 @@ def read_events(records: DataFrame) -> DataFrame:
     time = F.when(
         F.col("event.time").rlike(TIME_FORM), F.col("event.time").try_cast("timestamp")
     ).alias("time")
-    return (
-        opened.select(*ORIGIN, "event", *fields, time).withColumn("reason", _reason()).drop("event")
-    )
+    read = opened.select(*ORIGIN, "size", "event", *fields, time)
+    return read.withColumn("reason", _reason()).drop("size", "event")
 
 
 def _reason() -> Column:
@@ -56,6 +55,7 @@ def _reason() -> Column:
     no_page, no_page_text = unfit("page", TEXT_SIZE_MAX)
     no_query, no_query_text = unfit("query", TEXT_SIZE_MAX)
     reasons = [
+        too_large(RECORD_SIZE_MAX),
         (F.col("value").isNull(), "no value"),
         (~F.is_valid_utf8(F.col("value").cast("string")), "not UTF-8"),
         (F.col("event").isNull() | F.col(f"event.{_BROKEN}").isNotNull(), "not a JSON object"),

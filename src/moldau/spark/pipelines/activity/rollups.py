@@ -28,6 +28,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's users c
 
 from moldau.spark.pipelines.activity.events import EVENT_COLUMNS, VIEW
 from moldau.spark.pipelines.activity.sessions import Sessions
+from moldau.spark.pipelines.tables import TableWriter
 from moldau.spark.pipelines.windowed.closing import Closing, State
 from moldau.spark.pipelines.windowed.filing import Filing, Share
 from moldau.spark.pipelines.windowed.gathering import Chosen, gathered
@@ -58,9 +59,17 @@ class Rollups:
     """Counts what lies in closed windows."""
 
     def __init__(
-        self, spark: SparkSession, filing: Filing, sessions: Sessions, *, window_ms: int, top: int
+        self,
+        spark: SparkSession,
+        filing: Filing,
+        events: TableWriter,
+        sessions: Sessions,
+        *,
+        window_ms: int,
+        top: int,
     ) -> None:
         self._spark = spark
+        self._events = events
         self._filing = filing
         self._sessions = sessions
         self._window_ms = window_ms
@@ -68,7 +77,7 @@ class Rollups:
 
     def close(self, state: State, closing: Closing) -> State:
         """File the counts of windows, and the sessions that end with them."""
-        rows = rows_of(self._spark, EVENT_COLUMNS, closing, self._window_ms)
+        rows = rows_of(self._spark, self._events, EVENT_COLUMNS, closing, self._window_ms)
         events = None if rows is None else _distinct(rows)
         parts = [] if events is None else [self._counts(events)]
         parts += self._sessions.of(state, events, closing.until_ms)

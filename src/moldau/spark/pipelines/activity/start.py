@@ -11,11 +11,11 @@ from moldau.spark.pipelines.activity.events import OWN_COLUMNS, read_events
 from moldau.spark.pipelines.activity.live import live_counts
 from moldau.spark.pipelines.activity.rollups import Rollups
 from moldau.spark.pipelines.activity.sessions import Sessions
-from moldau.spark.pipelines.stage import Stage
+from moldau.spark.pipelines.stage import LANDING, Stage
 from moldau.spark.pipelines.windowed.batches import Batches
 from moldau.spark.pipelines.windowed.filing import Filing
 from moldau.spark.pipelines.windowed.landing import Landing
-from moldau.spark.pipelines.windowed.reading import with_now
+from moldau.spark.pipelines.windowed.reading import RECORD_SIZE_MAX, with_now
 
 EVENTS: Final = "events"
 
@@ -23,7 +23,8 @@ EVENTS: Final = "events"
 def activity(stage: Stage) -> Batches:
     """Return what takes the batches of the pipeline."""
     window_ms = stage.whole("window")
-    filing = Filing({name: stage.table(name) for name in ACTIVITY.tables})
+    tables = {name: stage.table(name) for name in ACTIVITY.tables}
+    filing = Filing(tables)
     landing = Landing(
         filing,
         EVENTS,
@@ -34,7 +35,14 @@ def activity(stage: Stage) -> Batches:
     sessions = Sessions(
         stage.spark, stage.files, stage.place("sessions"), stage.whole("session-gap")
     )
-    rollups = Rollups(stage.spark, filing, sessions, window_ms=window_ms, top=stage.whole("top"))
+    rollups = Rollups(
+        stage.spark,
+        filing,
+        tables[EVENTS],
+        sessions,
+        window_ms=window_ms,
+        top=stage.whole("top"),
+    )
     return Batches(
         stage, landing, rollups.close, window_ms=window_ms, delay_ms=stage.whole("delay")
     )
@@ -42,13 +50,13 @@ def activity(stage: Stage) -> Batches:
 
 def start(stage: Stage) -> list[StreamingQuery]:
     """Start the queries of the pipeline."""
-    events = read_events(with_now(stage.records()))
-    landing = stage.started("landing", events.writeStream.foreachBatch(activity(stage).take))
+    events = read_events(with_now(stage.records(RECORD_SIZE_MAX)))
+    landing = stage.started(LANDING, events.writeStream.foreachBatch(activity(stage).take))
     live_topic = stage.options["live-topic"]
     if live_topic is None:
         return [landing]
     live = live_counts(
-        read_events(with_now(stage.records())),
+        read_events(with_now(stage.records(RECORD_SIZE_MAX))),
         {**stage.connection, "topic": str(live_topic)},
         window_ms=stage.whole("window"),
         delay_ms=stage.whole("delay"),

@@ -2,7 +2,8 @@
 
 Spark calls again with the same batch until `take` has returned once. Whatever of it was done before
 a crash is either in a version, and then the batch is done, or in no version, and then it is cleared
-up and done again; dead letters have their own numbers.
+up and done again; dead letters have their own numbers. That it is the same batch, and not another
+one under its number, the ledger sees to.
 """
 
 from __future__ import annotations
@@ -28,12 +29,14 @@ class Batches:
         self._store = Store(stage.files, stage.places.table(TABLE))
         self._landing = Landing(self._store, stage.table("dead_letters"), stage.ratio("bad-ratio"))
         self._ratio = stage.ratio("merge-ratio") or 0.0
+        self._ledger = stage.ledger()
         self._version: Version | None = None
 
     def take(self, records: DataFrame, number: int) -> None:
         """Handle a batch of records."""
         version = self._found()
         _check(version, number)
+        self._ledger.begin(number)
         if version.batch < number:
             version = self._commit(self._landing.land(version, records))
         merge = due(version, self._ratio)
@@ -68,14 +71,9 @@ class Batches:
 
 
 def _check(version: Version, number: int) -> None:
-    """Refuse a batch that is not the last one or the next."""
+    """Refuse a batch where the one before it is missing."""
     if version.batch < number - 1:
         raise UserError(
             f"the table has batches up to {version.batch}, and is to get {number}: part of it is"
             " missing, or it belongs to another checkpoint"
-        )
-    if version.batch > number:
-        raise UserError(
-            f"the table has batches up to {version.batch}, and is to get {number}: the checkpoint"
-            " is an older copy, which would leave records out; begin anew with another --out"
         )

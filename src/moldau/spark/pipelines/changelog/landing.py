@@ -26,10 +26,15 @@ from moldau.spark.pipelines.changelog.rows import (
 )
 from moldau.spark.pipelines.changelog.store import Store
 from moldau.spark.pipelines.changelog.version import Totals, Version, with_batch
-from moldau.spark.pipelines.tables import Table
+from moldau.spark.pipelines.tables import TableWriter
 from moldau.spark.pipelines.windowed.filing import ROWS_PER_FILE
 from moldau.spark.pipelines.windowed.gathering import Chosen, Rows, gathered
 from moldau.spark.pipelines.windowed.landing import check_ratio
+from moldau.spark.pipelines.windowed.reasons import too_large
+
+RECORD_SIZE_MAX: Final = 16 * 1024 * 1024
+"""Bytes of a record: those of a row that still fits many times into the memory of a task. Larger
+ones are dead letters, and not read."""
 
 _CHANGE: Final = "change"
 _DELETE: Final = "delete"
@@ -48,7 +53,7 @@ _DEAD_COLUMNS: Final = (
 class Landing:
     """Writes what batches bring; the version it returns is yet to be committed."""
 
-    def __init__(self, store: Store, dead_letters: Table, bad_ratio: float | None) -> None:
+    def __init__(self, store: Store, dead_letters: TableWriter, bad_ratio: float | None) -> None:
         self._store = store
         self._dead_letters = dead_letters
         self._bad_ratio = bad_ratio
@@ -73,8 +78,11 @@ class Landing:
 
 def _sorted_out(records: DataFrame, number: int) -> DataFrame:
     sort_out = arrow_function(sorted_out, f"STRUCT<{_SORTED_OUT}>")
-    found = records.withColumn("found", sort_out("key", "value"))
-    reason, raw = F.col("found.reason"), F.col("found.raw")
+    is_large, size = too_large(RECORD_SIZE_MAX)
+    key, value = (F.when(~is_large, F.col(name)) for name in ("key", "value"))
+    found = records.withColumn("found", sort_out(key, value))
+    reason = F.when(is_large, size).otherwise(F.col("found.reason"))
+    raw = F.col("found.raw")
     is_dead = reason.isNotNull()
     fate = F.when(is_dead, _DEAD).when(raw.isNull(), _DELETE).otherwise(_CHANGE)
     return found.select(

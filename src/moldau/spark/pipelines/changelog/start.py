@@ -6,12 +6,13 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from moldau.base.clock import SystemClock
 from moldau.spark.pipelines.changelog.batches import Batches
-from moldau.spark.pipelines.stage import Stage
+from moldau.spark.pipelines.changelog.landing import RECORD_SIZE_MAX
+from moldau.spark.pipelines.stage import LANDING, Stage
 from moldau.spark.pipelines.windowed.reading import with_now
 
 
 def start(stage: Stage) -> list[StreamingQuery]:
     """Start the query of the pipeline."""
     batches = Batches(stage, SystemClock())
-    records = with_now(stage.records())
-    return [stage.started("landing", records.writeStream.foreachBatch(batches.take))]
+    records = with_now(stage.records(RECORD_SIZE_MAX))
+    return [stage.started(LANDING, records.writeStream.foreachBatch(batches.take))]

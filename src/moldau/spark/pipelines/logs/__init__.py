@@ -6,6 +6,6 @@
     reading   has Spark's tasks do that, an Arrow batch at a time
     landing   appends rows to the table `logs`, late ones too, and counts them per window
     rates     what was counted per service and window; `alerts` says when that is too much (pure)
-    merging   makes few large files of many small ones; `layout` and `sketches` are how those look
-    search    answers questions about the table, without Spark; `committed` says what is in it
+    layout    how large files look that small ones were merged into; `sketches` lie beside them
+    search    answers questions about the table, without Spark
 """

@@ -21,6 +21,9 @@ CLAIMED: Final = "claimed_time_us"
 DEAD_SIZE_MAX: Final = 65_536
 """Bytes that are kept of a record that is too long: enough to see what it is."""
 
+BESIDE_SIZE_MAX: Final = 65_536
+"""Bytes that a record may have beside its line. Paths, which are headers, have up to 4096."""
+
 _Form = Callable[[str, Sent], Line | None]
 _LETTER: Final[tuple[_Form, ...]] = (
     forms.logfmt_line,
@@ -66,9 +69,19 @@ class Rules(NamedTuple):
     """How far ahead of the clock a time may be."""
     line_size_max: int
 
+    @property
+    def record_size_max(self) -> int:
+        """The bytes of the record of a line, with its key and its headers."""
+        return self.line_size_max + BESIDE_SIZE_MAX
 
-def text_of(value: bytes | None, rules: Rules) -> tuple[str, None] | tuple[None, str]:
-    """Return the text of a record; or None, and why it cannot be a line."""
+
+def text_of(value: bytes | None, size: int, rules: Rules) -> tuple[str, None] | tuple[None, str]:
+    """Return the text of a record; or None, and why it cannot be a line.
+
+    `size` is that of the whole record; if it is too large, only its beginning is here.
+    """
+    if size > rules.record_size_max:
+        return None, f"{size} bytes, more than a line of {rules.line_size_max}"
     if value is None:
         return None, "no value"
     if len(value) > rules.line_size_max:

@@ -45,26 +45,43 @@ def read_lines(records: DataFrame, rules: Rules) -> DataFrame:
     The value of a record is kept only if it is a dead letter, cut if it is too long.
     """
 
-    def read(values: pa.Array, headers: pa.Array, sent: pa.Array, now_us: pa.Array) -> pa.Array:
-        return lines_of(values, headers, sent, now_us, rules)
+    def read(
+        values: pa.Array, sizes: pa.Array, headers: pa.Array, sent: pa.Array, now_us: pa.Array
+    ) -> pa.Array:
+        return lines_of(Records(values, sizes, headers, sent, now_us), rules)
 
     returned = ", ".join(f"{name}: {kind}" for name, kind in _READ_COLUMNS.items())
     now_us = F.unix_micros(F.col("now").cast("timestamp"))
-    line = arrow_function(read, f"STRUCT<{returned}>")("value", "headers", "timestamp", now_us)
+    inputs = ("value", "size", "headers", "timestamp", now_us)
+    line = arrow_function(read, f"STRUCT<{returned}>")(*inputs)
     kept = ("key", "topic", "partition", "offset", "timestamp", "now")
     return records.select(*kept, line.alias("line")).select(*kept, "line.*")
 
 
-def lines_of(
-    values: pa.Array, headers: pa.Array, sent: pa.Array, now_us: pa.Array, rules: Rules
-) -> pa.Array:
+class Records(NamedTuple):
+    """The columns of a batch of records from which lines are read."""
+
+    values: pa.Array
+    """Cut, if the record is too large."""
+    sizes: pa.Array
+    """What records were before that, in bytes."""
+    headers: pa.Array
+    sent: pa.Array
+    now_us: pa.Array
+
+
+def lines_of(records: Records, rules: Rules) -> pa.Array:
     """Read the lines of a batch of records."""
+    values, sizes, headers, sent, now_us = records
     paths = header(headers, "path")
     sent_us = pc.coalesce(sent.cast(_TIME).cast(pa.int64()), pa.scalar(-1, pa.int64()))
-    inputs = (values, header(headers, "host"), paths, header(headers, "service"), sent_us, now_us)
+    origins = (header(headers, "host"), paths, header(headers, "service"))
+    inputs = (values, sizes, *origins, sent_us, now_us)
     rows = [
-        _row(value, Origin(host, path, service), sent_at, now, rules)
-        for value, host, path, service, sent_at, now in zip(*map(_objects, inputs), strict=True)
+        _row(value, size, Origin(host, path, service), sent_at, now, rules)
+        for value, size, host, path, service, sent_at, now in zip(
+            *map(_objects, inputs), strict=True
+        )
     ]
     columns = {
         **_columns(rows),
@@ -84,8 +101,10 @@ class _Row(NamedTuple):
     value: bytes | None = None
 
 
-def _row(value: bytes | None, origin: Origin, sent_us: int, now_us: int, rules: Rules) -> _Row:
-    text, reason = text_of(value, rules)
+def _row(
+    value: bytes | None, size: int, origin: Origin, sent_us: int, now_us: int, rules: Rules
+) -> _Row:
+    text, reason = text_of(value, size, rules)
     if text is not None:
         return _Row(parse(text, origin, sent_us, now_us, rules))
     time_us = min(sent_us, now_us) if sent_us >= 0 else now_us

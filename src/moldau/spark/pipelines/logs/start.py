@@ -10,18 +10,18 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 from pyspark.sql.streaming.query import StreamingQuery
 
-from moldau.base.clock import SystemClock
 from moldau.base.errors import UserError
 from moldau.spark.pipelines.logs import alerts, rates
 from moldau.spark.pipelines.logs.alerts import Alert, Limits
 from moldau.spark.pipelines.logs.landing import LOGS, WINDOWS, LogLanding
 from moldau.spark.pipelines.logs.layout import PARTITIONED_BY, write_rows
-from moldau.spark.pipelines.logs.merging import Merger, Write, write_plainly
 from moldau.spark.pipelines.logs.parsing import Rules
 from moldau.spark.pipelines.logs.rates import Windows
 from moldau.spark.pipelines.logs.reading import read_lines
-from moldau.spark.pipelines.stage import Stage
-from moldau.spark.pipelines.tables import Table
+from moldau.spark.pipelines.logs.sketches import sketch_place
+from moldau.spark.pipelines.merging import Layout
+from moldau.spark.pipelines.stage import LANDING, Stage
+from moldau.spark.pipelines.tables import TableWriter
 from moldau.spark.pipelines.windowed.batches import Batches
 from moldau.spark.pipelines.windowed.closing import Closing, State
 from moldau.spark.pipelines.windowed.filing import Filing
@@ -34,12 +34,27 @@ WATCHES: Final = "watches"
 """The note of the state that holds what is known of services."""
 
 _MOMENT: Final = pa.timestamp("us", "UTC")
+_OF_WINDOW: Final = {
+    "window_start": _MOMENT,
+    "window_end": _MOMENT,
+    "service": pa.string(),
+    "rows": pa.int64(),
+    "errors": pa.int64(),
+    "rate": pa.float64(),
+}
+_OF_ALERT: Final = {"kind": pa.string(), "usual": pa.float64(), "limit": pa.float64()}
+COLUMNS: Final = {
+    RATES: pa.schema({**_OF_WINDOW, "date": pa.date32()}),
+    ALERTS: pa.schema({**_OF_WINDOW, **_OF_ALERT, "date": pa.date32()}),
+}
 
 
 def start(stage: Stage) -> list[StreamingQuery]:
     """Start the query of the pipeline."""
-    rows = read_lines(with_now(stage.records(includeHeaders="true")), rules_of(stage))
-    return [stage.started("landing", rows.writeStream.foreachBatch(logs(stage).take))]
+    rules = rules_of(stage)
+    records = stage.records(rules.record_size_max, includeHeaders="true")
+    rows = read_lines(with_now(records), rules)
+    return [stage.started(LANDING, rows.writeStream.foreachBatch(logs(stage).take))]
 
 
 def rules_of(stage: Stage) -> Rules:
@@ -59,8 +74,8 @@ def _zone(name: str) -> tzinfo:
 def logs(stage: Stage) -> Batches:
     """Return what takes the batches of the pipeline."""
     tables = {
-        LOGS: _table(stage, LOGS, PARTITIONED_BY, write_rows),
-        **{name: _table(stage, name, ("date",), write_plainly) for name in (DEAD, RATES, ALERTS)},
+        LOGS: stage.table(LOGS, PARTITIONED_BY, Layout(write_rows, sketch_place)),
+        **{name: stage.table(name) for name in (DEAD, RATES, ALERTS)},
     }
     window_ms = stage.whole("window")
     landing = LogLanding(
@@ -73,16 +88,10 @@ def logs(stage: Stage) -> Batches:
     return Batches(stage, landing, closer.close, window_ms=window_ms, delay_ms=stage.whole("delay"))
 
 
-def _table(stage: Stage, name: str, partitioned_by: tuple[str, ...], write: Write) -> Table:
-    place = stage.places.table(name)
-    merger = Merger(stage.files, place, SystemClock(), write)
-    return Table(stage.files, place, partitioned_by, merger)
-
-
 class Closer:
     """Files the error rates of windows that are over, and tells who is to know."""
 
-    def __init__(self, stage: Stage, tables: dict[str, Table]) -> None:
+    def __init__(self, stage: Stage, tables: dict[str, TableWriter]) -> None:
         self._stage = stage
         self._tables = tables
         self._window_ms = stage.whole("window")
@@ -97,7 +106,7 @@ class Closer:
         watches, raised = alerts.watched(watches, over, self._limits)
         state = self._append(state, RATES, self._rates(over))
         state = self._append(state, ALERTS, [self._told(alert) for alert in raised])
-        self._send(raised)
+        self._send(raised, closing.until_ms)
         notes = state.with_note(WINDOWS, rates.to_note(still))
         return notes.with_note(WATCHES, alerts.to_note(watches))
 
@@ -135,23 +144,19 @@ class Closer:
     def _append(self, state: State, name: str, rows: list[dict[str, Any]]) -> State:
         if not rows:
             return state
-        table = pa.Table.from_pylist(rows)
-        dates = [row["window_start"].date() for row in rows]
-        for place, column in enumerate(("window_start", "window_end")):
-            table = table.set_column(place, column, table.column(column).cast(_MOMENT))
-        table = table.append_column("date", pa.array(dates, pa.date32()))
+        dated = [{**row, "date": row["window_start"].date()} for row in rows]
+        table = pa.Table.from_pylist(dated, COLUMNS[name])
         self._tables[name].append(table, state.next_append(name))
         return state.with_append(name)
 
-    def _send(self, raised: list[Alert]) -> None:
-        """Send alerts to their topic; a batch that is run again after a crash sends them again."""
+    def _send(self, raised: list[Alert], until_ms: int) -> None:
+        """Send the alerts of all windows up to a time to their topic, once."""
         topic = self._stage.options["alerts-topic"]
         if not raised or topic is None:
             return
         records = [(alert.service, _json(self._told(alert))) for alert in raised]
         frame = self._stage.spark.createDataFrame(records, "key STRING, value STRING").coalesce(1)
-        options = {**self._stage.connection, "topic": str(topic)}
-        frame.write.format("moldau").options(**options).mode("append").save()
+        self._stage.send(frame, str(topic), until_ms)
 
 
 def _moment(time_ms: int) -> datetime:

@@ -32,7 +32,7 @@ from moldau.spark.pipelines.metrics.folding import (
 from moldau.spark.pipelines.metrics.results import Results
 from moldau.spark.pipelines.metrics.samples import SAMPLE_COLUMNS, SERIES
 from moldau.spark.pipelines.stage import Stage
-from moldau.spark.pipelines.tables import Table, parquet_bytes
+from moldau.spark.pipelines.tables import TableWriter, parquet_bytes
 from moldau.spark.pipelines.windowed.closing import Closing, State
 from moldau.spark.pipelines.windowed.gathering import Chosen, Rows, gathered
 from moldau.spark.pipelines.windowed.reading import SPAN, rows_of
@@ -61,7 +61,7 @@ class Rollups:
     """Makes windows of samples."""
 
     def __init__(
-        self, stage: Stage, tables: Mapping[str, Table], results: Results | None, sense: Sense
+        self, stage: Stage, tables: Mapping[str, TableWriter], results: Results | None, sense: Sense
     ) -> None:
         self._stage = stage
         self._tables = tables
@@ -81,7 +81,7 @@ class Rollups:
                 part = rows.part(chosen, {one: one for one in (*columns, "date")})
                 self._tables[name].append(_one_file(part), number)
             if self._results is not None:
-                self._results.send(rows)
+                self._results.send(rows, closing.until_ms)
             self._remember(rows, number + 1)
         return state
 
@@ -102,12 +102,13 @@ class Rollups:
     def _series(self, closing: Closing, number: int) -> DataFrame:
         """Return a row per series: its samples, sorted, and its past."""
         spark = self._stage.spark
-        fresh = rows_of(spark, SAMPLE_COLUMNS, closing, self._window_ms)
+        samples = self._tables["samples"]
+        fresh = rows_of(spark, samples, SAMPLE_COLUMNS, closing, self._window_ms)
         if fresh is None:
             fresh = spark.createDataFrame([], SAMPLE_COLUMNS)
-        samples = fresh.select(*SERIES, F.struct(*_SAMPLE).alias("sample"))
+        known = fresh.select(*SERIES, F.struct(*_SAMPLE).alias("sample"))
         past = self._pasts(number).select(*SERIES, F.struct(*_PAST_NAMES).alias("past"))
-        together = samples.unionByName(past, allowMissingColumns=True)
+        together = known.unionByName(past, allowMissingColumns=True)
         return together.groupBy(*SERIES).agg(
             F.sort_array(F.collect_list("sample")).alias("samples"),
             F.first("past", ignorenulls=True).alias("past"),

@@ -20,8 +20,8 @@ from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's users c
 
 from moldau.spark.pipelines.metrics.series import COUNT, GAUGE, HISTOGRAM, KINDS
 from moldau.spark.pipelines.windowed.landing import PLACE_COLUMNS
-from moldau.spark.pipelines.windowed.reading import ORIGIN, TIME_FORM
-from moldau.spark.pipelines.windowed.reasons import first_reason, unfit
+from moldau.spark.pipelines.windowed.reading import ORIGIN, RECORD_SIZE_MAX, TIME_FORM
+from moldau.spark.pipelines.windowed.reasons import first_reason, too_large, unfit
 
 SERIES: Final = ("host", "service", "metric", "target", "kind")
 """What tells one series from another."""
@@ -59,7 +59,7 @@ def read_samples(records: DataFrame) -> DataFrame:
     # Numbers are read as text first: one that is none must not make the whole record unreadable.
     fields = ", ".join(f"{name} STRING" for name in (*_TEXTS, *_NUMBERS, "buckets", _BROKEN))
     parsed = F.from_json(text, fields, {"columnNameOfCorruptRecord": _BROKEN})
-    opened = records.select(*ORIGIN, parsed.alias("sample"))
+    opened = records.select(*ORIGIN, "size", parsed.alias("sample"))
     pairs = F.from_json(_field("buckets"), _PAIRS)
     time = F.when(_field("time").rlike(TIME_FORM), _field("time").try_cast("timestamp"))
     columns = [
@@ -92,6 +92,7 @@ def _reason() -> Column:
     """Say what is wrong with a sample; the first thing that is."""
     is_histogram = F.col("kind") == HISTOGRAM
     reasons = [
+        too_large(RECORD_SIZE_MAX),
         (F.col("value").isNull(), "no value"),
         (~F.is_valid_utf8(F.col("value").cast("string")), "not UTF-8"),
         (F.col("sample").isNull() | _field(_BROKEN).isNotNull(), "not a JSON object"),

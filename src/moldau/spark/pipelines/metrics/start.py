@@ -10,11 +10,11 @@ from moldau.spark.pipelines.metrics.deviation import Sense
 from moldau.spark.pipelines.metrics.results import Results
 from moldau.spark.pipelines.metrics.rollups import Rollups
 from moldau.spark.pipelines.metrics.samples import NAMES, read_samples
-from moldau.spark.pipelines.stage import Stage
+from moldau.spark.pipelines.stage import LANDING, Stage
 from moldau.spark.pipelines.windowed.batches import Batches
 from moldau.spark.pipelines.windowed.filing import Filing
 from moldau.spark.pipelines.windowed.landing import Landing
-from moldau.spark.pipelines.windowed.reading import with_now
+from moldau.spark.pipelines.windowed.reading import RECORD_SIZE_MAX, with_now
 
 
 def batches_of(stage: Stage) -> Batches:
@@ -28,7 +28,7 @@ def batches_of(stage: Stage) -> Batches:
         skew_ms=stage.whole("skew"),
     )
     topic = stage.options["results-topic"]
-    results = None if topic is None else Results(stage.connection, str(topic))
+    results = None if topic is None else Results(stage, str(topic))
     rollups = Rollups(stage, tables, results, sense_of(stage))
     return Batches(
         stage,
@@ -52,5 +52,5 @@ def sense_of(stage: Stage) -> Sense:
 def start(stage: Stage) -> list[StreamingQuery]:
     """Start the query of the pipeline."""
     batches = batches_of(stage)
-    samples = read_samples(with_now(stage.records()))
-    return [stage.started("landing", samples.writeStream.foreachBatch(batches.take))]
+    samples = read_samples(with_now(stage.records(RECORD_SIZE_MAX)))
+    return [stage.started(LANDING, samples.writeStream.foreachBatch(batches.take))]

@@ -13,17 +13,18 @@ all, when their windows are closed. In this order:
 
 A pipeline gives its parser, its columns, and a function that counts the rows of closed windows:
 
-    filing = Filing({name: stage.table(name) for name in MINE.tables})
+    tables = {name: stage.table(name) for name in MINE.tables}
+    filing = Filing(tables)
     landing = Landing(filing, "samples", columns=(...), bad_ratio=..., skew_ms=...)
 
     def close(state: State, closing: Closing) -> State:
-        rows = rows_of(stage.spark, SCHEMA, closing, window_ms)
+        rows = rows_of(stage.spark, tables["samples"], SCHEMA, closing, window_ms)
         if rows is None:
             return state
         with gathered(rows.groupBy("window_start", "host").agg(...)) as counts:
             return filing.file(state, counts, [Share("rates", columns={...})])
 
     batches = Batches(stage, landing, close, window_ms=window_ms, delay_ms=delay_ms)
-    rows = parsed(with_now(stage.records()))
-    return [stage.started("landing", rows.writeStream.foreachBatch(batches.take))]
+    rows = parsed(with_now(stage.records(RECORD_SIZE_MAX)))
+    return [stage.started(LANDING, rows.writeStream.foreachBatch(batches.take))]
 """

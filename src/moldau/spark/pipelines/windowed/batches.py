@@ -3,7 +3,8 @@
 A batch is landed, the windows it ends are closed, and how things stand then is written down under
 its number: this is the commit of the batch as a whole. Spark calls again with the same batch until
 `take` has returned once. Whatever of a batch was done before a crash has its number in its table
-and is not done again.
+and is not done again; that it is the same batch, and not another one under its number, the ledger
+sees to.
 """
 
 from __future__ import annotations
@@ -41,31 +42,28 @@ class Batches:
         self._close = close
         self._window_ms = window_ms
         self._delay_ms = delay_ms
+        self._ledger = stage.ledger()
         self._known: dict[int, State] = {-1: State()}
 
     def take(self, rows: DataFrame, number: int) -> None:
         """Handle a batch of parsed rows."""
         state = self._find(number)
+        before = self._before(number) if state is None else state
+        self._ledger.begin(number)
         if state is None:
-            state = self._landing.land(self._before(number), rows, number)
-            closing = due(state, self._window_ms, self._delay_ms)
-            if closing is not None:
-                state = closed(self._close(state, closing), closing)
-            self._stage.files.write(self._place(number), state.to_json())
-            self._stage.files.remove(self._place(number - STATES_KEPT))
-        elif number not in self._known:
-            self._check_newest(number)
+            state = self._done(before, rows, number)
         self._known = {number: state}
         self._tell(state)
 
-    def _check_newest(self, number: int) -> None:
-        """Refuse a batch that others came after: it may be planned anew, with other records."""
-        if self._stage.files.read(self._place(number + 1)) is not None:
-            raise UserError(
-                f"batch {number} is to be taken, and there is one after it in"
-                f" {self._stage.place('state')}: the checkpoint is an older copy, which would leave"
-                " records out; begin anew with another --out"
-            )
+    def _done(self, before: State, rows: DataFrame, number: int) -> State:
+        """Do a batch from its first step to its last; return the state after it."""
+        state = self._landing.land(before, rows, number)
+        closing = due(state, self._window_ms, self._delay_ms)
+        if closing is not None:
+            state = closed(self._close(state, closing), closing)
+        self._stage.files.write(self._place(number), state.to_json())
+        self._stage.files.remove(self._place(number - STATES_KEPT))
+        return state
 
     def _before(self, number: int) -> State:
         state = self._find(number - 1)

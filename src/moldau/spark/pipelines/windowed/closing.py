@@ -77,6 +77,10 @@ class State(NamedTuple):
         others = {one: told for one, told in self.notes.items() if one != name}
         return self._replace(notes=others if text is None else {**others, name: text})
 
+    def wanted(self) -> frozenset[str]:
+        """Return what is still to be read of files: no table may take it away."""
+        return frozenset(path for one in self.open_files for path in one.paths)
+
     def next_append(self, table: str) -> int:
         """Return the number that the next append to a table has."""
         return self.appended.get(table, 0)

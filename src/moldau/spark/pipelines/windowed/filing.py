@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from pyspark.sql import DataFrame
 
-from moldau.spark.pipelines.tables import Table
+from moldau.spark.pipelines.tables import TableWriter
 from moldau.spark.pipelines.windowed.closing import State
 from moldau.spark.pipelines.windowed.gathering import Chosen, Rows
 
@@ -32,7 +32,7 @@ class Share(NamedTuple):
 class Filing:
     """The tables of a pipeline, by name."""
 
-    def __init__(self, tables: Mapping[str, Table]) -> None:
+    def __init__(self, tables: Mapping[str, TableWriter]) -> None:
         self._tables = tables
 
     def file(self, state: State, rows: Rows, shares: Sequence[Share]) -> State:
@@ -42,12 +42,13 @@ class Filing:
         return state
 
     def append(self, state: State, rows: Rows, share: Share) -> tuple[State, list[str]]:
-        """Append one share; return the state after it and the paths of the files."""
+        """Append one share; return the state after it and names to read it by."""
         count = rows.count(share.chosen)
         if not count:
             return state, []
         part = rows.part(share.chosen, share.columns)
         if isinstance(part, DataFrame):
             part = part.coalesce(max(1, count // ROWS_PER_FILE))
-        paths = self._tables[share.table].append(part, state.next_append(share.table))
+        number = state.next_append(share.table)
+        paths = self._tables[share.table].append(part, number, state.wanted())
         return state.with_append(share.table), paths

@@ -7,11 +7,16 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's users call it
 
+from moldau.spark.pipelines.tables import TableWriter
 from moldau.spark.pipelines.windowed.closing import Closing
 
 ORIGIN: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "now")
 """What a parser hands on of a record, beside the columns it adds: its own, `time` (null where it
 finds none) and `reason` (what is wrong with the record, null for a good one)."""
+
+RECORD_SIZE_MAX: Final = 1024 * 1024
+"""Bytes of a record whose texts have limits of their own, and are far below that: as much as
+brokers take unless they are told otherwise. Larger ones are dead letters, and not read."""
 
 TIME_FORM: Final = r"^\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d:\d\d)?$"
 """ISO 8601; UTC where no zone is named. Spark alone would also take a time without a date, and add
@@ -30,15 +35,16 @@ def with_now(records: DataFrame) -> DataFrame:
 
 
 def rows_of(
-    spark: SparkSession, columns: str, closing: Closing, window_ms: int
+    spark: SparkSession, table: TableWriter, columns: str, closing: Closing, window_ms: int
 ) -> DataFrame | None:
     """Return the rows on time of closed windows, with `window_start` and `window_end`.
 
-    None if there are none. `columns` are those of the table, as SQL declares them.
+    None if there are none. `table` is that of rows on time, `columns` are its own, as SQL declares
+    them.
     """
     if not closing.paths:
         return None
-    rows = spark.read.schema(columns).parquet(*closing.paths)
+    rows = table.read(spark, columns, closing.paths)
     rows = rows.where(F.col("time") < moment(closing.until_ms))
     if closing.since_ms is not None:
         rows = rows.where(F.col("time") >= moment(closing.since_ms))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's users call it
 
-Reason = tuple[Column, str]
+Reason = tuple[Column, str | Column]
 """When it holds, and what is said then."""
 
 
@@ -25,3 +25,9 @@ def unfit(name: str, size_max: int) -> Reason:
     size = F.coalesce(F.length(F.col(name)), F.lit(0))
     is_unfit = (size == 0) | (size > size_max)
     return is_unfit, f"no {name}, or one of more than {size_max} characters"
+
+
+def too_large(size_max: int) -> Reason:
+    """Find fault with a record that was cut by `Stage.records`, as it was larger than that."""
+    size = F.col("size")
+    return size > size_max, F.concat(size.cast("string"), F.lit(f" bytes, more than {size_max}"))

@@ -1,4 +1,4 @@
-"""Which files make up a table, by its log: for readers on this machine that have no Spark.
+"""Which files make up a Parquet table, by its log: for readers on this machine without Spark.
 
 The log, `_spark_metadata`, has an entry for every append and, every tenth, one that holds all
 before. Folders hold files of appends that are not committed too, and ones that were merged into
@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 from moldau.base.errors import UserError
 
 LOG: Final = "_spark_metadata"
+_OTHER_LOGS: Final = {"_delta_log": "Delta", "metadata": "Iceberg"}
 _COMPACT: Final = ".compact"
 _HEAD: Final = "v1"
 _TRIES: Final = 5
@@ -32,6 +33,9 @@ class TableFile(NamedTuple):
 
 def files_of(table: Path) -> list[TableFile]:
     """Return the files of a table; none if nothing was appended to it yet."""
+    for folder, name in _OTHER_LOGS.items():
+        if (table / folder).is_dir():
+            raise UserError(f"{table} is a table of {name}: this reads tables of Parquet only")
     gone: FileNotFoundError | None = None
     for _ in range(_TRIES):
         try:

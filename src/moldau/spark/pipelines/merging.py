@@ -7,6 +7,9 @@ find the small files, after it the large ones, and one rename lies between. Merg
 part of the append whose entry names them: until that is committed, they are what any crash leaves
 behind of it, and go the same way.
 
+Files that a pipeline is to read again by their names, those of windows that are open, are not
+merged before it has let them go; the log sees to that.
+
 A reader may have looked into the log just before. Small files are therefore kept for a while, and
 `_replaced` notes which and since when. A note is only believed of files that the log does not name:
 one of a try that was not committed does no harm.
@@ -16,14 +19,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from moldau.base.clock import Clock
-from moldau.spark.pipelines.logs.sketches import sketch_place
 from moldau.spark.pipelines.storage import FileEntry, Files
+from moldau.spark.pipelines.tables import parquet_bytes
 
 REPLACED: Final = "_replaced"
 MERGED: Final = "-merged-"
@@ -41,18 +44,26 @@ REPLACED_KEPT_MS: Final = 3_600_000
 
 _LOCAL: Final = "file:"
 
-Write = Callable[[pa.Table, Any], bytes | None]
-"""Writes rows as a file; what it returns is written beside it, under the name of a sketch."""
+
+class Layout(NamedTuple):
+    """How the merged files of a table look, if not as rows are."""
+
+    write: Callable[[pa.Table, Any], bytes | None]
+    """Writes rows to a sink as a file; what it returns is written beside that."""
+    beside: Callable[[str], str]
+    """Names the file beside a file."""
 
 
 class Merger:
-    """Merges the files of one table; a `Table` calls it before entries that hold all others."""
+    """Merges the files of one table; its log calls it before entries that hold all others."""
 
-    def __init__(self, files: Files, table: str, clock: Clock, write: Write) -> None:
+    def __init__(
+        self, files: Files, table: str, clock: Clock, layout: Layout | None = None
+    ) -> None:
         self._files = files
         self._place = f"{table}/{REPLACED}"
         self._clock = clock
-        self._write = write
+        self._layout = layout
 
     def __call__(self, prefix: str, entries: Sequence[FileEntry]) -> list[FileEntry]:
         """Return the files that an append's entry is to name, with small ones merged.
@@ -61,7 +72,7 @@ class Merger:
         keep their files as they are.
         """
         self._clear({entry.path for entry in entries})
-        merges = plan(entry for entry in entries if entry.path.startswith(_LOCAL))
+        merges = self._planned(entry for entry in entries if entry.path.startswith(_LOCAL))
         if not merges:
             return list(entries)
         made = [
@@ -73,13 +84,21 @@ class Merger:
         self._files.write(f"{self._place}/{prefix}", json.dumps(note))
         return [*(entry for entry in entries if entry.path not in replaced), *made]
 
+    def _planned(self, entries: Iterable[FileEntry]) -> list[list[FileEntry]]:
+        """Plan merges; a file alone is only written again where it is to look different then."""
+        return [part for part in plan(entries) if len(part) > 1 or self._layout is not None]
+
     def _merge(self, merge: Sequence[FileEntry], stem: str) -> FileEntry:
+        rows, target = merged([_read(entry) for entry in merge]), f"{stem}.parquet"
+        if self._layout is None:
+            self._files.write(target, parquet_bytes(rows))
+            return self._files.entry(target)
         sink = pa.BufferOutputStream()
-        beside = self._write(merged([_read(entry) for entry in merge]), sink)
+        beside = self._layout.write(rows, sink)
         if beside is not None:
-            self._files.write(sketch_place(f"{stem}.parquet"), beside)
-        self._files.write(f"{stem}.parquet", sink.getvalue().to_pybytes())
-        return self._files.entry(f"{stem}.parquet")
+            self._files.write(self._layout.beside(target), beside)
+        self._files.write(target, sink.getvalue().to_pybytes())
+        return self._files.entry(target)
 
     def _clear(self, live: set[str]) -> None:
         """Remove files that were replaced long ago."""
@@ -92,7 +111,8 @@ class Merger:
             for path in note["paths"]:
                 if path not in live:
                     self._files.remove(path)
-                    self._files.remove(sketch_place(path))
+                    if self._layout is not None:
+                        self._files.remove(self._layout.beside(path))
             self._files.remove(f"{self._place}/{name}")
 
 
@@ -139,11 +159,24 @@ def _read(entry: FileEntry) -> pa.Table:
 
 
 def merged(tables: Sequence[pa.Table]) -> pa.Table:
-    """Join tables that were written by Spark and by Arrow, which differ in what may be null."""
-    schema = pa.schema([field.with_nullable(True) for field in tables[0].schema])
-    return pa.concat_tables([table.select(schema.names).cast(schema) for table in tables])
+    """Join tables written by Spark, by Arrow and by other versions of us.
+
+    They may differ in what may be null and in how members of lists are called, and one may have a
+    column that others have not: it is null there.
+    """
+    return pa.concat_tables([_loose(table) for table in tables], promote_options="permissive")
 
 
-def write_plainly(rows: pa.Table, sink: Any) -> None:
-    """Write rows as they are."""
-    pq.write_table(rows, sink)
+def _loose(table: pa.Table) -> pa.Table:
+    return table.cast(pa.schema([(one.name, _loose_type(one.type)) for one in table.schema]))
+
+
+def _loose_type(kind: pa.DataType) -> pa.DataType:
+    """Return a type that allows null everywhere, with the usual names inside."""
+    if pa.types.is_list(kind):
+        return pa.list_(_loose_type(kind.value_type))
+    if pa.types.is_map(kind):
+        return pa.map_(kind.key_type, _loose_type(kind.item_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([(one.name, _loose_type(one.type)) for one in kind])
+    return kind

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import itertools
 import json
+import random
+from datetime import date
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from log_tables import arrow, log_table, row
-from moldau.spark.pipelines.logs import merging
-from moldau.spark.pipelines.logs.committed import files_of
-from moldau.spark.pipelines.logs.merging import (
+from moldau.spark.pipelines import merging
+from moldau.spark.pipelines.committed import files_of
+from moldau.spark.pipelines.file_log import COMPACT_EVERY, FileLog
+from moldau.spark.pipelines.logs.search import Question, search
+from moldau.spark.pipelines.merging import (
     FAN_IN,
     MERGED,
     REPLACED_KEPT_MS,
     TARGET_SIZE,
     Merger,
     plan,
-    write_plainly,
 )
-from moldau.spark.pipelines.logs.search import Question, search
 from moldau.spark.pipelines.storage import FileEntry, LocalFiles
 from moldau.spark.pipelines.tables import Table
 
@@ -106,9 +108,12 @@ def test_rows_are_the_same_after_merging_and_the_log_names_few_files(tmp_path):
         table.append(arrow(batch(number)), number)
         assert offsets(tmp_path) == list(range(number * 10 + 10))
     files = files_of(tmp_path)
-    assert len(files) <= 12  # three merges in four folders
-    assert all(MERGED in one.path.name for one in files)
-    times = pq.read_table(files[0].path, partitioning=None)["time"].to_pylist()
+    own = [one for one in files if one.path.name.startswith("part-0000000029-0")]
+    assert all(MERGED in one.path.name for one in files if "part-0000000029" not in one.path.name)
+    assert own
+    assert len(files) <= 12 + 4  # three merges in four folders, and what the last append has added
+    large = next(one for one in files if MERGED in one.path.name)
+    times = pq.read_table(large.path, partitioning=None)["time"].to_pylist()
     assert times == sorted(times)
 
 
@@ -120,7 +125,7 @@ def test_files_that_spark_has_noted_are_merged_with_those_noted_here(tmp_path):
         if number % 2:
             noted.write_text(noted.read_text().replace('"file:/', '"file:///'))
     table.append(arrow([row(9)]), 9)
-    assert len(files_of(tmp_path)) == 1
+    assert len(files_of(tmp_path)) == 2
     assert offsets(tmp_path) == list(range(10))
 
 
@@ -227,22 +232,123 @@ def test_a_note_about_files_that_the_log_names_is_not_believed(tmp_path):
 
 def test_tables_elsewhere_keep_their_files(tmp_path):
     far = [FileEntry(f"hdfs://n/t/date=1/part-{n}.parquet", "", 9, 0, 0, 1) for n in range(20)]
-    assert Merger(LocalFiles(), str(tmp_path), Hands(), write_plainly)("part-9-", far) == far
+    assert Merger(LocalFiles(), str(tmp_path), Hands())("part-9-", far) == far
+
+
+# Tables of other pipelines
+
+DAYS = [date(2026, 11, day) for day in range(1, 8)]
+
+
+def plain_table(path, files=None, clock=None):
+    files = files or LocalFiles()
+    merger = Merger(files, str(path), clock or Hands())
+    return Table(files, str(path), FileLog(files, str(path), merger))
+
+
+def numbered(number, days=1):
+    return pa.table({"n": [number] * days, "date": DAYS[:days]})
+
+
+def found(paths):
+    values = [pq.read_table(path, partitioning=None)["n"].to_pylist() for path in paths]
+    return sorted(itertools.chain.from_iterable(values))
+
+
+def table_rows(path):
+    return found(one.path for one in files_of(path))
 
 
 def test_other_tables_are_merged_as_they_are(tmp_path):
-    files = LocalFiles()
-    table = Table(
-        files, str(tmp_path), ("date",), Merger(files, str(tmp_path), Hands(), write_plainly)
-    )
-    for number in range(10):
-        rows = {"n": [number], "date": ["2026-11-15"]}
-        table.append(pa.table(rows), number)
-    (only,) = files_of(tmp_path)
-    assert pq.read_table(only.path, partitioning=None)["n"].to_pylist() == list(range(10))
+    table = plain_table(tmp_path)
+    for number in range(11):
+        table.append(numbered(number), number)
+    assert [found([one.path]) for one in files_of(tmp_path)] == [list(range(9)), [9], [10]]
+
+
+def test_a_file_alone_is_written_again_only_for_its_layout(tmp_path):
+    alone = [entry(1, 10, merged=False), entry(2, 2 * TARGET_SIZE, "date=2026-11-16", merged=False)]
+    assert Merger(LocalFiles(), str(tmp_path), Hands())("part-9-", alone) == alone
+    assert not list(tmp_path.iterdir())
+
+
+def test_every_day_of_a_batch_with_many_is_merged_for_itself(tmp_path):
+    table = plain_table(tmp_path)
+    for number in range(2 * COMPACT_EVERY):
+        table.append(numbered(number, len(DAYS)), number)
+    files = files_of(tmp_path)
+    assert len(files) == 3 * len(DAYS)  # two merges, and what the last append has added
+    assert table_rows(tmp_path) == sorted([*range(2 * COMPACT_EVERY)] * len(DAYS))
+    assert {one.keys["date"] for one in files} == {day.isoformat() for day in DAYS}
+
+
+def test_a_table_of_hundreds_of_appends_and_many_days_has_few_files(tmp_path):
+    """As a pipeline fills it that comes upon old records day by day."""
+    table = plain_table(tmp_path)
+    for number in range(350):
+        table.append(pa.table({"n": [number], "date": [DAYS[number // 50]]}), number)
+    assert len(files_of(tmp_path)) <= len(DAYS) * 2 * FAN_IN
+    assert table_rows(tmp_path) == list(range(350))
+
+
+def test_files_that_a_state_names_are_there_whatever_is_merged_and_however_long_it_takes(tmp_path):
+    """A pipeline with windows: the files of appends are wanted until their window is closed.
+
+    Each process is killed at some step and goes on from the state before; in between hours pass.
+    """
+    clock, chance = Hands(), random.Random(7)
+    wanted: dict[int, list[str]] = {}
+    number = 0
+    while number < 120:
+        files = CrashingFiles(chance.randrange(1, 60), after=chance.random() < 0.5)
+        table = plain_table(tmp_path, files, clock)
+        clock.now_ms += chance.choice([0, 60_000, 5 * REPLACED_KEPT_MS])
+        try:
+            while number < 120:
+                kept = [path for paths in wanted.values() for path in paths]
+                paths = table.append(numbered(number, 2), number, kept)
+                wanted[number] = paths
+                number += 1
+                if chance.random() < 0.1:  # windows are closed
+                    read = found(path.removeprefix("file:") for path in kept)
+                    assert read == sorted([*(set(wanted) - {number - 1})] * 2)
+                    wanted = {number - 1: paths}
+        except Crash:
+            pass
+        named = {f"file:{one.path}" for one in files_of(tmp_path)}
+        assert named >= {path for paths in wanted.values() for path in paths}
+    assert table_rows(tmp_path) == sorted([*range(120)] * 2)
+
+
+def test_an_append_that_is_run_again_after_its_merge_gives_its_own_files(tmp_path):
+    for number in range(COMPACT_EVERY):
+        paths = plain_table(tmp_path).append(numbered(number), number)
+    again = plain_table(tmp_path).append(numbered(99), COMPACT_EVERY - 1)
+    assert again == paths
+    assert found(path.removeprefix("file:") for path in again) == [COMPACT_EVERY - 1]
+
+
+# Files become one
 
 
 def test_files_of_spark_and_of_arrow_become_one():
     spark = pa.schema([pa.field("n", pa.int64(), nullable=False)])
     joined = merging.merged([pa.table({"n": [1]}, schema=spark), pa.table({"n": [None, 2]})])
     assert joined["n"].to_pylist() == [1, None, 2]
+
+
+def test_lists_and_structs_of_spark_and_of_arrow_become_one():
+    inside = pa.struct([pa.field("bound", pa.float64(), nullable=False), ("count", pa.float64())])
+    spark = pa.list_(pa.field("element", inside, nullable=False))
+    arrow_type = pa.list_(pa.struct([("bound", pa.float64()), ("count", pa.float64())]))
+    values = [[{"bound": 1.0, "count": 2.0}], None]
+    joined = merging.merged([
+        pa.table({"buckets": pa.array(values[:1], spark)}),
+        pa.table({"buckets": pa.array(values, arrow_type)}),
+    ])  # fmt: skip
+    assert joined["buckets"].to_pylist() == [values[0], *values]
+
+
+def test_columns_that_only_some_files_have_are_null_in_the_others():
+    joined = merging.merged([pa.table({"n": [1]}), pa.table({"n": [2], "unit": ["s"]})])
+    assert joined.to_pylist() == [{"n": 1, "unit": None}, {"n": 2, "unit": "s"}]

@@ -1,4 +1,4 @@
-"""Whether there is a Java that Spark runs on."""
+"""Whether there is a Java that Spark runs on: without one its scripts print what helps nobody."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ def what_is_missing() -> str | None:
     """Say in one line what keeps Spark from running; None if nothing does."""
     version = java_version()
     if version is None:
-        return f"the pipelines need Java {NEEDED}, and there is no Java here"
+        home = os.environ.get("JAVA_HOME")
+        where = f"in JAVA_HOME, which is {home}" if home else "here"
+        return f"pipelines need Java {NEEDED}, and there is no Java {where}"
     if version < NEEDED:
-        return f"the pipelines need Java {NEEDED}, and the one here is Java {version}"
+        return f"pipelines need Java {NEEDED}, and the one here is Java {version}"
     return None

@@ -1,0 +1,1 @@
+"""The parts of `moldau pipeline` that are ideas of their own."""

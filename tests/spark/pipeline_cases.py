@@ -1,0 +1,149 @@
+"""The four pipelines, each with records that are hard on it and with what must come of them.
+
+A case knows how its records are sent, how the pipeline is run, and how its tables, and the topic it
+tells things on, are compared with a plain computation over the same records.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from moldau.spark.pipelines.activity.declared import ACTIVITY
+from moldau.spark.pipelines.changelog.declared import CHANGELOG
+from moldau.spark.pipelines.declaration import Pipeline
+from moldau.spark.pipelines.logs.declared import LOGS
+from moldau.spark.pipelines.metrics.declared import METRICS
+from spark import (
+    activity_kit,
+    activity_model,
+    changelog_model,
+    logs_model,
+    metrics_kit,
+    metrics_model,
+)
+from spark.activity_model import rows_of
+from spark.topic_rows import FIRST_MS, TopicRow
+
+SAMPLES_PER_BATCH = 200
+LINES_PER_BATCH = 120
+CHANGES_PER_BATCH = 10_000
+CHANGED_KEYS = 20_000
+"""Of these a batch changes some 8,000: every second one has the table written anew."""
+
+
+class Told(NamedTuple):
+    """What a pipeline tells on a topic beside filing it."""
+
+    option: str
+    """The option that names the topic."""
+    columns: tuple[str, ...]
+    """What tells one message from all others."""
+    filed: Callable[[Path], Iterable[dict[str, Any]]]
+    """Return the rows of tables that there must be a message for."""
+
+    def check(self, out: Path, values: Mapping[bytes, int]) -> None:
+        """Compare the messages, each with how often it is there, with the tables."""
+        expected = Counter(self._key(row) for row in self.filed(out))
+        assert expected
+        found: Counter[tuple[Any, ...]] = Counter()
+        for value, count in values.items():
+            message = json.loads(value)
+            start = datetime.fromisoformat(message["window_start"])
+            found[self._key({**message, "window_start": start})] += count
+        assert found == expected
+
+    def _key(self, row: dict[str, Any]) -> tuple[Any, ...]:
+        return tuple(row[name] for name in ("window_start", *self.columns))
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One pipeline."""
+
+    pipeline: Pipeline
+    options: Mapping[str, Any]
+    batch_rows: int
+    made_up: Callable[[int], Sequence[Any]]
+    """Return records of so many batches, as the model of the pipeline has them."""
+    row: Callable[[Any, str, int], TopicRow]
+    """Return what is sent of a record to a topic, and has this offset there."""
+    check: Callable[[Path, Any], None]
+    """Compare the tables with the records."""
+    told: Told | None = None
+
+    def __str__(self) -> str:
+        return self.pipeline.name
+
+
+def _check_activity(out: Path, records: list[activity_model.Record]) -> None:
+    expected = activity_model.check_tables(out, records, activity_kit.RULES)
+    assert all(expected.fates.values())
+    assert expected.sessions()
+
+
+def _check_logs(out: Path, records: list[logs_model.Sent]) -> None:
+    fates = logs_model.check_tables(out, records)
+    assert set(fates) == {"late", "on time"}
+    assert all(rows_of(out, name) for name in LOGS.tables)
+
+
+def _check_metrics(out: Path, records: list[bytes]) -> None:
+    expected = metrics_model.check_tables(out, list(records), metrics_kit.RULES)
+    assert all(expected.fates.values())
+    assert rows_of(out, "anomalies")
+
+
+def _log_row(line: logs_model.Sent, topic: str, offset: int) -> TopicRow:
+    headers = (("host", line.host.encode()), ("path", line.path.encode()))
+    sent_ms = round(line.sent.timestamp() * 1000)
+    return TopicRow(None, line.value, topic, 0, offset, sent_ms, headers=headers)
+
+
+def _results(out: Path) -> Iterable[dict[str, Any]]:
+    for table, result in (("windows", "window"), ("anomalies", "anomaly")):
+        for row in rows_of(out, table):
+            yield {**row, "result": result}
+
+
+CASES = (
+    Case(
+        ACTIVITY,
+        activity_kit.OPTIONS,
+        activity_kit.BATCH_ROWS,
+        activity_kit.made_up_records,
+        lambda record, topic, at: TopicRow(None, record.value, topic, 0, at, FIRST_MS),
+        _check_activity,
+    ),
+    Case(
+        LOGS,
+        logs_model.OPTIONS,
+        LINES_PER_BATCH,
+        lambda batches: logs_model.made_up(batches * LINES_PER_BATCH),
+        _log_row,
+        _check_logs,
+        Told("alerts-topic", ("service", "kind"), lambda out: rows_of(out, "alerts")),
+    ),
+    Case(
+        METRICS,
+        metrics_kit.OPTIONS,
+        SAMPLES_PER_BATCH,
+        lambda batches: metrics_kit.made_up(batches * SAMPLES_PER_BATCH),
+        lambda value, topic, at: TopicRow(None, value, topic, 0, at, FIRST_MS),
+        _check_metrics,
+        Told("results-topic", ("result", "host", "service", "metric", "target", "kind"), _results),
+    ),
+    Case(
+        CHANGELOG,
+        {},
+        CHANGES_PER_BATCH,
+        lambda batches: changelog_model.made_up_records(batches * CHANGES_PER_BATCH, CHANGED_KEYS),
+        lambda change, topic, at: TopicRow(*change, topic, 0, at, FIRST_MS),
+        changelog_model.check_tables,
+    ),
+)

@@ -1,0 +1,104 @@
+"""A program that runs the activity pipeline with tables of some format, with a crash in the middle.
+
+    python table_format_run.py FORMAT JARS BROKER FOLDER
+
+Libraries of formats have to be there when a virtual machine starts, so that it is a process of its
+own. It brings a batch, undoes what is noted of it, as a crash at its end does, and brings it again
+and another one, which reads what the first has filed. Prints, for Iceberg, what its own reader
+finds then: `{"TABLE": {"files": [...], "rows": [{"page": "/", ...}, ...]}, ...}`; values are texts.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from kafka_harness.samples import fresh_topic
+from kafka_harness.topics import create_topic, send
+from moldau.spark.pipelines.activity.declared import ACTIVITY
+from moldau.spark.pipelines.declaration import DELTA, ICEBERG
+from moldau.spark.pipelines.frame import Order, Run
+from moldau.spark.pipelines.places import Places
+from moldau.spark.pipelines.session import running_session
+from spark.activity_kit import BATCH_ROWS, OPTIONS, made_up_records
+from spark.session import ENVIRONMENT, settings
+
+BATCHES = 2
+
+
+def main(table_format: str, jars: str, address: str, folder: str) -> None:
+    """Run it, and print what there is."""
+    os.environ.update(ENVIRONMENT)
+    topic = create_topic(address, fresh_topic("activity"))
+    values = [record.value or b"" for record in made_up_records(BATCHES)]
+    out = Path(folder, "out")
+    order = Order(
+        ACTIVITY,
+        Places.of(str(out)),
+        {**OPTIONS, "topic": topic},
+        {"kafka.bootstrap.servers": address},
+        once=True,
+        batch_rows=BATCH_ROWS,
+        settings={**settings(Path(folder)), "spark.jars": jars},
+        table_format=table_format,
+    )
+    before = (BATCHES - 1) * BATCH_ROWS
+    given = order.spark_settings
+    with running_session("activity", "local[2]", is_local=True, given=given) as spark:
+        for part in (values[:before], values[before:]):
+            send(address, topic, part)
+            Run(order, lambda _: None, session=lambda: nullcontext(spark)).run()
+            if part is not values[before:]:
+                _crash(spark, out, table_format)
+        found = _read(spark, out) if table_format == ICEBERG else {}
+    json.dump(found, sys.stdout)
+
+
+def _crash(spark: SparkSession, out: Path, table_format: str) -> None:
+    """Undo what is noted of the last batch, and have the next run know nothing of this one."""
+    memory, last = out / "_moldau", str(BATCHES - 2)
+    for path in (memory / "state" / last, memory / "checkpoint" / "landing" / "commits" / last):
+        path.unlink()
+        path.with_name(f".{last}.crc").unlink(missing_ok=True)
+    if table_format == DELTA:
+        jvm: Any = spark._jvm
+        jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+
+
+def _read(spark: SparkSession, out: Path) -> dict[str, Any]:
+    jvm: Any = spark._jvm
+    iceberg = jvm.org.apache.iceberg
+    tables = iceberg.hadoop.HadoopTables(spark._jsc.hadoopConfiguration())
+    found = {}
+    for name in ACTIVITY.tables:
+        table = tables.load(str(out / name))
+        columns = [field.name() for field in table.schema().columns()]
+        found[name] = {
+            "files": [str(task.file().location()) for task in _each(table.newScan().planFiles())],
+            "rows": [
+                {column: _text(row.getField(column)) for column in columns}
+                for row in _each(iceberg.data.IcebergGenerics.read(table).build())
+            ],
+        }
+    return found
+
+
+def _each(iterable: Any) -> Any:
+    """Go through something of Java's that py4j does not know how to."""
+    iterator = iterable.iterator()
+    while iterator.hasNext():
+        yield iterator.next()
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else str(value)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,113 @@
+"""Tables of Delta and of Iceberg, by their own libraries: the same rows, each of them once.
+
+Libraries are there from the start of a virtual machine or not at all, so that runs are processes of
+their own; the one of the suite has none.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+from urllib.parse import unquote
+
+import pyspark
+import pytest
+
+from kafka_harness.distribution import CHECKOUT, SPARK_DELTA, SPARK_ICEBERG, jars
+from moldau.base.errors import UserError
+from moldau.spark.pipelines.activity.declared import ACTIVITY
+from moldau.spark.pipelines.declaration import DELTA, ICEBERG
+from moldau.spark.pipelines.file_log import LOG, log_text
+from moldau.spark.pipelines.frame import Order, Run
+from moldau.spark.pipelines.places import Places
+from moldau.spark.pipelines.storage import LocalFiles
+from spark.activity_kit import OPTIONS, RULES, made_up_records
+from spark.activity_model import check_tables, rows_of
+from spark.table_format_run import BATCHES
+
+PROGRAM = Path(__file__).with_name("table_format_run.py")
+
+
+def run(table_format, version, address, folder):
+    """Run the pipeline with a crash in the middle; return what the program has printed."""
+    libraries = ",".join(map(str, sorted(jars(version).glob("*.jar"))))
+    done = subprocess.run(
+        [sys.executable, str(PROGRAM), table_format, libraries, address, str(folder)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(CHECKOUT / "tests")},
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def as_parquet(out, files):
+    """Return a folder of Parquet tables that have the files of others, for who reads only those."""
+    for table, paths in files.items():
+        entries = [LocalFiles().entry(str(path)) for path in paths]
+        LocalFiles().write(f"{out}/{table}/{LOG}/0", log_text(entries))
+    return out
+
+
+def delta_files(table):
+    """Return the files that the log of a Delta table names; it is short, and has no checkpoint."""
+    live = set()
+    for entry in sorted((table / "_delta_log").glob("*.json")):
+        for action in map(json.loads, entry.read_text().splitlines()):
+            if "add" in action:
+                live.add(table / unquote(action["add"]["path"]))
+            if "remove" in action:
+                live.remove(table / unquote(action["remove"]["path"]))
+    return sorted(live)
+
+
+@pytest.mark.skipif(not pyspark.__version__.startswith("4.2."), reason="this Delta is for 4.2")
+@pytest.mark.java(SPARK_DELTA)
+def test_delta_has_what_the_records_say_after_a_batch_that_came_twice(broker, tmp_path):
+    run(DELTA, SPARK_DELTA, broker.address, tmp_path)
+
+    files = {name: delta_files(tmp_path / "out" / name) for name in ACTIVITY.tables}
+    check_tables(as_parquet(tmp_path / "seen", files), made_up_records(BATCHES), RULES)
+
+
+@pytest.mark.java(SPARK_ICEBERG)
+def test_iceberg_has_what_the_records_say_after_a_batch_that_came_twice(broker, tmp_path):
+    told = run(ICEBERG, SPARK_ICEBERG, broker.address, tmp_path)
+
+    seen = as_parquet(tmp_path / "seen", {name: one["files"] for name, one in told.items()})
+    check_tables(seen, made_up_records(BATCHES), RULES)
+    for name, one in told.items():
+        names = [
+            column for column in ("page", "query", "user", "reason") if column in one["rows"][0]
+        ]
+        expected = [tuple(row[column] for column in names) for row in rows_of(seen, name)]
+        found = [tuple(row[column] for column in names) for row in one["rows"]]
+        assert sorted(found, key=repr) == sorted(expected, key=repr)
+        assert all(row["date"] for row in one["rows"])  # which stands in no file
+
+
+@pytest.mark.parametrize(
+    ("table_format", "package"),
+    [(DELTA, "io.delta:delta-spark_4.2_2.13:"), (ICEBERG, "org.apache.iceberg:iceberg-spark-")],
+)
+def test_a_format_without_its_library_is_refused_before_anything_is_written(
+    spark, tmp_path, table_format, package
+):
+    order = Order(
+        ACTIVITY,
+        Places.of(str(tmp_path)),
+        {**OPTIONS, "topic": "none"},
+        {"kafka.bootstrap.servers": "127.0.0.1:1"},
+        once=True,
+        table_format=table_format,
+    )
+    with pytest.raises(UserError) as refused:
+        Run(order, lambda _: None, session=lambda: nullcontext(spark)).run()
+    assert "\n" not in str(refused.value)
+    assert f"give --conf spark.jars.packages={package}" in str(refused.value)
+    assert not (tmp_path / "_moldau" / "moldau-pipeline.json").exists()

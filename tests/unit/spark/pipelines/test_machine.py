@@ -1,0 +1,50 @@
+"""What Spark's virtual machine says: the reason why it does not start, and what comes later."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from kafka_harness.waiting import eventually
+from moldau.spark.pipelines.machine import Said, reason_in
+
+GATEWAY = "[JAVA_GATEWAY_EXITED] Java gateway process exited before sending its port number."
+CALLED = "An error occurred while calling None.org.apache.spark.api.java.JavaSparkContext.\n: "
+
+
+@pytest.mark.parametrize(
+    ("lines", "error", "reason"),
+    [
+        (
+            [
+                "WARNING: Using incubator modules: jdk.incubator.vector\n",
+                'Exception in thread "main" org.apache.spark.SparkException: no such master\n',
+                "\tat org.apache.spark.deploy.SparkSubmit.error(SparkSubmit.scala:1068)\n",
+            ],
+            GATEWAY,
+            "no such master",
+        ),
+        (["Setting Spark log level\n"], GATEWAY, GATEWAY),
+        (
+            [],
+            f"{CALLED}org.apache.spark.SparkException: Could not parse Master URL: 'x'\n\tat x",
+            "Could not parse Master URL: 'x'",
+        ),
+        ([], "", "no reason given"),
+    ],
+)
+def test_the_reason_is_found_in_what_java_says(lines, error, reason):
+    assert reason_in(lines, error) == reason
+
+
+def test_a_start_is_kept_and_what_follows_is_passed_on(capsys):
+    said = Said()
+    with os.fdopen(said.writing, "w", buffering=1) as machine:
+        machine.write("java.io.IOException: no disk\n")
+        eventually(lambda: said.reason(ValueError("none")) == "no disk", "it is kept")
+        said.pass_on()
+        machine.write("an executor is lost\n")
+    heard = []
+    eventually(lambda: heard.append(capsys.readouterr().err) or "".join(heard), "it is passed on")
+    assert "".join(heard) == "an executor is lost\n"
