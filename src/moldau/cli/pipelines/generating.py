@@ -16,6 +16,9 @@ from moldau.spark.pipelines.signals import Signals
 LOOK_COUNT: Final = 10_000
 """So many deliveries wait to be looked at: in bulk that costs next to nothing."""
 
+TICK_S: Final = 0.005
+"""Events of such a span are sent together: to sleep before each of them costs more than sending."""
+
 
 class Sending:
     """Events of a crowd on their way to a topic."""
@@ -57,10 +60,13 @@ class Sending:
         """Yield the time so often a second, so many times."""
         began, given = time.monotonic(), 0
         while count is None or given < count:
-            if self._stop.wait(max(given / rate - (time.monotonic() - began), 0)):
+            if self._stop.wait(max(given / rate - (time.monotonic() - began), TICK_S)):
                 return
-            yield time.time_ns() // 1_000_000
-            given += 1
+            due = 1 + int((time.monotonic() - began) * rate)
+            now_ms = time.time_ns() // 1_000_000
+            for _ in range(given, due if count is None else min(due, count)):
+                yield now_ms
+            given = max(given, due)
 
     def _look(self) -> None:
         left = []
