@@ -145,7 +145,7 @@ def frame_options(command: Command) -> Command:
         click.option(
             "--checkpoint", metavar="DIR", help="The folder of its checkpoint [in that of --out]."
         ),
-        click.option("--master", metavar="URL", help="Where Spark runs [local[*]]."),
+        click.option("--master", metavar="URL", help="Where Spark runs [here, two tasks a core]."),
     ):  # fmt: skip
         command = option(command)
     return connection_options(place_options(command))

@@ -44,8 +44,11 @@ that restart are back by then. Each is said; after the last the run ends."""
 
 FINAL: Final = frozenset({"UserError", "ConfigError", "DataLost", "InvariantViolated"})
 _OWN_ERROR: Final = re.compile(r"\bmoldau\.[\w.]+\.(\w+): (.+)")
-_PYTHON_ERROR: Final = re.compile(r"^(?:[a-z_][\w.]*\.)?[A-Z]\w*: .+", re.MULTILINE)
-"""The last line of a traceback of Python's, which Spark puts into its own text whole."""
+_RAISED: Final = re.compile(r"^(?:: )?((?:[a-z_][\w.]*\.)?[A-Z]\w*: .+)", re.MULTILINE)
+"""The last line of a traceback of Python's, which Spark puts into its own text whole; where Java
+was called there follows the first line of Java's, after a colon."""
+_QUERY: Final = "=== Streaming Query ==="
+"""Where Spark begins to tell of the query, in lines that look like those of errors."""
 _ADVICE: Final = ". Set failOnDataLoss"
 """What the source advises, and nobody can do here: tables are not to have gaps."""
 _TRACEBACK: Final = "Traceback (most recent call last)"
@@ -68,9 +71,9 @@ class PipelineFailed(UserError):  # noqa: N818 - it names the event
 def _said(text: str) -> str:
     """Return the line of an error that is not ours which says what was wrong."""
     _, told, rest = text.partition("terminated with exception: ")
-    rest = rest if told else text
-    raised = list(_PYTHON_ERROR.finditer(rest)) if _TRACEBACK in rest else []
-    return raised[-1][0] if raised else first_line(rest).partition(" SQLSTATE: ")[0]
+    rest = (rest if told else text).partition(_QUERY)[0]
+    raised = _RAISED.findall(rest) if _TRACEBACK in rest else []
+    return raised[-1] if raised else first_line(rest).partition(" SQLSTATE: ")[0]
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,9 @@ from moldau.spark.pipelines.home import PYTHON, SUBMITTED, is_wanted, light_home
 from moldau.spark.pipelines.java import what_is_missing
 from moldau.spark.pipelines.machine import machine, reason_in
 
-LOCAL: Final = "local[*]"
+TASKS_PER_CORE: Final = 2
+"""On this machine, where nobody says otherwise: a task waits for its Python and for brokers half of
+the time, and what somebody waits for should not wait for a long task of the tables."""
 _MASTER: Final = "spark.master"
 _QUERY_LOG: Final = "org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution"
 _SHUFFLE: Final = "spark.sql.shuffle.partitions"
@@ -81,7 +83,7 @@ def running_session(
     if SUBMITTED not in os.environ:
         if (missing := what_is_missing()) is not None:
             raise UserError(missing)
-        settings[_MASTER] = master or LOCAL
+        settings[_MASTER] = master or f"local[{TASKS_PER_CORE * _cores()}]"
     elif master is not None:
         settings[_MASTER] = master
     settings |= settings_for(is_local=is_local, given=given)
@@ -99,11 +101,18 @@ def running_session(
         running.callback(spark.stop)
         if _SHUFFLE not in given:
             # As many as cores: with Spark's 200 a batch of a stream takes ten times longer.
-            spark.conf.set(_SHUFFLE, str(spark.sparkContext.defaultParallelism))
+            tasks = spark.sparkContext.defaultParallelism
+            own = master is None and SUBMITTED not in os.environ
+            spark.conf.set(_SHUFFLE, str(_cores() if own else tasks))
         _quiet(spark)
         if said is not None:
             said.pass_on()
         yield spark
+
+
+def _cores() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def beside(spark: SparkSession) -> SparkSession:

@@ -234,6 +234,9 @@ def test_a_failure_is_one_line_and_says_whether_it_may_pass():
     assert str(lost) == "the query q has failed: t-0 is gone: begin with a new --out"
     raised = "terminated with exception: x\nTraceback (most recent call last):\n F\nOSError: no"
     assert str(PipelineFailed("q", raised)) == "the query q has failed: OSError: no"
+    raised += "\npy4j.protocol.Py4JJavaError: calling persist.\n: java.lang.Error: gone\n\tat x"
+    raised += "\n\n=== Streaming Query ===\nIdentifier: q [id = 1]\n"
+    assert str(PipelineFailed("q", raised)) == "the query q has failed: java.lang.Error: gone"
     other = PipelineFailed("q", "[STREAM_FAILED] terminated with exception: disk full\nat x")
     assert str(other) == "the query q has failed: disk full"
 
