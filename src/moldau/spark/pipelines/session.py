@@ -80,10 +80,11 @@ def running_session(
     UserError if it does not start.
     """
     settings = {"spark.app.name": f"moldau-pipeline-{name}"}
+    own_master = f"local[{TASKS_PER_CORE * _cores()}]"
     if SUBMITTED not in os.environ:
         if (missing := what_is_missing()) is not None:
             raise UserError(missing)
-        settings[_MASTER] = master or f"local[{TASKS_PER_CORE * _cores()}]"
+        settings[_MASTER] = master or own_master
     elif master is not None:
         settings[_MASTER] = master
     settings |= settings_for(is_local=is_local, given=given)
@@ -102,8 +103,8 @@ def running_session(
         if _SHUFFLE not in given:
             # As many as cores: with Spark's 200 a batch of a stream takes ten times longer.
             tasks = spark.sparkContext.defaultParallelism
-            own = master is None and SUBMITTED not in os.environ
-            spark.conf.set(_SHUFFLE, str(_cores() if own else tasks))
+            is_ours = settings.get(_MASTER) == own_master
+            spark.conf.set(_SHUFFLE, str(_cores() if is_ours else tasks))
         _quiet(spark)
         if said is not None:
             said.pass_on()
