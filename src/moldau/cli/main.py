@@ -83,6 +83,11 @@ def _run() -> int:
         return error.exit_code
     except click.Abort:
         return INTERRUPTED
+    except RuntimeError as error:
+        # Ctrl-C in the middle of a wait for a lock: Python then stumbles over the lock itself.
+        if isinstance(error.__context__, KeyboardInterrupt):
+            return INTERRUPTED
+        raise
     except InvariantViolated:
         raise  # a bug of ours: its trace is worth more than a line
     except MoldauError as error:

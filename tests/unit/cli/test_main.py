@@ -12,7 +12,8 @@ import pytest
 
 from cli_kit import moldau
 from moldau.base.errors import InvariantViolated
-from moldau.cli.main import COMMANDS, cli
+from moldau.cli.frame.failures import INTERRUPTED
+from moldau.cli.main import COMMANDS, cli, main
 
 HEAVY = (
     "asyncio",
@@ -180,3 +181,17 @@ def test_commands_verbs_and_options_are_completed():
 
 def test_names_nobody_can_tell_are_not_completed_and_not_complained_about():
     assert completed("topic", "describe", "-b", NOBODY, "x") in ([], [""])
+
+
+def test_ctrl_c_in_the_middle_of_a_lock_is_no_bug(monkeypatch):
+    def interrupted(**_):
+        try:
+            raise KeyboardInterrupt
+        finally:
+            raise RuntimeError("cannot release un-acquired lock")
+
+    monkeypatch.setattr(sys, "argv", ["moldau"])
+    monkeypatch.setattr(cli, "main", interrupted)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == INTERRUPTED
