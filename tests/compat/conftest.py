@@ -19,8 +19,9 @@ from kafka_harness.kinds import kind_under_test, make_broker
 from kafka_harness.tool_session import ToolSession
 from tool_kit import Twins, started_twins
 
-SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
-"""As Kafka's own quick start: a first member does not wait three seconds for others."""
+SETTINGS = {"group.initial.rebalance.delay.ms": "0", "log.retention.ms": "-1"}
+"""As Kafka's own quick start, a first member does not wait three seconds for others; and records
+are as old as the tests say they are."""
 
 
 @pytest.fixture(scope="session")

@@ -42,7 +42,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     """Return the broker under test: Moldau, or Apache Kafka by `MOLDAU_TEST_BROKER=kafka`."""
-    with make_broker(kind_under_test(), tmp_path_factory.mktemp("broker")) as running:
+    settings = {"log.retention.ms": "-1"}  # records are as old as the tests say they are
+    with make_broker(kind_under_test(), tmp_path_factory.mktemp("broker"), settings) as running:
         yield running
 
 
