@@ -29,14 +29,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from moldau.spark.pipelines.committed import LOG
-from moldau.spark.pipelines.file_log import COMPACT_EVERY
 from moldau.spark.pipelines.logs.layout import SCHEMA, write_rows
 from moldau.spark.pipelines.logs.search import Question, search
 from moldau.spark.pipelines.logs.sketches import sketch_place
-from moldau.spark.pipelines.merging import MERGED, plan
 from moldau.spark.pipelines.storage import FileEntry
-from moldau.spark.pipelines.tables import parquet_bytes
+from moldau.spark.pipelines.tables.appending import parquet_bytes
+from moldau.spark.pipelines.tables.committed import LOG
+from moldau.spark.pipelines.tables.file_log import COMPACT_EVERY
+from moldau.spark.pipelines.tables.merging import MERGED, plan
 
 BAR_S = 1.0
 """What the slowest run of a question is to keep to."""

@@ -14,13 +14,13 @@ from typing import Any
 import pyarrow as pa
 
 from moldau.base.clock import Clock, SystemClock
-from moldau.spark.pipelines.file_log import FileLog
 from moldau.spark.pipelines.logs.layout import PARTITIONED_BY, SCHEMA, write_rows
 from moldau.spark.pipelines.logs.search import Question
 from moldau.spark.pipelines.logs.sketches import sketch_place
-from moldau.spark.pipelines.merging import Layout, Merger
 from moldau.spark.pipelines.storage import Files, LocalFiles
-from moldau.spark.pipelines.tables import Table
+from moldau.spark.pipelines.tables.appending import Table
+from moldau.spark.pipelines.tables.file_log import FileLog
+from moldau.spark.pipelines.tables.merging import Layout, Merger
 
 Row = dict[str, Any]
 

@@ -27,7 +27,7 @@ from examples.demo.workplace import workplace  # noqa: E402
 from rich.console import Console  # noqa: E402
 
 from moldau import Admin, ClientError  # noqa: E402
-from moldau.spark.pipelines.java import what_is_missing  # noqa: E402
+from moldau.spark.pipelines.session.java import what_is_missing  # noqa: E402
 
 SECONDS: Final = 120.0
 

@@ -14,8 +14,8 @@ from examples.demo.tables import table_of
 
 from moldau.base.errors import UserError
 from moldau.spark.pipelines.catalog import PIPELINES
-from moldau.spark.pipelines.desk import read_status
 from moldau.spark.pipelines.places import Places
+from moldau.spark.pipelines.running.desk import read_status
 
 
 class Observer:

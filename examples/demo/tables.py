@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from moldau.base.errors import UserError
 from moldau.spark.pipelines.changelog.reading import current
-from moldau.spark.pipelines.committed import files_of
+from moldau.spark.pipelines.tables.committed import files_of
 
 
 class Table(Protocol):

@@ -17,8 +17,8 @@ from kafka_harness.samples import fresh_topic
 from kafka_harness.topics import create_topic, send
 from moldau.spark.pipelines.activity.declared import ACTIVITY
 from moldau.spark.pipelines.activity.generator import Crowd, Habits
-from moldau.spark.pipelines.frame import Order, Run
 from moldau.spark.pipelines.places import Places
+from moldau.spark.pipelines.running.frame import Order, Run
 from spark.activity_model import Record, Rules
 
 RULES = Rules(window_s=10, delay_s=20, gap_s=15, top=3)

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from moldau.spark.pipelines.declaration import Kind, Pipeline
 from moldau.spark.pipelines.places import Places
-from moldau.spark.pipelines.session import SETTINGS
+from moldau.spark.pipelines.session.starting import SETTINGS
 from moldau.spark.pipelines.stage import Stage
 from moldau.spark.pipelines.storage import Files, LocalFiles, SparkFiles
 from moldau.spark.pipelines.windowed.reading import with_now

@@ -20,7 +20,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from kafka_harness.distribution import cache_directory
-from moldau.spark.pipelines.home import furnish
+from moldau.spark.pipelines.session.home import furnish
 
 
 def _light_home() -> Path:

@@ -23,9 +23,9 @@ from kafka_harness.samples import fresh_topic
 from kafka_harness.topics import create_topic, send
 from moldau.spark.pipelines.activity.declared import ACTIVITY
 from moldau.spark.pipelines.declaration import DELTA, ICEBERG
-from moldau.spark.pipelines.frame import Order, Run
 from moldau.spark.pipelines.places import Places
-from moldau.spark.pipelines.session import running_session
+from moldau.spark.pipelines.running.frame import Order, Run
+from moldau.spark.pipelines.session.starting import running_session
 from spark.activity_kit import BATCH_ROWS, OPTIONS, made_up_records
 from spark.session import ENVIRONMENT, settings
 

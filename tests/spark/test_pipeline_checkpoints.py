@@ -11,9 +11,9 @@ from kafka_harness.topics import create_topic
 from moldau.base.errors import UserError
 from moldau.spark.pipelines.changelog.declared import CHANGELOG
 from moldau.spark.pipelines.changelog.reading import current
-from moldau.spark.pipelines.frame import Order, Run
 from moldau.spark.pipelines.logs.declared import LOGS
 from moldau.spark.pipelines.places import Places
+from moldau.spark.pipelines.running.frame import Order, Run
 from spark.activity_model import rows_of
 from spark.logs_model import OPTIONS
 from spark.pipeline_kit import pipeline_settings, stage_of

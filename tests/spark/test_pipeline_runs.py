@@ -21,9 +21,9 @@ from kafka_harness.kinds import kind_under_test, make_broker
 from kafka_harness.topics import create_topic, send
 from kafka_harness.waiting import eventually
 from moldau.base.errors import StorageError, UserError
-from moldau.spark.pipelines import frame
 from moldau.spark.pipelines.activity.declared import ACTIVITY
-from moldau.spark.pipelines.frame import PipelineFailed
+from moldau.spark.pipelines.running import frame
+from moldau.spark.pipelines.running.frame import PipelineFailed
 from moldau.spark.pipelines.storage import LocalFiles
 from spark.activity_kit import (
     BATCH_ROWS,

@@ -21,10 +21,10 @@ from kafka_harness.distribution import CHECKOUT, SPARK_DELTA, SPARK_ICEBERG, jar
 from moldau.base.errors import UserError
 from moldau.spark.pipelines.activity.declared import ACTIVITY
 from moldau.spark.pipelines.declaration import DELTA, ICEBERG
-from moldau.spark.pipelines.file_log import LOG, log_text
-from moldau.spark.pipelines.frame import Order, Run
 from moldau.spark.pipelines.places import Places
+from moldau.spark.pipelines.running.frame import Order, Run
 from moldau.spark.pipelines.storage import LocalFiles
+from moldau.spark.pipelines.tables.file_log import LOG, log_text
 from spark.activity_kit import OPTIONS, RULES, made_up_records
 from spark.activity_model import check_tables, rows_of
 from spark.table_format_run import BATCHES

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import pytest
 
-from moldau.spark.pipelines import file_log, merging
 from moldau.spark.pipelines.activity import start as activity
 from moldau.spark.pipelines.activity.declared import ACTIVITY
 from moldau.spark.pipelines.activity.events import read_events
 from moldau.spark.pipelines.changelog.batches import Batches
 from moldau.spark.pipelines.changelog.declared import CHANGELOG
-from moldau.spark.pipelines.merging import MERGED
 from moldau.spark.pipelines.metrics.declared import METRICS
 from moldau.spark.pipelines.metrics.samples import read_samples
 from moldau.spark.pipelines.metrics.start import batches_of
+from moldau.spark.pipelines.tables import file_log, merging
+from moldau.spark.pipelines.tables.merging import MERGED
 from moldau.spark.pipelines.windowed import gathering
 from spark import activity_kit, activity_model, metrics_kit, metrics_model
 from spark.activity_model import committed_files, rows_of

@@ -35,7 +35,7 @@ from moldau.spark.pipelines.declaration import (
 )
 
 if TYPE_CHECKING:
-    from moldau.spark.pipelines.frame import Order
+    from moldau.spark.pipelines.running.frame import Order
 
 Command = Callable[..., None]
 
@@ -203,8 +203,8 @@ for _one in PIPELINES.values():
 @output_option
 def status(out: str, desk: str | None, output: str) -> None:
     """Show how a pipeline goes, or how it went."""
-    from moldau.spark.pipelines.desk import read_status  # noqa: PLC0415
     from moldau.spark.pipelines.places import Places  # noqa: PLC0415
+    from moldau.spark.pipelines.running.desk import read_status  # noqa: PLC0415
 
     report = status_report(read_status(Places.of(out, desk=desk).desk))
     show_report(report, output)
@@ -216,8 +216,8 @@ def status(out: str, desk: str | None, output: str) -> None:
 @place_options
 def stop(out: str, desk: str | None) -> None:
     """Have a pipeline end after its running batch, and wait for that."""
-    from moldau.spark.pipelines.desk import ask_to_stop, owner  # noqa: PLC0415
     from moldau.spark.pipelines.places import Places  # noqa: PLC0415
+    from moldau.spark.pipelines.running.desk import ask_to_stop, owner  # noqa: PLC0415
 
     folder = Places.of(out, desk=desk).desk
     process = ask_to_stop(folder)
@@ -267,7 +267,7 @@ def generate(**given: Any) -> None:
 
 def _run(declared: Pipeline, given: dict[str, Any]) -> None:
     _require_spark()
-    from moldau.spark.pipelines.frame import Run  # noqa: PLC0415
+    from moldau.spark.pipelines.running.frame import Run  # noqa: PLC0415
 
     with view() as show:
         Run(_order(declared, given), partial(show, declared.name)).run()
@@ -275,7 +275,7 @@ def _run(declared: Pipeline, given: dict[str, Any]) -> None:
 
 def _run_file(path: Path) -> None:
     _require_spark()
-    from moldau.spark.pipelines.together import Together, shared_session  # noqa: PLC0415
+    from moldau.spark.pipelines.running.together import Together, shared_session  # noqa: PLC0415
 
     orders = {
         title: _order(PIPELINES[given[KIND]], given)
@@ -287,15 +287,15 @@ def _run_file(path: Path) -> None:
 
 def _require_spark() -> None:
     try:
-        import_module("moldau.spark.pipelines.frame")
+        import_module("moldau.spark.pipelines.running.frame")
     except ImportError as missing:
         raise UserError(f"pipelines need Spark ({missing}): pip install 'moldau[spark]'") from None
     logging.getLogger("py4j").setLevel(logging.ERROR)
 
 
 def _order(declared: Pipeline, given: dict[str, Any]) -> Order:
-    from moldau.spark.pipelines.frame import Order  # noqa: PLC0415
     from moldau.spark.pipelines.places import Places  # noqa: PLC0415
+    from moldau.spark.pipelines.running.frame import Order  # noqa: PLC0415
 
     return Order(
         declared,

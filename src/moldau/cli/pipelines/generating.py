@@ -11,7 +11,7 @@ from typing import Final
 from moldau.client.errors import ClientClosed, ClientError
 from moldau.client.producer import Delivery, Producer
 from moldau.spark.pipelines.activity.generator import Crowd
-from moldau.spark.pipelines.signals import Signals
+from moldau.spark.pipelines.running.signals import Signals
 
 LOOK_COUNT: Final = 10_000
 """So many deliveries wait to be looked at: in bulk that costs next to nothing."""

@@ -15,11 +15,11 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from moldau.spark.pipelines.checkpoints import Ledger
 from moldau.spark.pipelines.declaration import PARQUET, Value
-from moldau.spark.pipelines.formats import table_writer
-from moldau.spark.pipelines.merging import Layout
 from moldau.spark.pipelines.places import Places
 from moldau.spark.pipelines.storage import Files
-from moldau.spark.pipelines.tables import TableWriter
+from moldau.spark.pipelines.tables.appending import TableWriter
+from moldau.spark.pipelines.tables.formats import table_writer
+from moldau.spark.pipelines.tables.merging import Layout
 
 POOL: Final = "spark.scheduler.pool"
 LANDING: Final = "landing"

@@ -10,12 +10,12 @@ from click.testing import CliRunner
 
 from moldau.base.errors import InvariantViolated, UserError
 from moldau.cli.pipeline import pipeline
-from moldau.spark.pipelines import frame
-from moldau.spark.pipelines.committed import files_of
 from moldau.spark.pipelines.declaration import DELTA, ICEBERG, PARQUET, TABLE_FORMAT
-from moldau.spark.pipelines.formats import EXTENSIONS, LIBRARIES, settings_with
-from moldau.spark.pipelines.iceberg_tables import schema_json
 from moldau.spark.pipelines.identity import Identity, agreed
+from moldau.spark.pipelines.running import frame
+from moldau.spark.pipelines.tables.committed import files_of
+from moldau.spark.pipelines.tables.formats import EXTENSIONS, LIBRARIES, settings_with
+from moldau.spark.pipelines.tables.iceberg import schema_json
 
 OLD = Identity("a", "activity", {"window": 60_000})
 

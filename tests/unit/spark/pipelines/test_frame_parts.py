@@ -19,13 +19,13 @@ from moldau.cli.pipelines.view import status_line, view
 from moldau.spark.pipelines.catalog import PIPELINES
 from moldau.spark.pipelines.checkpoints import check_checkpoints
 from moldau.spark.pipelines.declaration import Kind, Option, Pipeline, checked
-from moldau.spark.pipelines.desk import LOCK, STOP, Desk, ask_to_stop, owner, read_status
-from moldau.spark.pipelines.exposition import serve_metrics
-from moldau.spark.pipelines.frame import PipelineFailed
 from moldau.spark.pipelines.identity import Identity, agreed
 from moldau.spark.pipelines.places import Places
-from moldau.spark.pipelines.progress import Figures, figures_of
-from moldau.spark.pipelines.session import LOCAL_SETTINGS, settings_for
+from moldau.spark.pipelines.running.desk import LOCK, STOP, Desk, ask_to_stop, owner, read_status
+from moldau.spark.pipelines.running.exposition import serve_metrics
+from moldau.spark.pipelines.running.frame import PipelineFailed
+from moldau.spark.pipelines.running.progress import Figures, figures_of
+from moldau.spark.pipelines.session.starting import LOCAL_SETTINGS, settings_for
 from moldau.spark.pipelines.storage import LocalFiles
 from moldau.spark.pipelines.submitting import submit_command
 

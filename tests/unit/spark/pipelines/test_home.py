@@ -9,8 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from moldau.spark.pipelines import java
-from moldau.spark.pipelines.home import HOME, PYTHON, SUBMITTED, furnish, is_wanted, light_home
+from moldau.spark.pipelines.session import java
+from moldau.spark.pipelines.session.home import (
+    HOME,
+    PYTHON,
+    SUBMITTED,
+    furnish,
+    is_wanted,
+    light_home,
+)
 
 
 @pytest.mark.parametrize("master", ["local", "local[2]", "local[*]", "local[2,3]"])

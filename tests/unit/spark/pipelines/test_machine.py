@@ -7,7 +7,7 @@ import os
 import pytest
 
 from kafka_harness.waiting import eventually
-from moldau.spark.pipelines.machine import Said, reason_in
+from moldau.spark.pipelines.session.machine import Said, reason_in
 
 GATEWAY = "[JAVA_GATEWAY_EXITED] Java gateway process exited before sending its port number."
 CALLED = "An error occurred while calling None.org.apache.spark.api.java.JavaSparkContext.\n: "

@@ -12,11 +12,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from log_tables import arrow, log_table, row
-from moldau.spark.pipelines import merging
-from moldau.spark.pipelines.committed import files_of
-from moldau.spark.pipelines.file_log import COMPACT_EVERY, FileLog
 from moldau.spark.pipelines.logs.search import Question, search
-from moldau.spark.pipelines.merging import (
+from moldau.spark.pipelines.storage import FileEntry, LocalFiles
+from moldau.spark.pipelines.tables import merging
+from moldau.spark.pipelines.tables.appending import Table
+from moldau.spark.pipelines.tables.committed import files_of
+from moldau.spark.pipelines.tables.file_log import COMPACT_EVERY, FileLog
+from moldau.spark.pipelines.tables.merging import (
     FAN_IN,
     MERGED,
     REPLACED_KEPT_MS,
@@ -24,8 +26,6 @@ from moldau.spark.pipelines.merging import (
     Merger,
     plan,
 )
-from moldau.spark.pipelines.storage import FileEntry, LocalFiles
-from moldau.spark.pipelines.tables import Table
 
 
 class Hands:

@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from moldau.base.errors import StorageError, UserError
-from moldau.spark.pipelines.file_log import LOG, FileLog
 from moldau.spark.pipelines.storage import LocalFiles
-from moldau.spark.pipelines.tables import Table
+from moldau.spark.pipelines.tables.appending import Table
+from moldau.spark.pipelines.tables.file_log import LOG, FileLog
 from moldau.spark.pipelines.windowed.closing import State
 from moldau.spark.pipelines.windowed.filing import Filing, Share
 from moldau.spark.pipelines.windowed.gathering import Chosen, Rows

@@ -13,12 +13,12 @@ import pytest
 
 from kafka_harness.waiting import eventually
 from moldau.base.errors import UserError
-from moldau.spark.pipelines import together
 from moldau.spark.pipelines.declaration import Pipeline
-from moldau.spark.pipelines.desk import Desk, ask_to_stop, owner, read_status
-from moldau.spark.pipelines.frame import Order
 from moldau.spark.pipelines.places import Places
-from moldau.spark.pipelines.together import Together
+from moldau.spark.pipelines.running import together
+from moldau.spark.pipelines.running.desk import Desk, ask_to_stop, owner, read_status
+from moldau.spark.pipelines.running.frame import Order
+from moldau.spark.pipelines.running.together import Together
 
 
 class Query:
@@ -73,8 +73,8 @@ class Scene:
         self.spark = Spark()
         self.folder = folder
         monkeypatch.setattr(together, "LOOK_S", 0.01)
-        monkeypatch.setattr("moldau.spark.pipelines.frame.LOOK_S", 0.01)
-        monkeypatch.setattr("moldau.spark.pipelines.desk.LOOK_S", 0.01)
+        monkeypatch.setattr("moldau.spark.pipelines.running.frame.LOOK_S", 0.01)
+        monkeypatch.setattr("moldau.spark.pipelines.running.desk.LOOK_S", 0.01)
         monkeypatch.setitem(sys.modules, "played", SimpleNamespace(start=self._start))
         declared = Pipeline("played", "", "played:start", (), ())
         self.orders = {

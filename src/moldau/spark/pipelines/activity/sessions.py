@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's users call it
 
 from moldau.spark.pipelines.storage import Files
-from moldau.spark.pipelines.tables import parquet_bytes
+from moldau.spark.pipelines.tables.appending import parquet_bytes
 from moldau.spark.pipelines.windowed.batches import STATES_KEPT
 from moldau.spark.pipelines.windowed.closing import State
 from moldau.spark.pipelines.windowed.gathering import Chosen, Rows

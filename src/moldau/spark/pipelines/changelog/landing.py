@@ -26,7 +26,7 @@ from moldau.spark.pipelines.changelog.rows import (
 )
 from moldau.spark.pipelines.changelog.store import Store
 from moldau.spark.pipelines.changelog.version import Totals, Version, with_batch
-from moldau.spark.pipelines.tables import TableWriter
+from moldau.spark.pipelines.tables.appending import TableWriter
 from moldau.spark.pipelines.windowed.filing import ROWS_PER_FILE
 from moldau.spark.pipelines.windowed.gathering import Chosen, Rows, gathered
 from moldau.spark.pipelines.windowed.landing import check_ratio

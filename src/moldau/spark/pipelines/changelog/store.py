@@ -25,9 +25,9 @@ from moldau.base.errors import UserError
 from moldau.spark.pipelines.changelog.reading import TRIES, VERSIONS
 from moldau.spark.pipelines.changelog.rows import KEY
 from moldau.spark.pipelines.changelog.version import Part, Version, newest, without_old
-from moldau.spark.pipelines.file_log import LOG, log_text
 from moldau.spark.pipelines.storage import Files
-from moldau.spark.pipelines.tables import STAGING, parquet_bytes
+from moldau.spark.pipelines.tables.appending import STAGING, parquet_bytes
+from moldau.spark.pipelines.tables.file_log import LOG, log_text
 from moldau.spark.pipelines.windowed.filing import ROWS_PER_FILE
 
 CHANGES: Final = "_changes"

@@ -19,9 +19,9 @@ from moldau.spark.pipelines.logs.parsing import Rules
 from moldau.spark.pipelines.logs.rates import Windows
 from moldau.spark.pipelines.logs.reading import read_lines
 from moldau.spark.pipelines.logs.sketches import sketch_place
-from moldau.spark.pipelines.merging import Layout
 from moldau.spark.pipelines.stage import LANDING, Stage
-from moldau.spark.pipelines.tables import TableWriter
+from moldau.spark.pipelines.tables.appending import TableWriter
+from moldau.spark.pipelines.tables.merging import Layout
 from moldau.spark.pipelines.windowed.batches import Batches
 from moldau.spark.pipelines.windowed.closing import Closing, State
 from moldau.spark.pipelines.windowed.filing import Filing

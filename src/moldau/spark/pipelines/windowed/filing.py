@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from pyspark.sql import DataFrame
 
-from moldau.spark.pipelines.tables import TableWriter
+from moldau.spark.pipelines.tables.appending import TableWriter
 from moldau.spark.pipelines.windowed.closing import State
 from moldau.spark.pipelines.windowed.gathering import Chosen, Rows
 

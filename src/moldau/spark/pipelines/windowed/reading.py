@@ -7,7 +7,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's users call it
 
-from moldau.spark.pipelines.tables import TableWriter
+from moldau.spark.pipelines.tables.appending import TableWriter
 from moldau.spark.pipelines.windowed.closing import Closing
 
 ORIGIN: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "now")

@@ -11,10 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from moldau.spark.pipelines.committed import TableFile, files_of
 from moldau.spark.pipelines.logs.search.groups import mapped, span
 from moldau.spark.pipelines.logs.search.newest import COLUMNS, TRIES, Search
 from moldau.spark.pipelines.logs.search.question import Question
+from moldau.spark.pipelines.tables.committed import TableFile, files_of
 
 
 class Follower:

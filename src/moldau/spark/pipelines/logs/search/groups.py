@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from moldau.base.errors import UserError
-from moldau.spark.pipelines.committed import TableFile
 from moldau.spark.pipelines.logs.search.patterns import Wanted
 from moldau.spark.pipelines.logs.search.question import Question
 from moldau.spark.pipelines.logs.sketches import (
@@ -25,6 +24,7 @@ from moldau.spark.pipelines.logs.sketches import (
     text_marks,
     unpacked_sketches,
 )
+from moldau.spark.pipelines.tables.committed import TableFile
 
 
 class MappedFile(NamedTuple):

@@ -18,11 +18,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from moldau.base.errors import UserError
-from moldau.spark.pipelines.committed import TableFile, files_of
 from moldau.spark.pipelines.logs.search.groups import Group, Sieve
 from moldau.spark.pipelines.logs.search.patterns import Wanted, wanted_expression, wanted_text
 from moldau.spark.pipelines.logs.search.question import Question
 from moldau.spark.pipelines.logs.search.rows import Mask, Rows
+from moldau.spark.pipelines.tables.committed import TableFile, files_of
 
 COLUMNS: Final = ("time", "level", "host", "service", "path", "message", "fields", "stack",
                   "format", "topic", "partition", "offset")  # fmt: skip

@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from moldau.spark.pipelines.declaration import DELTA
-from moldau.spark.pipelines.tables import check_number
+from moldau.spark.pipelines.tables.appending import check_number
 
 
 class DeltaTable:

@@ -15,9 +15,9 @@ from typing import Any, Final
 from pyspark.sql import SparkSession
 
 from moldau.base.errors import UserError
-from moldau.spark.pipelines.home import PYTHON, SUBMITTED, is_wanted, light_home
-from moldau.spark.pipelines.java import what_is_missing
-from moldau.spark.pipelines.machine import machine, reason_in
+from moldau.spark.pipelines.session.home import PYTHON, SUBMITTED, is_wanted, light_home
+from moldau.spark.pipelines.session.java import what_is_missing
+from moldau.spark.pipelines.session.machine import machine, reason_in
 
 TASKS_PER_CORE: Final = 2
 """On this machine, where nobody says otherwise: a task waits for its Python and for brokers half of

@@ -21,7 +21,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 
 from moldau.base.errors import UserError
-from moldau.spark.pipelines.home import SUBMITTED
+from moldau.spark.pipelines.session.home import SUBMITTED
 
 END_S: Final = 30.0
 """How long the machine may take to clear up; then it is killed."""

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from moldau.base.errors import UserError
-from moldau.spark.pipelines.signals import Stop
+from moldau.spark.pipelines.running.signals import Stop
 
 LOCK: Final = "lock"
 STATUS: Final = "status.json"

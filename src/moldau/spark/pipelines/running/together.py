@@ -18,10 +18,10 @@ from typing import Any, Final
 from pyspark.sql import SparkSession
 
 from moldau.base.errors import InvariantViolated, MoldauError, UserError
-from moldau.spark.pipelines.formats import settings_with
-from moldau.spark.pipelines.frame import Order, Run
-from moldau.spark.pipelines.session import beside, running_session
-from moldau.spark.pipelines.signals import Signals
+from moldau.spark.pipelines.running.frame import Order, Run
+from moldau.spark.pipelines.running.signals import Signals
+from moldau.spark.pipelines.session.starting import beside, running_session
+from moldau.spark.pipelines.tables.formats import settings_with
 
 HEAD_START_S: Final = 60.0
 """A pipeline starts when the one before it has had its first batch, so that the first tables appear

@@ -15,12 +15,12 @@ from pyspark.sql import SparkSession
 from moldau.base.clock import SystemClock
 from moldau.base.errors import UserError
 from moldau.spark.pipelines.declaration import DELTA, ICEBERG
-from moldau.spark.pipelines.delta_tables import DeltaTable
-from moldau.spark.pipelines.file_log import FileLog
-from moldau.spark.pipelines.iceberg_tables import IcebergCommits
-from moldau.spark.pipelines.merging import Layout, Merger
 from moldau.spark.pipelines.storage import Files
-from moldau.spark.pipelines.tables import Commits, Table, TableWriter
+from moldau.spark.pipelines.tables.appending import Commits, Table, TableWriter
+from moldau.spark.pipelines.tables.delta import DeltaTable
+from moldau.spark.pipelines.tables.file_log import FileLog
+from moldau.spark.pipelines.tables.iceberg import IcebergCommits
+from moldau.spark.pipelines.tables.merging import Layout, Merger
 
 EXTENSIONS: Final = "spark.sql.extensions"
 

@@ -22,7 +22,7 @@ from urllib.parse import unquote
 
 from moldau.base.errors import UserError
 from moldau.spark.pipelines.storage import FileEntry, Files
-from moldau.spark.pipelines.tables import Append, prefix_of
+from moldau.spark.pipelines.tables.appending import Append, prefix_of
 
 LOG: Final = "_spark_metadata"
 _COMPACT: Final = ".compact"

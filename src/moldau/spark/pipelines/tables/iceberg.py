@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 
 from moldau.base.errors import InvariantViolated
 from moldau.spark.pipelines.storage import FileEntry, Files
-from moldau.spark.pipelines.tables import Append, prefix_of
+from moldau.spark.pipelines.tables.appending import Append, prefix_of
 
 APPENDS: Final = "moldau.appends"
 """The property of a table that says how many appends it has."""

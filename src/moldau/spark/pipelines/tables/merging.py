@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 
 from moldau.base.clock import Clock
 from moldau.spark.pipelines.storage import FileEntry, Files
-from moldau.spark.pipelines.tables import parquet_bytes
+from moldau.spark.pipelines.tables.appending import parquet_bytes
 
 REPLACED: Final = "_replaced"
 MERGED: Final = "-merged-"

@@ -3,8 +3,8 @@
 Appends are numbered by their caller, from 0 on without gaps, and the same rows have the same number
 whenever a batch is run again. A number that is committed is done, and nothing is written. `Table`
 writes the files of an append to their places, where nobody reads them yet, and then commits them;
-what that is, its `Commits` know: `file_log` for plain Parquet, `iceberg_tables` for Iceberg. Delta
-has a way of its own, in `delta_tables`.
+what that is, its `Commits` know: `file_log` for plain Parquet, `iceberg` for Iceberg. Delta
+has a way of its own, in `delta`.
 
 Not for object stores that have no rename of their own: there a table format with its own commits
 has its place.

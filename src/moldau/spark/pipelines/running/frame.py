@@ -23,17 +23,17 @@ from moldau.base.clock import Clock, SystemClock
 from moldau.base.errors import UserError
 from moldau.spark.pipelines.checkpoints import check_checkpoints
 from moldau.spark.pipelines.declaration import PARQUET, TABLE_FORMAT, Pipeline, Value
-from moldau.spark.pipelines.desk import Desk
-from moldau.spark.pipelines.exposition import serve_metrics
-from moldau.spark.pipelines.formats import check_library, settings_with
 from moldau.spark.pipelines.identity import claim
-from moldau.spark.pipelines.machine import first_line
 from moldau.spark.pipelines.places import Places
-from moldau.spark.pipelines.progress import Figures, figures_of
-from moldau.spark.pipelines.session import running_session
-from moldau.spark.pipelines.signals import Signals
+from moldau.spark.pipelines.running.desk import Desk
+from moldau.spark.pipelines.running.exposition import serve_metrics
+from moldau.spark.pipelines.running.progress import Figures, figures_of
+from moldau.spark.pipelines.running.signals import Signals
+from moldau.spark.pipelines.session.machine import first_line
+from moldau.spark.pipelines.session.starting import running_session
 from moldau.spark.pipelines.stage import Stage
 from moldau.spark.pipelines.storage import Files, LocalFiles, SparkFiles
+from moldau.spark.pipelines.tables.formats import check_library, settings_with
 
 LOOK_S: Final = 0.5
 """How often queries are asked how they go: quicker than anybody reads, and cheap."""
