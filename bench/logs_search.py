@@ -144,13 +144,12 @@ def planned(level: str, row_count: int) -> list[Planned]:
             name = f"part-{number:010}{MERGED}{place}.parquet"
             files.append(entry(min(firsts), max(ends), name))
         files.append(entry(number, number + 1, f"part-{number:010}-0.parquet"))
-    return [
-        Planned(
-            level, file.name, first, end, _row_until(end, row_count) - _row_until(first, row_count)
-        )
-        for file in files
-        for first, end in [spans[file.path]]
-    ]
+    found = []
+    for file in files:
+        first, end = spans[file.path]
+        rows = _row_until(end, row_count) - _row_until(first, row_count)
+        found.append(Planned(level, file.name, first, end, rows))
+    return [file for file in found if file.row_count]
 
 
 def _row_until(append: int, row_count: int) -> int:

@@ -34,16 +34,20 @@ PROGRAM = Path(__file__).with_name("table_format_run.py")
 
 def run(table_format, version, address, folder):
     """Run the pipeline with a crash in the middle; return what the program has printed."""
+    done = tried(table_format, version, address, folder)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def tried(table_format, version, address, folder):
     libraries = ",".join(map(str, sorted(jars(version).glob("*.jar"))))
-    done = subprocess.run(
+    return subprocess.run(
         [sys.executable, str(PROGRAM), table_format, libraries, address, str(folder)],
         capture_output=True,
         text=True,
         check=False,
         env={**os.environ, "PYTHONPATH": str(CHECKOUT / "tests")},
     )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
 
 
 def as_parquet(out, files):
@@ -66,7 +70,19 @@ def delta_files(table):
     return sorted(live)
 
 
-@pytest.mark.skipif(not pyspark.__version__.startswith("4.2."), reason="this Delta is for 4.2")
+HAS_DELTA = pyspark.__version__.startswith("4.2.")
+"""Whether the Delta of the tests, which is made for one Spark, is for the one that runs here."""
+
+
+@pytest.mark.skipif(HAS_DELTA, reason="this Delta is for this Spark")
+@pytest.mark.java(SPARK_DELTA)
+def test_delta_for_another_spark_is_refused_before_anything_is_written(broker, tmp_path):
+    done = tried(DELTA, SPARK_DELTA, broker.address, tmp_path)
+    assert "is made for Spark 4.2 and this is Spark" in done.stderr.splitlines()[-1]
+    assert not (tmp_path / "out" / "_moldau" / "moldau-pipeline.json").exists()
+
+
+@pytest.mark.skipif(not HAS_DELTA, reason="this Delta is for Spark 4.2")
 @pytest.mark.java(SPARK_DELTA)
 def test_delta_has_what_the_records_say_after_a_batch_that_came_twice(broker, tmp_path):
     run(DELTA, SPARK_DELTA, broker.address, tmp_path)

@@ -14,7 +14,12 @@ from moldau.spark.pipelines.declaration import DELTA, ICEBERG, PARQUET, TABLE_FO
 from moldau.spark.pipelines.identity import Identity, agreed
 from moldau.spark.pipelines.running import frame
 from moldau.spark.pipelines.tables.committed import files_of
-from moldau.spark.pipelines.tables.formats import EXTENSIONS, LIBRARIES, settings_with
+from moldau.spark.pipelines.tables.formats import (
+    EXTENSIONS,
+    LIBRARIES,
+    check_release,
+    settings_with,
+)
 from moldau.spark.pipelines.tables.iceberg import schema_json
 
 OLD = Identity("a", "activity", {"window": 60_000})
@@ -42,6 +47,16 @@ def test_settings_of_a_format_give_way_to_those_of_the_user_and_extensions_add_u
     assert settings_with(DELTA, {EXTENSIONS: "x.Y"})[EXTENSIONS] == f"x.Y,{ours[EXTENSIONS]}"
     both = f"{ours[EXTENSIONS]},x.Y"
     assert settings_with(DELTA, {EXTENSIONS: both})[EXTENSIONS] == both
+
+
+def test_a_library_that_is_made_for_another_spark_is_refused():
+    delta = "file:/jars/delta-spark_4.2_2.13-4.4.0.jar"
+    for fine in (delta, "file:/jars/iceberg-spark-runtime-4.1_2.13-1.12.0.jar", "file:/jars/x.jar"):
+        check_release(fine, "4.2.0")
+    for other in ("4.3.0", "4.20.1"):
+        said = f"delta-spark_4.2_2.13-4.4.0.jar is made for Spark 4.2 and this is Spark {other}: "
+        with pytest.raises(UserError, match=said):
+            check_release(delta, other)
 
 
 @pytest.mark.parametrize(("folder", "name"), [("_delta_log", "Delta"), ("metadata", "Iceberg")])

@@ -7,6 +7,7 @@ touches anything.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -23,6 +24,8 @@ from moldau.spark.pipelines.tables.iceberg import IcebergCommits
 from moldau.spark.pipelines.tables.merging import Layout, Merger
 
 EXTENSIONS: Final = "spark.sql.extensions"
+_MADE_FOR: Final = re.compile(r"_(\d+\.\d+)_\d+\.\d+-[^/]*\.jar$")
+"""The release of Spark's in the name of a library that reaches into it, as Delta does."""
 
 
 class Library(NamedTuple):
@@ -72,10 +75,23 @@ def check_library(spark: SparkSession, table_format: str) -> None:
     if library is None:
         return
     jvm: Any = spark._jvm  # noqa: SLF001 - PySpark has no other way to ask
-    if not jvm.org.apache.spark.util.Utils.classIsLoadable(library.proof):
+    classes = jvm.org.apache.spark.util.Utils
+    if not classes.classIsLoadable(library.proof):
         raise UserError(
             f"--table-format {table_format} needs a library that Spark has not: give"
             f" --conf spark.jars.packages={library.package}, or its files with --conf spark.jars"
+        )
+    source = classes.classForName(library.proof, False, False).getProtectionDomain().getCodeSource()
+    check_release(str(source.getLocation()), spark.version)
+
+
+def check_release(location: str, running: str) -> None:
+    """Refuse a library that is made for another Spark: it would fail in the middle of a batch."""
+    made_for = _MADE_FOR.search(location)
+    if made_for is not None and not running.startswith(f"{made_for[1]}."):
+        raise UserError(
+            f"{location.rpartition('/')[2]} is made for Spark {made_for[1]} and this is Spark"
+            f" {running}: give the library that is made for it, or tables another --table-format"
         )
 
 
