@@ -136,6 +136,7 @@ def act(broker: BrokerProcess, who: str) -> None:
     member.commit(asynchronous=False)
     one = transactional(broker, f"committing-{who}")
     one.produce("out", f"committed by {who}".encode())
+    one.flush(DEADLINE_S)  # so that the partition is added before the offsets, on either broker
     one.send_offsets_to_transaction(
         [TopicPartition("in", 0, 3)], member.consumer_group_metadata(), DEADLINE_S
     )
