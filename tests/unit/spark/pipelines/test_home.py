@@ -85,3 +85,9 @@ def test_without_java_home_the_path_counts(tmp_path, monkeypatch):
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     assert java.what_is_missing() == "pipelines need Java 17, and there is no Java here"
+
+
+def test_a_collector_that_somebody_chose_for_java_stays():
+    assert java.collecting({"JAVA_TOOL_OPTIONS": "-Xmx1g"}) == {java.OPTIONS: "-XX:+UseParallelGC"}
+    for chosen in ("-XX:+UseG1GC", "-Xmx1g -XX:-UseParallelGC", "-XX:+UseZGC"):
+        assert java.collecting({"JDK_JAVA_OPTIONS": chosen}) == {}

@@ -1,4 +1,7 @@
-"""Whether there is a Java that Spark runs on: without one its scripts print what helps nobody."""
+"""The Java that Spark runs on: whether there is one, and how it collects what is no longer used.
+
+Without one Spark's scripts print what helps nobody.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,13 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Mapping
 from typing import Final
 
 NEEDED: Final = 17
+OPTIONS: Final = "spark.driver.extraJavaOptions"
+_ITS_OWN: Final = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
+_COLLECTOR: Final = re.compile(r"-XX:[+-]Use\w*GC\b")
 
 
 def java_version() -> int | None:
@@ -32,3 +39,14 @@ def what_is_missing() -> str | None:
     if version < NEEDED:
         return f"pipelines need Java {NEEDED}, and the one here is Java {version}"
     return None
+
+
+def collecting(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the setting for a machine that is shared with brokers, unless one was chosen.
+
+    Java's usual collector works beside its program, on cores that are not free here, and a count
+    waits for it longer than for short pauses. Two choices at once keep Java from starting.
+    """
+    if any(_COLLECTOR.search(environment.get(name, "")) for name in _ITS_OWN):
+        return {}
+    return {OPTIONS: "-XX:+UseParallelGC"}

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from moldau.base.errors import UserError
 from moldau.spark.pipelines.session.home import PYTHON, SUBMITTED, is_wanted, light_home
-from moldau.spark.pipelines.session.java import what_is_missing
+from moldau.spark.pipelines.session.java import collecting, what_is_missing
 from moldau.spark.pipelines.session.machine import machine, reason_in
 
 TASKS_PER_CORE: Final = 2
@@ -85,6 +85,8 @@ def running_session(
         if (missing := what_is_missing()) is not None:
             raise UserError(missing)
         settings[_MASTER] = master or own_master
+        if master is None:
+            settings |= collecting(os.environ)
     elif master is not None:
         settings[_MASTER] = master
     settings |= settings_for(is_local=is_local, given=given)
