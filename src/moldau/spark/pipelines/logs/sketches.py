@@ -1,20 +1,22 @@
 """What a group of rows certainly does not hold: small bit sets, asked before rows are read.
 
 A search for a text that occurs nowhere would have to read everything. So beside a large file lies a
-sketch of each of its row groups, made of three sets of bits:
+sketch of each of its row groups, made of four sets of bits:
 
     grams    every four bytes in a row of the messages and stacks
     pieces   of words of ten letters and digits or more: some pieces of six
+    starts   of words of five letters and digits or more: the first five, and seven
     pairs    every `name=value` of the fields, and of the columns that are searched by value
 
-A text can only occur where all its grams and pieces do. Bits say "perhaps" or "certainly not"; rows
-that are passed over cannot match, and those that are read are compared as without sketches. Letters
-of ASCII are in lower case, so that a search in either case can use them too.
+A text can only occur where all its grams, pieces and starts do. Bits say "perhaps" or "certainly
+not"; rows that are passed over cannot match, and those that are read are compared as without
+sketches. Letters of ASCII are in lower case, so that a search in either case can use them too.
 
 Ids of random digits set nearly all grams of digits; pieces are for these. To keep all of them would
 take as much room as the ids, so of any five that follow each other only the one with the least hash
 is kept. It is the same one wherever these ten characters occur, hence the part of an id is found in
-the whole.
+the whole. Shorter numbers, of orders or of users, are told apart by how they start, if a text says
+what is before them.
 
 Pure: bytes in, bytes out.
 """
@@ -44,9 +46,13 @@ PIECES_BESIDE: Final = 5
 """Of so many pieces one is kept: texts of fewer than ten characters have none."""
 WORD_SIZE_MIN: Final = PIECE_SIZE + PIECES_BESIDE - 1
 
-_MAGIC: Final = b"MLS1"
+START_SIZES: Final = (5, 7)
+"""Of five digits a row group has a part only; longer words are known by more of them."""
+_START_BITS: Final = 2
+
+_MAGIC: Final = b"MLS2"
 _HEAD: Final = struct.Struct("<4sII")
-_SIZES: Final = struct.Struct("<III")
+_SIZES: Final = struct.Struct("<IIII")
 
 _SPREAD: Final = 0x9E3779B1
 _BASE: Final = 0x9E3779B97F4A7C15
@@ -70,6 +76,7 @@ class TextMarks(NamedTuple):
 
     grams: frozenset[int]
     pieces: frozenset[int]
+    starts: frozenset[int]
 
 
 def text_marks(runs: Iterable[str]) -> TextMarks:
@@ -77,7 +84,8 @@ def text_marks(runs: Iterable[str]) -> TextMarks:
     texts = [_LOWER[np.frombuffer(run.encode(), dtype=np.uint8)] for run in runs]
     return TextMarks(
         frozenset(int(one) for text in texts for one in _grams(text)),
-        frozenset(int(one) for text in texts for one in _pieces(text)),
+        frozenset(int(one) for text in texts for one in _pieces(text, _words(text))),
+        frozenset(int(one) for text in texts for one in _starts(text, _known_starts(text))),
     )
 
 
@@ -91,11 +99,16 @@ class Sketch(NamedTuple):
 
     grams: Packed
     pieces: Packed
+    starts: Packed
     pairs: Packed
 
     def may_hold_text(self, marks: TextMarks) -> bool:
         """Tell whether texts may occur."""
-        return _all_set(self.grams, marks.grams) and _all_set(self.pieces, marks.pieces)
+        return (
+            _all_set(self.starts, marks.starts)
+            and _all_set(self.pieces, marks.pieces)
+            and _all_set(self.grams, marks.grams)
+        )
 
     def may_hold_pair(self, marks: frozenset[int]) -> bool:
         """Tell whether a row may have a value under a name."""
@@ -104,15 +117,44 @@ class Sketch(NamedTuple):
 
 def sketch_of(texts: Sequence[pa.Array], pairs: pa.Array) -> Sketch:
     """Return the sketch of a row group, from its texts and its `name=value` pairs."""
-    grams, pieces = _no_bits(), _no_bits()
+    grams, pieces, starts = _no_bits(), _no_bits(), _no_bits()
     for text in texts:
         lower = _LOWER[_bytes_of(text)]
+        words = _words(lower)
         grams[_grams(lower)] = True
-        pieces[_pieces(lower)] = True
-    return Sketch(_packed(grams), _packed(pieces), _packed(_pair_bits(pairs)))
+        pieces[_pieces(lower, words)] = True
+        starts[_starts(lower, words)] = True
+    return Sketch(_packed(grams), _packed(pieces), _packed(starts), _packed(_pair_bits(pairs)))
 
 
-# Grams and pieces
+# Words
+
+
+class _Words(NamedTuple):
+    """Where words of letters and digits begin and end."""
+
+    starts: npt.NDArray[np.int64]
+    ends: npt.NDArray[np.int64]
+
+
+def _words(data: Bytes) -> _Words:
+    """Return the words of texts behind each other.
+
+    The last word of one and the first of the next are one word then. Nothing is lost by that: the
+    parts of both are still parts, and before a first word nothing stands that could be asked for.
+    """
+    edges = np.flatnonzero(np.diff(_IN_WORD[data].astype(np.int8), prepend=0, append=0))
+    return _Words(edges[::2], edges[1::2])
+
+
+def _known_starts(text: Bytes) -> _Words:
+    """Return the words of a text that begin within it: before its first one may be more."""
+    found = _words(text)
+    first = 1 if len(found.starts) and found.starts[0] == 0 else 0
+    return _Words(found.starts[first:], found.ends[first:])
+
+
+# Grams, pieces and starts
 
 
 def _grams(lower: Bytes) -> npt.NDArray[np.uint32]:
@@ -127,15 +169,12 @@ def _grams(lower: Bytes) -> npt.NDArray[np.uint32]:
     return bits
 
 
-def _pieces(lower: Bytes) -> npt.NDArray[np.uint64]:
+def _pieces(lower: Bytes, words: _Words) -> npt.NDArray[np.uint64]:
     """Return the bits of the pieces of long words that are kept."""
-    places = _places_of_pieces(lower)
+    places = _places_of_pieces(words)
     if len(places) == 0:
         return np.zeros(0, dtype=np.uint64)
-    hashed = np.zeros(len(places), dtype=np.uint64)
-    for byte in range(PIECE_SIZE):
-        hashed |= lower[places + byte].astype(np.uint64) << np.uint64(8 * byte)
-    hashed = (hashed * np.uint64(_BASE)) >> np.uint64(20)
+    hashed = (_numbers(lower, places, PIECE_SIZE) * np.uint64(_BASE)) >> np.uint64(20)
     beside = PIECES_BESIDE - 1
     least = hashed[:-beside]
     for shift in range(1, PIECES_BESIDE):
@@ -145,15 +184,35 @@ def _pieces(lower: Bytes) -> npt.NDArray[np.uint64]:
     return bits
 
 
-def _places_of_pieces(data: Bytes) -> npt.NDArray[np.int64]:
+def _places_of_pieces(words: _Words) -> npt.NDArray[np.int64]:
     """Return where pieces of long words begin, in order."""
-    edges = np.flatnonzero(np.diff(_IN_WORD[data].astype(np.int8), prepend=0, append=0))
-    starts, ends = edges[::2], edges[1::2]
-    is_long = ends - starts >= WORD_SIZE_MIN
-    starts, counts = starts[is_long], (ends - starts)[is_long] - PIECE_SIZE + 1
+    is_long = words.ends - words.starts >= WORD_SIZE_MIN
+    starts, ends = words.starts[is_long], words.ends[is_long]
+    counts = ends - starts - PIECE_SIZE + 1
     before = np.cumsum(counts) - counts
     places: npt.NDArray[np.int64] = np.repeat(starts - before, counts) + np.arange(counts.sum())
     return places
+
+
+def _starts(lower: Bytes, words: _Words) -> npt.NDArray[np.uint64]:
+    """Return the bits of the starts of words."""
+    hashes = []
+    for size in START_SIZES:
+        found = _numbers(lower, words.starts[words.ends - words.starts >= size], size)
+        hashes.append((found + np.uint64(size)) * np.uint64(_BASE))
+    hashed = np.concatenate(hashes)
+    turns = range(1, _START_BITS + 1)
+    return np.concatenate([hashed >> np.uint64(20 * turn) for turn in turns]) & np.uint64(
+        BITS_MAX - 1
+    )
+
+
+def _numbers(data: Bytes, places: npt.NDArray[np.int64], size: int) -> npt.NDArray[np.uint64]:
+    """Return so many bytes from each place on, as numbers."""
+    found = np.zeros(len(places), dtype=np.uint64)
+    for byte in range(size):
+        found |= data[places + byte].astype(np.uint64) << np.uint64(8 * byte)
+    return found
 
 
 # Pairs

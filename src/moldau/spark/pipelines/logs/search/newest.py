@@ -21,7 +21,7 @@ from moldau.base.errors import UserError
 from moldau.spark.pipelines.logs.search.groups import Group, Sieve
 from moldau.spark.pipelines.logs.search.patterns import Wanted, wanted_expression, wanted_text
 from moldau.spark.pipelines.logs.search.question import Question
-from moldau.spark.pipelines.logs.search.rows import Mask, Rows
+from moldau.spark.pipelines.logs.search.rows import Mask, Rows, as_places
 from moldau.spark.pipelines.tables.committed import TableFile, files_of
 
 COLUMNS: Final = ("time", "level", "host", "service", "path", "message", "fields", "stack",
@@ -157,6 +157,7 @@ class Search:
             if not left.any():
                 return []
         places = np.flatnonzero(left)
+        rows.load(_ORDER)
         order = [rows.numbers(name)[places] for name in _ORDER]
         newest = np.lexsort(order[::-1])[-self._question.limit :]
         part = Part(group, places[newest], rows.read_so_far(places[newest]))
@@ -212,9 +213,9 @@ class Search:
         keys = part.group.file.keys
         unread = [name for name in self._columns if name not in columns and name not in keys]
         if unread:
-            rows = pa.array(part.rows).take(places)
+            rows = as_places(part.rows).take(places)
             table = Rows(part.group).table(unread).take(rows)
-            columns |= zip(unread, table.columns, strict=True)
+            columns |= {name: table.column(name) for name in unread}
         values = {
             name: [keys[name]] * len(hits)
             if name in keys

@@ -45,13 +45,20 @@ class Rows:
         source = pa.BufferReader(file.data)
         return pq.ParquetFile(source, metadata=file.footer, read_dictionary=_IN_DICTIONARIES)
 
+    def load(self, names: Iterable[str]) -> None:
+        """Read columns that will be needed, unless that was done: together is quicker."""
+        missing = [name for name in names if name not in self._columns]
+        if missing:
+            read = self.table(missing)
+            for name in missing:
+                column = read.column(name)
+                # Joining the pieces of one piece would copy it.
+                one = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+                self._columns[name] = one
+
     def column(self, name: str) -> pa.Array:
         """Read a column, unless that was done."""
-        if name not in self._columns:
-            column = self.table([name]).column(0)
-            # Joining the pieces of one piece would copy it.
-            one = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-            self._columns[name] = one
+        self.load([name])
         return self._columns[name]
 
     def table(self, names: Sequence[str]) -> pa.Table:
@@ -60,7 +67,8 @@ class Rows:
 
     def read_so_far(self, rows: npt.NDArray[np.intp]) -> dict[str, pa.Array]:
         """Return what is known of some rows, by column."""
-        return {name: column.take(pa.array(rows)) for name, column in self._columns.items()}
+        places = as_places(rows)
+        return {name: column.take(places) for name, column in self._columns.items()}
 
     def numbers(self, name: str) -> npt.NDArray[np.int64]:
         """Return the values of a column of numbers, or its times in microseconds."""
@@ -77,7 +85,7 @@ class Rows:
         fields = self.column("fields")
         found = np.zeros(self.count, dtype=np.bool_)
         pairs = np.flatnonzero(_equal(fields.items, value))
-        pairs = pairs[_equal(fields.keys.take(pa.array(pairs)), name)]
+        pairs = pairs[_equal(fields.keys.take(as_places(pairs)), name)]
         found[np.searchsorted(fields.offsets.to_numpy(), pairs, side="right") - 1] = True
         return found
 
@@ -100,6 +108,11 @@ class Rows:
         return found
 
 
+def as_places(places: npt.NDArray[np.intp]) -> pa.Array:
+    """Return numbers as Arrow has them; its own way looks for a library first, at every call."""
+    return pa.Array.from_buffers(pa.int64(), len(places), [None, pa.py_buffer(places)])
+
+
 def _equal(values: pa.Array, value: str) -> Mask:
     """Tell where a value stands in an array, of a dictionary or not."""
     if not isinstance(values, pa.DictionaryArray):
@@ -114,7 +127,7 @@ def _matching(texts: pa.Array, wanted: Wanted, left: Mask) -> Mask:
     found = np.zeros(len(texts), dtype=np.bool_)
     rows = np.flatnonzero(left)
     if len(rows) <= _FEW * len(texts):
-        found[rows] = _mask(pc.match_substring_regex(texts.take(pa.array(rows)), wanted.pattern))
+        found[rows] = _mask(pc.match_substring_regex(texts.take(as_places(rows)), wanted.pattern))
         return found
     first = _first_matching(texts, wanted)
     if first is None:
