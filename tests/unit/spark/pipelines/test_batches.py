@@ -11,6 +11,7 @@ from moldau.spark.pipelines.checkpoints import Ledger
 from moldau.spark.pipelines.stage import Report
 from moldau.spark.pipelines.storage import LocalFiles
 from moldau.spark.pipelines.windowed.batches import Batches
+from moldau.spark.pipelines.windowed.closing import Batch, Totals, landed
 
 
 class Landings:
@@ -22,6 +23,13 @@ class Landings:
     def land(self, state, rows, number):
         self.numbers.append(number)
         return state
+
+
+class Counting:
+    """Counts three rows on time and a dead one for every batch."""
+
+    def land(self, state, rows, number):
+        return landed(state, Batch(Totals(3, 0, 1), 5, 9), ())
 
 
 class Crash(Exception):  # noqa: N818 - it names the event
@@ -71,6 +79,15 @@ def taking(stage, *numbers, landings=None):
 def test_the_last_batch_is_not_done_again(stage):
     assert taking(stage, 0, 1) == [0, 1]
     assert taking(stage, 1, 2) == [2]
+
+
+def test_what_was_counted_is_told_before_the_first_batch_of_another_run(stage):
+    for number in (0, 1):
+        stage.report = Report()
+        Batches(stage, Counting(), None, window_ms=1000, delay_ms=2).take(None, number)
+    stage.report = Report()
+    Batches(stage, Counting(), None, window_ms=1000, delay_ms=2)
+    assert stage.report == Report({"events": 6, "late": 0, "dead": 2}, 9, 7)
 
 
 def test_a_batch_is_not_taken_without_the_state_before_it(stage):

@@ -31,6 +31,7 @@ class Batches:
         self._ratio = stage.ratio("merge-ratio") or 0.0
         self._ledger = stage.ledger()
         self._version: Version | None = None
+        stage.report.totals = self._store.newest().totals._asdict()
 
     def take(self, records: DataFrame, number: int) -> None:
         """Handle a batch of records."""

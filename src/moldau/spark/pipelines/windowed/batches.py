@@ -44,6 +44,7 @@ class Batches:
         self._delay_ms = delay_ms
         self._ledger = stage.ledger()
         self._known: dict[int, State] = {-1: State()}
+        self._tell(self._newest())
 
     def take(self, rows: DataFrame, number: int) -> None:
         """Handle a batch of parsed rows."""
@@ -73,6 +74,12 @@ class Batches:
                 " the tables cannot go on without it"
             )
         return state
+
+    def _newest(self) -> State:
+        """Return how things stood at the end of the last run, for who asks before a batch comes."""
+        names = self._stage.files.names(self._stage.place("state"))
+        newest = max((int(name) for name in names if name.isdigit()), default=-1)
+        return self._find(newest) or State()
 
     def _find(self, number: int) -> State | None:
         if number in self._known:
