@@ -49,7 +49,7 @@ def commits(
         connection.sendall(frame)
         expected.append(connection.recv(65_536))
         _check_commit(expected[-1])
-    loop = _CommitLoop(sockets, frames, expected)
+    loop = CommitLoop(sockets, frames, expected)
     loop.run(warm_up_s)
     began = time.perf_counter()
     count = loop.run(seconds)
@@ -67,12 +67,12 @@ async def _commit_frames(address: str, topic: str, groups: int) -> list[bytes]:
         member = Member(connection, f"bench-commits-{number}", topic)
         await wait_for_coordinator(connection, member.group)
         await member.form_group()
-        frames.append(_commit(member.group, topic, 1, member.generation, member.member_id))
+        frames.append(commit_frame(member.group, topic, 1, member.generation, member.member_id))
     connection.close()
     return frames
 
 
-class _CommitLoop:
+class CommitLoop:
     """Sends on every connection as soon as the answer is there."""
 
     def __init__(
@@ -118,7 +118,7 @@ async def _write(address: str, topic: str, partitions: int, groups: int) -> None
         group = _group(number)
         # Each partition of the internal topic becomes led in its own time, and none goes back.
         await wait_for_coordinator(connection, group)
-        answer = await connection.exchange(_commit(group, topic, partitions, -1, ""))
+        answer = await connection.exchange(commit_frame(group, topic, partitions, -1, ""))
         _check_commit(len(answer).to_bytes(4, "big") + answer)
     connection.close()
 
@@ -176,7 +176,7 @@ def _group(number: int) -> str:
     return f"bench-offsets-{number:06d}"
 
 
-def _commit(group: str, topic: str, partitions: int, generation: int, member_id: str) -> bytes:
+def commit_frame(group: str, topic: str, partitions: int, generation: int, member_id: str) -> bytes:
     offsets = [
         OffsetCommitRequestPartition(each, _OFFSET, committed_metadata=_METADATA)
         for each in range(partitions)
