@@ -19,7 +19,11 @@ from kafka_harness.kinds import kind_under_test, make_broker
 from kafka_harness.tool_session import ToolSession
 from tool_kit import Twins, started_twins
 
-SETTINGS = {"group.initial.rebalance.delay.ms": "0", "log.initial.task.delay.ms": "3600000"}
+SETTINGS = {
+    "group.initial.rebalance.delay.ms": "0",
+    "log.initial.task.delay.ms": "3600000",
+    "log.retention.check.interval.ms": "3600000",
+}
 """As in Kafka's own quick start, a first member does not wait three seconds for others; and nothing
 is deleted meanwhile, because some records say that they are of long ago."""
 

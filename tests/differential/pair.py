@@ -17,6 +17,7 @@ SETTINGS = {
     "auto.create.topics.enable": "false",
     "group.initial.rebalance.delay.ms": "0",
     "log.initial.task.delay.ms": "3600000",
+    "log.retention.check.interval.ms": "3600000",
     "offsets.topic.replication.factor": "1",
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
@@ -25,7 +26,7 @@ SETTINGS = {
 }
 """What the harness sets for one node of Kafka, so that configs can be compared; and no topics by
 the way, because the brokers create them differently (see the accepted differences); and no
-retention half a minute after the start, because the records of the scenarios are of long ago."""
+retention meanwhile, because the records of the scenarios are of long ago."""
 
 NODE_ID = "1"
 """The harness's Kafka is broker 1."""
