@@ -18,14 +18,16 @@ import socket
 import statistics
 from collections.abc import Callable
 from multiprocessing.connection import Connection
+from typing import NamedTuple
 
 from bench.commit_load import CommitLoop, commit_frame
+from bench.usage import cpu_seconds
 from bench.works.commits import GROUPS
 from moldau.base.network import Stream
 from moldau.server.executor import PoolExecutor
 from moldau.transport.sockets import SocketNetwork
 
-ANSWER = (36).to_bytes(4, "big") + bytes(36)
+ANSWER = (28).to_bytes(4, "big") + bytes(28)
 """As large as the answer to a commit of one partition."""
 WARM_UP_S = 1.0
 ROUNDS = 3
@@ -84,11 +86,20 @@ class Answering:
 WAYS: dict[str, Serve] = {"a bare loop": bare, "our sockets": own_sockets}
 
 
-def measure(serve: Serve, seconds: float) -> float:
+class Floor(NamedTuple):
+    """What a server has done."""
+
+    rate: float
+    cpu_us: float
+    """Of its process, for an answer."""
+
+
+def measure(serve: Serve, seconds: float) -> Floor:
     """Return the answers a second of a server."""
     here, there = multiprocessing.Pipe()
     server = multiprocessing.get_context("spawn").Process(target=serve, args=(there,))
     server.start()
+    there.close()
     try:
         port = here.recv()
         clients = [socket.create_connection(("127.0.0.1", port)) for _ in range(GROUPS)]
@@ -97,7 +108,10 @@ def measure(serve: Serve, seconds: float) -> float:
         frame = commit_frame("bench-commits-0", "commits", 1, 1, f"bench-{'0' * 36}")
         loop = CommitLoop(clients, [frame] * GROUPS, [ANSWER] * GROUPS)
         loop.run(WARM_UP_S)
-        return loop.run(seconds) / seconds
+        assert server.pid is not None
+        before_s = cpu_seconds(server.pid)
+        count = loop.run(seconds)
+        return Floor(count / seconds, (cpu_seconds(server.pid) - before_s) / count * 1e6)
     finally:
         server.kill()
         server.join()
@@ -108,15 +122,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="commits a second of a broker that does nothing")
     parser.add_argument("--seconds", type=float, default=5.0)
     seconds = parser.parse_args().seconds
-    rates: dict[str, list[float]] = {name: [] for name in WAYS}
+    floors: dict[str, list[Floor]] = {name: [] for name in WAYS}
     for _ in range(ROUNDS):
         for name, serve in WAYS.items():
-            rates[name].append(measure(serve, seconds))
-    for name, found in rates.items():
-        median = statistics.median(found)
+            floors[name].append(measure(serve, seconds))
+    for name, found in floors.items():
+        rates = [one.rate for one in found]
+        cpu_us = statistics.median(one.cpu_us for one in found)
         print(
-            f"{name}: {median:,.0f} commits/s ({min(found):,.0f} to {max(found):,.0f}),"
-            f" {1e6 / median:.1f} us each"
+            f"{name}: {statistics.median(rates):,.0f} commits/s ({min(rates):,.0f} to"
+            f" {max(rates):,.0f}), {cpu_us:.1f} us of the server's CPU each"
         )
 
 
