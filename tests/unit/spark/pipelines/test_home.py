@@ -84,10 +84,13 @@ def test_a_java_that_will_not_do_is_told_in_one_line(tmp_path, monkeypatch, said
 def test_without_java_home_the_path_counts(tmp_path, monkeypatch):
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert java.what_is_missing() == "pipelines need Java 17, and there is no Java here"
+    told = java.what_is_missing()
+    assert told.startswith("pipelines need Java 17, and there is no Java here: install it, or set")
 
 
-def test_a_collector_that_somebody_chose_for_java_stays():
-    assert java.collecting({"JAVA_TOOL_OPTIONS": "-Xmx1g"}) == {java.OPTIONS: "-XX:+UseParallelGC"}
-    for chosen in ("-XX:+UseG1GC", "-Xmx1g -XX:-UseParallelGC", "-XX:+UseZGC"):
-        assert java.collecting({"JDK_JAVA_OPTIONS": chosen}) == {}
+def test_a_collector_is_chosen_for_java_where_nobody_gives_it_options():
+    assert java.collecting({"spark.a": "b"}, {"A": "b"}) == {java.OPTIONS: "-XX:+UseParallelGC"}
+    for name in (java.OPTIONS, "spark.driver.defaultJavaOptions"):
+        assert java.collecting({name: "-XX:+UseZGC"}, {}) == {}
+    for name in ("JAVA_TOOL_OPTIONS", "SPARK_SUBMIT_OPTS", "SPARK_HOME"):
+        assert java.collecting({}, {name: "x"}) == {}

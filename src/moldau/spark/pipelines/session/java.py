@@ -13,9 +13,12 @@ from collections.abc import Mapping
 from typing import Final
 
 NEEDED: Final = 17
+_ADVICE: Final = f"install it, or set JAVA_HOME to a Java {NEEDED} or newer"
 OPTIONS: Final = "spark.driver.extraJavaOptions"
-_ITS_OWN: Final = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
-_COLLECTOR: Final = re.compile(r"-XX:[+-]Use\w*GC\b")
+_OPTIONS: Final = (OPTIONS, "spark.driver.defaultJavaOptions")
+_VARIABLES: Final = ("SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
+_DEFAULTS: Final = ("SPARK_HOME", "SPARK_CONF_DIR")
+"""Who sets these may have a spark-defaults.conf, whose options of Java ours would replace."""
 
 
 def java_version() -> int | None:
@@ -35,18 +38,19 @@ def what_is_missing() -> str | None:
     if version is None:
         home = os.environ.get("JAVA_HOME")
         where = f"in JAVA_HOME, which is {home}" if home else "here"
-        return f"pipelines need Java {NEEDED}, and there is no Java {where}"
+        return f"pipelines need Java {NEEDED}, and there is no Java {where}: {_ADVICE}"
     if version < NEEDED:
-        return f"pipelines need Java {NEEDED}, and the one here is Java {version}"
+        return f"pipelines need Java {NEEDED}, and the one here is Java {version}: {_ADVICE}"
     return None
 
 
-def collecting(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the setting for a machine that is shared with brokers, unless one was chosen.
+def collecting(given: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the setting for a machine that is shared with brokers, unless Java was given any.
 
     Java's usual collector works beside its program, on cores that are not free here, and a count
     waits for it longer than for short pauses. Two choices at once keep Java from starting.
     """
-    if any(_COLLECTOR.search(environment.get(name, "")) for name in _ITS_OWN):
+    is_given = any(name in given for name in _OPTIONS)
+    if is_given or any(name in environment for name in (*_VARIABLES, *_DEFAULTS)):
         return {}
     return {OPTIONS: "-XX:+UseParallelGC"}

@@ -85,8 +85,8 @@ def running_session(
         if (missing := what_is_missing()) is not None:
             raise UserError(missing)
         settings[_MASTER] = master or own_master
-        if master is None:
-            settings |= collecting(os.environ)
+        if master is None and _MASTER not in given:
+            settings |= collecting(given, os.environ)
     elif master is not None:
         settings[_MASTER] = master
     settings |= settings_for(is_local=is_local, given=given)
