@@ -132,6 +132,7 @@ def question_of(given: Mapping[str, Any]) -> Question:
     """Understand what was asked; UserError if it cannot be."""
     from moldau.spark.pipelines.logs.search import Question  # noqa: PLC0415 - slow to load
 
+    _check_texts(given)
     now_ms = time.time_ns() // 1_000_000
     return Question(
         since_us=_moment_us(given["since"], now_ms),
@@ -145,6 +146,17 @@ def question_of(given: Mapping[str, Any]) -> Question:
         fields=dict(_field(text) for text in given["fields"]),
         limit=given["limit"],
     )
+
+
+def _check_texts(given: Mapping[str, Any]) -> None:
+    """Refuse words that are no texts, which a shell can give."""
+    for value in given.values():
+        texts = value if isinstance(value, tuple) else (value,)
+        for text in (one for one in texts if isinstance(one, str)):
+            try:
+                text.encode()
+            except UnicodeEncodeError:
+                raise UserError(f"{text!r} is no text: expected UTF-8") from None
 
 
 def _moment_us(text: str | None, now_ms: int) -> int | None:

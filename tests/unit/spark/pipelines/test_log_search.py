@@ -19,11 +19,13 @@ from moldau.base.errors import UserError
 from moldau.spark.pipelines.logs import layout
 from moldau.spark.pipelines.logs.levels import LEVELS, at_least
 from moldau.spark.pipelines.logs.search import Follower, Question, search
+from moldau.spark.pipelines.logs.search.groups import Sieve
 from moldau.spark.pipelines.logs.sketches import sketch_place
 
 DAY_US = 86_400_000_000
 
-WORDS = ["plum", "Pear", "fig (ripe)", "naïve", "x", "\n", "%", "a.b", "[1]", "\\d", "É"]
+WORDS = ["plum", "Pear", "fig (ripe)", "naïve", "x", "\n", "%", "a.b", "[1]", "\\d", "É", "u-47110",
+         "order1234567 u-471105", "0f47110fee"]  # fmt: skip
 MESSAGES = st.lists(st.sampled_from(WORDS), max_size=4).map(" ".join)
 ROWS = st.builds(
     lambda **given: given,
@@ -51,7 +53,21 @@ QUESTIONS = st.builds(
     values=st.dictionaries(
         st.sampled_from(["host", "service"]), st.sampled_from(["web-1", "db-1", "shop", "nobody"])
     ),
-    texts=few([*WORDS, "plum Pear", "PLUM", "é", "no such text", "lum"]),
+    texts=few(
+        [
+            *WORDS,
+            "plum Pear",
+            "PLUM",
+            "é",
+            "no such text",
+            "lum",
+            "47110",
+            "-4711",
+            "-47110 ",
+            "U-47110",
+            " order12345",
+        ]
+    ),
     expressions=few(["p[lx]um", "^x", "ear$", r"\bfig|(x|%)$", "PEAR.*plum", "(?s)x.*%", r"\d"]),
     without=few([*WORDS, "lum", "XYZ"]),
     ignore_case=st.booleans(),
@@ -135,10 +151,12 @@ def make(made):
         (Question(texts=("request 1999 of",), limit=1), 3),
     ],
 )
-def test_row_groups_that_cannot_match_are_not_read(table, question, read_max):
+def test_row_groups_that_cannot_match_are_not_read(table, question, read_max, monkeypatch):
     answer = search(table, question)
     assert answer.effort.groups == 40
     assert answer.effort.read <= read_max
+    monkeypatch.setattr(Sieve, "_sketches", lambda *_: None)
+    assert search(table, question).rows == answer.rows
 
 
 @pytest.mark.parametrize("every", [2, 50, 499])
@@ -247,6 +265,8 @@ def test_texts_expressions_and_their_absence_are_asked_for_together(table):
         (["--until", "soon"], "soon is no time"),
         (["--field", "user"], "expected NAME=VALUE"),
         (["--regex", "plums("], "'plums(' is no regular expression"),
+        (["--text", "\udcff"], "'\\udcff' is no text: expected UTF-8"),
+        (["--field", "a=\udcff"], "'a=\\udcff' is no text: expected UTF-8"),
         (["--follow", "-o", "yaml"], "--follow prints -o table or json"),
     ],
 )

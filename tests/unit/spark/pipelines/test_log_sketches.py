@@ -98,4 +98,5 @@ def test_sketches_are_read_as_they_were_written_and_only_for_their_file():
     assert unpacked_sketches(data, 2, 78) is None
     assert unpacked_sketches(data, 3, 77) is None
     assert unpacked_sketches(data[:-1], 2, 77) is None
+    assert unpacked_sketches(b"MLS1" + data[4:], 2, 77) is None  # of an older form
     assert unpacked_sketches(b"", 0, 0) is None

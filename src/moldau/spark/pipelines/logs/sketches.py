@@ -143,7 +143,8 @@ def _words(data: Bytes) -> _Words:
     The last word of one and the first of the next are one word then. Nothing is lost by that: the
     parts of both are still parts, and before a first word nothing stands that could be asked for.
     """
-    edges = np.flatnonzero(np.diff(_IN_WORD[data].astype(np.int8), prepend=0, append=0))
+    none = np.int8(0)  # of the same size: else numpy makes eight bytes of each
+    edges = np.flatnonzero(np.diff(_IN_WORD[data].astype(np.int8), prepend=none, append=none))
     return _Words(edges[::2], edges[1::2])
 
 

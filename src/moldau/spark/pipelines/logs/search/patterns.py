@@ -11,7 +11,7 @@ Pure.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 _TOKEN: Final = re.compile(
@@ -19,7 +19,7 @@ _TOKEN: Final = re.compile(
       \\(?P<escaped>[^\w])
     | (?P<edge>      \\[bBAz] | [$^])
     | (?P<variable>  \\[dDsSwWnrtfva] | \. | \[\^?\]?(?:\[:\^?\w+:\]|\\.|[^\]\\])*\])
-    | (?P<optional>  [*?]\?? | \{0[^}]*\}\??)
+    | (?P<optional>  [*?]\?? | \{0(?:,\d*)?\}\??)
     | (?P<repeated>  \+\?? | \{[1-9]\d*(?:,\d*)?\}\??)
     | (?P<opened>    \((?!\?) | \(\?: | \(\?P?<\w+>)
     | (?P<closed>    \))
@@ -65,8 +65,14 @@ def wanted_expression(expression: str, *, ignore_case: bool) -> Wanted:
     if "strange" in kinds:
         return Wanted(pattern)
     literals = _literals(expression)
-    certain = tuple(one for text in literals for one in _known(text, ignore_case=ignore_case))
-    probes = [_probe(text, ignore_case=ignore_case) for text in literals]
+    certain = tuple(literals)
+    probes = [Probe(re.escape(text), text) for text in literals]
+    if ignore_case:
+        certain = tuple(one for text in literals for one in _parts(text, _is_known))
+        probes = [
+            Probe(f"(?i){re.escape(text)}", max(_parts(text, _is_caseless), key=len))
+            for text in literals
+        ]
     if "edge" not in kinds:
         longest = max((probe.literal for probe in probes), key=len, default="")
         probes = [Probe(pattern, longest)]
@@ -109,6 +115,23 @@ def _tokens(expression: str) -> Iterator[tuple[str, str]]:
     for found in _TOKEN.finditer(expression):
         assert found.lastgroup is not None
         yield found.lastgroup, found[found.lastgroup]
+
+
+def _parts(text: str, is_certain: Callable[[str], bool]) -> list[str]:
+    """Return the parts of a text that are made of certain characters only."""
+    return "".join(one if is_certain(one) else "\n" for one in text).split("\n")
+
+
+def _is_known(letter: str) -> bool:
+    """Tell whether RE2 takes only an ASCII letter for this one, in either case.
+
+    For k and s it takes the sign of Kelvin and the long s as well.
+    """
+    return letter.isascii() and letter not in "kKsS\n"
+
+
+def _is_caseless(letter: str) -> bool:
+    return letter.isascii() and not letter.isalpha() and letter != "\n"
 
 
 def _literals(expression: str) -> list[str]:
