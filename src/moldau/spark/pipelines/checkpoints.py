@@ -92,7 +92,7 @@ def check_checkpoints(files: Files, folder: str) -> None:
     for query in (name for name in files.names(folder) if name != NAME):
         for log in LOGS:
             numbers = [
-                int(name) for name in files.names(f"{folder}/{query}/{log}") if name.isdigit()
+                int(name) for name in files.names(f"{folder}/{query}/{log}") if name.isdecimal()
             ]
             if numbers:
                 place = f"{folder}/{query}/{log}/{max(numbers)}"

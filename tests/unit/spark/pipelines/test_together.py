@@ -16,7 +16,7 @@ from moldau.base.errors import UserError
 from moldau.spark.pipelines.declaration import Pipeline
 from moldau.spark.pipelines.places import Places
 from moldau.spark.pipelines.running import together
-from moldau.spark.pipelines.running.desk import Desk, ask_to_stop, owner, read_status
+from moldau.spark.pipelines.running.desk import STATUS, Desk, ask_to_stop, owner, read_status
 from moldau.spark.pipelines.running.frame import Order
 from moldau.spark.pipelines.running.together import Together
 
@@ -140,6 +140,14 @@ def test_each_starts_when_the_one_before_has_had_a_batch(scene):
         eventually(lambda: "c" in scene.queries, "nobody waits for one that has ended")
     assert (scene.spark.started, scene.spark.ended) == (1, 1)
     assert [scene.state(title) for title in "abc"] == ["stopped"] * 3
+
+
+def test_what_the_last_run_has_counted_stands_while_one_waits_for_its_turn(scene):
+    scene.desk("c").mkdir(parents=True)
+    (scene.desk("c") / STATUS).write_text('{"state": "stopped", "totals": {"events": 7}}')
+    with running(scene):
+        eventually(lambda: scene.state("c") == "starting", "all have their locks")
+        assert read_status(scene.desk("c"))["totals"] == {"events": 7}
 
 
 def test_nobody_waits_for_ever_for_a_first_batch(scene):

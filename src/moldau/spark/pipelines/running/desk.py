@@ -136,4 +136,4 @@ def _asked(folder: Path) -> int:
 def _number(lock: IO[str]) -> int:
     lock.seek(0)
     text = lock.read().strip()
-    return int(text) if text.isdigit() else 0
+    return int(text) if text.isdecimal() else 0

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass, field
 from importlib import import_module
+from pathlib import Path
 from typing import Any, Final
 
 from pyspark.sql import SparkSession
@@ -25,7 +26,7 @@ from moldau.spark.pipelines.checkpoints import check_checkpoints
 from moldau.spark.pipelines.declaration import PARQUET, TABLE_FORMAT, Pipeline, Value
 from moldau.spark.pipelines.identity import claim
 from moldau.spark.pipelines.places import Places
-from moldau.spark.pipelines.running.desk import Desk
+from moldau.spark.pipelines.running.desk import Desk, read_status
 from moldau.spark.pipelines.running.exposition import serve_metrics
 from moldau.spark.pipelines.running.progress import Figures, figures_of
 from moldau.spark.pipelines.running.signals import Signals
@@ -159,7 +160,7 @@ class Run:
 
     def _run(self, desk: Desk) -> None:
         port = self._order.metrics_port
-        self._tell(desk)
+        self._tell(desk, **_counted(self._order.places.desk))
         with ExitStack() as running:
             if port is not None:
                 running.callback(serve_metrics(port, lambda: self._status))
@@ -294,6 +295,15 @@ class Run:
         query.stop()
         failure = query.exception()
         return None if failure is None else PipelineFailed(query.name or "", str(failure))
+
+
+def _counted(folder: Path) -> dict[str, Any]:
+    """Return what the last run has counted, which stands until a batch of this one tells more."""
+    try:
+        told = read_status(folder)
+    except UserError:
+        return {}
+    return {name: told[name] for name in ("totals", "newest_ms", "watermark_ms") if name in told}
 
 
 def _figures(query: StreamingQuery) -> Figures:

@@ -78,7 +78,7 @@ class Batches:
     def _newest(self) -> State:
         """Return how things stood at the end of the last run, for who asks before a batch comes."""
         names = self._stage.files.names(self._stage.place("state"))
-        newest = max((int(name) for name in names if name.isdigit()), default=-1)
+        newest = max((int(name) for name in names if name.isdecimal()), default=-1)
         return self._find(newest) or State()
 
     def _find(self, number: int) -> State | None:
