@@ -77,6 +77,7 @@ def check_library(spark: SparkSession, table_format: str) -> None:
     jvm: Any = spark._jvm  # noqa: SLF001 - PySpark has no other way to ask
     classes = jvm.org.apache.spark.util.Utils
     if not classes.classIsLoadable(library.proof):
+        check_release(f"{library.package.replace(':', '-')}.jar", spark.version)
         raise UserError(
             f"--table-format {table_format} needs a library that Spark has not: give"
             f" --conf spark.jars.packages={library.package}, or its files with --conf spark.jars"
@@ -91,7 +92,8 @@ def check_release(location: str, running: str) -> None:
     if made_for is not None and not running.startswith(f"{made_for[1]}."):
         raise UserError(
             f"{location.rpartition('/')[2]} is made for Spark {made_for[1]} and this is Spark"
-            f" {running}: give the library that is made for it, or tables another --table-format"
+            f" {running}: run with PySpark {made_for[1]}, or give the library for this one with"
+            " --conf spark.jars"
         )
 
 
