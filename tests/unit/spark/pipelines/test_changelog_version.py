@@ -64,13 +64,13 @@ def test_a_version_reads_back_as_it_was_written_and_others_are_refused():
         3, 2, {"a": "bigint"}, Part(("b",), 4), {"a": "double"}, 1, (Part(("c", "d"), 2),), 1,
         Totals(1, 2, 3), (Replaced("e", 5),),
     )  # fmt: skip
-    assert Version.from_json(version.to_json()) == version
+    assert Version.from_json(version.to_json(), "f") == version
     assert version.names() == {"b", "c", "d", "e"}
     for text in ("", "[]", "{}", version.to_json().replace('"names"', '"x"').replace("4", '"4')):
-        with pytest.raises(UserError, match="cannot be read"):
-            Version.from_json(text)
+        with pytest.raises(UserError, match="folder/7 cannot be read"):
+            Version.from_json(text, "folder/7")
     with pytest.raises(UserError, match="has form 2"):
-        Version.from_json(version.to_json().replace('"form": 1', '"form": 2'))
+        Version.from_json(version.to_json().replace('"form": 1', '"form": 2'), "f")
 
 
 def test_replaced_files_are_kept_for_a_while():

@@ -230,6 +230,18 @@ def test_a_note_about_files_that_the_log_names_is_not_believed(tmp_path):
     assert offsets(tmp_path) == list(range(100))
 
 
+@pytest.mark.parametrize("text", ["", '{"at_', "[]", '{"at_ms": 1}'])
+def test_a_note_that_cannot_be_read_holds_nothing_up(tmp_path, text):
+    clock = Hands()
+    clock.now_ms += REPLACED_KEPT_MS
+    table = log_table(tmp_path, clock=clock)
+    LocalFiles().write(f"{tmp_path}/_replaced/part-0000000003-", text)
+    for number in range(10):
+        table.append(arrow(batch(number)), number)
+    assert offsets(tmp_path) == list(range(100))
+    assert not (tmp_path / "_replaced" / "part-0000000003-").exists()
+
+
 def test_tables_elsewhere_keep_their_files(tmp_path):
     far = [FileEntry(f"hdfs://n/t/date=1/part-{n}.parquet", "", 9, 0, 0, 1) for n in range(20)]
     assert Merger(LocalFiles(), str(tmp_path), Hands())("part-9-", far) == far

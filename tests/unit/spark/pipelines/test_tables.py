@@ -97,6 +97,15 @@ def test_an_append_that_is_done_gives_the_paths_it_gave(tmp_path):
         assert table_at(tmp_path).append(rows(99), number) == paths
 
 
+@pytest.mark.parametrize("line", ['{"path": "fil', "[]", '{"path": "file:/a"}'])
+def test_a_log_that_cannot_be_read_is_told_of_by_its_name(tmp_path, line):
+    table_at(tmp_path).append(rows(0), 0)
+    entry = tmp_path / LOG / "0"
+    entry.write_text(f"v1\n{line}")
+    with pytest.raises(UserError, match=f"{entry} cannot be read: put a copy back"):
+        table_at(tmp_path).append(rows(0), 0)
+
+
 @pytest.mark.parametrize(
     ("number", "said"),
     [(3, "has 2 appends and is to get number 3: part of the table is missing"),

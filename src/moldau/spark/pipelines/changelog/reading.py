@@ -56,9 +56,10 @@ class Snapshot:
             number = newest(_names(files, f"{folder}/{VERSIONS}"))
             if number is None:
                 break
+            place = f"{folder}/{VERSIONS}/{number}"
             try:
-                with files.open_input_stream(f"{folder}/{VERSIONS}/{number}") as stream:
-                    return cls(files, folder, Version.from_json(stream.read().decode()))
+                with files.open_input_stream(place) as stream:
+                    return cls(files, folder, Version.from_json(stream.read().decode(), place))
             except FileNotFoundError:
                 continue
         raise UserError(f"there is no table in {out}: the pipeline has not had a batch yet")

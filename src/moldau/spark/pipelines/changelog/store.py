@@ -55,7 +55,7 @@ class Store:
             if number is None:
                 return Version()
             if (text := self._files.read(self._place(number))) is not None:
-                return Version.from_json(text)
+                return Version.from_json(text, self._place(number))
         raise UserError(f"{self.path}/{VERSIONS} changes all the time: nothing can be read there")
 
     def clear_up(self, version: Version) -> None:

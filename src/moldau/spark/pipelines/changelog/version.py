@@ -99,23 +99,25 @@ class Version(NamedTuple):
         return json.dumps({"form": FORM, **told}, indent=1)
 
     @classmethod
-    def from_json(cls, text: str) -> Version:
-        """Read what was written down; UserError if it cannot be."""
+    def from_json(cls, text: str, place: str) -> Version:
+        """Read what was written down at a place; UserError if it cannot be."""
         try:
             told: dict[str, Any] = json.loads(text)
             form = told.pop("form")
             if form != FORM:
                 raise UserError(
-                    f"the table has form {form}, and this Moldau reads {FORM}: use the one that"
-                    " wrote it, or a newer one"
+                    f"{place} has form {form}, and this Moldau reads {FORM}: use the one that wrote"
+                    " it, or a newer one"
                 )
             told["base"] = _part(told["base"])
             told["changes"] = tuple(map(_part, told["changes"]))
             told["replaced"] = tuple(Replaced(*one) for one in told["replaced"])
             told["totals"] = Totals(**told["totals"])
             return cls(**told)
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise UserError(f"a version of the table cannot be read: {error!r}") from None
+        except (AttributeError, KeyError, TypeError, ValueError):
+            raise UserError(
+                f"{place} cannot be read: put a copy back, or begin with a new --out"
+            ) from None
 
 
 def _part(told: Sequence[Any]) -> Part:
@@ -193,7 +195,7 @@ def without_old(version: Version, before_ms: int) -> tuple[Version, list[str]]:
 
 def newest(names: Sequence[str]) -> int | None:
     """Return the number of the newest version among the names in their folder."""
-    return max((int(name) for name in names if name.isdigit()), default=None)
+    return max((int(name) for name in names if name.isdecimal()), default=None)
 
 
 def widened_names(version: Version) -> Mapping[str, str]:

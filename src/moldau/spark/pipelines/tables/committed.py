@@ -52,8 +52,8 @@ def _entries(table: Path) -> list[str]:
         return []
     names = {path.name for path in log.iterdir()}
     compacts = [name.removesuffix(_COMPACT) for name in names if name.endswith(_COMPACT)]
-    first = max((int(number) for number in compacts if number.isdigit()), default=-1)
-    later = sorted(int(name) for name in names if name.isdigit() and int(name) > first)
+    first = max((int(number) for number in compacts if number.isdecimal()), default=-1)
+    later = sorted(int(name) for name in names if name.isdecimal() and int(name) > first)
     return [*([f"{first}{_COMPACT}"] if first >= 0 else []), *map(str, later)]
 
 

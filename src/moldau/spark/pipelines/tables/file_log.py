@@ -62,8 +62,8 @@ class FileLog:
             self._files.write(self._place_of(number), log_text(entries))
             return
         first = number + 1 - COMPACT_EVERY
-        earlier = [line for one in range(max(first - 1, 0), number) for line in self._lines(one)]
-        held = self._tidied(number, [*map(_entry, earlier)], wanted)
+        earlier = [file for one in range(max(first - 1, 0), number) for file in self._entries(one)]
+        held = self._tidied(number, earlier, wanted)
         self._files.write(self._place_of(number), log_text([*held, *entries]))
         self._forget(number + 1 - COMPACTS_KEPT * COMPACT_EVERY)
 
@@ -78,14 +78,14 @@ class FileLog:
 
     def files_of(self, number: int) -> list[str]:
         """Return the paths of the files of the last append, whose number this is."""
-        paths = [_entry(line).path for line in self._lines(number)]
+        paths = [entry.path for entry in self._entries(number)]
         own = re.compile(rf"/{prefix_of(number)}\d+\.parquet$")
         return [path for path in paths if own.search(path)]
 
     def _numbers(self) -> Iterable[int]:
         for name in self._files.names(f"{self._table}/{LOG}"):
             number = name.removesuffix(_COMPACT)
-            if number.isdigit():
+            if number.isdecimal():
                 yield int(number)
 
     def _forget(self, before: int) -> None:
@@ -98,14 +98,20 @@ class FileLog:
         name = f"{number}{_COMPACT}" if _is_compact(number) else str(number)
         return f"{self._table}/{LOG}/{name}"
 
-    def _lines(self, number: int) -> list[str]:
-        text = self._files.read(self._place_of(number))
+    def _entries(self, number: int) -> list[FileEntry]:
+        place = self._place_of(number)
+        text = self._files.read(place)
         if text is None:
-            raise UserError(f"{self._place_of(number)} is missing: the table cannot go on")
+            raise UserError(f"{place} is missing: the table cannot go on")
         head, *lines = text.split("\n")
         if head != _HEAD:
-            raise UserError(f"{self._place_of(number)} has the form {head!r}, not {_HEAD!r}")
-        return [line for line in lines if line]
+            raise UserError(f"{place} has the form {head!r}, not {_HEAD!r}")
+        try:
+            return [_entry(line) for line in lines if line]
+        except (KeyError, TypeError, ValueError):
+            raise UserError(
+                f"{place} cannot be read: put a copy back, or begin with a new --out"
+            ) from None
 
 
 def log_text(entries: Iterable[FileEntry]) -> str:

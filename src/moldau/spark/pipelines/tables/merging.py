@@ -105,15 +105,24 @@ class Merger:
         for name in self._files.names(self._place):
             if name.startswith("."):  # a checksum of Spark's, or half a note
                 continue
-            note = json.loads(self._files.read(f"{self._place}/{name}") or "{}")
-            if not note or self._clock.wall_ms() - note["at_ms"] < REPLACED_KEPT_MS:
+            at_ms, paths = _noted(self._files.read(f"{self._place}/{name}") or "")
+            if self._clock.wall_ms() - at_ms < REPLACED_KEPT_MS:
                 continue
-            for path in note["paths"]:
+            for path in paths:
                 if path not in live:
                     self._files.remove(path)
                     if self._layout is not None:
                         self._files.remove(self._layout.beside(path))
             self._files.remove(f"{self._place}/{name}")
+
+
+def _noted(text: str) -> tuple[int, list[str]]:
+    """Read a note; one that cannot be read is old and names nothing: files stay then, unread."""
+    try:
+        note = json.loads(text)
+        return int(note["at_ms"]), [str(path) for path in note["paths"]]
+    except (KeyError, TypeError, ValueError):
+        return 0, []
 
 
 def plan(entries: Iterable[FileEntry]) -> list[list[FileEntry]]:
