@@ -71,6 +71,8 @@ QUESTIONS: dict[str, list[str]] = {
     "digits that are nowhere": ["--text", "u-777777"],
     "a phrase of common words": ["--text", "payment payment failed by"],
     "a phrase in a hundred rows of the day": ["--text", "by u-47110 "],
+    "a number in a hundred rows of the day": ["--text", "47110"],
+    "a number that is nowhere": ["--text", "777123456"],
     "a word in four rows, at noon": ["--text", "quincunx"],
     "an id inside messages, in four rows": ["--text", "feedfacecafebeef"],
     "an id that is nowhere": ["--text", "8f3a9c2e11d04b7e"],

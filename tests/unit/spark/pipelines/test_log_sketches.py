@@ -63,25 +63,24 @@ def test_what_does_not_occur_is_denied_nearly_always():
     assert sum(map(len, sketch)) < 150_000
 
 
-def test_numbers_are_told_apart_by_their_starts():
+def test_numbers_are_told_apart_by_their_digits():
     chance = random.Random(4)
     orders = [f"{chance.randrange(100_000):05}" for _ in range(5000)]
     lines = [f"order o-{one} of the shop was accepted" for one in orders]
     sketch = sketch_of(texts(*lines), NO_PAIRS)
-    strange = [f"{number:05}" for number in range(100_000) if f"{number:05}" not in orders]
+    strange = [f"{number:05}" for number in range(0, 100_000, 50) if f"{number:05}" not in orders]
 
-    for text in ("order o-{} ", "o-{}", "-{} of"):
+    for text in ("order o-{} ", "o-{}", "{}", "{} of"):
         assert all(sketch.may_hold_text(text_marks([text.format(one)])) for one in orders)
-        believed = (sketch.may_hold_text(text_marks([text.format(one)])) for one in strange[::100])
-        assert sum(believed) < 250
-    assert not sketch.may_hold_text(text_marks(["o-777777777"]))
+        believed = (sketch.may_hold_text(text_marks([text.format(one)])) for one in strange)
+        assert sum(believed) < len(strange) / 9
+    assert sketch.may_hold_text(text_marks([orders[0][1:]]))
 
 
-def test_a_word_whose_start_is_not_told_may_be_the_end_of_another():
-    sketch = sketch_of(texts("order12345 of", "1234567 a"), NO_PAIRS)
-    for text in ("12345 of", "34567 a", "rder12345", "order123"):
-        assert sketch.may_hold_text(text_marks([text]))
-    assert not sketch.may_hold_text(text_marks(["-12345 of"]))
+def test_digits_are_not_sought_across_what_is_none():
+    sketch = sketch_of(texts("order 123-45, 67/890", "9:8"), NO_PAIRS)
+    assert sketch.may_hold_text(text_marks(["123-45, 67/890"]))
+    assert not sketch.may_hold_text(text_marks(["12345"]))
 
 
 def test_texts_that_are_too_short_say_nothing():

@@ -5,18 +5,17 @@ sketch of each of its row groups, made of four sets of bits:
 
     grams    every four bytes in a row of the messages and stacks
     pieces   of words of ten letters and digits or more: some pieces of six
-    starts   of words of five letters and digits or more: the first five, and seven
+    numbers  every five digits in a row
     pairs    every `name=value` of the fields, and of the columns that are searched by value
 
-A text can only occur where all its grams, pieces and starts do. Bits say "perhaps" or "certainly
+A text can only occur where all its grams, pieces and numbers do. Bits say "perhaps" or "certainly
 not"; rows that are passed over cannot match, and those that are read are compared as without
 sketches. Letters of ASCII are in lower case, so that a search in either case can use them too.
 
 Ids of random digits set nearly all grams of digits; pieces are for these. To keep all of them would
 take as much room as the ids, so of any five that follow each other only the one with the least hash
 is kept. It is the same one wherever these ten characters occur, hence the part of an id is found in
-the whole. Shorter numbers, of orders or of users, are told apart by how they start, if a text says
-what is before them.
+the whole. Shorter numbers, of orders or of users, are told apart by five of their digits.
 
 Pure: bytes in, bytes out.
 """
@@ -46,9 +45,12 @@ PIECES_BESIDE: Final = 5
 """Of so many pieces one is kept: texts of fewer than ten characters have none."""
 WORD_SIZE_MIN: Final = PIECE_SIZE + PIECES_BESIDE - 1
 
-START_SIZES: Final = (5, 7)
-"""Of five digits a row group has a part only; longer words are known by more of them."""
-_START_BITS: Final = 2
+NUMBER_SIZE: Final = 5
+"""Of four digits in a row a row group has nearly all there are, of five a part."""
+NUMBER_BITS: Final = 1 << 17
+"""One for each of them."""
+NUMBERS_FILLED_MAX: Final = 0.1
+"""Many numbers have but one place of five digits, which has to be rare by itself."""
 
 _MAGIC: Final = b"MLS2"
 _HEAD: Final = struct.Struct("<4sII")
@@ -59,6 +61,7 @@ _BASE: Final = 0x9E3779B97F4A7C15
 _MIX: Final = 0xFF51AFD7ED558CCD
 _U64: Final = (1 << 64) - 1
 _PAIR_BITS: Final = 3
+_NINE: Final = np.uint8(9)
 
 _LOWER: Final = np.array([ord(chr(one).lower()) if one < 128 else one for one in range(256)],
                          dtype=np.uint8)  # fmt: skip
@@ -76,7 +79,7 @@ class TextMarks(NamedTuple):
 
     grams: frozenset[int]
     pieces: frozenset[int]
-    starts: frozenset[int]
+    numbers: frozenset[int]
 
 
 def text_marks(runs: Iterable[str]) -> TextMarks:
@@ -84,8 +87,8 @@ def text_marks(runs: Iterable[str]) -> TextMarks:
     texts = [_LOWER[np.frombuffer(run.encode(), dtype=np.uint8)] for run in runs]
     return TextMarks(
         frozenset(int(one) for text in texts for one in _grams(text)),
-        frozenset(int(one) for text in texts for one in _pieces(text, _words(text))),
-        frozenset(int(one) for text in texts for one in _starts(text, _known_starts(text))),
+        frozenset(int(one) for text in texts for one in _pieces(text)),
+        frozenset(int(one) for text in texts for one in _numbers(text)),
     )
 
 
@@ -99,13 +102,13 @@ class Sketch(NamedTuple):
 
     grams: Packed
     pieces: Packed
-    starts: Packed
+    numbers: Packed
     pairs: Packed
 
     def may_hold_text(self, marks: TextMarks) -> bool:
         """Tell whether texts may occur."""
         return (
-            _all_set(self.starts, marks.starts)
+            _all_set(self.numbers, marks.numbers)
             and _all_set(self.pieces, marks.pieces)
             and _all_set(self.grams, marks.grams)
         )
@@ -117,45 +120,21 @@ class Sketch(NamedTuple):
 
 def sketch_of(texts: Sequence[pa.Array], pairs: pa.Array) -> Sketch:
     """Return the sketch of a row group, from its texts and its `name=value` pairs."""
-    grams, pieces, starts = _no_bits(), _no_bits(), _no_bits()
+    grams, pieces, numbers = _no_bits(), _no_bits(), _no_bits(NUMBER_BITS)
     for text in texts:
         lower = _LOWER[_bytes_of(text)]
-        words = _words(lower)
         grams[_grams(lower)] = True
-        pieces[_pieces(lower, words)] = True
-        starts[_starts(lower, words)] = True
-    return Sketch(_packed(grams), _packed(pieces), _packed(starts), _packed(_pair_bits(pairs)))
+        pieces[_pieces(lower)] = True
+        numbers[_numbers(lower)] = True
+    return Sketch(
+        _packed(grams),
+        _packed(pieces),
+        _packed(numbers, NUMBERS_FILLED_MAX),
+        _packed(_pair_bits(pairs)),
+    )
 
 
-# Words
-
-
-class _Words(NamedTuple):
-    """Where words of letters and digits begin and end."""
-
-    starts: npt.NDArray[np.int64]
-    ends: npt.NDArray[np.int64]
-
-
-def _words(data: Bytes) -> _Words:
-    """Return the words of texts behind each other.
-
-    The last word of one and the first of the next are one word then. Nothing is lost by that: the
-    parts of both are still parts, and before a first word nothing stands that could be asked for.
-    """
-    none = np.int8(0)  # of the same size: else numpy makes eight bytes of each
-    edges = np.flatnonzero(np.diff(_IN_WORD[data].astype(np.int8), prepend=none, append=none))
-    return _Words(edges[::2], edges[1::2])
-
-
-def _known_starts(text: Bytes) -> _Words:
-    """Return the words of a text that begin within it: before its first one may be more."""
-    found = _words(text)
-    first = 1 if len(found.starts) and found.starts[0] == 0 else 0
-    return _Words(found.starts[first:], found.ends[first:])
-
-
-# Grams, pieces and starts
+# Grams, pieces and numbers
 
 
 def _grams(lower: Bytes) -> npt.NDArray[np.uint32]:
@@ -170,12 +149,15 @@ def _grams(lower: Bytes) -> npt.NDArray[np.uint32]:
     return bits
 
 
-def _pieces(lower: Bytes, words: _Words) -> npt.NDArray[np.uint64]:
+def _pieces(lower: Bytes) -> npt.NDArray[np.uint64]:
     """Return the bits of the pieces of long words that are kept."""
-    places = _places_of_pieces(words)
+    places = _places_of_pieces(lower)
     if len(places) == 0:
         return np.zeros(0, dtype=np.uint64)
-    hashed = (_numbers(lower, places, PIECE_SIZE) * np.uint64(_BASE)) >> np.uint64(20)
+    hashed = np.zeros(len(places), dtype=np.uint64)
+    for byte in range(PIECE_SIZE):
+        hashed |= lower[places + byte].astype(np.uint64) << np.uint64(8 * byte)
+    hashed = (hashed * np.uint64(_BASE)) >> np.uint64(20)
     beside = PIECES_BESIDE - 1
     least = hashed[:-beside]
     for shift in range(1, PIECES_BESIDE):
@@ -185,34 +167,29 @@ def _pieces(lower: Bytes, words: _Words) -> npt.NDArray[np.uint64]:
     return bits
 
 
-def _places_of_pieces(words: _Words) -> npt.NDArray[np.int64]:
+def _places_of_pieces(data: Bytes) -> npt.NDArray[np.int64]:
     """Return where pieces of long words begin, in order."""
-    is_long = words.ends - words.starts >= WORD_SIZE_MIN
-    starts, ends = words.starts[is_long], words.ends[is_long]
-    counts = ends - starts - PIECE_SIZE + 1
+    none = np.int8(0)  # of the same size: else numpy makes eight bytes of each
+    edges = np.flatnonzero(np.diff(_IN_WORD[data].astype(np.int8), prepend=none, append=none))
+    starts, ends = edges[::2], edges[1::2]
+    is_long = ends - starts >= WORD_SIZE_MIN
+    starts, counts = starts[is_long], (ends - starts)[is_long] - PIECE_SIZE + 1
     before = np.cumsum(counts) - counts
     places: npt.NDArray[np.int64] = np.repeat(starts - before, counts) + np.arange(counts.sum())
     return places
 
 
-def _starts(lower: Bytes, words: _Words) -> npt.NDArray[np.uint64]:
-    """Return the bits of the starts of words."""
-    hashes = []
-    for size in START_SIZES:
-        found = _numbers(lower, words.starts[words.ends - words.starts >= size], size)
-        hashes.append((found + np.uint64(size)) * np.uint64(_BASE))
-    hashed = np.concatenate(hashes)
-    turns = range(1, _START_BITS + 1)
-    return np.concatenate([hashed >> np.uint64(20 * turn) for turn in turns]) & np.uint64(
-        BITS_MAX - 1
-    )
-
-
-def _numbers(data: Bytes, places: npt.NDArray[np.int64], size: int) -> npt.NDArray[np.uint64]:
-    """Return so many bytes from each place on, as numbers."""
-    found = np.zeros(len(places), dtype=np.uint64)
-    for byte in range(size):
-        found |= data[places + byte].astype(np.uint64) << np.uint64(8 * byte)
+def _numbers(data: Bytes) -> npt.NDArray[np.int64]:
+    """Return the bits of every five digits in a row: the number that they are."""
+    count = max(len(data) - NUMBER_SIZE + 1, 0)
+    digits = data - np.uint8(ord("0"))  # what is none is larger than nine, and wraps around
+    is_number = np.ones(count, dtype=np.bool_)
+    for place in range(NUMBER_SIZE):
+        is_number &= digits[place : place + count] <= _NINE
+    places = np.flatnonzero(is_number)
+    found = np.zeros(len(places), dtype=np.int64)
+    for place in range(NUMBER_SIZE):
+        found = found * 10 + digits[places + place]
     return found
 
 
@@ -269,18 +246,18 @@ def _pair_places(text: str) -> Iterator[int]:
 # Bits
 
 
-def _packed(bits: Bits) -> bytes:
+def _packed(bits: Bits, filled_max: float = FILLED_MAX) -> bytes:
     while len(bits) > BITS_MIN:
         half = len(bits) // 2
         folded = bits[:half] | bits[half:]
-        if np.count_nonzero(folded) > FILLED_MAX * half:
+        if np.count_nonzero(folded) > filled_max * half:
             break
         bits = folded
     return np.packbits(bits, bitorder="little").tobytes()
 
 
-def _no_bits() -> Bits:
-    return np.zeros(BITS_MAX, dtype=np.bool_)
+def _no_bits(count: int = BITS_MAX) -> Bits:
+    return np.zeros(count, dtype=np.bool_)
 
 
 def _all_set(packed: Packed, places: Iterable[int]) -> bool:
