@@ -24,7 +24,7 @@ demo: setup ## broker, collectors, pipelines and their tables, for two minutes: 
 
 # Tests that mostly wait for brokers and virtual machines run beside those that compute, for two
 # processes need little more than half the time of one. Each line says in which of them it was said.
-WAITING := tests/compat tests/process tests/docs
+WAITING := tests/compat tests/differential tests/docs tests/process
 LANES := test-waiting test-computing
 
 .PHONY: $(LANES)
