@@ -18,6 +18,7 @@ from confluent_kafka.admin import AdminClient
 
 from kafka_harness.distribution import SPARK_CONNECTOR
 from kafka_harness.kinds import kind_under_test, make_broker
+from kafka_harness.samples import fresh_topic
 from kafka_harness.topics import create_topic, send
 from kafka_harness.waiting import eventually
 from moldau.base.errors import StorageError, UserError
@@ -35,8 +36,9 @@ from spark.activity_kit import (
 )
 from spark.activity_model import check_tables
 from spark.pipeline_kit import pipeline_settings
-from spark.pipeline_process import command, handled, run_words, status
+from spark.pipeline_process import command, handled, process, run_words, status
 from spark.session import ENVIRONMENT, settings
+from spark.topic_rows import FIRST_MS, TopicRow, send_rows
 
 
 @pytest.fixture
@@ -178,6 +180,37 @@ def test_a_run_is_seen_on_its_terminal_has_its_folder_alone_and_stops_in_good_or
     assert status(out)["state"] == "stopped"
     assert sum(status(out)["totals"].values()) == len(records)
     check_tables(out, records, RULES)
+
+
+@pytest.mark.java(SPARK_CONNECTOR)
+def test_several_share_a_spark_and_go_on_when_one_of_them_is_stopped(broker, tmp_path):
+    outs = {create_topic(broker.address, fresh_topic("several")): tmp_path / n for n in "ab"}
+    (first, first_out), (second, second_out) = outs.items()
+    file = tmp_path / "pipelines.toml"
+    conf = [f'"{name}" = "{value}"' for name, value in settings(tmp_path).items()]
+    each = [
+        f'[{out.name}]\npipeline = "changelog"\ntopic = "{topic}"\nout = "{out}"'
+        for topic, out in outs.items()
+    ]
+    head = [f'bootstrap-servers = "{broker.address}"', 'master = "local[2]"', "[conf]"]
+    file.write_text("\n".join([*head, *conf, *each]))
+
+    def change(topic, count):
+        row = TopicRow(b"key", b'{"n": 1}', topic, 0, 0, FIRST_MS)
+        send_rows(broker.address, [row] * count)
+
+    with process(command("run", "--file", file), tmp_path / "said", ENVIRONMENT) as run:
+        change(first, 3)
+        change(second, 3)
+        eventually(lambda: (handled(first_out), handled(second_out)) == (3, 3), "both run", 120)
+        subprocess.run(command("stop", "--out", first_out), check=True, capture_output=True)
+        change(second, 2)
+        eventually(lambda: handled(second_out) == 5, "the other goes on", 60)
+        assert [status(out)["state"] for out in outs.values()] == ["stopped", "running"]
+        run.terminate()
+        assert run.wait(60) == 0
+    assert status(second_out)["state"] == "stopped"
+    assert status(second_out)["totals"]["changes"] == 5
 
 
 class Terminal:
