@@ -22,10 +22,10 @@ $(STAMP): pyproject.toml requirements.lock
 demo: setup ## broker, collectors, pipelines and their tables, for two minutes: make demo ARGS=--forever
 	$(BIN)/python -m examples.demo $(ARGS)
 
-# Tests that mostly wait for brokers and virtual machines run beside those that compute, for two
-# processes need little more than half the time of one. Each line says in which of them it was said.
-WAITING := tests/compat tests/differential tests/docs tests/process
-LANES := test-waiting test-computing
+# Tests of whole brokers, real ones and simulated ones, run beside all others: two processes need
+# little more than half the time of one. Each line says in which of them it was said.
+OF_BROKERS := tests/compat tests/docs tests/process tests/sim
+LANES := test-brokers test-others
 
 .PHONY: $(LANES)
 
@@ -36,8 +36,8 @@ else
 	@$(MAKE) --no-print-directory --keep-going --jobs=2 $(LANES)
 endif
 
-test-waiting: TESTS := $(WAITING)
-test-computing: TESTS := $(WAITING:%=--ignore=%)
+test-brokers: TESTS := $(OF_BROKERS)
+test-others: TESTS := $(OF_BROKERS:%=--ignore=%)
 $(LANES): SHELL := bash
 $(LANES): test-%: setup
 	@set -o pipefail; $(BIN)/python -m pytest $(TESTS) | (trap "" INT; sed -u "s/^/$*: /")
