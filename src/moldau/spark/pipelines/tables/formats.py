@@ -77,7 +77,8 @@ def check_library(spark: SparkSession, table_format: str) -> None:
     jvm: Any = spark._jvm  # noqa: SLF001 - PySpark has no other way to ask
     classes = jvm.org.apache.spark.util.Utils
     if not classes.classIsLoadable(library.proof):
-        check_release(f"{library.package.replace(':', '-')}.jar", spark.version)
+        name, _, version = library.package.partition(":")[2].partition(":")
+        check_release(f"{name}-{version}.jar", spark.version)
         raise UserError(
             f"--table-format {table_format} needs a library that Spark has not: give"
             f" --conf spark.jars.packages={library.package}, or its files with --conf spark.jars"
