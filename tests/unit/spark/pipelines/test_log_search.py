@@ -121,7 +121,11 @@ def make(made):
             row(
                 offset,
                 message=f"request {offset} of user {offset % 7} was accepted",
-                fields={"request_id": f"id-{offset}"},
+                fields={
+                    "request_id": f"id-{offset}",
+                    "shelf": f"{offset % 20}",
+                    "side": f"{offset % 2}",
+                },
                 host=f"web-{offset % 3}",
                 batch=number,
             )
@@ -144,8 +148,14 @@ def make(made):
         (Question(texts=("request", "quincunx")), 12),
         (Question(expressions=(r"quincunx \w+ batch",)), 12),
         (Question(expressions=("^a quincunx in nowhere",)), 0),
-        (Question(fields={"request_id": "id-777"}), 4),
+        (Question(fields={"request_id": "id-777"}), 5),
         (Question(fields={"request_id": "id-77777"}), 3),
+        (Question(fields={"shelf": "4", "side": "1"}), 0),
+        (Question(fields={"shelf": "4", "side": "0"}, limit=1), 3),
+        (Question(fields={"shelf": "4", "request_id": "id-24"}), 2),
+        (Question(fields={"side": "0"}, values={"host": "web-1"}, texts=(" 16 of",)), 40),
+        (Question(texts=("vwx",)), 0),
+        (Question(texts=("Q", "VW"), ignore_case=True), 0),
         (Question(values={"host": "web-9"}), 0),
         (Question(values={"host": "web-11"}), 3),
         (Question(texts=("request 1999 of",), limit=1), 3),
@@ -232,7 +242,10 @@ def test_the_command_prints_what_was_found(table):
     ]
     ran = moldau("logs", "search", "--out", out, "--field", "request_id=id-77", "-o", "json")
     (found,) = json.loads(ran.out)
-    assert (found["offset"], found["fields"]) == (77, {"request_id": "id-77"})
+    assert (found["offset"], found["fields"]) == (
+        77,
+        {"request_id": "id-77", "shelf": "17", "side": "1"},
+    )
     ran = moldau(
         "logs", "search", "--out", out, "--since", "2026-11-15T12:00:00.100Z", "--until",
         "@2026-11-15T12:00:00.103Z", "--host", "web-1", "-l", "debug", "-o", "csv",

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moldau.spark.pipelines.logs.sketches import (
+    FieldPairs,
     packed_sketches,
     pair_marks,
     sketch_of,
     text_marks,
     unpacked_sketches,
 )
+from moldau.spark.pipelines.logs.sketches.rows import listed_rows, rows_of
 
 NO_PAIRS = pa.array([], pa.string())
 TEXTS = st.lists(st.text("abcXYZ019 -é\n", max_size=40), min_size=1, max_size=6)
@@ -60,7 +63,7 @@ def test_what_does_not_occur_is_denied_nearly_always():
     assert not sketch.may_hold_text(text_marks(["NullPointerException"]))
     assert not sketch.may_hold_text(text_marks(["request", "plums"]))
     assert all(sketch.may_hold_text(text_marks([one[3:14]])) for one in ids)
-    assert sum(map(len, sketch)) < 150_000
+    assert sum(map(len, (*sketch.texts, sketch.pairs, sketch.listed))) < 160_000
 
 
 def test_numbers_are_told_apart_by_their_digits():
@@ -83,11 +86,70 @@ def test_digits_are_not_sought_across_what_is_none():
     assert not sketch.may_hold_text(text_marks(["12345"]))
 
 
-def test_texts_that_are_too_short_say_nothing():
-    sketch = sketch_of(texts("plums"), NO_PAIRS)
-    assert sketch.may_hold_text(text_marks(["xyz"]))
-    assert sketch.may_hold_text(text_marks([""]))
-    assert not sketch.may_hold_text(text_marks(["wxyz"]))
+def test_short_texts_are_told_apart_by_their_letters():
+    sketch = sketch_of(texts("plums, 3 kg", "figs"), NO_PAIRS)
+    for text in ("plu", "PL", "gs", "fi", "s,", ", 3", "3 ", " k", "p", ""):
+        assert sketch.may_hold_text(text_marks([text])), text
+    for text in ("xyz", "pm", "sp", "3k", "kgx"):
+        assert not sketch.may_hold_text(text_marks([text])), text
+    # One character says nothing, and of what is no letter and no digit there is one kind.
+    assert sketch.may_hold_text(text_marks(["x"]))
+    assert sketch.may_hold_text(text_marks(["s;"]))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.dictionaries(
+            st.sampled_from("abc"), st.one_of(st.none(), st.sampled_from(["", "1", "2", "3"]))
+        ),
+        max_size=300,
+    ),
+    st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["", "1", "2"])), max_size=3),
+)
+def test_rows_that_have_all_fields_are_among_those_listed(rows, wanted):
+    sketch = sketch_of([], NO_PAIRS, field_pairs(rows))
+    listed = sketch.rows_with([pair_marks(*one) for one in wanted])
+    with_each = [{at for at, row in enumerate(rows) if row.get(name) == value}
+                 for name, value in wanted]  # fmt: skip
+    repeated = [found for found in with_each if len(found) > 1]
+    if not repeated:
+        assert listed is None
+    else:
+        assert set(listed.tolist()) == set.intersection(*repeated)
+    assert all(sketch.may_hold_pair(pair_marks(*one))
+               for one, found in zip(wanted, with_each, strict=True) if found)  # fmt: skip
+
+
+def field_pairs(rows):
+    pairs = [
+        (None if value is None else f"{name}={value}", at)
+        for at, row in enumerate(rows)
+        for name, value in row.items()
+    ]
+    return FieldPairs(
+        pa.array([pair for pair, _ in pairs], pa.string()),
+        np.array([at for _, at in pairs], dtype=np.int64),
+        len(rows),
+    )
+
+
+def test_pairs_with_one_hash_are_listed_together():
+    """A pair that one row has would not be listed, and the other one's rows be taken for its."""
+    shorts = np.array([7, 7, 5, 7, 6], dtype=np.uint64)
+    listed = listed_rows(shorts, np.array([0, 1, 2, 98, 99]), 100)
+    assert rows_of(listed, 7).tolist() == [0, 1, 98]
+    assert rows_of(listed, 5) is None
+    assert rows_of(listed, 8) is None
+
+
+def test_the_last_row_that_two_bytes_can_tell_is_listed_and_no_more_rows_are():
+    rows = np.array([0, 65_535])
+    shorts = np.array([3, 3], dtype=np.uint64)
+    assert rows_of(listed_rows(shorts, rows, 65_536), 3).tolist() == [0, 65_535]
+    everywhere = listed_rows(np.full(65_536, 3, dtype=np.uint64), np.arange(65_536), 65_536)
+    assert rows_of(everywhere, 3).tolist() == [*range(65_536)]
+    assert rows_of(listed_rows(shorts, rows, 65_537), 3) is None
 
 
 def test_sketches_are_read_as_they_were_written_and_only_for_their_file():
@@ -97,5 +159,5 @@ def test_sketches_are_read_as_they_were_written_and_only_for_their_file():
     assert unpacked_sketches(data, 2, 78) is None
     assert unpacked_sketches(data, 3, 77) is None
     assert unpacked_sketches(data[:-1], 2, 77) is None
-    assert unpacked_sketches(b"MLS1" + data[4:], 2, 77) is None  # of an older form
+    assert unpacked_sketches(b"MLS2" + data[4:], 2, 77) is None  # of an older form
     assert unpacked_sketches(b"", 0, 0) is None

@@ -13,11 +13,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from moldau.spark.pipelines.logs.sketches import Sketch, packed_sketches, sketch_of
+from moldau.spark.pipelines.logs.sketches import FieldPairs, Sketch, packed_sketches, sketch_of
 
 SCHEMA: Final = pa.schema([
     ("time", pa.timestamp("us", "UTC")),
@@ -96,12 +97,17 @@ def groups_of(rows: pa.Table) -> Iterator[pa.Table]:
 
 def _sketch(group: pa.Table) -> Sketch:
     texts = [chunk for name in ("message", "stack") for chunk in group.column(name).chunks]
-    parts = []
-    for chunk in group.column("fields").chunks:
-        start, end = chunk.offsets[0].as_py(), chunk.offsets[-1].as_py()
-        keys, items = chunk.keys[start:end], chunk.items[start:end]
-        parts.append(pc.binary_join_element_wise(keys, items, "="))
-    for name in PAIR_COLUMNS:
-        values = pc.unique(group.column(name)).drop_null()
-        parts.append(pc.binary_join_element_wise(pa.scalar(name), values, "="))
-    return sketch_of(texts, pa.chunked_array(parts, pa.string()).combine_chunks())
+    values = [
+        pc.binary_join_element_wise(pa.scalar(name), pc.unique(group.column(name)), "=")
+        for name in PAIR_COLUMNS
+    ]
+    return sketch_of(texts, pa.concat_arrays(values), _fields(group))
+
+
+def _fields(group: pa.Table) -> FieldPairs:
+    """Return the fields of all rows as pairs."""
+    maps = group.column("fields").combine_chunks()
+    ends = maps.offsets.to_numpy()
+    keys, items = (one[ends[0] : ends[-1]] for one in (maps.keys, maps.items))
+    rows = np.repeat(np.arange(len(maps)), np.diff(ends))
+    return FieldPairs(pc.binary_join_element_wise(keys, items, "="), rows, len(maps))

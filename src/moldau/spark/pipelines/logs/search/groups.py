@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -45,6 +47,8 @@ class Group(NamedTuple):
     number: int
     first_us: int
     last_us: int
+    only: npt.NDArray[np.uint16] | None = None
+    """The only rows that may have the fields that are wanted; None if it may be any."""
 
     def column(self, path: str) -> pq.ColumnChunkMetaData:
         """Return what the footer says of a column."""
@@ -68,8 +72,9 @@ class Sieve:
         self._question = question
         certain = [text for one in wanted for text in one.certain]
         self._text_marks = text_marks(certain)
-        pairs = (*question.fields.items(), *question.values.items())
-        self._pair_marks = [pair_marks(name, value) for name, value in pairs]
+        self._field_marks = [pair_marks(*field) for field in question.fields.items()]
+        values = [pair_marks(*value) for value in question.values.items()]
+        self._pair_marks = [*self._field_marks, *values]
 
     def candidates(self, file: TableFile) -> tuple[int, list[Group]]:
         """Return how many row groups a file has, and those of them that may match."""
@@ -78,8 +83,14 @@ class Sieve:
         found = []
         for number in range(opened.footer.num_row_groups):
             group = Group(opened, number, *span(opened, number, "time"))
-            if self._may_match(group) and (sketches is None or self._may_hold(sketches[number])):
+            if not self._may_match(group):
+                continue
+            if sketches is None:
                 found.append(group)
+            elif self._may_hold(sketches[number]):
+                only = sketches[number].rows_with(self._field_marks)
+                if only is None or len(only):
+                    found.append(group._replace(only=only))
         return opened.footer.num_row_groups, found
 
     def _may_match(self, group: Group) -> bool:

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
 from functools import partial
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,12 @@ import pyarrow.compute as pc
 
 from moldau.base.errors import UserError
 from moldau.spark.pipelines.logs.search.groups import Group, Sieve
-from moldau.spark.pipelines.logs.search.patterns import Wanted, wanted_expression, wanted_text
+from moldau.spark.pipelines.logs.search.patterns import (
+    Probe,
+    Wanted,
+    wanted_expression,
+    wanted_text,
+)
 from moldau.spark.pipelines.logs.search.question import Question
 from moldau.spark.pipelines.logs.search.rows import Mask, Rows, as_places
 from moldau.spark.pipelines.tables.committed import TableFile, files_of
@@ -32,6 +37,9 @@ TRIES: Final = 3
 """How often a search begins again because files were merged into others and removed meanwhile."""
 
 _ORDER: Final = ("time", "partition", "offset")
+
+Condition: TypeAlias = Callable[[Mask], Mask]
+"""Tells of rows that are left which of them fulfil it."""
 
 
 class Part(NamedTuple):
@@ -151,7 +159,7 @@ class Search:
     def _hits(self, group: Group) -> list[Hit]:
         """Return the newest rows of a row group that match."""
         rows = Rows(group)
-        left = np.ones(rows.count, dtype=np.bool_)
+        left = rows.candidates()
         for condition in self._conditions(rows, group):
             left &= condition(left)
             if not left.any():
@@ -167,8 +175,22 @@ class Search:
             for place in range(len(newest))
         ]
 
-    def _conditions(self, rows: Rows, group: Group) -> Iterator[Callable[[Mask], Mask]]:
+    def _conditions(self, rows: Rows, group: Group) -> Iterator[Condition]:
         """Yield what tells which of the rows that are left fulfil a condition, the cheap first."""
+        yield from self._on_columns(rows, group)
+        absent = rows.absent(
+            probe for one in (*self._wanted, *self._unwanted) for probe in one.probes
+        )
+        if any(not absent.isdisjoint(one.probes) for one in self._wanted):
+            yield np.zeros_like
+            return
+        fields = [partial(rows.with_field, *field) for field in self._question.fields.items()]
+        texts = self._on_texts(rows, absent)
+        # Fields take longer to read than messages; but where nobody knows which rows have them, few
+        # rows can be left behind them.
+        yield from chain(texts, fields) if group.only is not None else chain(fields, texts)
+
+    def _on_columns(self, rows: Rows, group: Group) -> Iterator[Condition]:
         question = self._question
         since_us, until_us, after = question.since_us, question.until_us, question.after_batch
         if since_us is not None and group.first_us < since_us:
@@ -179,13 +201,8 @@ class Search:
             yield lambda _: rows.numbers("batch") > after
         for name, value in question.values.items():
             yield lambda _, name=name, value=value: rows.equal(name, value)  # type: ignore[misc]
-        texts = (*self._wanted, *self._unwanted)
-        absent = rows.absent(probe for one in texts for probe in one.probes)
-        if any(not absent.isdisjoint(one.probes) for one in self._wanted):
-            yield np.zeros_like
-            return
-        for name, value in question.fields.items():
-            yield lambda _, name=name, value=value: rows.with_field(name, value)  # type: ignore[misc]
+
+    def _on_texts(self, rows: Rows, absent: set[Probe]) -> Iterator[Condition]:
         for one in self._wanted:
             yield partial(rows.matching, one)
         for one in self._unwanted:
@@ -208,7 +225,7 @@ class Search:
     def _rows(self, hits: list[Hit]) -> list[dict[str, Any]]:
         """Return rows of one part."""
         part = hits[0].part
-        places = pa.array([hit.place for hit in hits])
+        places = as_places(np.array([hit.place for hit in hits]))
         columns = {name: column.take(places) for name, column in part.columns.items()}
         keys = part.group.file.keys
         unread = [name for name in self._columns if name not in columns and name not in keys]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Final
 
 import numpy as np
@@ -28,7 +28,7 @@ _ROWS_MAX: Final = 64
 """If more rows than this are to be expected, going by those found so far, it is quicker to look at
 every row than to look for the next one in all texts as if they were one."""
 _FEW: Final = 0.25
-"""If no more than this share of the rows is left, texts of these are compared and not all."""
+"""If no more than this share of the rows is left, these are compared and not all."""
 
 
 class Rows:
@@ -80,13 +80,27 @@ class Rows:
         """Tell which rows have this value."""
         return _equal(self.column(name), value)
 
-    def with_field(self, name: str, value: str) -> Mask:
-        """Tell which rows have a field of this value."""
-        fields = self.column("fields")
+    def candidates(self) -> Mask:
+        """Tell which rows are worth a look, by what is known of the fields that are wanted."""
+        only = self._group.only
+        if only is None:
+            return np.ones(self.count, dtype=np.bool_)
         found = np.zeros(self.count, dtype=np.bool_)
+        found[only] = True
+        return found
+
+    def with_field(self, name: str, value: str, left: Mask) -> Mask:
+        """Tell which of the rows that are left have a field of this value."""
+        rows = np.flatnonzero(left)
+        fields = self.column("fields")
+        if len(rows) <= _FEW * self.count:
+            fields = fields.take(as_places(rows))
+        else:
+            rows = np.arange(self.count)
         pairs = np.flatnonzero(_equal(fields.items, value))
         pairs = pairs[_equal(fields.keys.take(as_places(pairs)), name)]
-        found[np.searchsorted(fields.offsets.to_numpy(), pairs, side="right") - 1] = True
+        found = np.zeros(self.count, dtype=np.bool_)
+        found[rows[np.searchsorted(fields.offsets.to_numpy(), pairs, side="right") - 1]] = True
         return found
 
     # Texts
@@ -113,14 +127,20 @@ def as_places(places: npt.NDArray[np.intp]) -> pa.Array:
     return pa.Array.from_buffers(pa.int64(), len(places), [None, pa.py_buffer(places)])
 
 
+@lru_cache(maxsize=1024)
+def as_scalar(value: str | int) -> pa.Scalar:
+    """Return a value as Arrow has it, kept because Arrow looks for a library here as well."""
+    return pa.scalar(value)
+
+
 def _equal(values: pa.Array, value: str) -> Mask:
     """Tell where a value stands in an array, of a dictionary or not."""
     if not isinstance(values, pa.DictionaryArray):
-        return _mask(pc.equal(values, value))
-    entry = values.dictionary.index(value).as_py()
+        return _mask(pc.equal(values, as_scalar(value)))
+    entry = values.dictionary.index(as_scalar(value)).as_py()
     if entry < 0:
         return np.zeros(len(values), dtype=np.bool_)
-    return _mask(pc.equal(values.indices, entry))
+    return _mask(pc.equal(values.indices, as_scalar(entry)))
 
 
 def _matching(texts: pa.Array, wanted: Wanted, left: Mask) -> Mask:
@@ -153,7 +173,7 @@ def _few_with(data: pa.Buffer, places: npt.NDArray[np.int32], pattern: str) -> l
 
     A match that begins in a row may end in another. Hence the next is looked for in the row behind.
     """
-    if _matches("", pattern):
+    if _matches(as_scalar(""), pattern):
         return None
     found: list[int] = []
     start, end = int(places[0]), int(places[-1])
@@ -168,7 +188,7 @@ def _few_with(data: pa.Buffer, places: npt.NDArray[np.int32], pattern: str) -> l
             return None
 
 
-def _matches(text: str | pa.Scalar, pattern: str) -> bool:
+def _matches(text: pa.Scalar, pattern: str) -> bool:
     return bool(pc.match_substring_regex(text, pattern).as_py())
 
 

@@ -1,0 +1,51 @@
+"""Sets of bits: as large as they have to be for what is set in them, eight to a byte."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+BITS_MAX: Final = 1 << 20
+BITS_MIN: Final = 1 << 10
+FILLED_MAX: Final = 0.4
+"""A set is folded in half as long as no more of its bits are set than this. Words have several
+grams that are rare, and four tenths to the power of three or four is little."""
+
+Bits = npt.NDArray[np.bool_]
+Packed = bytes | memoryview
+"""Bits, eight to a byte; those of a file are views of it, as few of them are ever looked at."""
+
+
+def no_bits(count: int = BITS_MAX) -> Bits:
+    """Return bits of which none is set."""
+    return np.zeros(count, dtype=np.bool_)
+
+
+def folded(bits: Bits, filled_max: float = FILLED_MAX) -> bytes:
+    """Pack bits into as few bytes as may be; how many there are is a power of two."""
+    while len(bits) > BITS_MIN:
+        half = len(bits) // 2
+        smaller = bits[:half] | bits[half:]
+        if np.count_nonzero(smaller) > filled_max * half:
+            break
+        bits = smaller
+    return packed(bits)
+
+
+def packed(bits: Bits) -> bytes:
+    """Pack bits as many as they are."""
+    return np.packbits(bits, bitorder="little").tobytes()
+
+
+def all_set(bits: Packed, places: Iterable[int]) -> bool:
+    """Tell whether all these places are set, in bits that may have been folded."""
+    last = len(bits) * 8 - 1
+    return all(is_set(bits, place & last) for place in places)
+
+
+def is_set(bits: Packed, place: int) -> bool:
+    """Tell whether a bit is set."""
+    return bool(bits[place >> 3] >> (place & 7) & 1)

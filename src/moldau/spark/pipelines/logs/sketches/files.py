@@ -1,0 +1,50 @@
+"""The sketches of a file's row groups, as the bytes that lie beside it."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from itertools import chain
+from typing import Final
+
+from moldau.spark.pipelines.logs.sketches.bits import Packed
+from moldau.spark.pipelines.logs.sketches.sketch import Sketch
+from moldau.spark.pipelines.logs.sketches.texts import TextBits
+
+_MAGIC: Final = b"MLS3"
+_HEAD: Final = struct.Struct("<4sII")
+_SIZES: Final = struct.Struct("<6I")
+
+
+def sketch_place(path: str) -> str:
+    """Return the path of a file's sketches; readers of the folder pass over such names."""
+    folder, slash, name = path.rpartition("/")
+    return f"{folder}{slash}_{name.removesuffix('.parquet')}.sketch"
+
+
+def packed_sketches(sketches: Sequence[Sketch], row_count: int) -> bytes:
+    """Write the sketches of a file's row groups."""
+    head = _HEAD.pack(_MAGIC, len(sketches), row_count)
+    of_groups = [(*one.texts, one.pairs, one.listed) for one in sketches]
+    sizes = [_SIZES.pack(*map(len, group)) for group in of_groups]
+    return b"".join([head, *sizes, *chain.from_iterable(of_groups)])
+
+
+def unpacked_sketches(data: Packed, group_count: int, row_count: int) -> list[Sketch] | None:
+    """Read the sketches of a file; None if these are not the ones of a file with such counts."""
+    view = memoryview(data)
+    try:
+        if _HEAD.unpack_from(view) != (_MAGIC, group_count, row_count):
+            return None
+        place = _HEAD.size + group_count * _SIZES.size
+        found = []
+        for number in range(group_count):
+            parts = []
+            for size in _SIZES.unpack_from(view, _HEAD.size + number * _SIZES.size):
+                parts.append(view[place : place + size])
+                place += size
+            *texts, pairs, listed = parts
+            found.append(Sketch(TextBits(*texts), pairs, listed))
+    except struct.error:
+        return None
+    return found if place == len(view) else None
