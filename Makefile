@@ -69,8 +69,8 @@ soak: setup ## kill a real broker again and again: make soak N=200
 soak-exactly-once: setup ## kill brokers and copiers for minutes: make soak-exactly-once SECONDS=300
 	MOLDAU_EXACTLY_ONCE_SECONDS=$(or $(SECONDS),300) $(BIN)/python -m pytest -q --timeout=0 tests/process/test_exactly_once.py
 
-soak-pipelines: setup ## kill brokers, drivers and executors under pipelines: make soak-pipelines KILLS=20 SEED=1
-	MOLDAU_PIPELINE_KILLS=$(or $(KILLS),20) MOLDAU_PIPELINE_SEED=$(SEED) $(BIN)/python -m pytest -q -s --timeout=0 \
+soak-pipelines: setup ## kill brokers, drivers and executors under pipelines: make soak-pipelines KILLS=20 SEED=1 TABLES=delta
+	MOLDAU_PIPELINE_TABLES=$(or $(TABLES),parquet) MOLDAU_PIPELINE_KILLS=$(or $(KILLS),20) MOLDAU_PIPELINE_SEED=$(SEED) $(BIN)/python -m pytest -q -s --timeout=0 \
 	  tests/spark/test_pipeline_kills.py
 
 CLIENT_SUITES := $(wildcard tests/compat/test_own_*.py) tests/compat/test_cli_nouns.py tests/compat/test_cli_streams.py \

@@ -8,6 +8,8 @@ gives, each record once.
 
 A story takes a minute, so that the suite has that of the activity pipeline alone.
 
+MOLDAU_PIPELINE_TABLES sets the format of the tables, `delta` or `iceberg`.
+
 MOLDAU_PIPELINE_KILLS sets how many kills there are instead, on the cluster all the time, of whom
 and when being left to chance; MOLDAU_PIPELINE_SEED sets which. `make soak-pipelines` does so.
 """
@@ -23,11 +25,13 @@ from typing import NamedTuple
 
 import pytest
 
-from kafka_harness.distribution import SPARK_CONNECTOR
+from kafka_harness.distribution import SPARK_CONNECTOR, SPARK_DELTA, SPARK_ICEBERG, jars
 from kafka_harness.kinds import kind_under_test, make_broker
 from kafka_harness.topics import create_topic
 from kafka_harness.waiting import eventually
 from moldau.spark.pipelines.activity.declared import ACTIVITY
+from moldau.spark.pipelines.declaration import DELTA, ICEBERG, PARQUET
+from spark.foreign_tables import as_parquet
 from spark.pipeline_cases import CASES, Case
 from spark.pipeline_process import batch_under_way, handled, kill, process, run_words, status
 from spark.session import settings
@@ -39,6 +43,8 @@ KILLS = int(os.environ.get("MOLDAU_PIPELINE_KILLS", "0"))
 SEED = int(os.environ.get("MOLDAU_PIPELINE_SEED", "1"))
 STORIES = os.environ.get("MOLDAU_PIPELINE_STORIES", "all" if KILLS else "one")
 """`all`, or the first alone."""
+TABLES = os.environ.get("MOLDAU_PIPELINE_TABLES", PARQUET)
+LIBRARIES = {DELTA: SPARK_DELTA, ICEBERG: SPARK_ICEBERG}
 TOPIC, TOLD = "records", "told"
 FOR_EVER = {"retention.ms": "-1"}
 """The records have times long past."""
@@ -89,6 +95,14 @@ def spark_settings(case: Case) -> dict[str, str]:
     return {**SMALL_EXECUTORS, "spark.cores.max": "1"}
 
 
+def table_settings() -> dict[str, str]:
+    """Return what Spark needs for the format of the tables."""
+    if TABLES == PARQUET:
+        return {}
+    found = sorted(jars(LIBRARIES[TABLES]).glob("*.jar"))
+    return {"spark.jars": ",".join(map(str, found))}
+
+
 class Scene:
     """A pipeline that runs, with all that can be killed of it."""
 
@@ -106,8 +120,9 @@ class Scene:
             broker.address,
             self.out,
             batch_rows=case.batch_rows,
-            settings={**settings(folder), **spark_settings(case)},
+            settings={**settings(folder), **spark_settings(case), **table_settings()},
         )
+        self._words += ["--table-format", TABLES]
         self.records = case.made_up(BATCHES)
         rows = (case.row(one, TOPIC, at) for at, one in enumerate(self.records))
         at_once = {"queue.buffering.max.messages": len(self.records)}
@@ -169,7 +184,7 @@ class Scene:
         assert self.driver.wait(60) == 0, self._said.read_text()
 
 
-@pytest.mark.java(SPARK_CONNECTOR)
+@pytest.mark.java(SPARK_CONNECTOR, *LIBRARIES.values() if TABLES != PARQUET else ())
 @pytest.mark.timeout(3 * PATIENCE_S + 60 * KILLS)
 @pytest.mark.parametrize("case", CASES if STORIES == "all" else CASES[:1], ids=str)
 def test_tables_are_what_the_records_say_after_kills_of_every_part(case, cluster, tmp_path):
@@ -180,8 +195,9 @@ def test_tables_are_what_the_records_say_after_kills_of_every_part(case, cluster
                 hits.append(scene.kill(moment))
                 print(f"{case}: {moment.victim} killed, batch {hits[-1]} under way")
             scene.finish()
+        seen = as_parquet(scene.out, tmp_path / "seen")
         if case.told is not None:
             with closing(CommittedRecords(broker.address)) as reading:
-                case.told.check(scene.out, reading.values(TOLD))
-    case.check(scene.out, scene.records)
+                case.told.check(seen, reading.values(TOLD))
+    case.check(seen, scene.records)
     assert KILLS or min(hits) > 0

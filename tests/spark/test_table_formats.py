@@ -12,7 +12,6 @@ import subprocess
 import sys
 from contextlib import nullcontext
 from pathlib import Path
-from urllib.parse import unquote
 
 import pyspark
 import pytest
@@ -23,10 +22,9 @@ from moldau.spark.pipelines.activity.declared import ACTIVITY
 from moldau.spark.pipelines.declaration import DELTA, ICEBERG
 from moldau.spark.pipelines.places import Places
 from moldau.spark.pipelines.running.frame import Order, Run
-from moldau.spark.pipelines.storage import LocalFiles
-from moldau.spark.pipelines.tables.file_log import LOG, log_text
 from spark.activity_kit import OPTIONS, RULES, made_up_records
 from spark.activity_model import check_tables, rows_of
+from spark.foreign_tables import as_parquet, live_files
 from spark.table_format_run import BATCHES
 
 PROGRAM = Path(__file__).with_name("table_format_run.py")
@@ -50,26 +48,6 @@ def tried(table_format, version, address, folder):
     )
 
 
-def as_parquet(out, files):
-    """Return a folder of Parquet tables that have the files of others, for who reads only those."""
-    for table, paths in files.items():
-        entries = [LocalFiles().entry(str(path)) for path in paths]
-        LocalFiles().write(f"{out}/{table}/{LOG}/0", log_text(entries))
-    return out
-
-
-def delta_files(table):
-    """Return the files that the log of a Delta table names; it is short, and has no checkpoint."""
-    live = set()
-    for entry in sorted((table / "_delta_log").glob("*.json")):
-        for action in map(json.loads, entry.read_text().splitlines()):
-            if "add" in action:
-                live.add(table / unquote(action["add"]["path"]))
-            if "remove" in action:
-                live.remove(table / unquote(action["remove"]["path"]))
-    return sorted(live)
-
-
 HAS_DELTA = pyspark.__version__.startswith("4.2.")
 """Whether the Delta of the tests, which is made for one Spark, is for the one that runs here."""
 
@@ -87,17 +65,18 @@ def test_delta_for_another_spark_is_refused_before_anything_is_written(broker, t
 def test_delta_has_what_the_records_say_after_a_batch_that_came_twice(broker, tmp_path):
     run(DELTA, SPARK_DELTA, broker.address, tmp_path)
 
-    files = {name: delta_files(tmp_path / "out" / name) for name in ACTIVITY.tables}
-    check_tables(as_parquet(tmp_path / "seen", files), made_up_records(BATCHES), RULES)
+    seen = as_parquet(tmp_path / "out", tmp_path / "seen")
+    check_tables(seen, made_up_records(BATCHES), RULES)
 
 
 @pytest.mark.java(SPARK_ICEBERG)
 def test_iceberg_has_what_the_records_say_after_a_batch_that_came_twice(broker, tmp_path):
     told = run(ICEBERG, SPARK_ICEBERG, broker.address, tmp_path)
 
-    seen = as_parquet(tmp_path / "seen", {name: one["files"] for name, one in told.items()})
+    seen = as_parquet(tmp_path / "out", tmp_path / "seen")
     check_tables(seen, made_up_records(BATCHES), RULES)
     for name, one in told.items():
+        assert sorted(one["files"]) == [*map(str, live_files(tmp_path / "out" / name))]
         names = [
             column for column in ("page", "query", "user", "reason") if column in one["rows"][0]
         ]
