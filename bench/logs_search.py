@@ -86,6 +86,8 @@ QUESTIONS: dict[str, list[str]] = {
     "a field in a hundred rows of the day": ["--field", "user=u-47110"],
     "a field with an id, in four rows": ["--field", "request_id=feedfacecafebeef"],
     "a field with a value that is nowhere": ["--field", "request_id=8f3a9c2e11d04b7e"],
+    "two fields, one of them in nearly all rows": ["--field", "status=200",
+                                                   "--field", "duration_ms=4711"],
     "two fields, one of them in a hundred rows": ["--field", "status=503",
                                                   "--field", "user=u-47110"],
     # Where every row must be taken apart, or many for the few that are shown:

@@ -35,7 +35,10 @@ ROWS = st.builds(
     service=st.sampled_from(["shop", "cart", None]),
     message=MESSAGES,
     stack=st.one_of(st.none(), MESSAGES),
-    fields=st.dictionaries(st.sampled_from(["user", "status"]), st.sampled_from(["7", "503", ""])),
+    fields=st.dictionaries(
+        st.sampled_from(["user", "status", "host"]),
+        st.sampled_from(["7", "503", "", None, "web-1"]),
+    ),
     partition=st.integers(0, 1),
 )
 
@@ -71,7 +74,9 @@ QUESTIONS = st.builds(
     expressions=few(["p[lx]um", "^x", "ear$", r"\bfig|(x|%)$", "PEAR.*plum", "(?s)x.*%", r"\d"]),
     without=few([*WORDS, "lum", "XYZ"]),
     ignore_case=st.booleans(),
-    fields=st.dictionaries(st.sampled_from(["user", "status", "none"]), st.sampled_from(["7", ""])),
+    fields=st.dictionaries(
+        st.sampled_from(["user", "status", "host", "none"]), st.sampled_from(["7", "", "web-1"])
+    ),
     after_batch=st.one_of(st.none(), st.integers(0, 12)),
     limit=st.integers(1, 12),
 )
@@ -80,15 +85,22 @@ QUESTIONS = st.builds(
 @settings(
     max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-@given(st.lists(ROWS, min_size=1, max_size=30), st.lists(QUESTIONS, min_size=6, max_size=6))
+@given(
+    st.lists(ROWS, min_size=1, max_size=30),
+    st.sampled_from([(4, 1), (40, 4)]),
+    st.lists(QUESTIONS, min_size=6, max_size=6),
+)
 def test_a_search_finds_what_going_through_all_rows_finds(
-    tmp_path_factory, monkeypatch, given_rows, questions
+    tmp_path_factory, monkeypatch, given_rows, sizes, questions
 ):
     """Twelve appends: some files are merged and have sketches, others are as they were written."""
-    monkeypatch.setattr(layout, "GROUP_ROWS", 4)
+    group_rows, repeated = sizes
+    monkeypatch.setattr(layout, "GROUP_ROWS", group_rows)
     monkeypatch.setattr(layout, "SKETCHED_ROWS_MIN", 1)
     folder = tmp_path_factory.mktemp("table")
-    rows = [row(offset, **one, batch=offset % 12) for offset, one in enumerate(given_rows)]
+    rows = [
+        row(offset, **one, batch=offset % 12) for offset, one in enumerate(given_rows * repeated)
+    ]
     table = log_table(folder)
     for number, batch in enumerate(sorted({one["batch"] for one in rows})):
         table.append(arrow(one for one in rows if one["batch"] == batch), number)
@@ -125,6 +137,7 @@ def make(made):
                     "request_id": f"id-{offset}",
                     "shelf": f"{offset % 20}",
                     "side": f"{offset % 2}",
+                    **({"host": "web-1"} if offset % 25 == 0 else {}),
                 },
                 host=f"web-{offset % 3}",
                 batch=number,
@@ -153,9 +166,10 @@ def make(made):
         (Question(fields={"shelf": "4", "side": "1"}), 0),
         (Question(fields={"shelf": "4", "side": "0"}, limit=1), 3),
         (Question(fields={"shelf": "4", "request_id": "id-24"}), 2),
-        (Question(fields={"side": "0"}, values={"host": "web-1"}, texts=(" 16 of",)), 40),
+        (Question(fields={"side": "0"}, values={"host": "web-1"}, texts=(" 16 of",)), 3),
         (Question(texts=("vwx",)), 0),
         (Question(texts=("Q", "VW"), ignore_case=True), 0),
+        (Question(values={"host": "web-1"}, limit=1000), 40),  # not those of a field's name
         (Question(values={"host": "web-9"}), 0),
         (Question(values={"host": "web-11"}), 3),
         (Question(texts=("request 1999 of",), limit=1), 3),
@@ -194,7 +208,7 @@ def test_sketches_only_save_time(own_table):
     assert without.effort.read > with_sketches.effort.read
 
 
-def test_a_sketch_of_another_file_is_not_believed(own_table):
+def test_a_sketch_that_is_cut_is_not_believed(own_table):
     for path in own_table.glob("*/*/_*.sketch"):
         path.write_bytes(path.read_bytes()[:-1])
     assert len(search(own_table, Question(texts=("quincunx",))).rows) == 10

@@ -20,6 +20,7 @@ from moldau.spark.pipelines.logs.sketches import (
 from moldau.spark.pipelines.logs.sketches.rows import listed_rows, rows_of
 
 NO_PAIRS = pa.array([], pa.string())
+NO_FIELDS = FieldPairs(NO_PAIRS, np.zeros(0, dtype=np.int64), 0)
 TEXTS = st.lists(st.text("abcXYZ019 -é\n", max_size=40), min_size=1, max_size=6)
 
 
@@ -27,11 +28,15 @@ def texts(*values):
     return [pa.array(values, pa.string())]
 
 
+def sketched(texts, pairs=NO_PAIRS):
+    return sketch_of(texts, pairs, NO_FIELDS)
+
+
 @settings(max_examples=80, deadline=None)
 @given(TEXTS, st.data())
 def test_every_part_of_a_text_may_occur(values, data):
     """Also in other cases, and where arrays are slices of larger ones."""
-    sketch = sketch_of([pa.array(["before", *values, "after"])[1:-1]], NO_PAIRS)
+    sketch = sketched([pa.array(["before", *values, "after"])[1:-1]])
     text = data.draw(st.sampled_from(values))
     start = data.draw(st.integers(0, len(text)))
     part = text[start : data.draw(st.integers(start, len(text)))]
@@ -43,7 +48,7 @@ def test_every_part_of_a_text_may_occur(values, data):
 @given(st.lists(st.text(max_size=12), min_size=1, max_size=8))
 def test_every_pair_may_occur(values):
     pairs = pa.array(["x", *(f"n={value}" for value in values)])[1:]
-    sketch = sketch_of([], pairs)
+    sketch = sketched([], pairs)
     assert all(sketch.may_hold_pair(pair_marks("n", value)) for value in values)
 
 
@@ -51,7 +56,7 @@ def test_what_does_not_occur_is_denied_nearly_always():
     chance = random.Random(3)
     ids = [f"{chance.getrandbits(64):016x}" for _ in range(5000)]
     lines = [f"request {one} of the shop was accepted" for one in ids]
-    sketch = sketch_of(texts(*lines), pa.array([f"id={one}" for one in ids]))
+    sketch = sketched(texts(*lines), pa.array([f"id={one}" for one in ids]))
     strange = [f"{chance.getrandbits(64):016x}" for _ in range(500)]
 
     def believed(marks, ask):
@@ -70,7 +75,7 @@ def test_numbers_are_told_apart_by_their_digits():
     chance = random.Random(4)
     orders = [f"{chance.randrange(100_000):05}" for _ in range(5000)]
     lines = [f"order o-{one} of the shop was accepted" for one in orders]
-    sketch = sketch_of(texts(*lines), NO_PAIRS)
+    sketch = sketched(texts(*lines))
     strange = [f"{number:05}" for number in range(0, 100_000, 50) if f"{number:05}" not in orders]
 
     for text in ("order o-{} ", "o-{}", "{}", "{} of"):
@@ -81,14 +86,14 @@ def test_numbers_are_told_apart_by_their_digits():
 
 
 def test_digits_are_not_sought_across_what_is_none():
-    sketch = sketch_of(texts("order 123-45, 67/890", "9:8"), NO_PAIRS)
+    sketch = sketched(texts("order 123-45, 67/890", "9:8"))
     assert sketch.may_hold_text(text_marks(["123-45, 67/890"]))
     assert not sketch.may_hold_text(text_marks(["12345"]))
 
 
 def test_short_texts_are_told_apart_by_their_letters():
-    sketch = sketch_of(texts("plums, 3 kg", "figs"), NO_PAIRS)
-    for text in ("plu", "PL", "gs", "fi", "s,", ", 3", "3 ", " k", "p", ""):
+    sketch = sketched(texts("plums, 3 kg", "fez", "figs"))
+    for text in ("plu", "PL", "fe", "gs", "fi", "s,", ", 3", "3 ", " k", "p", ""):
         assert sketch.may_hold_text(text_marks([text])), text
     for text in ("xyz", "pm", "sp", "3k", "kgx"):
         assert not sketch.may_hold_text(text_marks([text])), text
@@ -98,27 +103,33 @@ def test_short_texts_are_told_apart_by_their_letters():
 
 
 @settings(max_examples=60, deadline=None)
-@given(
-    st.lists(
-        st.dictionaries(
-            st.sampled_from("abc"), st.one_of(st.none(), st.sampled_from(["", "1", "2", "3"]))
-        ),
-        max_size=300,
-    ),
-    st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["", "1", "2"])), max_size=3),
-)
-def test_rows_that_have_all_fields_are_among_those_listed(rows, wanted):
+@given(st.integers(0, 999), st.sampled_from([0, 5, 40, 300]), st.data())
+def test_rows_that_have_all_fields_are_among_those_listed(seed, count, data):
+    """Of few values, which many rows have, and of many, which few have; some are missing."""
+    chance = random.Random(seed)
+    values = {"side": 2, "shelf": 10, "box": 60}
+    rows = [
+        {name: chance.choice([None, *map(str, range(values[name]))])
+         for name in values if chance.random() < 0.9}
+        for _ in range(count)
+    ]  # fmt: skip
+    wanted = data.draw(
+        st.lists(
+            st.sampled_from([(name, str(number)) for name in values for number in range(3)]),
+            max_size=3,
+        )
+    )
     sketch = sketch_of([], NO_PAIRS, field_pairs(rows))
-    listed = sketch.rows_with([pair_marks(*one) for one in wanted])
     with_each = [{at for at, row in enumerate(rows) if row.get(name) == value}
                  for name, value in wanted]  # fmt: skip
-    repeated = [found for found in with_each if len(found) > 1]
-    if not repeated:
-        assert listed is None
-    else:
-        assert set(listed.tolist()) == set.intersection(*repeated)
     assert all(sketch.may_hold_pair(pair_marks(*one))
                for one, found in zip(wanted, with_each, strict=True) if found)  # fmt: skip
+    possible = sketch.rows_with([pair_marks(*one) for one in wanted], count)
+    repeated = [found for found in with_each if len(found) > 1]
+    if repeated:
+        assert set(np.flatnonzero(possible).tolist()) == set.intersection(*repeated)
+    else:
+        assert possible is None
 
 
 def field_pairs(rows):
@@ -134,26 +145,47 @@ def field_pairs(rows):
     )
 
 
+def listed(pairs, rows, row_count):
+    return listed_rows(np.array(pairs, dtype=np.uint64), np.array(rows), row_count)
+
+
+def numbers(mask):
+    return np.flatnonzero(mask).tolist()
+
+
 def test_pairs_with_one_hash_are_listed_together():
     """A pair that one row has would not be listed, and the other one's rows be taken for its."""
-    shorts = np.array([7, 7, 5, 7, 6], dtype=np.uint64)
-    listed = listed_rows(shorts, np.array([0, 1, 2, 98, 99]), 100)
-    assert rows_of(listed, 7).tolist() == [0, 1, 98]
-    assert rows_of(listed, 5) is None
-    assert rows_of(listed, 8) is None
+    found = listed([7, 7, 5, 7, 6], [0, 1, 2, 98, 99], 100)
+    assert numbers(rows_of(found, 7, 100)) == [0, 1, 98]
+    assert rows_of(found, 5, 100) is None
+    assert rows_of(found, 8, 100) is None
+
+
+def test_a_long_list_is_as_good_as_a_short_one_behind_it():
+    found = listed([7] * 300 + [8] * 2, [*range(300), 1, 9999], 10_000)
+    assert numbers(rows_of(found, 7, 10_000)) == [*range(300)]
+    assert numbers(rows_of(found, 8, 10_000)) == [1, 9999]
 
 
 def test_the_last_row_that_two_bytes_can_tell_is_listed_and_no_more_rows_are():
-    rows = np.array([0, 65_535])
-    shorts = np.array([3, 3], dtype=np.uint64)
-    assert rows_of(listed_rows(shorts, rows, 65_536), 3).tolist() == [0, 65_535]
-    everywhere = listed_rows(np.full(65_536, 3, dtype=np.uint64), np.arange(65_536), 65_536)
-    assert rows_of(everywhere, 3).tolist() == [*range(65_536)]
-    assert rows_of(listed_rows(shorts, rows, 65_537), 3) is None
+    assert numbers(rows_of(listed([3, 3], [0, 65_535], 65_536), 3, 65_536)) == [0, 65_535]
+    everywhere = listed([3] * 65_536, range(65_536), 65_536)
+    assert rows_of(everywhere, 3, 65_536).all()
+    assert rows_of(listed([3, 3], [0, 65_535], 65_537), 3, 65_537) is None
+
+
+def test_lists_that_make_no_sense_say_nothing():
+    found = listed([7, 7, 8, 8] + [9] * 50, [0, 1, 98, 99, *range(50)], 100)
+    assert rows_of(found, 7, 101) is None
+    for size in range(len(found)):
+        assert rows_of(found[:size], 9, 100) is None or rows_of(found[:size], 9, 100).sum() == 50
+    assert rows_of(found[:-1], 8, 100) is None
+    assert rows_of(found[:-1] + b"\xff", 8, 100) is None  # a row that there is not
+    assert rows_of(b"\xff" * len(found), 7, 100) is None
 
 
 def test_sketches_are_read_as_they_were_written_and_only_for_their_file():
-    sketches = [sketch_of(texts("plums"), pa.array(["a=b"])), sketch_of([], NO_PAIRS)]
+    sketches = [sketched(texts("plums"), pa.array(["a=b"])), sketched([])]
     data = packed_sketches(sketches, 77)
     assert unpacked_sketches(data, 2, 77) == sketches
     assert unpacked_sketches(data, 2, 78) is None
@@ -161,3 +193,5 @@ def test_sketches_are_read_as_they_were_written_and_only_for_their_file():
     assert unpacked_sketches(data[:-1], 2, 77) is None
     assert unpacked_sketches(b"MLS2" + data[4:], 2, 77) is None  # of an older form
     assert unpacked_sketches(b"", 0, 0) is None
+    of_wrong_sizes = sketches[0]._replace(pairs=b"xyz")
+    assert unpacked_sketches(packed_sketches([of_wrong_sizes], 77), 1, 77) is None

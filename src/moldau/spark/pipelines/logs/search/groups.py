@@ -11,8 +11,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -20,6 +18,7 @@ from moldau.base.errors import UserError
 from moldau.spark.pipelines.logs.search.patterns import Wanted
 from moldau.spark.pipelines.logs.search.question import Question
 from moldau.spark.pipelines.logs.sketches import (
+    RowMask,
     Sketch,
     pair_marks,
     sketch_place,
@@ -47,8 +46,8 @@ class Group(NamedTuple):
     number: int
     first_us: int
     last_us: int
-    only: npt.NDArray[np.uint16] | None = None
-    """The only rows that may have the fields that are wanted; None if it may be any."""
+    only: RowMask | None = None
+    """Which rows may have the fields that are wanted; None if it may be any."""
 
     def column(self, path: str) -> pq.ColumnChunkMetaData:
         """Return what the footer says of a column."""
@@ -88,8 +87,8 @@ class Sieve:
             if sketches is None:
                 found.append(group)
             elif self._may_hold(sketches[number]):
-                only = sketches[number].rows_with(self._field_marks)
-                if only is None or len(only):
+                only = sketches[number].rows_with(self._field_marks, group.row_count)
+                if only is None or only.any():
                     found.append(group._replace(only=only))
         return opened.footer.num_row_groups, found
 

@@ -26,7 +26,7 @@ from moldau.spark.pipelines.logs.search.patterns import (
     wanted_text,
 )
 from moldau.spark.pipelines.logs.search.question import Question
-from moldau.spark.pipelines.logs.search.rows import Mask, Rows, as_places
+from moldau.spark.pipelines.logs.search.rows import Mask, Rows, are_few, as_places
 from moldau.spark.pipelines.tables.committed import TableFile, files_of
 
 COLUMNS: Final = ("time", "level", "host", "service", "path", "message", "fields", "stack",
@@ -159,7 +159,7 @@ class Search:
     def _hits(self, group: Group) -> list[Hit]:
         """Return the newest rows of a row group that match."""
         rows = Rows(group)
-        left = rows.candidates()
+        left = rows.possible()
         for condition in self._conditions(rows, group):
             left &= condition(left)
             if not left.any():
@@ -186,9 +186,10 @@ class Search:
             return
         fields = [partial(rows.with_field, *field) for field in self._question.fields.items()]
         texts = self._on_texts(rows, absent)
-        # Fields take longer to read than messages; but where nobody knows which rows have them, few
-        # rows can be left behind them.
-        yield from chain(texts, fields) if group.only is not None else chain(fields, texts)
+        # Fields take longer to read than messages, but their values are compared more quickly: so
+        # they come first, unless sketches have left few rows to compare.
+        is_little = are_few(rows.possible())
+        yield from chain(texts, fields) if is_little else chain(fields, texts)
 
     def _on_columns(self, rows: Rows, group: Group) -> Iterator[Condition]:
         question = self._question

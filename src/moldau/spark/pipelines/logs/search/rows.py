@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from moldau.spark.pipelines.logs.search.groups import Group
 from moldau.spark.pipelines.logs.search.pages import absent, attempts, find
 from moldau.spark.pipelines.logs.search.patterns import Probe, Wanted
+from moldau.spark.pipelines.logs.sketches.arrays import offsets_of
 
 Mask = npt.NDArray[np.bool_]
 
@@ -28,7 +29,7 @@ _ROWS_MAX: Final = 64
 """If more rows than this are to be expected, going by those found so far, it is quicker to look at
 every row than to look for the next one in all texts as if they were one."""
 _FEW: Final = 0.25
-"""If no more than this share of the rows is left, these are compared and not all."""
+"""The share of the rows up to which those that are left are few."""
 
 
 class Rows:
@@ -80,20 +81,16 @@ class Rows:
         """Tell which rows have this value."""
         return _equal(self.column(name), value)
 
-    def candidates(self) -> Mask:
+    def possible(self) -> Mask:
         """Tell which rows are worth a look, by what is known of the fields that are wanted."""
         only = self._group.only
-        if only is None:
-            return np.ones(self.count, dtype=np.bool_)
-        found = np.zeros(self.count, dtype=np.bool_)
-        found[only] = True
-        return found
+        return np.ones(self.count, dtype=np.bool_) if only is None else only.copy()
 
     def with_field(self, name: str, value: str, left: Mask) -> Mask:
         """Tell which of the rows that are left have a field of this value."""
         rows = np.flatnonzero(left)
         fields = self.column("fields")
-        if len(rows) <= _FEW * self.count:
+        if are_few(left):
             fields = fields.take(as_places(rows))
         else:
             rows = np.arange(self.count)
@@ -122,6 +119,11 @@ class Rows:
         return found
 
 
+def are_few(rows: Mask) -> bool:
+    """Tell whether so few are left that they are better taken out before they are compared."""
+    return bool(np.count_nonzero(rows) <= _FEW * len(rows))
+
+
 def as_places(places: npt.NDArray[np.intp]) -> pa.Array:
     """Return numbers as Arrow has them; its own way looks for a library first, at every call."""
     return pa.Array.from_buffers(pa.int64(), len(places), [None, pa.py_buffer(places)])
@@ -145,8 +147,8 @@ def _equal(values: pa.Array, value: str) -> Mask:
 
 def _matching(texts: pa.Array, wanted: Wanted, left: Mask) -> Mask:
     found = np.zeros(len(texts), dtype=np.bool_)
-    rows = np.flatnonzero(left)
-    if len(rows) <= _FEW * len(texts):
+    if are_few(left):
+        rows = np.flatnonzero(left)
         found[rows] = _mask(pc.match_substring_regex(texts.take(as_places(rows)), wanted.pattern))
         return found
     first = _first_matching(texts, wanted)
@@ -161,7 +163,7 @@ def _first_matching(texts: pa.Array, wanted: Wanted) -> list[int] | None:
     data = texts.buffers()[2]
     if data is None:
         return None
-    places = np.frombuffer(texts.buffers()[1], dtype=np.int32)[texts.offset :][: len(texts) + 1]
+    places = offsets_of(texts)
     for pattern in (one for probe in wanted.probes for one in attempts(data, probe)):
         if (rows := _few_with(data, places, pattern)) is not None:
             return [row for row in rows if _matches(texts[row], wanted.pattern)]

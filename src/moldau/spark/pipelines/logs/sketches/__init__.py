@@ -3,12 +3,12 @@
 A search for a text that occurs nowhere would have to read everything. So beside a large file lies a
 sketch of each of its row groups, made of
 
-    triples  every three characters in a row of the messages and stacks, of 37 kinds
+    triples  every three bytes in a row of the messages and stacks, of 37 kinds
     grams    every four bytes in a row of them
     pieces   of words of ten letters and digits or more: some pieces of six
     numbers  every five digits in a row
     pairs    every `name=value` of the fields, and of the columns that are searched by value
-    listed   the rows of every `name=value` of the fields that more than one row has
+    listed   the rows of every `name=value` of the fields that occurs more than once
 
 The first five are sets of bits, which say "perhaps" or "certainly not". A text can only occur where
 all its triples, grams, pieces and numbers do. The last is there for fields that occur everywhere
@@ -22,6 +22,7 @@ Pure: bytes in, bytes out.
     texts   what is kept of texts
     pairs   what is kept of values under names
     rows    which rows have a pair
+    sketch  all of it, for one row group
     files   the sketches of the row groups of a file, as bytes
 """
 
@@ -32,17 +33,15 @@ from moldau.spark.pipelines.logs.sketches.files import (
     sketch_place,
     unpacked_sketches,
 )
-from moldau.spark.pipelines.logs.sketches.pairs import PairMarks, pair_marks
-from moldau.spark.pipelines.logs.sketches.rows import NO_FIELDS, FieldPairs
+from moldau.spark.pipelines.logs.sketches.pairs import pair_marks
+from moldau.spark.pipelines.logs.sketches.rows import FieldPairs, RowMask
 from moldau.spark.pipelines.logs.sketches.sketch import Sketch, sketch_of
-from moldau.spark.pipelines.logs.sketches.texts import TextMarks, text_marks
+from moldau.spark.pipelines.logs.sketches.texts import text_marks
 
 __all__ = [
-    "NO_FIELDS",
     "FieldPairs",
-    "PairMarks",
+    "RowMask",
     "Sketch",
-    "TextMarks",
     "packed_sketches",
     "pair_marks",
     "sketch_of",

@@ -14,9 +14,12 @@ FILLED_MAX: Final = 0.4
 """A set is folded in half as long as no more of its bits are set than this. Words have several
 grams that are rare, and four tenths to the power of three or four is little."""
 
+SPREAD: Final = 0x9E3779B97F4A7C15
+"""What hashes multiply by: odd, and with ones and zeros well mixed."""
+
 Bits = npt.NDArray[np.bool_]
 Packed = bytes | memoryview
-"""Bits, eight to a byte; those of a file are views of it, as few of them are ever looked at."""
+"""What is written; of a file these are views of it, as few of them are ever looked at."""
 
 
 def no_bits(count: int = BITS_MAX) -> Bits:
@@ -38,6 +41,11 @@ def folded(bits: Bits, filled_max: float = FILLED_MAX) -> bytes:
 def packed(bits: Bits) -> bytes:
     """Pack bits as many as they are."""
     return np.packbits(bits, bitorder="little").tobytes()
+
+
+def is_folded(size: int) -> bool:
+    """Tell whether a set of bits may have so many bytes."""
+    return size * 8 >= BITS_MIN and size & (size - 1) == 0
 
 
 def all_set(bits: Packed, places: Iterable[int]) -> bool:

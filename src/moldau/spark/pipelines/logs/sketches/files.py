@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Final
 
-from moldau.spark.pipelines.logs.sketches.bits import Packed
+from moldau.spark.pipelines.logs.sketches.bits import Packed, is_folded
 from moldau.spark.pipelines.logs.sketches.sketch import Sketch
 from moldau.spark.pipelines.logs.sketches.texts import TextBits
 
@@ -44,6 +44,8 @@ def unpacked_sketches(data: Packed, group_count: int, row_count: int) -> list[Sk
                 parts.append(view[place : place + size])
                 place += size
             *texts, pairs, listed = parts
+            if not all(is_folded(len(bits)) for bits in (*texts, pairs)):
+                return None
             found.append(Sketch(TextBits(*texts), pairs, listed))
     except struct.error:
         return None

@@ -8,10 +8,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from moldau.spark.pipelines.logs.sketches.bits import BITS_MAX, Bits, no_bits
-from moldau.spark.pipelines.logs.sketches.texts import bytes_of, offsets_of
+from moldau.spark.pipelines.logs.sketches.arrays import bytes_of, offsets_of
+from moldau.spark.pipelines.logs.sketches.bits import BITS_MAX, SPREAD, Bits, no_bits
 
-_BASE: Final = 0x9E3779B97F4A7C15
 _MIX: Final = 0xFF51AFD7ED558CCD
 _U64: Final = (1 << 64) - 1
 _PAIR_BITS: Final = 3
@@ -50,7 +49,7 @@ def short_hashes(hashes: Hashes) -> Hashes:
 
 
 def hashes_of(pairs: pa.Array) -> Hashes:
-    """Hash every text: the sum of byte * BASE ** place, places from its end on.
+    """Hash every text: the sum of byte * SPREAD ** place, places from its end on.
 
     Sums of all texts come from one running sum over the buffer, so that no text costs a step of
     Python's. Sizes take part, as leading zero bytes would not. There may be no null among them.
@@ -58,10 +57,10 @@ def hashes_of(pairs: pa.Array) -> Hashes:
     if len(pairs) == 0:
         return np.zeros(0, dtype=np.uint64)
     data, ends = bytes_of(pairs), _ends(pairs)
-    powers = np.full(len(data) + 1, _BASE, dtype=np.uint64)
+    powers = np.full(len(data) + 1, SPREAD, dtype=np.uint64)
     powers[0] = 1
     np.multiply.accumulate(powers, out=powers)
-    inverse = np.full(len(data) + 1, pow(_BASE, -1, 1 << 64), dtype=np.uint64)
+    inverse = np.full(len(data) + 1, pow(SPREAD, -1, 1 << 64), dtype=np.uint64)
     inverse[0] = 1
     np.multiply.accumulate(inverse, out=inverse)
     running = np.zeros(len(data) + 1, dtype=np.uint64)
@@ -79,7 +78,7 @@ def _hash(data: bytes) -> int:
     """Hash one text as `hashes_of` does."""
     found = 0
     for byte in data:
-        found = (found + byte) * _BASE & _U64
+        found = (found + byte) * SPREAD & _U64
     found = found + len(data) & _U64
     found ^= found >> 33
     found = found * _MIX & _U64

@@ -1,16 +1,16 @@
-"""Which rows have a field's value, for values that more than one row of a group has.
+"""Which rows have a field's value, for values that occur more than once in a group.
 
 Two values may both occur in every row group and never in one row; bits cannot tell. So rows are
-listed by the pair. A pair that one row has is not worth it: it is rare, which bits do tell, and
+listed by the pair. A pair that occurs once is not worth it: it is rare, which bits do tell, and
 most pairs are of this kind (ids). One that very many rows have takes bits, one for each row.
 
 A list is found by the upper half of the pair's hash, so it may hold rows of another pair; all rows
-of the pair are in it.
+of the pair are in it. What does not make sense counts as if nothing were listed.
 """
 
 from __future__ import annotations
 
-from struct import Struct
+import struct
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -25,10 +25,11 @@ ROWS_MAX: Final = 1 << 16
 """A row is told by two bytes."""
 _ROW_BITS: Final = 16
 
-_HEAD: Final = Struct("<III")
+_HEAD: Final = struct.Struct("<III")
 """How many rows the group has, how many pairs are listed, and how many have bits."""
 
-RowNumbers = npt.NDArray[np.uint16]
+RowMask = npt.NDArray[np.bool_]
+"""One for each row of a group."""
 
 
 class FieldPairs(NamedTuple):
@@ -41,11 +42,8 @@ class FieldPairs(NamedTuple):
     row_count: int
 
 
-NO_FIELDS: Final = FieldPairs(pa.array([], pa.string()), np.zeros(0, dtype=np.int64), 0)
-
-
 def listed_rows(shorts: Hashes, rows: npt.NDArray[np.int64], row_count: int) -> bytes:
-    """Write the rows of pairs that more than one row has; `shorts` has the pair of each row.
+    """Write the rows of pairs that occur more than once; `shorts` has the pair of each row.
 
     Nothing is listed in a group of more rows than two bytes can tell.
     """
@@ -71,11 +69,18 @@ def listed_rows(shorts: Hashes, rows: npt.NDArray[np.int64], row_count: int) -> 
     ))  # fmt: skip
 
 
-def rows_of(listed: Packed, short: int) -> RowNumbers | None:
-    """Return the rows that may have a pair; None if they are not listed."""
-    if not listed:
+def rows_of(listed: Packed, short: int, row_count: int) -> RowMask | None:
+    """Tell which rows of a group may have a pair; None if they are not listed."""
+    try:
+        return _rows_of(listed, short, row_count)
+    except (ValueError, IndexError, struct.error):
         return None
-    row_count, list_count, long_count = _HEAD.unpack_from(listed)
+
+
+def _rows_of(listed: Packed, short: int, row_count: int) -> RowMask | None:
+    told_count, list_count, long_count = _HEAD.unpack_from(listed)
+    if told_count != row_count:
+        return None
     words = _words(row_count)
     long_at = _HEAD.size + list_count * 4
     counts_at = long_at + long_count * 4
@@ -85,11 +90,13 @@ def rows_of(listed: Packed, short: int) -> RowNumbers | None:
     if place is not None:
         counts = np.frombuffer(listed, "<u2", place + 1, counts_at)
         before = int(counts[:-1].sum())
-        return np.frombuffer(listed, "<u2", int(counts[-1]), rows_at + before * 2)
+        mask = np.zeros(row_count, dtype=np.bool_)
+        mask[np.frombuffer(listed, "<u2", int(counts[-1]), rows_at + before * 2)] = True
+        return mask
     place = _place_of(short, np.frombuffer(listed, "<u4", long_count, long_at))
     if place is not None:
         bits = np.frombuffer(listed, np.uint8, words * 2, bits_at + place * words * 2)
-        return np.flatnonzero(np.unpackbits(bits, bitorder="little")).astype(np.uint16)
+        return np.unpackbits(bits, count=row_count, bitorder="little").view(np.bool_)
     return None
 
 
@@ -103,7 +110,7 @@ def _words(row_count: int) -> int:
     return -(-row_count // _ROW_BITS)
 
 
-def _as_bits(rows: RowNumbers, words: int) -> bytes:
+def _as_bits(rows: npt.NDArray[np.uint16], words: int) -> bytes:
     bits = np.zeros(words * _ROW_BITS, dtype=np.bool_)
     bits[rows] = True
     return np.packbits(bits, bitorder="little").tobytes()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from functools import reduce
 from typing import NamedTuple
 
@@ -18,9 +18,8 @@ from moldau.spark.pipelines.logs.sketches.pairs import (
     short_hashes,
 )
 from moldau.spark.pipelines.logs.sketches.rows import (
-    NO_FIELDS,
     FieldPairs,
-    RowNumbers,
+    RowMask,
     listed_rows,
     rows_of,
 )
@@ -42,16 +41,14 @@ class Sketch(NamedTuple):
         """Tell whether a row may have a value under a name."""
         return all_set(self.pairs, marks.places)
 
-    def rows_with(self, fields: Sequence[PairMarks]) -> RowNumbers | None:
-        """Return the only rows that may have all these fields; None if it may be any."""
-        found = [rows_of(self.listed, one.short) for one in fields]
+    def rows_with(self, fields: Iterable[PairMarks], row_count: int) -> RowMask | None:
+        """Tell which rows may have all these fields; None if it may be any."""
+        found = (rows_of(self.listed, one.short, row_count) for one in fields)
         known = [rows for rows in found if rows is not None]
-        return reduce(np.intersect1d, known) if known else None
+        return reduce(np.logical_and, known) if known else None
 
 
-def sketch_of(
-    texts: Sequence[pa.Array], values: pa.Array, fields: FieldPairs = NO_FIELDS
-) -> Sketch:
+def sketch_of(texts: Iterable[pa.Array], values: pa.Array, fields: FieldPairs) -> Sketch:
     """Return the sketch of a row group: of its texts, and of `name=value` pairs.
 
     Pairs of `values` are kept by themselves, those of `fields` with their rows.

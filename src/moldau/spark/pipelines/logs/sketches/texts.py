@@ -18,8 +18,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from moldau.spark.pipelines.logs.sketches.arrays import bytes_of
 from moldau.spark.pipelines.logs.sketches.bits import (
     BITS_MAX,
+    SPREAD,
     Packed,
     all_set,
     folded,
@@ -50,8 +52,7 @@ NUMBER_BITS: Final = 1 << 17
 NUMBERS_FILLED_MAX: Final = 0.1
 """Many numbers have but one place of five digits, which has to be rare by itself."""
 
-_SPREAD: Final = 0x9E3779B1
-_BASE: Final = 0x9E3779B97F4A7C15
+_SPREAD_32: Final = 0x9E3779B1
 _NINE: Final = np.uint8(9)
 
 _LOWER: Final = np.array([ord(chr(one).lower()) if one < 128 else one for one in range(256)],
@@ -71,7 +72,7 @@ class TextMarks(NamedTuple):
 
     triples: frozenset[int]
     openings: frozenset[int]
-    """Of two characters: any triple that begins with them must be set, the first being here."""
+    """Of two bytes: any triple that begins with them must be set, the first being here."""
     grams: frozenset[int]
     pieces: frozenset[int]
     numbers: frozenset[int]
@@ -86,7 +87,7 @@ class TextBits(NamedTuple):
     numbers: Packed
 
     def may_hold(self, marks: TextMarks) -> bool:
-        """Tell whether texts may occur, by what is rarest first."""
+        """Tell whether texts may occur, by the smallest set first."""
         return (
             all_set(self.triples, marks.triples)
             and all(map(self._has_triple_with, marks.openings))
@@ -117,7 +118,7 @@ def text_bits(texts: Iterable[pa.Array]) -> TextBits:
     numbers = no_bits(NUMBER_BITS)
     for text in texts:
         lower = _LOWER[bytes_of(text)]
-        # So that the last two characters begin a triple too.
+        # So that the last two bytes begin a triple too.
         triples[_triples(np.append(lower, _OTHER))] = True
         grams[_grams(lower)] = True
         pieces[_pieces(lower)] = True
@@ -137,7 +138,7 @@ def _places(
 
 
 def _triples(lower: Bytes) -> npt.NDArray[np.uint16]:
-    """Return the bits of every three characters of a text."""
+    """Return the bits of every three bytes of a text."""
     kinds = _KIND[lower]
     count = max(len(kinds) - TRIPLE_SIZE + 1, 0)
     bits = np.zeros(count, dtype=np.uint16)
@@ -148,7 +149,7 @@ def _triples(lower: Bytes) -> npt.NDArray[np.uint16]:
 
 
 def _opening(lower: Bytes) -> int:
-    """Return the first of the bits of triples that begin with two characters."""
+    """Return the first of the bits of triples that begin with two bytes."""
     first, second = _KIND[lower].tolist()
     return int(first * KINDS + second) * KINDS
 
@@ -161,7 +162,7 @@ def _grams(lower: Bytes) -> npt.NDArray[np.uint32]:
     starts = range(min(GRAM_SIZE, len(lower) - GRAM_SIZE + 1))
     read = [np.frombuffer(lower, "<u4", (len(lower) - start) // 4, start) for start in starts]
     gram = np.concatenate(read, dtype=np.uint32) if read else np.zeros(0, dtype=np.uint32)
-    bits: npt.NDArray[np.uint32] = (gram * np.uint32(_SPREAD)) >> np.uint32(12)
+    bits: npt.NDArray[np.uint32] = (gram * np.uint32(_SPREAD_32)) >> np.uint32(12)
     return bits
 
 
@@ -173,7 +174,7 @@ def _pieces(lower: Bytes) -> npt.NDArray[np.uint64]:
     hashed = np.zeros(len(places), dtype=np.uint64)
     for byte in range(PIECE_SIZE):
         hashed |= lower[places + byte].astype(np.uint64) << np.uint64(8 * byte)
-    hashed = (hashed * np.uint64(_BASE)) >> np.uint64(20)
+    hashed = (hashed * np.uint64(SPREAD)) >> np.uint64(20)
     beside = PIECES_BESIDE - 1
     least = hashed[:-beside]
     for shift in range(1, PIECES_BESIDE):
@@ -207,22 +208,3 @@ def _numbers(data: Bytes) -> npt.NDArray[np.int64]:
     for place in range(NUMBER_SIZE):
         found = found * 10 + digits[places + place]
     return found
-
-
-# Arrays
-
-
-def bytes_of(texts: pa.Array) -> Bytes:
-    """Return the bytes of all texts, one after the other, without a copy."""
-    data = texts.buffers()[2]
-    if data is None or len(texts) == 0:
-        return np.zeros(0, dtype=np.uint8)
-    offsets = offsets_of(texts)
-    return np.frombuffer(data, dtype=np.uint8)[offsets[0] : offsets[-1]]
-
-
-def offsets_of(texts: pa.Array) -> npt.NDArray[np.int32]:
-    """Return where texts begin and end in their buffer, without a copy."""
-    return np.frombuffer(texts.buffers()[1], dtype=np.int32)[
-        texts.offset : texts.offset + len(texts) + 1
-    ]
