@@ -108,4 +108,6 @@ def _fields(group: pa.Table) -> FieldPairs:
     """Return the fields of all rows as pairs."""
     maps = group.column("fields").combine_chunks()  # which begin at the first field then
     rows = np.repeat(np.arange(len(maps)), np.diff(maps.offsets.to_numpy()))
-    return FieldPairs(pc.binary_join_element_wise(maps.keys, maps.items, "="), rows, len(maps))
+    names = maps.keys.dictionary_encode().indices.to_numpy()
+    pairs = pc.binary_join_element_wise(maps.keys, maps.items, "=")
+    return FieldPairs(pairs, names, rows, len(maps))

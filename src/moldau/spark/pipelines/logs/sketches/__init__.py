@@ -8,7 +8,7 @@ sketch of each of its row groups, made of
     pieces   of words of ten letters and digits or more: some pieces of six
     numbers  every five digits in a row
     pairs    every `name=value` of the fields, and of the columns that are searched by value
-    listed   the rows of every `name=value` of the fields that occurs more than once
+    listed   the rows of the `name=value` of fields, but for those that are rare
 
 The first five are sets of bits, which say "perhaps" or "certainly not". A text can only occur where
 all its triples, grams, pieces and numbers do. The last is there for fields that occur everywhere

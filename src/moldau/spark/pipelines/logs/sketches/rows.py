@@ -1,8 +1,8 @@
-"""Which rows have a field's value, for values that occur more than once in a group.
+"""Which rows have a field's value, for values that are likely to occur in other groups as well.
 
 Two values may both occur in every row group and never in one row; bits cannot tell. So rows are
-listed by the pair. A pair that occurs once is not worth it: it is rare, which bits do tell, and
-most pairs are of this kind (ids). One that very many rows have takes bits, one for each row.
+listed by the pair. A pair that occurs once is not worth it where most values of its field do (ids):
+it is rare, which bits do tell. One that very many rows have takes bits, one for each row.
 
 A list is found by the upper half of the pair's hash, so it may hold rows of another pair; all rows
 of the pair are in it. What does not make sense counts as if nothing were listed.
@@ -20,7 +20,8 @@ import pyarrow as pa
 from moldau.spark.pipelines.logs.sketches.bits import Packed
 from moldau.spark.pipelines.logs.sketches.pairs import Hashes
 
-LISTED_MIN: Final = 2
+REPEATED: Final = 2
+"""So often a pair occurs that is listed in any case, and those of a field on average otherwise."""
 ROWS_MAX: Final = 1 << 16
 """A row is told by two bytes."""
 _ROW_BITS: Final = 16
@@ -28,6 +29,7 @@ _ROW_BITS: Final = 16
 _HEAD: Final = struct.Struct("<III")
 """How many rows the group has, how many pairs are listed, and how many have bits."""
 
+Numbers = npt.NDArray[np.int64]
 RowMask = npt.NDArray[np.bool_]
 """One for each row of a group."""
 
@@ -37,26 +39,42 @@ class FieldPairs(NamedTuple):
 
     pairs: pa.Array
     """With nulls for fields without a value."""
-    rows: npt.NDArray[np.int64]
+    names: Numbers
+    """A number for the name of each."""
+    rows: Numbers
     """The row of each."""
     row_count: int
 
 
-def listed_rows(shorts: Hashes, rows: npt.NDArray[np.int64], row_count: int) -> bytes:
-    """Write the rows of pairs that occur more than once; `shorts` has the pair of each row.
+def are_repeated(pairs: Numbers, names: Numbers) -> RowMask:
+    """Tell of every pair of a group whether those of its name occur several times on average.
+
+    Both are told by numbers from zero on, one of each for every time that a pair occurs.
+    """
+    name_of = np.zeros(pairs.max(initial=-1) + 1, dtype=np.int64)
+    name_of[pairs] = names
+    distinct = np.bincount(name_of)
+    repeated: RowMask = np.bincount(names, minlength=len(distinct)) >= REPEATED * distinct
+    return repeated[names]
+
+
+def listed_rows(shorts: Hashes, rows: Numbers, repeated: RowMask, row_count: int) -> bytes:
+    """Write the rows of pairs: the hash, the row and what is known of each that occurs.
 
     Nothing is listed in a group of more rows than two bytes can tell.
     """
-    if row_count > ROWS_MAX:
+    if row_count > ROWS_MAX or len(rows) == 0:
         return b""
-    both = np.sort((shorts << np.uint64(_ROW_BITS)) | rows.astype(np.uint64))
+    entries = (shorts << np.uint64(_ROW_BITS)) | rows.astype(np.uint64)
+    entries = np.sort((entries << np.uint64(1)) | repeated.astype(np.uint64))
+    numbers = (entries >> np.uint64(1)).astype(np.uint16)
     pairs, starts, counts = np.unique(
-        both >> np.uint64(_ROW_BITS), return_index=True, return_counts=True
+        entries >> np.uint64(_ROW_BITS + 1), return_index=True, return_counts=True
     )
-    numbers = both.astype(np.uint16)
+    is_kept = (counts >= REPEATED) | (np.bitwise_or.reduceat(entries, starts) & np.uint64(1) > 0)
     words = _words(row_count)
-    is_long = counts >= max(words, LISTED_MIN)
-    is_listed = (counts >= LISTED_MIN) & ~is_long
+    is_long = is_kept & (counts >= words)
+    is_listed = is_kept & ~is_long
     long = [_as_bits(numbers[start : start + count], words)
             for start, count in zip(starts[is_long], counts[is_long], strict=True)]  # fmt: skip
     return b"".join((

@@ -20,6 +20,7 @@ from moldau.spark.pipelines.logs.sketches.pairs import (
 from moldau.spark.pipelines.logs.sketches.rows import (
     FieldPairs,
     RowMask,
+    are_repeated,
     listed_rows,
     rows_of,
 )
@@ -54,12 +55,13 @@ def sketch_of(texts: Iterable[pa.Array], values: pa.Array, fields: FieldPairs) -
     Pairs of `values` are kept by themselves, those of `fields` with their rows.
     """
     encoded = fields.pairs.dictionary_encode()
-    hashes = hashes_of(encoded.dictionary)
     is_valid = encoded.indices.is_valid().to_numpy(zero_copy_only=False)
     codes = encoded.indices.drop_null().to_numpy()
+    hashes = hashes_of(encoded.dictionary)
+    repeated = are_repeated(codes, fields.names[is_valid])
     bits = pair_bits(hashes) | pair_bits(hashes_of(pc.unique(values).drop_null()))
     return Sketch(
         text_bits(texts),
         folded(bits),
-        listed_rows(short_hashes(hashes)[codes], fields.rows[is_valid], fields.row_count),
+        listed_rows(short_hashes(hashes)[codes], fields.rows[is_valid], repeated, fields.row_count),
     )
