@@ -160,7 +160,7 @@ class Search:
         """Return the newest rows of a row group that match."""
         rows = Rows(group)
         left = rows.possible()
-        for condition in self._conditions(rows, group):
+        for condition in self._conditions(rows, group, fields_last=are_few(left)):
             left &= condition(left)
             if not left.any():
                 return []
@@ -175,8 +175,12 @@ class Search:
             for place in range(len(newest))
         ]
 
-    def _conditions(self, rows: Rows, group: Group) -> Iterator[Condition]:
-        """Yield what tells which of the rows that are left fulfil a condition, the cheap first."""
+    def _conditions(self, rows: Rows, group: Group, *, fields_last: bool) -> Iterator[Condition]:
+        """Yield what tells which of the rows that are left fulfil a condition, the cheap first.
+
+        Fields take longer to read than messages, but their values are compared more quickly: so
+        they are best last if sketches have left few rows to compare, and before messages otherwise.
+        """
         yield from self._on_columns(rows, group)
         absent = rows.absent(
             probe for one in (*self._wanted, *self._unwanted) for probe in one.probes
@@ -186,10 +190,7 @@ class Search:
             return
         fields = [partial(rows.with_field, *field) for field in self._question.fields.items()]
         texts = self._on_texts(rows, absent)
-        # Fields take longer to read than messages, but their values are compared more quickly: so
-        # they come first, unless sketches have left few rows to compare.
-        is_little = are_few(rows.possible())
-        yield from chain(texts, fields) if is_little else chain(fields, texts)
+        yield from chain(texts, fields) if fields_last else chain(fields, texts)
 
     def _on_columns(self, rows: Rows, group: Group) -> Iterator[Condition]:
         question = self._question

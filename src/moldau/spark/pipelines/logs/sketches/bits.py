@@ -51,9 +51,4 @@ def is_folded(size: int) -> bool:
 def all_set(bits: Packed, places: Iterable[int]) -> bool:
     """Tell whether all these places are set, in bits that may have been folded."""
     last = len(bits) * 8 - 1
-    return all(is_set(bits, place & last) for place in places)
-
-
-def is_set(bits: Packed, place: int) -> bool:
-    """Tell whether a bit is set."""
-    return bool(bits[place >> 3] >> (place & 7) & 1)
+    return all(bits[(place & last) >> 3] >> (place & 7) & 1 for place in places)

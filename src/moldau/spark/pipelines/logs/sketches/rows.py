@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from moldau.spark.pipelines.logs.sketches.bits import Packed
+from moldau.spark.pipelines.logs.sketches.bits import Packed, packed
 from moldau.spark.pipelines.logs.sketches.pairs import Hashes
 
 REPEATED: Final = 2
@@ -131,4 +131,4 @@ def _words(row_count: int) -> int:
 def _as_bits(rows: npt.NDArray[np.uint16], words: int) -> bytes:
     bits = np.zeros(words * _ROW_BITS, dtype=np.bool_)
     bits[rows] = True
-    return np.packbits(bits, bitorder="little").tobytes()
+    return packed(bits)

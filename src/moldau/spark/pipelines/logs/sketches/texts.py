@@ -25,7 +25,6 @@ from moldau.spark.pipelines.logs.sketches.bits import (
     Packed,
     all_set,
     folded,
-    is_set,
     no_bits,
     packed,
 )
@@ -97,7 +96,7 @@ class TextBits(NamedTuple):
         )
 
     def _has_triple_with(self, opening: int) -> bool:
-        return any(is_set(self.triples, opening + kind) for kind in range(KINDS))
+        return any(all_set(self.triples, [opening + kind]) for kind in range(KINDS))
 
 
 def text_marks(runs: Iterable[str]) -> TextMarks:
