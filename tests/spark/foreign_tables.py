@@ -1,4 +1,4 @@
-"""Tables of Delta and Iceberg read without either: which files their logs name.
+"""Tables of Delta and Iceberg: where their libraries are, and which files their logs name.
 
 The models of pipelines read Parquet tables; with the same files named by a log of those, they read
 the others too.
@@ -12,11 +12,24 @@ from urllib.parse import unquote
 
 import fastavro
 
+from kafka_harness.distribution import SPARK_DELTA, SPARK_ICEBERG, jars
+from moldau.spark.pipelines.declaration import DELTA, ICEBERG
 from moldau.spark.pipelines.storage import LocalFiles
 from moldau.spark.pipelines.tables.file_log import LOG, log_text
 
+LIBRARIES = {DELTA: SPARK_DELTA, ICEBERG: SPARK_ICEBERG}
+"""Where the library of a format is found."""
+
 _DELETED = 2
 """How a manifest of Iceberg's says that a file is no longer there."""
+
+
+def library_settings(table_format: str) -> dict[str, str]:
+    """Return what Spark has to be told for a format."""
+    if table_format not in LIBRARIES:
+        return {}
+    found = sorted(jars(LIBRARIES[table_format]).glob("*.jar"))
+    return {"spark.jars": ",".join(map(str, found))}
 
 
 def as_parquet(out: Path, seen: Path) -> Path:

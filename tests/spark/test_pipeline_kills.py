@@ -25,13 +25,13 @@ from typing import NamedTuple
 
 import pytest
 
-from kafka_harness.distribution import SPARK_CONNECTOR, SPARK_DELTA, SPARK_ICEBERG, jars
+from kafka_harness.distribution import SPARK_CONNECTOR
 from kafka_harness.kinds import kind_under_test, make_broker
 from kafka_harness.topics import create_topic
 from kafka_harness.waiting import eventually
 from moldau.spark.pipelines.activity.declared import ACTIVITY
-from moldau.spark.pipelines.declaration import DELTA, ICEBERG, PARQUET
-from spark.foreign_tables import as_parquet
+from moldau.spark.pipelines.declaration import PARQUET
+from spark.foreign_tables import LIBRARIES, as_parquet, library_settings
 from spark.pipeline_cases import CASES, Case
 from spark.pipeline_process import batch_under_way, handled, kill, process, run_words, status
 from spark.session import settings
@@ -44,7 +44,6 @@ SEED = int(os.environ.get("MOLDAU_PIPELINE_SEED", "1"))
 STORIES = os.environ.get("MOLDAU_PIPELINE_STORIES", "all" if KILLS else "one")
 """`all`, or the first alone."""
 TABLES = os.environ.get("MOLDAU_PIPELINE_TABLES", PARQUET)
-LIBRARIES = {DELTA: SPARK_DELTA, ICEBERG: SPARK_ICEBERG}
 TOPIC, TOLD = "records", "told"
 FOR_EVER = {"retention.ms": "-1"}
 """The records have times long past."""
@@ -95,14 +94,6 @@ def spark_settings(case: Case) -> dict[str, str]:
     return {**SMALL_EXECUTORS, "spark.cores.max": "1"}
 
 
-def table_settings() -> dict[str, str]:
-    """Return what Spark needs for the format of the tables."""
-    if TABLES == PARQUET:
-        return {}
-    found = sorted(jars(LIBRARIES[TABLES]).glob("*.jar"))
-    return {"spark.jars": ",".join(map(str, found))}
-
-
 class Scene:
     """A pipeline that runs, with all that can be killed of it."""
 
@@ -120,7 +111,7 @@ class Scene:
             broker.address,
             self.out,
             batch_rows=case.batch_rows,
-            settings={**settings(folder), **spark_settings(case), **table_settings()},
+            settings={**settings(folder), **spark_settings(case), **library_settings(TABLES)},
         )
         self._words += ["--table-format", TABLES]
         self.records = case.made_up(BATCHES)
@@ -184,7 +175,7 @@ class Scene:
         assert self.driver.wait(60) == 0, self._said.read_text()
 
 
-@pytest.mark.java(SPARK_CONNECTOR, *LIBRARIES.values() if TABLES != PARQUET else ())
+@pytest.mark.java(SPARK_CONNECTOR, *filter(None, [LIBRARIES.get(TABLES)]))
 @pytest.mark.timeout(3 * PATIENCE_S + 60 * KILLS)
 @pytest.mark.parametrize("case", CASES if STORIES == "all" else CASES[:1], ids=str)
 def test_tables_are_what_the_records_say_after_kills_of_every_part(case, cluster, tmp_path):

@@ -16,7 +16,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from kafka_harness.distribution import CHECKOUT, SPARK_DELTA, SPARK_ICEBERG, jars
+from kafka_harness.distribution import CHECKOUT, SPARK_DELTA, SPARK_ICEBERG
 from moldau.base.errors import UserError
 from moldau.spark.pipelines.activity.declared import ACTIVITY
 from moldau.spark.pipelines.declaration import DELTA, ICEBERG
@@ -24,21 +24,21 @@ from moldau.spark.pipelines.places import Places
 from moldau.spark.pipelines.running.frame import Order, Run
 from spark.activity_kit import OPTIONS, RULES, made_up_records
 from spark.activity_model import check_tables, rows_of
-from spark.foreign_tables import as_parquet, live_files
+from spark.foreign_tables import as_parquet, library_settings, live_files
 from spark.table_format_run import BATCHES
 
 PROGRAM = Path(__file__).with_name("table_format_run.py")
 
 
-def run(table_format, version, address, folder):
+def run(table_format, address, folder):
     """Run the pipeline with a crash in the middle; return what the program has printed."""
-    done = tried(table_format, version, address, folder)
+    done = tried(table_format, address, folder)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
 
-def tried(table_format, version, address, folder):
-    libraries = ",".join(map(str, sorted(jars(version).glob("*.jar"))))
+def tried(table_format, address, folder):
+    libraries = library_settings(table_format)["spark.jars"]
     return subprocess.run(
         [sys.executable, str(PROGRAM), table_format, libraries, address, str(folder)],
         capture_output=True,
@@ -55,7 +55,7 @@ HAS_DELTA = pyspark.__version__.startswith("4.2.")
 @pytest.mark.skipif(HAS_DELTA, reason="this Delta is for this Spark")
 @pytest.mark.java(SPARK_DELTA)
 def test_delta_for_another_spark_is_refused_before_anything_is_written(broker, tmp_path):
-    done = tried(DELTA, SPARK_DELTA, broker.address, tmp_path)
+    done = tried(DELTA, broker.address, tmp_path)
     assert "is made for Spark 4.2 and this is Spark" in done.stderr.splitlines()[-1]
     assert not (tmp_path / "out" / "_moldau" / "moldau-pipeline.json").exists()
 
@@ -63,7 +63,7 @@ def test_delta_for_another_spark_is_refused_before_anything_is_written(broker, t
 @pytest.mark.skipif(not HAS_DELTA, reason="this Delta is for Spark 4.2")
 @pytest.mark.java(SPARK_DELTA)
 def test_delta_has_what_the_records_say_after_a_batch_that_came_twice(broker, tmp_path):
-    run(DELTA, SPARK_DELTA, broker.address, tmp_path)
+    run(DELTA, broker.address, tmp_path)
 
     seen = as_parquet(tmp_path / "out", tmp_path / "seen")
     check_tables(seen, made_up_records(BATCHES), RULES)
@@ -71,7 +71,7 @@ def test_delta_has_what_the_records_say_after_a_batch_that_came_twice(broker, tm
 
 @pytest.mark.java(SPARK_ICEBERG)
 def test_iceberg_has_what_the_records_say_after_a_batch_that_came_twice(broker, tmp_path):
-    told = run(ICEBERG, SPARK_ICEBERG, broker.address, tmp_path)
+    told = run(ICEBERG, broker.address, tmp_path)
 
     seen = as_parquet(tmp_path / "out", tmp_path / "seen")
     check_tables(seen, made_up_records(BATCHES), RULES)
