@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import time
 from collections.abc import Iterable, Mapping
@@ -103,6 +104,9 @@ def search(**given: Any) -> None:
     except ImportError as missing:
         raise UserError(f"a search needs {missing.name}: pip install 'moldau[spark]'") from None
 
+    # What has been loaded lives until the end. To look through it for garbage then would take a
+    # tenth of the time of a search.
+    gc.freeze()
     question = question_of(given)
     table = given["out"] / TABLE
     if not table.is_dir():

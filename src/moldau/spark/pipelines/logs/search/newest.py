@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -43,10 +42,9 @@ Condition: TypeAlias = Callable[[Mask], Mask]
 
 
 class Part(NamedTuple):
-    """Rows of one row group that match, with what was read of them."""
+    """Rows of one row group that match, with what is shown of them."""
 
-    group: Group
-    rows: npt.NDArray[np.intp]
+    keys: Mapping[str, str]
     columns: Mapping[str, pa.Array]
 
 
@@ -108,7 +106,7 @@ class Search:
                     break
                 groups = self._groups_of(pool, of_day)
                 hits = self._newest(pool, groups, hits)
-            return Answer(self._shown(pool, hits), Effort(self._groups, self._read))
+        return Answer(self._shown(hits), Effort(self._groups, self._read))
 
     def _of_days(self, files: list[TableFile]) -> list[TableFile]:
         """Return the files of days and levels that are asked for, the newest day first."""
@@ -157,7 +155,11 @@ class Search:
         return known
 
     def _hits(self, group: Group) -> list[Hit]:
-        """Return the newest rows of a row group that match."""
+        """Return the newest rows of a row group that match.
+
+        Nearly all that are found are shown in the end, as the newest are looked for first. So what
+        is shown of them is read at once, with what they are sorted by.
+        """
         rows = Rows(group)
         left = rows.possible()
         for condition in self._conditions(rows, group, fields_last=are_few(left)):
@@ -165,10 +167,12 @@ class Search:
             if not left.any():
                 return []
         places = np.flatnonzero(left)
-        rows.load(_ORDER)
+        keys = group.file.keys
+        shown = [name for name in self._columns if name not in keys]
+        rows.load({*_ORDER, *shown})
         order = [rows.numbers(name)[places] for name in _ORDER]
         newest = np.lexsort(order[::-1])[-self._question.limit :]
-        part = Part(group, places[newest], rows.read_so_far(places[newest]))
+        part = Part(keys, rows.taken(shown, places[newest]))
         times, partitions, offsets = (one[newest].tolist() for one in order)
         return [
             Hit(times[place], partitions[place], offsets[place], part, place)
@@ -213,32 +217,24 @@ class Search:
 
     # What is shown of them
 
-    def _shown(self, pool: ThreadPoolExecutor, hits: list[Hit]) -> list[dict[str, Any]]:
+    def _shown(self, hits: list[Hit]) -> list[dict[str, Any]]:
         """Return hits with all that is shown of them, in their order."""
         by_part: dict[int, list[int]] = {}
         for place, hit in enumerate(hits):
             by_part.setdefault(id(hit.part), []).append(place)
-        shown = pool.map(lambda places: self._rows([hits[one] for one in places]), by_part.values())
         found: dict[int, dict[str, Any]] = {}
-        for places, rows in zip(by_part.values(), shown, strict=True):
-            found.update(zip(places, rows, strict=True))
+        for places in by_part.values():
+            found.update(zip(places, self._rows([hits[one] for one in places]), strict=True))
         return [found[place] for place in range(len(hits))]
 
     def _rows(self, hits: list[Hit]) -> list[dict[str, Any]]:
         """Return rows of one part."""
-        part = hits[0].part
+        keys, columns = hits[0].part
         places = as_places(np.array([hit.place for hit in hits]))
-        columns = {name: column.take(places) for name, column in part.columns.items()}
-        keys = part.group.file.keys
-        unread = [name for name in self._columns if name not in columns and name not in keys]
-        if unread:
-            rows = as_places(part.rows).take(places)
-            table = Rows(part.group).table(unread).take(rows)
-            columns |= {name: table.column(name) for name in unread}
         values = {
             name: [keys[name]] * len(hits)
             if name in keys
-            else columns[name].to_pylist(maps_as_pydicts="lossy")
+            else columns[name].take(places).to_pylist(maps_as_pydicts="lossy")
             for name in self._columns
         }
         return [

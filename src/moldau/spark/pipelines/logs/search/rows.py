@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import cached_property, lru_cache
 from typing import Final
 
@@ -50,7 +50,8 @@ class Rows:
         """Read columns that will be needed, unless that was done: together is quicker."""
         missing = [name for name in names if name not in self._columns]
         if missing:
-            read = self.table(missing)
+            number = self._group.number
+            read = self._file.read_row_group(number, columns=missing, use_threads=False)
             for name in missing:
                 column = read.column(name)
                 # Joining the pieces of one piece would copy it.
@@ -62,14 +63,10 @@ class Rows:
         self.load([name])
         return self._columns[name]
 
-    def table(self, names: Sequence[str]) -> pa.Table:
-        """Read some columns."""
-        return self._file.read_row_group(self._group.number, columns=names, use_threads=False)
-
-    def read_so_far(self, rows: npt.NDArray[np.intp]) -> dict[str, pa.Array]:
-        """Return what is known of some rows, by column."""
+    def taken(self, names: Iterable[str], rows: npt.NDArray[np.intp]) -> dict[str, pa.Array]:
+        """Return what columns have in some rows."""
         places = as_places(rows)
-        return {name: column.take(places) for name, column in self._columns.items()}
+        return {name: self.column(name).take(places) for name in names}
 
     def numbers(self, name: str) -> npt.NDArray[np.int64]:
         """Return the values of a column of numbers, or its times in microseconds."""

@@ -43,9 +43,9 @@ def packed(bits: Bits) -> bytes:
     return np.packbits(bits, bitorder="little").tobytes()
 
 
-def is_folded(size: int) -> bool:
-    """Tell whether a set of bits may have so many bytes."""
-    return size * 8 >= BITS_MIN and size & (size - 1) == 0
+def are_folded(sizes: npt.NDArray[np.int64]) -> bool:
+    """Tell whether sets of bits may all have so many bytes."""
+    return bool(np.all((sizes * 8 >= BITS_MIN) & (sizes & (sizes - 1) == 0)))
 
 
 def all_set(bits: Packed, places: Iterable[int]) -> bool:

@@ -7,13 +7,16 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Final
 
-from moldau.spark.pipelines.logs.sketches.bits import Packed, is_folded
+import numpy as np
+
+from moldau.spark.pipelines.logs.sketches.bits import Packed, are_folded
 from moldau.spark.pipelines.logs.sketches.sketch import Sketch
 from moldau.spark.pipelines.logs.sketches.texts import TextBits
 
 _MAGIC: Final = b"MLS3"
 _HEAD: Final = struct.Struct("<4sII")
-_SIZES: Final = struct.Struct("<6I")
+_PARTS: Final = 6
+_SIZES: Final = struct.Struct(f"<{_PARTS}I")
 
 
 def sketch_place(path: str) -> str:
@@ -36,17 +39,17 @@ def unpacked_sketches(data: Packed, group_count: int, row_count: int) -> list[Sk
     try:
         if _HEAD.unpack_from(view) != (_MAGIC, group_count, row_count):
             return None
-        place = _HEAD.size + group_count * _SIZES.size
-        found = []
-        for number in range(group_count):
-            parts = []
-            for size in _SIZES.unpack_from(view, _HEAD.size + number * _SIZES.size):
-                parts.append(view[place : place + size])
-                place += size
-            *texts, pairs, listed = parts
-            if not all(is_folded(len(bits)) for bits in (*texts, pairs)):
-                return None
-            found.append(Sketch(TextBits(*texts), pairs, listed))
-    except struct.error:
+        sizes = np.frombuffer(view, "<u4", group_count * _PARTS, _HEAD.size).astype(np.int64)
+    except (struct.error, ValueError):
         return None
-    return found if place == len(view) else None
+    start = _HEAD.size + group_count * _SIZES.size
+    ends = start + np.cumsum(sizes)
+    sets = sizes.reshape(group_count, _PARTS)[:, :-1]  # all but what is listed
+    if start + sizes.sum() != len(view) or not are_folded(sets):
+        return None
+    bounds = zip((ends - sizes).tolist(), ends.tolist(), strict=True)
+    parts = iter([view[first:end] for first, end in bounds])
+    return [
+        Sketch(TextBits(*texts), pairs, listed)
+        for *texts, pairs, listed in zip(*[parts] * _PARTS, strict=True)
+    ]
