@@ -100,7 +100,7 @@ QUESTIONS: dict[str, list[str]] = {
     "these, a host and a common text": ["--field", "status=503", "--field", "duration_ms=4711",
                                         "--text", "failed", "--host", "web-17"],
 }  # fmt: skip
-"""Where neither footers nor sketches nor pages rule out much."""
+"""What is asked, by a name for it."""
 
 
 def main() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import json
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -17,6 +15,7 @@ from moldau.cli.frame.output import (
     BAD,
     DOUBTFUL,
     Column,
+    json_text,
     listing,
     output_option,
     safe,
@@ -104,9 +103,6 @@ def search(**given: Any) -> None:
     except ImportError as missing:
         raise UserError(f"a search needs {missing.name}: pip install 'moldau[spark]'") from None
 
-    # What has been loaded lives until the end. To look through it for garbage then would take a
-    # tenth of the time of a search.
-    gc.freeze()
     question = question_of(given)
     table = given["out"] / TABLE
     if not table.is_dir():
@@ -128,13 +124,14 @@ def search(**given: Any) -> None:
 
 def _line(row: Mapping[str, Any], form: str) -> str:
     if form == "json":
-        return json.dumps(row)
+        return json_text(row)
     return "  ".join(safe(str(row[name])) for name in _SHOWN if row[name] is not None)
 
 
 def question_of(given: Mapping[str, Any]) -> Question:
     """Understand what was asked; UserError if it cannot be."""
-    from moldau.spark.pipelines.logs.search import Question  # noqa: PLC0415 - slow to load
+    from moldau.spark.pipelines.logs.layout import PAIR_COLUMNS  # noqa: PLC0415 - slow to load
+    from moldau.spark.pipelines.logs.search import Question  # noqa: PLC0415
 
     _check_texts(given)
     now_ms = time.time_ns() // 1_000_000
@@ -142,12 +139,12 @@ def question_of(given: Mapping[str, Any]) -> Question:
         since_us=_moment_us(given["since"], now_ms),
         until_us=_moment_us(given["until"], now_ms),
         levels=_levels(given["level"]),
-        values={name: given[name] for name in ("host", "service", "path") if given[name]},
+        values={name: given[name] for name in PAIR_COLUMNS if given[name]},
         texts=_some(given["texts"]),
         expressions=_some(given["expressions"]),
         without=_some(given["without"]),
         ignore_case=given["ignore_case"],
-        fields=dict(_field(text) for text in given["fields"]),
+        fields=_fields(given["fields"]),
         limit=given["limit"],
     )
 
@@ -191,8 +188,12 @@ def _some(texts: Iterable[str]) -> tuple[str, ...]:
     return tuple(filter(None, texts))
 
 
-def _field(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        raise UserError(f"--field {text}: expected NAME=VALUE")
-    return name, value
+def _fields(texts: Iterable[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise UserError(f"--field {text}: expected NAME=VALUE")
+        if found.setdefault(name, value) != value:
+            raise UserError(f"--field {text} and {name}={found[name]}: a row has one of them only")
+    return found

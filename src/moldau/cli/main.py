@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import os
 import sys
 
@@ -60,6 +62,9 @@ def cli() -> None:
 
 def main() -> None:
     """Run the command line; what goes wrong is one line on stderr and a status above zero."""
+    # What is left then ends with the process. Python would look through all of it for garbage
+    # first: with numpy and pyarrow loaded, for a tenth of the time of a search in logs.
+    atexit.register(gc.freeze)
     try:
         sys.exit(_run())
     except BrokenPipeError:

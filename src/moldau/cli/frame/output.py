@@ -101,8 +101,7 @@ def rendered(report: Report, form: str) -> str:
     """Write a report as text for programs, or plainly for people."""
     match form:
         case "json":
-            text = json.dumps(report.data, indent=2, ensure_ascii=False) + "\n"
-            return _LEFT_BY_JSON.sub(lambda found: f"\\u{ord(found.group()):04x}", text)
+            return json_text(report.data, indent=2) + "\n"
         case "yaml":
             return yaml_text(report.data)
         case "csv":
@@ -113,6 +112,12 @@ def rendered(report: Report, form: str) -> str:
         case _:
             views = report.views or (report.main,)
             return "\n".join(_plain(view, wide=form == "wide") for view in views)
+
+
+def json_text(data: Any, *, indent: int | None = None) -> str:
+    """Write data as JSON that people of every language can read, and any terminal show."""
+    text = json.dumps(data, indent=indent, ensure_ascii=False)
+    return _LEFT_BY_JSON.sub(lambda found: f"\\u{ord(found.group()):04x}", text)
 
 
 def safe(text: str) -> str:

@@ -228,6 +228,16 @@ def test_only_files_that_the_log_names_are_read(own_table):
         search(own_table, Question())
 
 
+@pytest.mark.parametrize("damaged", [slice(4, -1000), slice(-600, -8)], ids=["pages", "footer"])
+def test_a_damaged_file_is_named(own_table, damaged):
+    for path in own_table.glob("*/*/part-*.parquet"):
+        data = bytearray(path.read_bytes())
+        data[damaged] = b"\xff" * len(data[damaged])
+        path.write_bytes(data)
+    with pytest.raises(UserError, match=r"part-\d+.*\.parquet cannot be read"):
+        search(own_table, Question(texts=("quincunx",)))
+
+
 def test_following_brings_each_new_row_once_in_the_order_of_time(tmp_path):
     made = log_table(tmp_path)
     follower = Follower(tmp_path, Question(limit=2), ["offset"])
@@ -294,6 +304,7 @@ def test_texts_expressions_and_their_absence_are_asked_for_together(table):
         (["--regex", "plums("], "'plums(' is no regular expression"),
         (["--text", "\udcff"], "'\\udcff' is no text: expected UTF-8"),
         (["--field", "a=\udcff"], "'a=\\udcff' is no text: expected UTF-8"),
+        (["--field", "side=0", "--field", "side=1"], "side=0: a row has one of them only"),
         (["--follow", "-o", "yaml"], "--follow prints -o table or json"),
     ],
 )

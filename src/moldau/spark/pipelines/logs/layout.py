@@ -39,25 +39,28 @@ SCHEMA: Final = pa.schema([
 PARTITIONED_BY: Final = ("date", "level")
 
 GROUP_ROWS: Final = 8192
-"""Rows of a row group: some five milliseconds to read whole, and enough for columns to compress.
-Who looks for a few rows reads a group for each; but with half as many, sketches are larger by a
-quarter."""
+"""Rows of a row group: some milliseconds to read whole, and enough for columns to compress. Who
+looks for a few rows reads a group for each. With half as many, the values of fewer fields would
+occur often enough in a group to have their rows listed."""
 GROUP_SIZE: Final = 32 * 1024 * 1024
 """Bytes of a row group at most, as messages may be long."""
 
 SKETCHED_ROWS_MIN: Final = 4096
 """Files with fewer rows are read as quickly as their sketches."""
 
+TEXT_COLUMNS: Final = ("message", "stack")
+"""Columns in which texts are looked for."""
 PAIR_COLUMNS: Final = ("host", "service", "path")
 """Columns whose values are looked for as those of fields are."""
 
 _ORDER: Final = [("time", "ascending"), ("partition", "ascending"), ("offset", "ascending")]
 _STATISTICS: Final = ["time", "host", "service", "path", "stack", "partition", "offset", "batch"]
 """What is passed over by least and greatest values, or for having none: most stacks."""
-_FEW_VALUES: Final = ["host", "service", "path", "format", "topic",
-                      "fields.key_value.key"]  # fmt: skip
-"""What is written with a dictionary. Not the values of fields: ids among them fill any dictionary,
-and then their columns are larger by a fifth and read half as fast."""
+FEW_VALUES: Final = ["host", "service", "path", "format", "topic",
+                     "fields.key_value.key"]  # fmt: skip
+"""What is written with a dictionary, and read as numbers of its entries. Not the values of fields:
+ids among them fill any dictionary, and then their columns are larger by a fifth and read half as
+fast."""
 _COMPRESSION: Final = {
     "message": "LZ4",
     **{name: "ZSTD" for name in SCHEMA.names if name not in ("message", "fields")},
@@ -74,12 +77,12 @@ def write_rows(rows: pa.Table, sink: Any) -> bytes | None:
         sink,
         SCHEMA,
         compression=_COMPRESSION,
-        use_dictionary=_FEW_VALUES,
+        use_dictionary=FEW_VALUES,
         write_statistics=_STATISTICS,
         store_schema=False,
     ) as writer:
         for group in groups_of(rows):
-            writer.write_table(group, row_group_size=max(1, group.num_rows))
+            writer.write_table(group, row_group_size=group.num_rows)
             if rows.num_rows >= SKETCHED_ROWS_MIN:
                 sketches.append(_sketch(group))
     return packed_sketches(sketches, rows.num_rows) if sketches else None
@@ -97,7 +100,7 @@ def groups_of(rows: pa.Table) -> Iterator[pa.Table]:
 
 
 def _sketch(group: pa.Table) -> Sketch:
-    texts = [chunk for name in ("message", "stack") for chunk in group.column(name).chunks]
+    texts = [chunk for name in TEXT_COLUMNS for chunk in group.column(name).chunks]
     values = [
         pc.binary_join_element_wise(pa.scalar(name), pc.unique(group.column(name)), "=")
         for name in PAIR_COLUMNS

@@ -10,7 +10,7 @@ them. Before a row group is read it must have passed
     the pages       the texts again, in what was decompressed and not taken apart (see `pages`)
 
 and then the columns that are asked about are read one after the other, the cheap ones first, as
-long as any row is left. Only rows that are shown are read with all that is shown of them. All this
+long as any row is left. If one is, what is shown of it is read with what it is sorted by. All this
 happens in as many threads as there are cores; Arrow computes outside of Python's lock.
 
     question    what may be asked (pure)

@@ -7,7 +7,8 @@ of what a row group holds, a sketch what it certainly does not hold.
 from __future__ import annotations
 
 import mmap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -121,14 +122,23 @@ class Sieve:
 
 
 def mapped(file: TableFile) -> MappedFile:
-    """Open a file; UserError if it is none of Parquet's."""
-    try:
+    """Open a file; UserError if it is none of Parquet's, FileNotFoundError if it is not there."""
+    with reading(file.path):
         data = pa.memory_map(str(file.path)).read_buffer()
         footer = pq.ParquetFile(pa.BufferReader(data)).metadata
-    except pa.ArrowInvalid as error:
-        raise UserError(f"{file.path} cannot be read: {error}") from error
     places = {footer.schema.column(place).path: place for place in range(footer.num_columns)}
     return MappedFile(file.path, file.keys, data, footer, places)
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Name the file that Arrow cannot read, because of damage or of its disk."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except (pa.ArrowException, OSError) as error:
+        raise UserError(f"{path} cannot be read: {error}") from error
 
 
 def span(file: MappedFile, number: int, path: str) -> tuple[int, int]:

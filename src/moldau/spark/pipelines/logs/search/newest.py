@@ -25,7 +25,7 @@ from moldau.spark.pipelines.logs.search.patterns import (
     wanted_text,
 )
 from moldau.spark.pipelines.logs.search.question import Question
-from moldau.spark.pipelines.logs.search.rows import Mask, Rows, are_few, as_places
+from moldau.spark.pipelines.logs.search.rows import Mask, Rows, are_few
 from moldau.spark.pipelines.tables.committed import TableFile, files_of
 
 COLUMNS: Final = ("time", "level", "host", "service", "path", "message", "fields", "stack",
@@ -62,9 +62,9 @@ class Hit(NamedTuple):
 class Effort(NamedTuple):
     """What an answer took."""
 
-    groups: int = 0
+    groups: int
     """Row groups of the days that were looked at."""
-    read: int = 0
+    read: int
     """Those that no footer and no sketch ruled out, and that were read."""
 
 
@@ -106,7 +106,7 @@ class Search:
                     break
                 groups = self._groups_of(pool, of_day)
                 hits = self._newest(pool, groups, hits)
-        return Answer(self._shown(hits), Effort(self._groups, self._read))
+        return Answer([*map(self._shown, hits)], Effort(self._groups, self._read))
 
     def _of_days(self, files: list[TableFile]) -> list[TableFile]:
         """Return the files of days and levels that are asked for, the newest day first."""
@@ -217,29 +217,15 @@ class Search:
 
     # What is shown of them
 
-    def _shown(self, hits: list[Hit]) -> list[dict[str, Any]]:
-        """Return hits with all that is shown of them, in their order."""
-        by_part: dict[int, list[int]] = {}
-        for place, hit in enumerate(hits):
-            by_part.setdefault(id(hit.part), []).append(place)
-        found: dict[int, dict[str, Any]] = {}
-        for places in by_part.values():
-            found.update(zip(places, self._rows([hits[one] for one in places]), strict=True))
-        return [found[place] for place in range(len(hits))]
-
-    def _rows(self, hits: list[Hit]) -> list[dict[str, Any]]:
-        """Return rows of one part."""
-        keys, columns = hits[0].part
-        places = as_places(np.array([hit.place for hit in hits]))
-        values = {
-            name: [keys[name]] * len(hits)
+    def _shown(self, hit: Hit) -> dict[str, Any]:
+        """Return what is shown of a hit."""
+        keys, columns = hit.part
+        return {
+            name: keys[name]
             if name in keys
-            else columns[name].take(places).to_pylist(maps_as_pydicts="lossy")
+            else _plain(columns[name][hit.place].as_py(maps_as_pydicts="lossy"))
             for name in self._columns
         }
-        return [
-            {name: _plain(values[name][row]) for name in self._columns} for row in range(len(hits))
-        ]
 
 
 def _wanted(question: Question) -> list[Wanted]:

@@ -15,7 +15,7 @@ class Question:
     """Exclusive."""
     levels: frozenset[str] | None = None
     values: Mapping[str, str] = field(default_factory=dict)
-    """By column: host, service, path."""
+    """By column, of those that are searched by value (`layout.PAIR_COLUMNS`)."""
     texts: tuple[str, ...] = ()
     """Each is part of the message or of the stack."""
     expressions: tuple[str, ...] = ()

@@ -12,18 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from moldau.spark.pipelines.logs.search.groups import Group
+from moldau.spark.pipelines.logs.layout import FEW_VALUES, TEXT_COLUMNS
+from moldau.spark.pipelines.logs.search.groups import Group, reading
 from moldau.spark.pipelines.logs.search.pages import absent, attempts, find
 from moldau.spark.pipelines.logs.search.patterns import Probe, Wanted
 from moldau.spark.pipelines.logs.sketches.arrays import offsets_of
 
 Mask = npt.NDArray[np.bool_]
-
-TEXTS: Final = ("message", "stack")
-"""The columns in which texts are looked for."""
-
-_IN_DICTIONARIES: Final = ("host", "service", "path", "format", "topic", "fields.key_value.key")
-"""Columns of few values, read as numbers of entries of a dictionary."""
 
 _ROWS_MAX: Final = 64
 """If more rows than this are to be expected, going by those found so far, it is quicker to look at
@@ -37,21 +32,22 @@ class Rows:
 
     def __init__(self, group: Group) -> None:
         self._group = group
-        self.count = group.row_count
+        self._count = group.row_count
         self._columns: dict[str, pa.Array] = {}
 
     @cached_property
     def _file(self) -> pq.ParquetFile:
         file = self._group.file
         source = pa.BufferReader(file.data)
-        return pq.ParquetFile(source, metadata=file.footer, read_dictionary=_IN_DICTIONARIES)
+        return pq.ParquetFile(source, metadata=file.footer, read_dictionary=FEW_VALUES)
 
     def load(self, names: Iterable[str]) -> None:
         """Read columns that will be needed, unless that was done: together is quicker."""
         missing = [name for name in names if name not in self._columns]
         if missing:
-            number = self._group.number
-            read = self._file.read_row_group(number, columns=missing, use_threads=False)
+            with reading(self._group.file.path):
+                number = self._group.number
+                read = self._file.read_row_group(number, columns=missing, use_threads=False)
             for name in missing:
                 column = read.column(name)
                 # Joining the pieces of one piece would copy it.
@@ -81,7 +77,7 @@ class Rows:
     def possible(self) -> Mask:
         """Tell which rows are worth a look, by what is known of the fields that are wanted."""
         only = self._group.only
-        return np.ones(self.count, dtype=np.bool_) if only is None else only.copy()
+        return np.ones(self._count, dtype=np.bool_) if only is None else only.copy()
 
     def with_field(self, name: str, value: str, left: Mask) -> Mask:
         """Tell which of the rows that are left have a field of this value."""
@@ -90,10 +86,10 @@ class Rows:
         if are_few(left):
             fields = fields.take(as_places(rows))
         else:
-            rows = np.arange(self.count)
+            rows = np.arange(self._count)
         pairs = np.flatnonzero(_equal(fields.items, value))
         pairs = pairs[_equal(fields.keys.take(as_places(pairs)), name)]
-        found = np.zeros(self.count, dtype=np.bool_)
+        found = np.zeros(self._count, dtype=np.bool_)
         found[rows[np.searchsorted(fields.offsets.to_numpy(), pairs, side="right") - 1]] = True
         return found
 
@@ -102,15 +98,15 @@ class Rows:
     def absent(self, probes: Iterable[Probe]) -> set[Probe]:
         """Return what no message and no stack matches for certain."""
         missing = set(probes)
-        for name in TEXTS:
+        for name in TEXT_COLUMNS:
             if not self._group.is_empty(name):
                 missing = absent(self._group.file.data, self._group.column(name), missing)
         return missing
 
     def matching(self, wanted: Wanted, left: Mask) -> Mask:
         """Tell which of the rows that are left have what is wanted in a text."""
-        found = np.zeros(self.count, dtype=np.bool_)
-        for name in TEXTS:
+        found = np.zeros(self._count, dtype=np.bool_)
+        for name in TEXT_COLUMNS:
             if not self._group.is_empty(name):
                 found |= _matching(self.column(name), wanted, left)
         return found

@@ -16,7 +16,8 @@ from moldau.spark.pipelines.logs.sketches.texts import TextBits
 _MAGIC: Final = b"MLS3"
 _HEAD: Final = struct.Struct("<4sII")
 _PARTS: Final = 6
-_SIZES: Final = struct.Struct(f"<{_PARTS}I")
+"""Of a sketch: four sets of texts, one of pairs, and what is listed."""
+_SIZE: Final = np.dtype("<u4")
 
 
 def sketch_place(path: str) -> str:
@@ -29,8 +30,8 @@ def packed_sketches(sketches: Sequence[Sketch], row_count: int) -> bytes:
     """Write the sketches of a file's row groups."""
     head = _HEAD.pack(_MAGIC, len(sketches), row_count)
     of_groups = [(*one.texts, one.pairs, one.listed) for one in sketches]
-    sizes = [_SIZES.pack(*map(len, group)) for group in of_groups]
-    return b"".join([head, *sizes, *chain.from_iterable(of_groups)])
+    sizes = np.array([[*map(len, group)] for group in of_groups], _SIZE)
+    return b"".join([head, sizes.tobytes(), *chain.from_iterable(of_groups)])
 
 
 def unpacked_sketches(data: Packed, group_count: int, row_count: int) -> list[Sketch] | None:
@@ -39,10 +40,11 @@ def unpacked_sketches(data: Packed, group_count: int, row_count: int) -> list[Sk
     try:
         if _HEAD.unpack_from(view) != (_MAGIC, group_count, row_count):
             return None
-        sizes = np.frombuffer(view, "<u4", group_count * _PARTS, _HEAD.size).astype(np.int64)
+        written = np.frombuffer(view, _SIZE, group_count * _PARTS, _HEAD.size)
     except (struct.error, ValueError):
         return None
-    start = _HEAD.size + group_count * _SIZES.size
+    sizes = written.astype(np.int64)
+    start = _HEAD.size + written.nbytes
     ends = start + np.cumsum(sizes)
     sets = sizes.reshape(group_count, _PARTS)[:, :-1]  # all but what is listed
     if start + sizes.sum() != len(view) or not are_folded(sets):

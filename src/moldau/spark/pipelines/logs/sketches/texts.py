@@ -130,7 +130,7 @@ def text_bits(texts: Iterable[pa.Array]) -> TextBits:
 def _places(
     bits_of: Callable[[Bytes], npt.NDArray[np.generic]], texts: Iterable[Bytes]
 ) -> frozenset[int]:
-    return frozenset(int(one) for text in texts for one in bits_of(text).tolist())
+    return frozenset(one for text in texts for one in bits_of(text).tolist())
 
 
 # Triples, grams, pieces and numbers
