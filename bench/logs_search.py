@@ -4,8 +4,9 @@ A table of one day is made with the pipeline's own writer, ten million rows unle
 as appends every ten seconds leave it just before files are merged again, when there are most of
 them. Then each question is asked again and again, in a process of its own as `moldau logs search`
 is, and within one process. Files are in the page cache. One table is printed: of the command the
-best, the median, the worst and whether the median keeps to the bar, of the search alone the median,
-how many rows were found, and how many row groups of how many were read.
+best, the median, the worst, whether the median keeps to the bar and the CPU time in the median, of
+the search alone the median, how many rows were found, and how many row groups of how many were
+read. Below it stands what other guests of the machine took meanwhile.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -29,6 +31,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from bench.usage import stolen_seconds
 from moldau.spark.pipelines.logs.layout import SCHEMA, write_rows
 from moldau.spark.pipelines.logs.search import Question, search
 from moldau.spark.pipelines.logs.sketches import sketch_place
@@ -278,21 +281,29 @@ def maps(fields: Sequence[tuple[str, pa.Array]], count: int) -> pa.Array:
 def ask_all(out: Path, rounds: int) -> None:
     """Ask every question so often, one after the other in turn, and print how long that took."""
     whole: dict[str, list[float]] = {name: [] for name in QUESTIONS}
+    used: dict[str, list[float]] = {name: [] for name in QUESTIONS}
     inner: dict[str, list[float]] = {name: [] for name in QUESTIONS}
     found: dict[str, tuple[int, str]] = {}
+    began, stolen_s = time.perf_counter(), stolen_seconds()
     for _ in range(rounds):
         for name, words in QUESTIONS.items():
-            whole[name].append(timed_command(out, words))
+            took, used_s = timed_command(out, words)
+            whole[name].append(took)
+            used[name].append(used_s)
             took, rows, read = timed_search(out, words)
             inner[name].append(took)
             found[name] = rows, read
-    print(form("question", "best s", "command s", "worst s", "", "search s", "rows", "read"))
+    stolen_s = stolen_seconds() - stolen_s
+    stolen = stolen_s / (time.perf_counter() - began) / (os.cpu_count() or 1)
+    heads = "best s", "command s", "worst s", "", "CPU s", "search s", "rows", "read"
+    print(form("question", *heads))
     for name, times in whole.items():
         median = statistics.median(times)
-        figures = min(times), median, max(times), statistics.median(inner[name])
-        *of_command, searched = (f"{one:.2f}" for one in figures)
+        of_command = (f"{one:.2f}" for one in (min(times), median, max(times)))
+        others = (f"{statistics.median(one[name]):.2f}" for one in (used, inner))
         met = "met" if median <= BAR_S else "missed"
-        print(form(name, *of_command, met, searched, *map(str, found[name])))
+        print(form(name, *of_command, met, *others, *map(str, found[name])))
+    print(f"{stolen:.0%} of the processors' time went to other guests of the machine")
 
 
 def form(name: str, *figures: str) -> str:
@@ -300,12 +311,17 @@ def form(name: str, *figures: str) -> str:
     return f"{name:46}" + "".join(f"{one:>10}" for one in figures)
 
 
-def timed_command(out: Path, words: Sequence[str]) -> float:
-    """Run the command; return the seconds it took."""
+def timed_command(out: Path, words: Sequence[str]) -> tuple[float, float]:
+    """Run the command; return the seconds it took, and those of CPU time."""
     command = [str(Path(sys.executable).with_name("moldau")), "logs", "search", "--out", str(out)]
-    began = time.perf_counter()
+    began, used_s = time.perf_counter(), _used_by_commands_s()
     subprocess.run([*command, *words], stdout=subprocess.DEVNULL, check=True)
-    return time.perf_counter() - began
+    return time.perf_counter() - began, _used_by_commands_s() - used_s
+
+
+def _used_by_commands_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def timed_search(out: Path, words: Sequence[str]) -> tuple[float, int, str]:

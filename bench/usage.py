@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+_STOLEN = 7
+"""Its place among the times of all processors."""
 
 
 def family(pid: int) -> list[int]:
@@ -28,6 +30,12 @@ def cpu_seconds(pid: int) -> float:
             # utime, stime; and of children that were waited for, cutime, cstime
             ticks += sum(int(value) for value in fields[11:15])
     return ticks / _TICKS_PER_SECOND
+
+
+def stolen_seconds() -> float:
+    """Return how long processors were wanted here and given to other guests of the machine."""
+    _, *ticks = Path("/proc/stat").read_text().split(maxsplit=10)
+    return int(ticks[_STOLEN]) / _TICKS_PER_SECOND
 
 
 def peak_memory_mb(pid: int) -> float:
