@@ -290,7 +290,7 @@ def test_a_topic_that_never_comes_is_unknown_at_the_deadline_and_not_asked_for_a
     async def scenario():
         async with ScriptedBroker() as broker, following(broker.address) as cluster:
             with pytest.raises(UnknownTopicOrPartition, match="nowhere"):
-                await cluster.topic("nowhere", cluster.deadline(60))
+                await cluster.topic("nowhere", cluster.deadline(1_000))
             await cluster.refresh()
             assert broker.requests(METADATA)[-1].topics == []
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from moldau.spark.pipelines.logs.search.patterns import wanted_expression, wanted_text
@@ -53,11 +53,27 @@ def test_what_is_certain_of_an_expression_holds_wherever_it_matches(
             assert probe.literal in text
 
 
+def holds_in_either_case(other, text):
+    """Tell whether a text is part of another, its letters in lower or in upper case.
+
+    The sign of Kelvin is k in lower case, but no k is that sign in upper case.
+    """
+    return any(
+        all(
+            found in (one, one.lower(), one.upper())
+            for one, found in zip(text, other[at : at + len(text)], strict=True)
+        )
+        for at in range(len(other) - len(text) + 1)
+    )
+
+
 @settings(max_examples=100, deadline=None)
+@example("K", "\u212a", True)
+@example("\u212a", "k", True)
 @given(TEXTS, TEXTS, st.booleans())
 def test_a_text_is_found_where_it_is_part_of_another(text, other, ignore_case):
     wanted = wanted_text(text, ignore_case=ignore_case)
-    inside = text.lower() in other.lower() if ignore_case else text in other
+    inside = holds_in_either_case(other, text) if ignore_case else text in other
     assert matches(other, wanted.pattern) == inside
     (probe,) = wanted.probes
     assert probe.pattern == wanted.pattern
