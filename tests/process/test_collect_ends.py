@@ -71,6 +71,30 @@ def test_what_cannot_be_is_refused_in_one_line(tmp_path, arguments, line):
         assert line in running.said
 
 
+def test_positions_of_nothing_are_refused(tmp_path):
+    with Collecting(
+        tmp_path, "metrics", "-t", "metrics", "-b", NOBODY, "--state", tmp_path / "state.json"
+    ) as running:
+        assert running.process.wait(30) == 1
+        assert running.said == (
+            "moldau: --state keeps positions in access logs: name one with --http\n"
+        )
+
+
+def test_a_second_collector_of_requests_on_the_same_positions_is_refused(tmp_path):
+    def requests():
+        return Collecting(
+            tmp_path, "metrics", "-t", "metrics", "-b", NOBODY, "--no-host",
+            "--http", "shop=a.log", "--http", "shop=b.log", "--state", tmp_path / "state.json",
+        )  # fmt: skip
+
+    with requests() as running:
+        eventually(lambda: running.said.endswith("\n"), "a line")
+        with requests() as other:
+            assert other.process.wait(30) == 1
+            assert "is in use by another collector" in other.said
+
+
 def test_a_line_of_a_hundred_megabytes_is_cut_in_little_memory(broker, tmp_path):
     with (tmp_path / "a.log").open("wb") as file:
         for _ in range(100):

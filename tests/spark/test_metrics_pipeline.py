@@ -13,6 +13,9 @@ import pytest
 from kafka_harness.samples import fresh_topic
 from kafka_harness.topics import create_topic, send
 from moldau.base.errors import UserError
+from moldau.cli.stream.histogram import Histogram
+from moldau.collect.metrics.access_logs import COMBINED, UNITS_US, AccessSamples, access_pattern
+from moldau.collect.metrics.samples import encode
 from moldau.spark.pipelines.metrics.declared import METRICS
 from moldau.spark.pipelines.metrics.samples import read_samples
 from moldau.spark.pipelines.metrics.start import batches_of, start
@@ -95,6 +98,20 @@ def test_a_run_sends_what_it_files_to_a_topic_also_where_rows_stay_with_spark(
     keys = {row.key.decode() for row in records}
     assert {"a host cpu.used", "b shop http.responses 2xx"} <= keys
     assert {one["window_start"] for one in sent} >= {"2026-09-21T14:13:20.000Z"}
+
+
+def test_request_times_of_the_collector_are_read_as_histograms(session):
+    log = AccessSamples("shop", access_pattern(COMBINED), UNITS_US["s"], Histogram)
+    for time in (b"0.200", b"0.050", b"0.049", b"5000"):
+        log.add(b'"GET / HTTP/1.1" 200 1 "-" "-" ' + time)
+    values = [encode(sample, "web-1", 1_790_000_000_000, 10.0) for sample in log.take(10.0)]
+    rows = {row.metric: row for row in parsed(session, values, 0).collect()}
+    assert {row.reason for row in rows.values()} == {None}
+    times = rows["http.time"]
+    assert (times.kind, times.reading, times.sum) == ("histogram", None, pytest.approx(5000.299))
+    assert [tuple(bucket) for bucket in times.buckets] == [
+        (0.045, 0), (0.05, 2), (0.18, 0), (0.2, 1), (1000, 0), (None, 1),
+    ]  # fmt: skip
 
 
 def test_options_that_nothing_can_satisfy_are_refused(session, tmp_path):

@@ -11,7 +11,8 @@ import logging
 import re
 import resource
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -37,8 +38,9 @@ from moldau.collect.metrics.access_logs import COMBINED, UNITS_US, AccessSamples
 from moldau.collect.metrics.collector import AccessLog, Measured, MetricsCollector
 from moldau.collect.metrics.host import ProcessSamples
 from moldau.collect.outlet import SETTINGS, Producer, connect
+from moldau.collect.positions import Positions
 from moldau.collect.running import until_stopped
-from moldau.collect.state import StateFile
+from moldau.collect.state import Entry, StateFile
 from moldau.collect.wanted import COMPRESSED, Wanted
 from moldau.storage.disk import Disk
 
@@ -256,6 +258,12 @@ def files(patterns: tuple[str, ...], **options: Any) -> None:
     show_default=True,
     help="What their times are given in.",
 )
+@click.option(
+    "--state",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Where positions in access logs are kept, to count every request.",
+)
 @click.option("--no-host", is_flag=True, help="Measure nothing but access logs.")
 @click.option("--count", type=click.IntRange(1), help="End after so many measurements.")
 @collector_options  # fmt: skip
@@ -266,27 +274,48 @@ def metrics(**options: Any) -> None:
 
     \b
     moldau collect metrics -t metrics --interval 10s
-    moldau collect metrics -t metrics --http shop=/var/log/nginx/shop.log --process nginx
+    moldau collect metrics -t metrics --http shop=/var/log/nginx/shop.log --state shop.json
     """
     interval_ms = round(options["interval"] * 1000)
     if interval_ms < 100:
         raise UserError("--interval is at least 0.1 s: measuring takes time itself")
+    if options["state"] is not None and not options["logs"]:
+        raise UserError("--state keeps positions in access logs: name one with --http")
     producer = _producer(options)
     complaints = Complaints(_say)
-    collector = MetricsCollector(
-        options["topic"],
-        options["host"],
-        _measured(options, complaints),
-        producer,
-        SystemClock(),
-        complaints,
-    )
-    run = partial(
-        collector.run, interval_ms=interval_ms, rounds=options["count"], grace_s=options["grace"]
-    )
-    asyncio.run(_run(producer, complaints, run))
+    with _positions(options["state"], complaints) as positions:
+        saved = None if positions is None else positions.load()
+        collector = MetricsCollector(
+            options["topic"],
+            options["host"],
+            _measured(options, complaints, saved),
+            producer,
+            SystemClock(),
+            complaints,
+            positions,
+        )
+        run = partial(
+            collector.run,
+            interval_ms=interval_ms,
+            rounds=options["count"],
+            grace_s=options["grace"],
+        )
+        asyncio.run(_run(producer, complaints, run))
     lost = f", {collector.lost_count:,} lost" if collector.lost_count else ""
     _say(f"samples delivered: {collector.delivered_count:,}{lost}")
+
+
+@contextmanager
+def _positions(path: Path | None, complaints: Complaints) -> Iterator[Positions | None]:
+    """Keep a file of positions to ourselves, if there is to be one."""
+    if path is None:
+        yield None
+        return
+    state = StateFile(Disk(), str(path.absolute()))
+    try:
+        yield Positions(state, complaints)
+    finally:
+        state.close()
 
 
 # Running
@@ -348,7 +377,7 @@ def _wanted(patterns: tuple[str, ...], options: dict[str, Any]) -> Wanted:
     )
 
 
-def _absolute(patterns: tuple[str, ...]) -> list[str]:
+def _absolute(patterns: Iterable[str]) -> list[str]:
     """Name files by their whole paths: these are what records are known by."""
     return [str(Path(pattern).absolute()) for pattern in patterns]
 
@@ -377,8 +406,10 @@ def _summary(collector: FileCollector) -> str:
     return ", ".join(parts)
 
 
-def _measured(options: dict[str, Any], complaints: Complaints) -> Measured:
-    logs = [_access_log(text, options, complaints) for text in options["logs"]]
+def _measured(
+    options: dict[str, Any], complaints: Complaints, saved: list[Entry] | None
+) -> Measured:
+    logs = _access_logs(options, complaints, saved)
     if options["no_host"]:
         if not logs:
             raise UserError("--no-host leaves nothing to measure: name an access log with --http")
@@ -401,14 +432,24 @@ def _process_pattern(text: str) -> re.Pattern[str]:
         raise UserError(f"--process {text!r} is not a pattern: {error}") from error
 
 
-def _access_log(text: str, options: dict[str, Any], complaints: Complaints) -> AccessLog:
-    service, equals, pattern = text.partition("=")
-    if not equals or not service or not pattern:
-        raise UserError(f"--http {text}: expected SERVICE=PATTERN")
-    samples = AccessSamples(
-        service,
-        access_pattern(options["http_format"]),
-        UNITS_US[options["http_unit"]],
-        Histogram,
-    )
-    return AccessLog(_absolute((pattern,)), samples, MachineSources(), complaints)
+def _access_logs(
+    options: dict[str, Any], complaints: Complaints, saved: list[Entry] | None
+) -> list[AccessLog]:
+    """Return the logs of each service, however many patterns name them."""
+    patterns: dict[str, list[str]] = {}
+    for text in options["logs"]:
+        service, equals, pattern = text.partition("=")
+        if not equals or not service or not pattern:
+            raise UserError(f"--http {text}: expected SERVICE=PATTERN")
+        patterns.setdefault(service, []).append(pattern)
+    form, unit_us = access_pattern(options["http_format"]), UNITS_US[options["http_unit"]]
+    return [
+        AccessLog(
+            _absolute(own),
+            AccessSamples(service, form, unit_us, Histogram),
+            MachineSources(),
+            complaints,
+            saved,
+        )
+        for service, own in patterns.items()
+    ]

@@ -22,9 +22,10 @@ from moldau.collect.framing import Piece
 from moldau.collect.gathering import Gathering, Tally
 from moldau.collect.outages import Silence
 from moldau.collect.outlet import Producer, flush_within, wait_for_room
+from moldau.collect.positions import Positions
 from moldau.collect.running import until_stopped
 from moldau.collect.sources import Sources
-from moldau.collect.state import CorruptState, Entry, StateFile
+from moldau.collect.state import StateFile
 from moldau.collect.wanted import Wanted
 
 COMMIT_S: Final = 1.0
@@ -38,9 +39,6 @@ BREATH_TURNS: Final = 64
 
 FILES_AT_HAND: Final = 1024
 """Files whose paths are kept as bytes: making them anew would cost as much as cutting a line."""
-
-STATE: Final = "state"
-"""What complaints about the file of positions are kept under; it is no path."""
 
 Key = Literal["path", "host", "none"]
 
@@ -89,11 +87,11 @@ class FileCollector:
         complaints: Complaints,
     ) -> None:
         self._producer = producer
-        self._state = state
+        self._positions = Positions(state, complaints)
         self._clock = clock
         self._complaints = complaints
         self._gathering = Gathering(
-            wanted, sources, labels.sender(producer), complaints, self._load()
+            wanted, sources, labels.sender(producer), complaints, self._positions.load()
         )
 
     @property
@@ -105,17 +103,6 @@ class FileCollector:
     def file_count(self) -> int:
         """How many files are followed."""
         return self._gathering.file_count
-
-    def _load(self) -> list[Entry] | None:
-        try:
-            return self._state.load()
-        except CorruptState as error:
-            self._complaints.say(
-                STATE,
-                f"{self._state.path} is damaged ({error}): it was put aside, and all files are read"
-                " from their beginnings",
-            )
-            return []
 
     # Running
 
@@ -139,7 +126,7 @@ class FileCollector:
                 self._complaints.tell("not all was acknowledged in time: it will be sent again")
         finally:
             self._gathering.settle()
-            await self._save()
+            await self._positions.save(self._gathering.entries())
             self._gathering.close()
 
     async def _read(self, *, once: bool) -> None:
@@ -184,20 +171,4 @@ class FileCollector:
             )
             if line is not None:
                 self._complaints.tell(line)
-            await self._save()
-
-    async def _save(self) -> None:
-        """Write positions in a thread: a disk takes its time. Cancelled, it is finished first."""
-        entries = self._gathering.entries()
-        saving = asyncio.ensure_future(asyncio.to_thread(self._state.save, entries))
-        try:
-            await asyncio.shield(saving)
-        except asyncio.CancelledError:
-            await asyncio.wait([saving])
-            raise
-        except OSError as error:
-            self._complaints.say(
-                STATE, f"cannot write {self._state.path}: {error.strerror or error}"
-            )
-        else:
-            self._complaints.withdraw(STATE)
+            await self._positions.save(self._gathering.entries())

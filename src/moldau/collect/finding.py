@@ -43,7 +43,7 @@ def find_marked(sources: Sources, path: str, entry: Entry) -> Found | None:
     One of which nothing has been read is known by its number alone, which another file may have by
     now: it has to be named after what it was.
     """
-    name, identity, mark, _ = entry
+    name, identity, mark = entry.name, entry.identity, entry.mark
     for found in _opened(sources, [path], lambda seen: seen.identity == identity):
         is_named = path == name or is_named_after(path, name)
         if (mark.position > 0 or is_named) and fits(found.file, mark):

@@ -1,7 +1,8 @@
 """What of a file may be marked as done: everything before the first record that is not delivered.
 
 Records travel together in spans; a span is done when each record in it was acknowledged, or never
-can be. Spans may be settled in any order, and count in the order of the file.
+can be. Spans may be settled in any order, and count in the order of the file. Lines that are only
+counted share one delivery, that of their sum.
 
 Pure: it knows of a delivery only whether it is done and why it failed.
 """
@@ -64,7 +65,15 @@ class Progress:
         return all(one.done() for span in self._spans for one in span.sent)
 
     def add(self, end: Mark, sent: Sequence[Sent]) -> None:
-        """Take note of records that were sent, up to this place."""
+        """Take note of records that were sent, up to this place.
+
+        Those that share a delivery become one span, or an hour without brokers would take a span
+        for every time that a file was looked at.
+        """
+        if sent and all(one is sent[0] for one in sent):
+            sent = sent[:1]
+            if self._spans and self._spans[-1].sent == sent:
+                self._spans.pop()
         self._spans.append(Span(end, sent))
 
     def settle(self, is_hopeless: Callable[[Exception], bool]) -> Settled:

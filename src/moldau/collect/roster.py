@@ -26,7 +26,7 @@ from moldau.collect.finding import (
     holds_copy,
     is_copy,
 )
-from moldau.collect.marks import BEGINNING, Identity, Mark
+from moldau.collect.marks import BEGINNING, HEAD_SIZE, Identity, Mark
 from moldau.collect.sources import Seen, SourceFile, Sources
 from moldau.collect.state import Entry
 from moldau.collect.tails import CHUNK_SIZE, Tail
@@ -251,7 +251,7 @@ class Roster:
         size = file.look().size
         start = max(0, size - CHUNK_SIZE)
         position = start + file.read(start, size - start).rfind(b"\n") + 1
-        return Mark.at(position, file.read(0, position), b"")
+        return Mark.at(position, file.read(0, min(position, HEAD_SIZE)), b"")
 
     # Files that go
 

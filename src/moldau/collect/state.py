@@ -29,6 +29,8 @@ class Entry(NamedTuple):
     mark: Mark
     gone_ms: int = 0
     """Since when it has been gone, so that it can be forgotten one day; 0 while it is there."""
+    service: str | None = None
+    """Whose access log it is, where requests are counted: several services may have one file."""
 
 
 class CorruptState(Exception):  # noqa: N818 - it names the thing
@@ -42,7 +44,7 @@ def encode(entries: Iterable[Entry]) -> bytes:
 
 
 def _fields(entry: Entry) -> dict[str, Any]:
-    return {
+    fields = {
         "path": entry.name,
         "device": entry.identity.device,
         "inode": entry.identity.inode,
@@ -51,6 +53,7 @@ def _fields(entry: Entry) -> dict[str, Any]:
         "tail": entry.mark.tail,
         "gone_ms": entry.gone_ms,
     }
+    return fields if entry.service is None else {**fields, "service": entry.service}
 
 
 def decode(content: bytes) -> list[Entry]:
@@ -70,7 +73,8 @@ def _entry(fields: dict[str, Any]) -> Entry:
     if max(mark.head.size, mark.tail.size) > mark.position:
         raise ValueError("a position lies before what was read")
     identity = Identity(_count(fields["device"]), _count(fields["inode"]))
-    return Entry(_text(fields["path"]), identity, mark, _count(fields["gone_ms"]))
+    service = _text(fields["service"]) if "service" in fields else None
+    return Entry(_text(fields["path"]), identity, mark, _count(fields["gone_ms"]), service)
 
 
 def _window(pair: Any) -> Window:

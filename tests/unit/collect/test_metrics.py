@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
+import random
 import re
+from itertools import pairwise
 
 import pytest
 
@@ -15,10 +18,12 @@ from moldau.collect.metrics.access_logs import (
     AccessSamples,
     access_pattern,
 )
+from moldau.collect.metrics.buckets import BOUNDS_US, TimeBuckets
 from moldau.collect.metrics.host import HostSamples, ProcessSamples
 from moldau.collect.metrics.rates import Rates
 from moldau.collect.metrics.readings import HostReading, ProcessReading
-from moldau.collect.metrics.samples import Sample, encode
+from moldau.collect.metrics.samples import Distribution, Sample, encode
+from moldau.spark.pipelines.metrics.statistics import Bucket, histogram_percentile, merged
 
 # Rates
 
@@ -188,7 +193,72 @@ def test_a_line_made_to_be_slow_is_not():
     assert pattern.search(b'"' + b"\\" * 65_000) is None
 
 
+# How times are spread
+
+
+def spread(*times_us):
+    buckets = TimeBuckets()
+    for time_us in times_us:
+        buckets.add(time_us)
+    return buckets.distribution()
+
+
+def test_bounds_are_a_seventh_apart_at_most():
+    assert (BOUNDS_US[0], BOUNDS_US[-1]) == (1_000, 1_000_000_000)
+    assert all(low < high <= low * 8 / 7 for low, high in pairwise(BOUNDS_US))
+
+
+def test_a_bucket_holds_what_does_not_exceed_its_bound_and_begins_at_one_that_is_told():
+    told = spread(100_000, 100_001, 112_000, 500_000)
+    assert told.buckets == [(0.09, 0), (0.1, 1), (0.112, 2), (0.45, 0), (0.5, 1)]
+    assert told.total == pytest.approx(0.812001)
+
+
+def test_times_below_and_beyond_all_bounds_have_their_buckets():
+    assert spread(0, 1_000).buckets == [(0.001, 2)]
+    assert spread(10**9 + 1).buckets == [(1_000.0, 0), (None, 1)]
+    assert histogram_percentile(pipeline_buckets(spread(10**9 + 1)), 0.5) == 1_000.0
+
+
+def pipeline_buckets(*told):
+    """Read samples as the pipeline does, and add them up as it does."""
+    values = [encode(Sample("s", "http.time", one, "seconds"), "h", 0, 1.0) for one in told]
+    return merged([Bucket(*pair) for pair in json.loads(value)["buckets"]] for value in values)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_percentiles_of_several_intervals_are_within_a_seventh_of_those_of_all_requests(seed):
+    chance = random.Random(seed)
+    quick = [round(chance.lognormvariate(10, 0.5)) for _ in range(900)]
+    slow = [round(chance.lognormvariate(15, 1.5)) for _ in range(100)]
+    ordered = sorted(max(time_us, 1_000) for time_us in quick + slow)
+    buckets = pipeline_buckets(spread(*quick), spread(*slow))
+    for share in (0.5, 0.95, 0.99):
+        exact_s = ordered[math.ceil(share * len(ordered)) - 1] / 1e6
+        assert histogram_percentile(buckets, share) == pytest.approx(exact_s, rel=1 / 7)
+
+
+def test_a_service_tells_how_its_times_are_spread_interval_by_interval():
+    log = access()
+    log.add(NGINX % b"0.200")
+    log.add(COMMON)
+    (told,) = (one for one in log.take(10.0) if one.metric == "http.time")
+    assert told == Sample("shop", "http.time", Distribution([(0.18, 0), (0.2, 1)], 0.2), "seconds")
+    log.add(NGINX % b"0.001")
+    (told,) = (one for one in log.take(10.0) if one.metric == "http.time")
+    assert told.value == Distribution([(0.001, 1)], 0.001)
+
+
 # Samples
+
+
+def test_a_distribution_has_no_value_and_some_fields_more():
+    sample = Sample("shop", "http.time", Distribution([(0.1, 2), (None, 1)], 7.5), "seconds")
+    told = json.loads(encode(sample, "web-1", 0, 10.0))
+    usual = json.loads(encode(Sample("shop", "http.rate", 1, "1/s"), "web-1", 0, 10.0))
+    assert list(told) == [*usual, "kind", "buckets", "sum"]
+    assert (told["value"], told["kind"]) == (None, "histogram")
+    assert (told["buckets"], told["sum"]) == ([[0.1, 2], [None, 1]], 7.5)
 
 
 def test_a_sample_is_one_flat_object_with_the_same_fields_always():

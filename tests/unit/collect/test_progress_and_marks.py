@@ -75,6 +75,20 @@ def test_a_record_that_can_never_be_delivered_is_left_behind():
     assert progress.done == mark(1)
 
 
+def test_records_that_share_a_delivery_become_one_span():
+    progress = Progress(mark(0))
+    (shared,), (other,) = sent(), sent()
+    progress.add(mark(1), [shared, shared])
+    progress.add(mark(2), [shared])
+    progress.add(mark(3), [other])
+    shared.settle()
+    assert progress.settle(never).delivered_count == 1
+    assert progress.done == mark(2)
+    other.settle()
+    progress.settle(never)
+    assert progress.done == mark(3)
+
+
 # Marks
 
 
@@ -112,6 +126,7 @@ def test_files_are_alike_as_far_as_the_shorter_one_goes():
 ENTRIES = [
     Entry("/logs/a.log", Identity(3, 4), Mark.at(9, b"123456789", b"56789")),
     Entry("/logs/\udcff.log", Identity(3, 2**63), BEGINNING, 17),
+    Entry("/logs/access.log", Identity(3, 5), BEGINNING, service="shop"),
 ]
 
 
@@ -133,7 +148,7 @@ def damaged():
     yield b'{"version": 1}'
     yield json.dumps(good | {"version": 2}).encode()
     for key, value in (("position", -1), ("position", "1"), ("path", 1), ("head", [1]),
-                       ("device", True), ("position", 3)):  # fmt: skip
+                       ("device", True), ("position", 3), ("service", None)):  # fmt: skip
         files = [good["files"][0] | {key: value}]
         yield json.dumps(good | {"files": files}).encode()
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
 from moldau.base.errors import UserError
+from moldau.collect.metrics.buckets import TimeBuckets
 from moldau.collect.metrics.samples import Sample
 
 COMBINED: Final = (
@@ -66,7 +67,7 @@ class AccessSamples:
         unit_us: int,
         make_histogram: Callable[[], Histogram],
     ) -> None:
-        self._service = service
+        self.service = service
         self._pattern = pattern
         self._unit_us = unit_us
         self._make_histogram = make_histogram
@@ -75,8 +76,7 @@ class AccessSamples:
     def _reset(self) -> None:
         self._statuses: Counter[str] = Counter()
         self._times = self._make_histogram()
-        self._timed_count = 0
-        self._time_us = 0
+        self._buckets = TimeBuckets()
         self._strange_count = 0
 
     def add(self, line: bytes) -> None:
@@ -96,8 +96,7 @@ class AccessSamples:
             self._strange_count += 1
             return
         self._times.add(time_us)
-        self._time_us += time_us
-        self._timed_count += 1
+        self._buckets.add(time_us)
 
     def take(self, interval_s: float) -> list[Sample]:
         """Return samples of what was counted, and begin again."""
@@ -106,19 +105,25 @@ class AccessSamples:
         return samples
 
     def _samples(self, interval_s: float) -> Iterator[Sample]:
-        service, statuses = self._service, self._statuses
+        service, statuses = self.service, self._statuses
         total = statuses.total()
         yield Sample(service, "http.requests", total, "count")
         yield Sample(service, "http.rate", total / interval_s, "1/s")
         yield Sample(service, "http.errors", statuses["5xx"], "count")
         for status, count in sorted(statuses.items()):
             yield Sample(service, "http.responses", count, "count", status)
-        if self._timed_count:
-            mean_us = self._time_us / self._timed_count
-            yield Sample(service, "http.time.mean", mean_us / 1e6, "seconds")
-            for percent in PERCENTS:
-                value = self._times.percentile(percent) / 1e6
-                yield Sample(service, f"http.time.p{percent}", value, "seconds")
-            yield Sample(service, "http.time.max", self._times.maximum / 1e6, "seconds")
+        if self._buckets.count:
+            yield from self._of_times()
         if self._strange_count:
             yield Sample(service, "http.unreadable", self._strange_count, "count")
+
+    def _of_times(self) -> Iterator[Sample]:
+        """Yield figures of this interval, and the buckets that give those of longer times."""
+        service, buckets = self.service, self._buckets
+        mean_us = buckets.total_us / buckets.count
+        yield Sample(service, "http.time.mean", mean_us / 1e6, "seconds")
+        for percent in PERCENTS:
+            value = self._times.percentile(percent) / 1e6
+            yield Sample(service, f"http.time.p{percent}", value, "seconds")
+        yield Sample(service, "http.time.max", self._times.maximum / 1e6, "seconds")
+        yield Sample(service, "http.time", buckets.distribution(), "seconds")

@@ -17,15 +17,17 @@ from moldau.base.clock import Clock
 from moldau.client.producer import AsyncDelivery
 from moldau.collect.complaints import Complaints
 from moldau.collect.framing import Framing, Piece
-from moldau.collect.gathering import DELIVERY, Gathering
+from moldau.collect.gathering import Gathering
 from moldau.collect.metrics.access_logs import AccessSamples
 from moldau.collect.metrics.host import HostSamples, ProcessSamples
 from moldau.collect.metrics.readings import Machine
 from moldau.collect.metrics.samples import Sample, encode
 from moldau.collect.outages import Silence
 from moldau.collect.outlet import Producer, flush_within, wait_for_room
+from moldau.collect.positions import Positions
 from moldau.collect.running import until_stopped
 from moldau.collect.sources import Sources
+from moldau.collect.state import Entry
 from moldau.collect.wanted import Wanted
 
 WATCH_S: Final = 1.0
@@ -34,25 +36,38 @@ WATCH_S: Final = 1.0
 LINE_SIZE_MAX: Final = 65_536
 """No web server writes longer lines: it refuses such requests."""
 
+SAMPLES: Final = "samples"
+"""What complaints about samples are kept under; it is no path."""
+
 TURNS: Final = 64
 """Turns of reading access logs before other tasks may run."""
 
 
-class _Counted:
-    """A line that was counted, which is all that becomes of it."""
+class Beat:
+    """One interval, as its lines see it: they are delivered when all its samples are."""
+
+    def __init__(self) -> None:
+        self._sent: Sequence[AsyncDelivery] | None = None
+
+    def end(self, sent: Sequence[AsyncDelivery]) -> None:
+        """Take note of the samples that were made of it."""
+        self._sent = sent
 
     def done(self) -> bool:
-        return True
+        """Tell whether it is over and known of all samples what became of them."""
+        return self._sent is not None and all(one.done() for one in self._sent)
 
-    def exception(self) -> None:
-        return None
-
-
-_COUNTED: Final = _Counted()
+    def exception(self) -> Exception | None:
+        """Return why one of its samples failed; None if none did."""
+        errors = (one.exception() for one in self._sent or ())
+        return next((error for error in errors if error is not None), None)
 
 
 class AccessLog:
-    """The access logs of one service, from their ends on."""
+    """The access logs of one service, from where the last run left them, or from their ends on.
+
+    Lines of a beat whose samples were not delivered are read and counted again.
+    """
 
     def __init__(
         self,
@@ -60,15 +75,20 @@ class AccessLog:
         samples: AccessSamples,
         sources: Sources,
         complaints: Complaints,
+        saved: Sequence[Entry] | None = None,
     ) -> None:
-        def count(name: str, piece: Piece) -> _Counted:
-            del name
-            samples.add(piece.value)
-            return _COUNTED
-
+        own = None
+        if saved is not None:
+            own = [entry for entry in saved if entry.service == samples.service]
         wanted = Wanted(patterns, Framing(LINE_SIZE_MAX), from_end=True)
         self.samples = samples
-        self.gathering = Gathering(wanted, sources, count, complaints)
+        self.gathering = Gathering(wanted, sources, self._count, complaints, own)
+        self._beat = Beat()
+
+    def _count(self, name: str, piece: Piece) -> Beat:
+        del name
+        self.samples.add(piece.value)
+        return self._beat
 
     def read(self, now: float, now_ms: int) -> bool:
         """Count some of what is there; tell whether there may be more."""
@@ -76,6 +96,17 @@ class AccessLog:
             self.gathering.scan(now, now_ms)
             self.gathering.settle()
         return all(self.gathering.turn(now) for _ in range(TURNS))
+
+    def end_beat(self, sent: Sequence[AsyncDelivery]) -> None:
+        """Take note of the samples of what was counted; what is read from now on makes others."""
+        self._beat.end(sent)
+        self._beat = Beat()
+
+    def entries(self) -> list[Entry]:
+        """Return up to where requests have been delivered, to be written down."""
+        self.gathering.settle()
+        service = self.samples.service
+        return [entry._replace(service=service) for entry in self.gathering.entries()]
 
 
 @dataclass(slots=True)
@@ -110,6 +141,7 @@ class MetricsCollector:
         producer: Producer,
         clock: Clock,
         complaints: Complaints,
+        positions: Positions | None = None,
     ) -> None:
         self.delivered_count = 0
         self.lost_count = 0
@@ -119,6 +151,7 @@ class MetricsCollector:
         self._producer = producer
         self._clock = clock
         self._complaints = complaints
+        self._positions = positions
         self._underway: deque[AsyncDelivery] = deque()
 
     async def run(
@@ -129,14 +162,29 @@ class MetricsCollector:
         Raises what makes going on useless. Cancelled, what was not acknowledged is given up.
         """
         try:
+            await self._begin()
             await until_stopped(stop, self._measure(interval_ms, rounds), self._watch())
         except asyncio.CancelledError:
             grace_s = 0.0
             raise
         finally:
+            await self._finish(grace_s)
+
+    async def _begin(self) -> None:
+        """Find the access logs, and write down where counting begins before anything is counted."""
+        for log in self._logs:
+            log.gathering.scan(self._clock.monotonic(), self._clock.wall_ms())
+        await self._save()
+
+    async def _finish(self, grace_s: float) -> None:
+        try:
             if not await flush_within(self._producer, grace_s):
                 self._complaints.tell("not all samples were acknowledged in time")
             self._sweep()
+        finally:
+            await self._save()
+            for log in self._logs:
+                log.gathering.close()
 
     async def _measure(self, interval_ms: int, rounds: int | None) -> None:
         clock, measured = self._clock, self._measured
@@ -174,10 +222,13 @@ class MetricsCollector:
 
     def _send(self, samples: Sequence[Sample], time_ms: int, interval_s: float) -> None:
         key = self._host.encode()
+        sent: list[AsyncDelivery] = []
         for sample in samples:
             value = encode(sample, self._host, time_ms, round(interval_s, 3))
-            sent = self._producer.send(self._topic, value, key, timestamp_ms=time_ms)
-            self._underway.append(sent)
+            sent.append(self._producer.send(self._topic, value, key, timestamp_ms=time_ms))
+            self._underway.append(sent[-1])
+        for log in self._logs:
+            log.end_beat(sent)
 
     # What becomes of samples
 
@@ -191,6 +242,12 @@ class MetricsCollector:
             )
             if line is not None:
                 self._complaints.tell(line)
+            await self._save()
+
+    async def _save(self) -> None:
+        """Write down up to where requests have been delivered, if anybody wants to know."""
+        if self._positions is not None:
+            await self._positions.save([entry for log in self._logs for entry in log.entries()])
 
     def _sweep(self) -> None:
         """Take note of what was acknowledged; raise what makes going on useless."""
@@ -198,12 +255,12 @@ class MetricsCollector:
             error = self._underway.popleft().exception()
             if error is None:
                 self.delivered_count += 1
-                self._complaints.withdraw(DELIVERY)
+                self._complaints.withdraw(SAMPLES)
                 continue
             self.lost_count += 1
             if not error.retriable:
                 raise error
-            self._complaints.say(DELIVERY, f"samples were lost: {error}")
+            self._complaints.say(SAMPLES, f"samples were lost: {error}")
 
 
 def _next_beat(now_ms: int, interval_ms: int) -> int:
