@@ -136,6 +136,15 @@ class Expected:
             users[key].add(event["user"])
         return {(*key, count, len(users[key])) for key, count in counted.items()}
 
+    def users(self) -> set[tuple[Any, ...]]:
+        """Return (window start, user, views, searches)."""
+        counted: Counter[tuple[Any, ...]] = Counter()
+        for kind in ("view", "search"):
+            for event in self._closed(kind):
+                counted[self.start(event["time"]), event["user"], kind] += 1
+        pairs = {(start, user) for start, user, _ in counted}
+        return {(*pair, counted[*pair, "view"], counted[*pair, "search"]) for pair in pairs}
+
     def tops(self, kind: str, name: str) -> set[tuple[Any, ...]]:
         """Return (window start, rank, name)."""
         windows = defaultdict(list)
@@ -190,12 +199,37 @@ def check_tables(out: Path, records: list[Record], rules: Rules) -> Expected:
         ("window_start", "query", "searches", "users"),
         expected.counts("search", "query"),
     )
+    _check(out, "users", ("window_start", "user", "views", "searches"), expected.users())
+    for row in rows_of(out, "pages"):
+        assert is_near(row["uv_approx"], row["uv"])
     _check(out, "top_pages", ("window_start", "rank", "page"), expected.tops("view", "page"))
     tops = expected.tops("search", "query")
     _check(out, "top_searches", ("window_start", "rank", "query"), tops)
     columns = ("user", "start", "end", "views", "searches")
     _check(out, "sessions", columns, expected.sessions())
     return expected
+
+
+def is_near(approximate: int, exact: int) -> bool:
+    """Tell whether a number of users may stand for the exact one, three deviations of 5 % away."""
+    return abs(approximate - exact) <= max(1, 0.15 * exact)
+
+
+def live_counts(records: Iterable[Record], rules: Rules) -> dict[str, tuple[int, int]]:
+    """Return the last count and users of every key that is sent while windows are open.
+
+    Of two batches: Spark drops none of their events, as what is late for a batch follows from those
+    before the last one. Events that were sent twice count twice.
+    """
+    counted: Counter[str] = Counter()
+    users = defaultdict(set)
+    windows = Expected(rules)
+    for event in filter(None, (parse(record.value) for record in records)):
+        name = event["page"] if event["kind"] == "view" else event["query"]
+        key = f"{windows.start(event['time']):%Y-%m-%dT%H:%M:%SZ} {event['kind']} {name}"
+        counted[key] += 1
+        users[key].add(event["user"])
+    return {key: (count, len(users[key])) for key, count in counted.items()}
 
 
 def _check(out: Path, table: str, columns: tuple[str, ...], expected: set[Any]) -> None:

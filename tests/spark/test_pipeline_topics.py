@@ -53,7 +53,8 @@ class Sending(NamedTuple):
     """A pipeline that sends, with two batches of which the second closes windows of the first."""
 
     pipeline: Any
-    option: str
+    topics: tuple[str, ...]
+    """The options that name topics; all are given one."""
     options: dict[str, Any]
     batches: tuple[list[bytes], list[bytes]]
     take: Callable[[Any, Any, int], None]
@@ -87,17 +88,17 @@ def _sample(at_s: int) -> bytes:
 SENDING = (
     Sending(
         LOGS,
-        "alerts-topic",
+        ("alerts-topic", "rates-topic"),
         dict(logs_model.OPTIONS),
         ([_line("level=error msg=bad", 0)] * 9, [_line("level=info msg=fine", 60)]),
         _take_lines,
         ("/error_rates/", "/alerts/", "/alerts/_spark_metadata"),
         ("/state/1", "/state/1"),
-        ("alerts",),
+        ("error_rates", "alerts"),
     ),
     Sending(
         METRICS,
-        "results-topic",
+        ("results-topic",),
         dict(metrics_kit.OPTIONS),
         ([_sample(at_s) for at_s in range(25)], [_sample(90)]),
         _take_samples,
@@ -111,7 +112,7 @@ SENDING = (
 @pytest.mark.parametrize("sending", SENDING, ids=lambda one: one.pipeline.name)
 def test_a_batch_that_is_run_again_sends_nothing_twice(session, broker, tmp_path, sending):
     topic = create_topic(broker.address, fresh_topic("told"))
-    options = {**sending.options, sending.option: topic}
+    options = {**sending.options, **dict.fromkeys(sending.topics, topic)}
 
     def take(number, files=None):
         """Bring a batch as Spark would, to a new process."""

@@ -16,6 +16,7 @@ ACTIVITY: Final = Pipeline(
         "dead_letters",
         "pages",
         "searches",
+        "users",
         "sessions",
         "top_pages",
         "top_searches",

@@ -1,10 +1,10 @@
 """Counts of windows that are still open, sent to a topic as they grow.
 
-A query of its own, in Spark's update mode: each trigger sends the counts of the pages whose windows
-have changed. The key is the window and the page, so that the last record of a key is what counts,
-and sending one twice changes nothing; a compacted topic keeps just these. Users are counted
-approximately, and what is late is for Spark's own watermark to say: the tables are exact, this is
-quick.
+A query of its own, in Spark's update mode: each trigger sends the counts of the pages and searches
+whose windows have changed. The key is the window and what was viewed or searched for, so that the
+last record of a key is what counts, and sending one twice changes nothing; a compacted topic keeps
+just these. Users are counted approximately, and what is late is for Spark's own watermark to say:
+the tables are exact, this is quick.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's users call it
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
@@ -28,18 +28,17 @@ def live_counts(
     latest = F.col("now").cast("timestamp") + F.make_dt_interval(secs=F.lit(skew_ms / 1000))
     # Compared as texts, as Spark compiles its code anew for every number that stands in it.
     is_future = F.date_format("time", _STAMP) > F.date_format(latest, _STAMP)
-    views = events.where(F.col("reason").isNull() & (F.col("kind") == VIEW) & ~is_future)
-    window = F.window("time", f"{window_ms} milliseconds")
+    told = events.where(F.col("reason").isNull() & ~is_future)
+    name = F.when(F.col("kind") == VIEW, F.col("page")).otherwise(F.col("query"))
     counts = (
-        views.withWatermark("time", f"{delay_ms} milliseconds")
-        .groupBy(window, "page")
-        .agg(F.count("*").alias("pv"), F.approx_count_distinct("user").alias("uv_approx"))
+        told.withColumn("name", name)
+        .withWatermark("time", f"{delay_ms} milliseconds")
+        .groupBy(F.window("time", f"{window_ms} milliseconds"), "kind", "name")
+        .agg(F.count("*").alias("count"), F.approx_count_distinct("user").alias("users"))
     )
-    start = F.date_format("window.start", _STAMP)
-    end = F.date_format("window.end", _STAMP)
-    told = F.struct(start.alias("window_start"), end.alias("window_end"), "page", "pv", "uv_approx")
     records = counts.select(
-        F.concat_ws(" ", start, "page").alias("key"), F.to_json(told).alias("value")
+        F.concat_ws(" ", F.date_format("window.start", _STAMP), "kind", "name").alias("key"),
+        F.to_json(_message()).alias("value"),
     )
 
     def send(changed: DataFrame, number: int) -> None:
@@ -48,3 +47,18 @@ def live_counts(
         changed.write.format("moldau").options(**sink).mode("append").save()
 
     return records.writeStream.outputMode("update").foreachBatch(send)
+
+
+def _message() -> Column:
+    """Return what is sent of a count, under the names of the tables; JSON leaves out nulls."""
+
+    def of(is_kind: Column, **columns: str) -> list[Column]:
+        return [F.when(is_kind, F.col(name)).alias(called) for called, name in columns.items()]
+
+    is_view = F.col("kind") == VIEW
+    return F.struct(
+        F.date_format("window.start", _STAMP).alias("window_start"),
+        F.date_format("window.end", _STAMP).alias("window_end"),
+        *of(is_view, page="name", pv="count", uv_approx="users"),
+        *of(~is_view, query="name", searches="count", users_approx="users"),
+    )

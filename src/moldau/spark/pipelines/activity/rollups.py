@@ -14,6 +14,7 @@ job finds them all:
     what           name    first     second    third
     pages          page    views     users     users, approximately
     searches       query   searches  users     users, approximately
+    users          user    views     searches
     sessions       user    views     searches
     open           user    views     searches
 """
@@ -36,11 +37,13 @@ from moldau.spark.pipelines.windowed.reading import SPAN, rows_of
 
 PAGES: Final = "pages"
 SEARCHES: Final = "searches"
+USERS: Final = "users"
 _TOP: Final = "top_"
 
 _WINDOW: Final = {"window_start": "start", "window_end": "end", "date": "date"}
 _OF_PAGE: Final = {**_WINDOW, "page": "name", "pv": "first", "uv": "second", "uv_approx": "third"}
 _OF_SEARCH: Final = {**_WINDOW, "query": "name", "searches": "first", "users": "second"}
+_OF_USER: Final = {**_WINDOW, "user": "name", "views": "first", "searches": "second"}
 _OF_SESSION: Final = {
     "user": "name", "start": "start", "end": "end", "views": "first", "searches": "second",
     "date": "date",
@@ -51,6 +54,7 @@ SHARES: Final = (
     Share(SEARCHES, _OF_SEARCH, Chosen("what", SEARCHES)),
     Share(_TOP + PAGES, {**_OF_PAGE, "rank": "rank"}, Chosen("top", _TOP + PAGES)),
     Share(_TOP + SEARCHES, {**_OF_SEARCH, "rank": "rank"}, Chosen("top", _TOP + SEARCHES)),
+    Share(USERS, _OF_USER, Chosen("what", USERS)),
     Share("sessions", _OF_SESSION, Chosen("what", "sessions")),
 )
 
@@ -79,7 +83,7 @@ class Rollups:
         """File the counts of windows, and the sessions that end with them."""
         rows = rows_of(self._spark, self._events, EVENT_COLUMNS, closing, self._window_ms)
         events = None if rows is None else _distinct(rows)
-        parts = [] if events is None else [self._counts(events)]
+        parts = [] if events is None else [self._counts(events), _of_users(events)]
         parts += self._sessions.of(state, events, closing.until_ms)
         if not parts:
             return state
@@ -105,6 +109,24 @@ class Rollups:
             F.col(SPAN[1]).alias("end"),
             *("name", "first", "second", "third", "rank"),
         )
+
+
+def _of_users(events: DataFrame) -> DataFrame:
+    """Count what each user did in a window."""
+    is_view = F.col("what") == PAGES
+    counts = events.groupBy(*SPAN, "user").agg(
+        F.count_if(is_view).alias("first"), F.count_if(~is_view).alias("second")
+    )
+    return counts.select(
+        F.lit(USERS).alias("what"),
+        F.lit(None).cast("string").alias("top"),
+        F.col(SPAN[0]).alias("start"),
+        F.col(SPAN[1]).alias("end"),
+        F.col("user").alias("name"),
+        *("first", "second"),
+        F.lit(0).cast("long").alias("third"),
+        F.lit(0).alias("rank"),
+    )
 
 
 def _distinct(rows: DataFrame) -> DataFrame:

@@ -46,6 +46,7 @@ LOGS: Final = Pipeline(
         Option("alert-factor", Kind.COUNT, "5", "Alert at so many times the usual share, too."),
         Option("alert-errors", Kind.COUNT, "10", "Errors of a window below which not to alert."),
         Option("alerts-topic", Kind.TEXT, None, "A topic for alerts."),
+        Option("rates-topic", Kind.TEXT, None, "A topic for the error rates of closed windows."),
         Option(
             "bad-ratio",
             Kind.RATIO,

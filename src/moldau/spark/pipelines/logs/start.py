@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from datetime import UTC, datetime, tzinfo
 from typing import Any, Final
 from zoneinfo import ZoneInfo
@@ -30,6 +31,8 @@ from moldau.spark.pipelines.windowed.reading import with_now
 
 RATES: Final = "error_rates"
 ALERTS: Final = "alerts"
+TOPICS: Final = {RATES: "rates-topic", ALERTS: "alerts-topic"}
+"""The options that name where rows of tables are sent to."""
 WATCHES: Final = "watches"
 """The note of the state that holds what is known of services."""
 
@@ -104,9 +107,10 @@ class Closer:
         over, still = rates.parted(rates.from_note(state.notes.get(WINDOWS)), closing.until_ms)
         watches = alerts.from_note(state.notes.get(WATCHES))
         watches, raised = alerts.watched(watches, over, self._limits)
-        state = self._append(state, RATES, self._rates(over))
-        state = self._append(state, ALERTS, [self._told(alert) for alert in raised])
-        self._send(raised, closing.until_ms)
+        told = {RATES: self._rates(over), ALERTS: [self._told(alert) for alert in raised]}
+        for name, rows in told.items():
+            state = self._append(state, name, rows)
+        self._send(told, closing.until_ms)
         notes = state.with_note(WINDOWS, rates.to_note(still))
         return notes.with_note(WATCHES, alerts.to_note(watches))
 
@@ -149,14 +153,19 @@ class Closer:
         self._tables[name].append(table, state.next_append(name))
         return state.with_append(name)
 
-    def _send(self, raised: list[Alert], until_ms: int) -> None:
-        """Send the alerts of all windows up to a time to their topic, once."""
-        topic = self._stage.options["alerts-topic"]
-        if not raised or topic is None:
-            return
-        records = [(alert.service, _json(self._told(alert))) for alert in raised]
-        frame = self._stage.spark.createDataFrame(records, "key STRING, value STRING").coalesce(1)
-        self._stage.send(frame, str(topic), until_ms)
+    def _send(self, told: Mapping[str, list[dict[str, Any]]], until_ms: int) -> None:
+        """Send what is told of all windows up to a time to its topics, once.
+
+        Tables may share a topic, which takes what belongs to one time in one piece.
+        """
+        records: dict[str, list[tuple[str, str]]] = {}
+        for name, option in TOPICS.items():
+            if (topic := self._stage.options[option]) is not None and told[name]:
+                sent = [(row["service"], _json(row)) for row in told[name]]
+                records.setdefault(str(topic), []).extend(sent)
+        for topic, sent in records.items():
+            frame = self._stage.spark.createDataFrame(sent, "key STRING, value STRING").coalesce(1)
+            self._stage.send(frame, topic, until_ms)
 
 
 def _moment(time_ms: int) -> datetime:
