@@ -37,7 +37,7 @@ def run_words(
     `options` are those that the pipeline declares, as its code has them; `settings` are Spark's.
     """
     return command(
-        "run", pipeline.name, "-b", address, "--out", out,
+        "run", pipeline.name, "--bootstrap", address, "--out", out,
         "--batch-rows", batch_rows, "--trigger", "0",
         *_option_words(pipeline, options),
         *(word for name, value in settings.items() for word in ("--conf", f"{name}={value}")),

@@ -132,7 +132,9 @@ def connection_options(command: Command) -> Command:
         ),
         click.option(
             "-b",
+            "--bootstrap",
             "--bootstrap-servers",
+            "--bootstrap",
             "--bootstrap-server",
             metavar="HOST:PORT[,...]",
             help=f"Brokers to begin with [env {SERVERS_VARIABLE}, profile, localhost:9092].",
