@@ -112,18 +112,6 @@ LIVE_NAMES = {
 }
 
 
-LIVE_NAMES = {
-    "view": ("page", "pv", "uv_approx"),
-    "search": ("query", "searches", "users_approx"),
-}
-
-
-LIVE_NAMES = {
-    "view": ("page", "pv", "uv_approx"),
-    "search": ("query", "searches", "users_approx"),
-}
-
-
 def check_live(rows, records):
     """Compare the last message of every key with the records."""
     expected = live_counts(records, RULES)

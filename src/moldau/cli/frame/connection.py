@@ -132,7 +132,6 @@ def connection_options(command: Command) -> Command:
         ),
         click.option(
             "-b",
-            "--bootstrap",
             "--bootstrap-servers",
             "--bootstrap",
             "--bootstrap-server",
