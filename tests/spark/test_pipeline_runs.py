@@ -26,6 +26,7 @@ from moldau.spark.pipelines.activity.declared import ACTIVITY
 from moldau.spark.pipelines.running import frame
 from moldau.spark.pipelines.running.frame import PipelineFailed
 from moldau.spark.pipelines.storage import LocalFiles
+from process.mounts import grow, small_volume
 from spark.activity_kit import (
     BATCH_ROWS,
     OPTIONS,
@@ -82,6 +83,23 @@ def test_a_full_disk_is_said_and_tried_again_and_then_ends_the_run(
 
     run.run()
     check_tables(tmp_path, records, RULES)
+
+
+def test_a_volume_that_fills_up_ends_a_run_with_one_line_and_it_goes_on_with_more_space(
+    session, broker, tmp_path
+):
+    """All that a run writes is on the volume, Spark's checkpoints too."""
+    topic, records = activity_topic(broker.address, batches=1)
+    with small_volume(tmp_path / "volume", 64 * 1024) as volume:
+        run = TestRun(session, broker.address, topic, volume / "out")
+        with pytest.raises(UserError) as failed:
+            run.run(pauses_s=[])
+        assert "No space left on device" in one_line(failed)
+        assert run.states[-1] == "failed"
+
+        grow(volume, 64 * 1024 * 1024)
+        run.run()
+        check_tables(volume / "out", records, RULES)
 
 
 def test_a_broker_that_is_gone_is_waited_for(session, tmp_path):

@@ -235,8 +235,11 @@ def test_a_failure_is_one_line_and_says_whether_it_may_pass():
     raised = "terminated with exception: x\nTraceback (most recent call last):\n F\nOSError: no"
     assert str(PipelineFailed("q", raised)) == "the query q has failed: OSError: no"
     raised += "\npy4j.protocol.Py4JJavaError: calling persist.\n: java.lang.Error: gone\n\tat x"
-    raised += "\n\n=== Streaming Query ===\nIdentifier: q [id = 1]\n"
     assert str(PipelineFailed("q", raised)) == "the query q has failed: java.lang.Error: gone"
+    raised += "\nCaused by: java.io.IOException: No space left on device\n\tat y"
+    raised += "\n\n=== Streaming Query ===\nIdentifier: q [id = 1]\n"
+    full = "the query q has failed: java.io.IOException: No space left on device"
+    assert str(PipelineFailed("q", raised)) == full
     other = PipelineFailed("q", "[STREAM_FAILED] terminated with exception: disk full\nat x")
     assert str(other) == "the query q has failed: disk full"
 

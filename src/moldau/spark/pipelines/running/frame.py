@@ -45,9 +45,9 @@ that restart are back by then. Each is said; after the last the run ends."""
 
 FINAL: Final = frozenset({"UserError", "ConfigError", "DataLost", "InvariantViolated"})
 _OWN_ERROR: Final = re.compile(r"\bmoldau\.[\w.]+\.(\w+): (.+)")
-_RAISED: Final = re.compile(r"^(?:: )?((?:[a-z_][\w.]*\.)?[A-Z]\w*: .+)", re.MULTILINE)
+_RAISED: Final = re.compile(r"^(?:: |Caused by: )?((?:[a-z_][\w.]*\.)?[A-Z]\w*: .+)", re.MULTILINE)
 """The last line of a traceback of Python's, which Spark puts into its own text whole; where Java
-was called there follows the first line of Java's, after a colon."""
+was called there follows the first line of Java's, after a colon, and what that was caused by."""
 _QUERY: Final = "=== Streaming Query ==="
 """Where Spark begins to tell of the query, in lines that look like those of errors."""
 _ADVICE: Final = ". Set failOnDataLoss"
