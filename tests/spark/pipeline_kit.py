@@ -56,6 +56,16 @@ def pipeline_settings(spark: SparkSession) -> Iterator[SparkSession]:
         spark.conf.unset(name)
 
 
+def option_values(pipeline: Pipeline, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a pipeline; what is not given has its default."""
+    return {
+        one.name: options[one.name]
+        if one.name in options
+        else one.default and _NUMBERS[one.kind](one.default)
+        for one in pipeline.options
+    }
+
+
 def stage_of(
     spark: SparkSession,
     pipeline: Pipeline,
@@ -64,18 +74,12 @@ def stage_of(
     files: Files | None = None,
     address: str = "none:1",
 ) -> Stage:
-    """Return a stage for a pipeline; what is not given of its options has its default."""
-    values = {
-        one.name: options[one.name]
-        if one.name in options
-        else one.default and _NUMBERS[one.kind](one.default)
-        for one in pipeline.options
-    }
+    """Return a stage for a pipeline."""
     return Stage(
         spark,
         files or LocalFiles(),
         Places.of(str(out)),
-        values,
+        option_values(pipeline, options),
         {"kafka.bootstrap.servers": address},
         {"availableNow": True},
         1_000_000,

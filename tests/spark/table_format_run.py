@@ -1,11 +1,11 @@
-"""A program that runs the activity pipeline with tables of some format, with a crash in the middle.
+"""A program that runs the metrics pipeline with tables of some format, with a crash in the middle.
 
     python table_format_run.py FORMAT JARS BROKER FOLDER
 
 Libraries of formats have to be there when a virtual machine starts, so that it is a process of its
 own. It brings a batch, undoes what is noted of it, as a crash at its end does, and brings it again
 and another one, which reads what the first has filed. Prints, for Iceberg, what its own reader
-finds then: `{"TABLE": {"files": [...], "rows": [{"page": "/", ...}, ...]}, ...}`; values are texts.
+finds then: `{"TABLE": {"files": [...], "rows": [{"host": "a", ...}, ...]}, ...}`; values are texts.
 """
 
 from __future__ import annotations
@@ -21,27 +21,35 @@ from pyspark.sql import SparkSession
 
 from kafka_harness.samples import fresh_topic
 from kafka_harness.topics import create_topic, send
-from moldau.spark.pipelines.activity.declared import ACTIVITY
 from moldau.spark.pipelines.declaration import DELTA, ICEBERG
+from moldau.spark.pipelines.metrics.declared import METRICS
 from moldau.spark.pipelines.places import Places
 from moldau.spark.pipelines.running.frame import Order, Run
 from moldau.spark.pipelines.session.starting import running_session
-from spark.activity_kit import BATCH_ROWS, OPTIONS, made_up_records
+from spark.metrics_kit import OPTIONS, made_up
+from spark.pipeline_kit import option_values
 from spark.session import ENVIRONMENT, settings
 
 BATCHES = 2
+BATCH_ROWS = 200
+"""So many that every table has rows."""
+
+
+def records() -> list[bytes]:
+    """Return what the pipeline is given."""
+    return made_up(BATCHES * BATCH_ROWS)
 
 
 def main(table_format: str, jars: str, address: str, folder: str) -> None:
     """Run it, and print what there is."""
     os.environ.update(ENVIRONMENT)
-    topic = create_topic(address, fresh_topic("activity"))
-    values = [record.value or b"" for record in made_up_records(BATCHES)]
+    topic = create_topic(address, fresh_topic("metrics"))
+    values = records()
     out = Path(folder, "out")
     order = Order(
-        ACTIVITY,
+        METRICS,
         Places.of(str(out)),
-        {**OPTIONS, "topic": topic},
+        option_values(METRICS, {**OPTIONS, "topic": topic}),
         {"kafka.bootstrap.servers": address},
         once=True,
         batch_rows=BATCH_ROWS,
@@ -50,7 +58,7 @@ def main(table_format: str, jars: str, address: str, folder: str) -> None:
     )
     before = (BATCHES - 1) * BATCH_ROWS
     given = order.spark_settings
-    with running_session("activity", "local[2]", is_local=True, given=given) as spark:
+    with running_session("metrics", "local[2]", is_local=True, given=given) as spark:
         for part in (values[:before], values[before:]):
             send(address, topic, part)
             Run(order, lambda _: None, session=lambda: nullcontext(spark)).run()
@@ -76,7 +84,7 @@ def _read(spark: SparkSession, out: Path) -> dict[str, Any]:
     iceberg = jvm.org.apache.iceberg
     tables = iceberg.hadoop.HadoopTables(spark._jsc.hadoopConfiguration())
     found = {}
-    for name in ACTIVITY.tables:
+    for name in METRICS.tables:
         table = tables.load(str(out / name))
         columns = [field.name() for field in table.schema().columns()]
         found[name] = {

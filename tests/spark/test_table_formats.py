@@ -18,14 +18,16 @@ import pytest
 
 from kafka_harness.distribution import CHECKOUT, SPARK_DELTA, SPARK_ICEBERG
 from moldau.base.errors import UserError
-from moldau.spark.pipelines.activity.declared import ACTIVITY
 from moldau.spark.pipelines.declaration import DELTA, ICEBERG
+from moldau.spark.pipelines.metrics.declared import METRICS
 from moldau.spark.pipelines.places import Places
 from moldau.spark.pipelines.running.frame import Order, Run
-from spark.activity_kit import OPTIONS, RULES, made_up_records
-from spark.activity_model import check_tables, rows_of
+from spark.activity_model import rows_of
 from spark.foreign_tables import as_parquet, library_settings, live_files
-from spark.table_format_run import BATCHES
+from spark.metrics_kit import OPTIONS, RULES
+from spark.metrics_model import check_tables
+from spark.pipeline_kit import option_values
+from spark.table_format_run import records
 
 PROGRAM = Path(__file__).with_name("table_format_run.py")
 
@@ -66,7 +68,7 @@ def test_delta_has_what_the_records_say_after_a_batch_that_came_twice(broker, tm
     run(DELTA, broker.address, tmp_path)
 
     seen = as_parquet(tmp_path / "out", tmp_path / "seen")
-    check_tables(seen, made_up_records(BATCHES), RULES)
+    check_tables(seen, records(), RULES)
 
 
 @pytest.mark.java(SPARK_ICEBERG)
@@ -74,14 +76,13 @@ def test_iceberg_has_what_the_records_say_after_a_batch_that_came_twice(broker, 
     told = run(ICEBERG, broker.address, tmp_path)
 
     seen = as_parquet(tmp_path / "out", tmp_path / "seen")
-    check_tables(seen, made_up_records(BATCHES), RULES)
+    check_tables(seen, records(), RULES)
     for name, one in told.items():
         files = sorted(path.removeprefix("file:") for path in one["files"])
         assert files == [*map(str, live_files(tmp_path / "out" / name))]
-        names = [
-            column for column in ("page", "query", "user", "reason") if column in one["rows"][0]
-        ]
-        expected = [tuple(row[column] for column in names) for row in rows_of(seen, name)]
+        filed = rows_of(seen, name)
+        names = [column for column in ("host", "metric", "target", "reason") if column in filed[0]]
+        expected = [tuple(row[column] for column in names) for row in filed]
         found = [tuple(row[column] for column in names) for row in one["rows"]]
         assert sorted(found, key=repr) == sorted(expected, key=repr)
         assert all(row["date"] for row in one["rows"])  # which stands in no file
@@ -95,9 +96,9 @@ def test_a_format_without_its_library_is_refused_before_anything_is_written(
     spark, tmp_path, table_format, package
 ):
     order = Order(
-        ACTIVITY,
+        METRICS,
         Places.of(str(tmp_path)),
-        {**OPTIONS, "topic": "none"},
+        option_values(METRICS, {**OPTIONS, "topic": "none"}),
         {"kafka.bootstrap.servers": "127.0.0.1:1"},
         once=True,
         table_format=table_format,
