@@ -28,6 +28,9 @@ from spark.session import ENVIRONMENT, LOOPBACK, QUICK_JVM
 
 JARS = Path(pyspark.__file__).parent / "jars"
 WORKER_MEMORY = "1g"
+WORKER_HOST = "127.0.0.{}"
+"""Each worker has an address of its own: Spark starts no second attempt of a slow task on a host
+that has seen the task, so that workers at one address would never run a task twice at once."""
 
 SMALL_EXECUTORS = {"spark.executor.memory": "512m", "spark.executor.cores": "1"}
 SPECULATION = {
@@ -114,13 +117,14 @@ def standalone_cluster(directory: Path, workers: int = 2) -> Iterator[Cluster]:
     url = f"spark://{LOOPBACK}:{port}"
     with ExitStack() as running:
         running.enter_context(
-            _daemon(directory, "master", "master.Master",
+            _daemon(directory, "master", "master.Master", "--host", LOOPBACK,
                     "--port", str(port), "--webui-port", str(page))
         )  # fmt: skip
         eventually(lambda: _alive_workers(page) == 0, "the master answers", _START_TIMEOUT_S)
         for number in range(workers):
             running.enter_context(
                 _daemon(directory, f"worker-{number}", "worker.Worker",
+                        "--host", WORKER_HOST.format(1 + number),
                         "--webui-port", str(free_port()), "--cores", "1", "--memory", WORKER_MEMORY,
                         "--work-dir", str(directory / f"work-{number}"), url)
             )  # fmt: skip
@@ -134,7 +138,7 @@ def standalone_cluster(directory: Path, workers: int = 2) -> Iterator[Cluster]:
 def _daemon(directory: Path, name: str, main_class: str, *arguments: str) -> Iterator[None]:
     command = [
         require("java"), "-Xmx256m", "-cp", str(JARS / "*"),
-        f"org.apache.spark.deploy.{main_class}", "--host", LOOPBACK, *arguments,
+        f"org.apache.spark.deploy.{main_class}", *arguments,
     ]  # fmt: skip
     with (directory / f"{name}.txt").open("ab") as sink:
         process = subprocess.Popen(

@@ -16,8 +16,8 @@ from kafka_harness.waiting import eventually
 from moldau.client.admin import END, Admin, OffsetSpec
 from moldau.spark.sink.helping_topics import MARKER_PARTITIONS as COUNT
 from moldau.spark.sink.markers import marker_place
-from moldau.spark.sink.options import DEFAULT_MARKER_TOPIC
-from moldau.spark.sink.publication import Step, Writer
+from moldau.spark.sink.options import DEFAULT_MARKER_TOPIC, SinkOptions
+from moldau.spark.sink.publication import Outcome, Publisher, Step, Writer
 from spark.sink_drivers import Driver, Tasks
 
 PARTITIONS = 2
@@ -116,6 +116,25 @@ def test_one_driver_publishes_batch_after_batch(committed, options):
     with Driver(options, query, batches) as driver:
         assert driver.said() == "PUBLISHED"
     assert committed() == in_all(3)
+
+
+def test_a_batch_that_was_planned_anew_is_not_written_and_its_driver_warns(
+    committed, staging_options, caplog
+):
+    query = str(uuid.uuid4())
+    tasks = Tasks(staging_options, query, 6)
+    assert run(staging_options, query, 0, tasks.staged(0, rows(0))) == "PUBLISHED"
+    publisher = Publisher(SinkOptions.from_options(staging_options), Writer.of_query(query))
+    try:
+        outcome = publisher.publish(0, tasks.staged(0, rows(0) + rows(1)))
+    finally:
+        publisher.give_up()
+    assert outcome is Outcome.DONE_BEFORE
+    warned = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
+    assert len(warned) == 1
+    assert f"batch 0 of query {query} is there already" in warned[0]
+    assert f"{ROWS} rows then, {2 * ROWS} now" in warned[0]
+    assert committed() == in_all(1)
 
 
 def test_a_task_that_wakes_up_late_adds_nothing(committed, staging_options):

@@ -7,7 +7,7 @@ from collections import Counter
 from datetime import UTC, datetime
 
 import pytest
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import functions
 from pyspark.sql.types import BinaryType
 
@@ -32,8 +32,8 @@ def topic(broker):
     return create_topic(broker.address, fresh_topic("sink"), PARTITIONS)
 
 
-def write(frame, broker, **options):
-    writer = frame.write.format("moldau").mode("append")
+def write(frame, broker, format_="moldau", **options):
+    writer = frame.write.format(format_).mode("append")
     writer.option("kafka.bootstrap.servers", broker.address).options(**options).save()
 
 
@@ -79,6 +79,20 @@ def test_rows_go_where_their_keys_belong(spark, broker, topic, codec):
     assert all(row.key == b"key " + row.value for row in found)
 
 
+def test_both_formats_put_a_key_into_the_same_partition(spark, broker, official):
+    frame = numbered(spark, 300, key="concat(repeat('ř', CAST(id % 5 AS INT)), id)")
+    places = []
+    for format_ in ("moldau", official):
+        topic = create_topic(broker.address, fresh_topic("keys"), PARTITIONS)
+        write(frame, broker, format_, topic=topic)
+        found = stored_rows(broker.address, topic, PARTITIONS)
+        places.append(sorted((row.key, row.value, row.partition) for row in found))
+    ours, theirs = places
+    assert ours == theirs
+    assert len(ours) == 300
+    assert {partition for *_, partition in ours} == set(range(PARTITIONS))
+
+
 def test_a_frame_writes_to_several_topics(spark, broker):
     topics = [create_topic(broker.address, fresh_topic("several"), 1) for _ in range(2)]
     frame = numbered(spark, 100, topic=f"IF(id % 2 = 0, '{topics[0]}', '{topics[1]}')")
@@ -108,6 +122,15 @@ def test_a_topic_cannot_be_overwritten(spark, broker, topic):
     options = {"kafka.bootstrap.servers": broker.address, "topic": topic}
     with pytest.raises(PySparkException, match="cannot be overwritten"):
         writer.options(**options).save()
+
+
+def test_spark_refuses_a_frame_without_a_mode(spark, broker, topic, committed):
+    """Its own connector takes one: the only call of a batch job that does not move as it is."""
+    options = {"kafka.bootstrap.servers": broker.address, "topic": topic}
+    with pytest.raises(AnalysisException) as refused:
+        numbered(spark, 1).write.format("moldau").options(**options).save()
+    assert refused.value.getCondition() == "UNSUPPORTED_DATA_SOURCE_SAVE_MODE"
+    assert committed() == Counter()
 
 
 # Frames, all or nothing

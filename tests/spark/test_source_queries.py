@@ -15,7 +15,7 @@ from pyspark.sql.functions import expr
 
 from kafka_harness.samples import fresh_topic
 from kafka_harness.topics import create_topic, send
-from spark.source_kit import committed, delete_topic, options
+from spark.source_kit import committed, delete_topic, options, send_transaction
 from spark.topic_rows import (
     FIRST_MS,
     collected,
@@ -69,6 +69,17 @@ class Batches:
         return self.values
 
 
+def streamed(frame, checkpoint):
+    """Return all rows that a stream reads of what is there now, by partition and offset."""
+    found = []
+    writer = frame.writeStream.foreachBatch(
+        lambda batch, _: found.extend(collected(batch, headers=True))
+    )
+    writer = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
+    writer.start().awaitTermination()
+    return sorted(found, key=lambda row: (row.partition, row.offset))
+
+
 def numbers(first, end):
     return [b"%03d" % number for number in range(first, end)]
 
@@ -101,6 +112,30 @@ def test_both_formats_read_the_same_part_of_a_topic(spark, broker, official, fil
 
     assert rows == collected(read(spark, broker, official, subscribe=filled, **given))
     assert 0 < len(rows) < 2 * COUNT
+
+
+def test_both_formats_read_the_same_by_a_stream(spark, broker, official, filled, tmp_path):
+    given = {"includeHeaders": "true", "maxOffsetsPerTrigger": "50"}
+
+    ours, theirs = (
+        streamed(followed(spark, broker, filled, format_, **given), tmp_path / format_)
+        for format_ in ("moldau", official)
+    )
+
+    assert ours == theirs == numbered_rows(filled, 2, COUNT)
+
+
+def test_both_formats_leave_the_same_out_of_transactions(spark, broker, official, topic):
+    for number, commit in enumerate((True, False, True)):
+        values = numbers(10 * number, 10 * number + 5)
+        send_transaction(broker, topic, values, commit=commit)
+    settled = {"subscribe": topic, "kafka__isolation__level": "read_committed"}
+
+    rows = collected(read(spark, broker, **settled))
+
+    assert rows == collected(read(spark, broker, official, **settled))
+    assert [row.value for row in rows] == numbers(0, 5) + numbers(20, 25)
+    assert read(spark, broker, subscribe=topic).count() == 15
 
 
 @pytest.mark.parametrize(

@@ -58,6 +58,15 @@ def test_writes_without_an_id_share_nothing():
     assert one.transactional_id != other.transactional_id
 
 
+def test_what_is_there_already_is_told_with_what_may_be_left_out():
+    stream, write = Writer.of_query("q"), Writer.of_write("attempt", "report")
+    told = stream.repetition(Marker(3, 20), 25)
+    assert "batch 3 of query q is there already and was not written again" in told
+    assert "20 rows then, 25 now" in told
+    assert "the checkpoint is older than that run" in told
+    assert "write 3 of report is there already" in write.repetition(Marker(3, 20), 20)
+
+
 def test_what_comes_after_a_later_one_is_refused_in_words_of_who_wrote_it():
     stream, write = Writer.of_query("q"), Writer.of_write("attempt", "report")
     assert "batch 3 of query q was refused, because batch 4" in str(stream.refusal(3, 4))

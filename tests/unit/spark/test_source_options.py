@@ -9,6 +9,7 @@ import pytest
 from moldau.base.errors import ConfigError
 from moldau.client.consuming.settings import IsolationLevel
 from moldau.client.records import TopicPartition
+from moldau.spark.source import options as source_options
 from moldau.spark.source.options import (
     EARLIEST,
     LATEST,
@@ -174,3 +175,22 @@ def test_settings_of_the_client_that_concern_reading_are_read():
     assert options.isolation is IsolationLevel.READ_COMMITTED
     assert options.fetch_size == 1000
     assert not options.check_crcs
+
+
+def test_a_group_that_is_named_in_vain_is_told_once(caplog):
+    source_options._warn_of_group.cache_clear()
+
+    for _ in range(3):
+        stream(**{"kafka.group.id": "mine"})
+    batch()
+
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert "kafka.group.id=mine has no effect" in record.getMessage()
+    assert "commitToGroup" in record.getMessage()
+
+
+@pytest.mark.parametrize("name", ["groupIdPrefix", "partition.metadata.cache.ttl.ms"])
+def test_options_without_effect_are_taken_without_a_word(caplog, name):
+    assert batch(**{name: "7"}) == batch()
+    assert not caplog.records

@@ -101,6 +101,21 @@ class Writer(NamedTuple):
         """Shared by all who may publish the same, so that only one of them can at a time."""
         return f"moldau-spark/{self.marker_key or self.name}"
 
+    def repetition(self, last: Marker, row_count: int) -> str:
+        """Return what to say of a batch, now with so many rows, that was published before."""
+        counts = f"{last.row_count} rows then, {row_count} now"
+        if self.once_id is not None:
+            return (
+                f"write {last.batch_id} of {self.once_id} is there already and was not written"
+                f" again ({counts})"
+            )
+        return (
+            f"batch {last.batch_id} of query {self.name} is there already and was not written again"
+            f" ({counts}): the last run ended before Spark noted it, or the checkpoint is older"
+            " than that run. If Spark has planned the batch anew since, rows are left out that the"
+            " first did not have"
+        )
+
     def refusal(self, batch_id: int, last: int) -> UserError:
         """Return what to say of a batch that comes after a later one."""
         if self.once_id is not None:
@@ -188,14 +203,14 @@ class Publisher:
 
     def _publish(self, batch_id: int, shares: Sequence[StagedRows]) -> Outcome:
         clients = self._taken()
-        verdict = decide(self._last, batch_id)
-        if verdict is Verdict.DONE:
-            logger.info("batch %d of %s is there already", batch_id, self._writer.name)
-            return Outcome.DONE_BEFORE
-        if verdict is Verdict.REFUSE:
-            assert self._last is not None
-            raise self._writer.refusal(batch_id, self._last.batch_id)
         marker = Marker(batch_id, sum(one.row_count for one in shares))
+        verdict = decide(self._last, batch_id)
+        if verdict is not Verdict.PUBLISH:
+            assert self._last is not None
+            if verdict is Verdict.REFUSE:
+                raise self._writer.refusal(batch_id, self._last.batch_id)
+            logger.warning("%s", self._writer.repetition(self._last, marker.row_count))
+            return Outcome.DONE_BEFORE
         self._write(clients, marker, shares)
         self._last = marker if self._writer.marker_key is not None else None
         return Outcome.PUBLISHED

@@ -6,7 +6,9 @@ the end of `SourceOptions`. Values only: what an offset such as "latest" is, is 
 
 from __future__ import annotations
 
+import functools
 import json
+import logging
 import re
 from collections.abc import Mapping
 from enum import Enum
@@ -18,6 +20,8 @@ from moldau.client.records import TopicPartition
 from moldau.spark.settings import ConnectionOptions, Options
 from moldau.spark.source.value_options import DEAD_LETTER_TOPIC, ValueOptions
 from moldau.spark.source.value_options import NAMES as VALUE_NAMES
+
+logger = logging.getLogger(__name__)
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -145,6 +149,7 @@ class SourceOptions(NamedTuple):
         connection = ConnectionOptions.from_options(given)
         subscription = _subscription(options)
         client = Options(connection.settings)
+        _warn_of_group(client.text("group.id"))
         level = client.choice("isolation.level", tuple(_LEVELS), default="read_uncommitted")
         most, least = _limits(options)
         retry_count = options.number("fetchOffset.numRetries")
@@ -324,6 +329,20 @@ def _group(options: Options) -> str | None:
     if group is not None and not group.strip():
         raise ConfigError("commitToGroup is empty: it names the group whose lag is to be seen")
     return group
+
+
+@functools.cache
+def _warn_of_group(group: str | None) -> None:
+    """Say that a consumer group was named in vain; once a process, as options are read often.
+
+    Only the driver reads them: tasks are sent what was read.
+    """
+    if group is not None:
+        logger.warning(
+            "kafka.group.id=%s has no effect: no group is joined, and the position of a query is in"
+            " its checkpoint. commitToGroup names a group that shows the lag of a stream",
+            group,
+        )
 
 
 def _values(options: Options, subscription: Subscription) -> ValueOptions:
