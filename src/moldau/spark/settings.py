@@ -224,6 +224,12 @@ def _nearest(name: str, known: Iterable[str]) -> str | None:
 
 
 @functools.cache
+def warn_once(text: str) -> None:
+    """Warn of what has no effect; once a process, as Spark has options read for every batch."""
+    logger.warning("%s", text)
+
+
+@functools.cache
 def _tell_once(name: str, reason: str) -> None:
     """Log what is passed over; once a process, as Spark has options read for every batch."""
     logger.info("the option %s is ignored: %s", name, reason)

@@ -9,7 +9,7 @@ import pytest
 from moldau.base.errors import ConfigError
 from moldau.client.consuming.settings import IsolationLevel
 from moldau.client.records import TopicPartition
-from moldau.spark.source import options as source_options
+from moldau.spark.settings import warn_once
 from moldau.spark.source.options import (
     EARLIEST,
     LATEST,
@@ -178,7 +178,7 @@ def test_settings_of_the_client_that_concern_reading_are_read():
 
 
 def test_a_group_that_is_named_in_vain_is_told_once(caplog):
-    source_options._warn_of_group.cache_clear()
+    warn_once.cache_clear()
 
     for _ in range(3):
         stream(**{"kafka.group.id": "mine"})

@@ -6,9 +6,7 @@ the end of `SourceOptions`. Values only: what an offset such as "latest" is, is 
 
 from __future__ import annotations
 
-import functools
 import json
-import logging
 import re
 from collections.abc import Mapping
 from enum import Enum
@@ -17,11 +15,9 @@ from typing import Any, Final, NamedTuple
 from moldau.base.errors import ConfigError
 from moldau.client.consuming.settings import IsolationLevel
 from moldau.client.records import TopicPartition
-from moldau.spark.settings import ConnectionOptions, Options
+from moldau.spark.settings import ConnectionOptions, Options, warn_once
 from moldau.spark.source.value_options import DEAD_LETTER_TOPIC, ValueOptions
 from moldau.spark.source.value_options import NAMES as VALUE_NAMES
-
-logger = logging.getLogger(__name__)
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -331,17 +327,12 @@ def _group(options: Options) -> str | None:
     return group
 
 
-@functools.cache
 def _warn_of_group(group: str | None) -> None:
-    """Say that a consumer group was named in vain; once a process, as options are read often.
-
-    Only the driver reads them: tasks are sent what was read.
-    """
+    """Say that a consumer group was named in vain."""
     if group is not None:
-        logger.warning(
-            "kafka.group.id=%s has no effect: no group is joined, and the position of a query is in"
-            " its checkpoint. commitToGroup names a group that shows the lag of a stream",
-            group,
+        warn_once(
+            f"kafka.group.id={group} has no effect: no group is joined, and the position of a query"
+            " is in its checkpoint. commitToGroup names a group that shows the lag of a stream"
         )
 
 
