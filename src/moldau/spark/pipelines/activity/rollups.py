@@ -14,9 +14,11 @@ job finds them all:
     what           name    first     second    third
     pages          page    views     users     users, approximately
     searches       query   searches  users     users, approximately
-    users          user    views     searches
     sessions       user    views     searches
     open           user    views     searches
+
+What each user did in a window is a job of its own: there may be as many rows of that as events,
+which would keep the others, mostly few, from coming to the driver.
 """
 
 from __future__ import annotations
@@ -43,7 +45,6 @@ _TOP: Final = "top_"
 _WINDOW: Final = {"window_start": "start", "window_end": "end", "date": "date"}
 _OF_PAGE: Final = {**_WINDOW, "page": "name", "pv": "first", "uv": "second", "uv_approx": "third"}
 _OF_SEARCH: Final = {**_WINDOW, "query": "name", "searches": "first", "users": "second"}
-_OF_USER: Final = {**_WINDOW, "user": "name", "views": "first", "searches": "second"}
 _OF_SESSION: Final = {
     "user": "name", "start": "start", "end": "end", "views": "first", "searches": "second",
     "date": "date",
@@ -54,9 +55,11 @@ SHARES: Final = (
     Share(SEARCHES, _OF_SEARCH, Chosen("what", SEARCHES)),
     Share(_TOP + PAGES, {**_OF_PAGE, "rank": "rank"}, Chosen("top", _TOP + PAGES)),
     Share(_TOP + SEARCHES, {**_OF_SEARCH, "rank": "rank"}, Chosen("top", _TOP + SEARCHES)),
-    Share(USERS, _OF_USER, Chosen("what", USERS)),
     Share("sessions", _OF_SESSION, Chosen("what", "sessions")),
 )
+
+_COLUMNS_OF_USERS: Final = (*SPAN, "user", "views", "searches", "date")
+OF_USERS: Final = Share(USERS, {name: name for name in _COLUMNS_OF_USERS})
 
 
 class Rollups:
@@ -83,14 +86,19 @@ class Rollups:
         """File the counts of windows, and the sessions that end with them."""
         rows = rows_of(self._spark, self._events, EVENT_COLUMNS, closing, self._window_ms)
         events = None if rows is None else _distinct(rows)
-        parts = [] if events is None else [self._counts(events), _of_users(events)]
+        parts = [] if events is None else [self._counts(events)]
         parts += self._sessions.of(state, events, closing.until_ms)
         if not parts:
             return state
         found = reduce(DataFrame.unionByName, parts).withColumn("date", F.to_date("start"))
         with gathered(found) as rows_found:
             state = self._sessions.carry(state, rows_found)
-            return self._filing.file(state, rows_found, SHARES)
+            state = self._filing.file(state, rows_found, SHARES)
+        return state if events is None else self._file_users(state, events)
+
+    def _file_users(self, state: State, events: DataFrame) -> State:
+        with gathered(_of_users(events)) as rows_found:
+            return self._filing.file(state, rows_found, [OF_USERS])
 
     def _counts(self, events: DataFrame) -> DataFrame:
         of_users = events.groupBy(*SPAN, "what", "name", "user").agg(F.count("*").alias("first"))
@@ -115,18 +123,9 @@ def _of_users(events: DataFrame) -> DataFrame:
     """Count what each user did in a window."""
     is_view = F.col("what") == PAGES
     counts = events.groupBy(*SPAN, "user").agg(
-        F.count_if(is_view).alias("first"), F.count_if(~is_view).alias("second")
+        F.count_if(is_view).alias("views"), F.count_if(~is_view).alias("searches")
     )
-    return counts.select(
-        F.lit(USERS).alias("what"),
-        F.lit(None).cast("string").alias("top"),
-        F.col(SPAN[0]).alias("start"),
-        F.col(SPAN[1]).alias("end"),
-        F.col("user").alias("name"),
-        *("first", "second"),
-        F.lit(0).cast("long").alias("third"),
-        F.lit(0).alias("rank"),
-    )
+    return counts.withColumn("date", F.to_date(SPAN[0]))
 
 
 def _distinct(rows: DataFrame) -> DataFrame:
