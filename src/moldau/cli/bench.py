@@ -13,7 +13,7 @@ import click
 
 from moldau.base.clock import SystemClock, system_random
 from moldau.cli.frame.completion import complete_topics
-from moldau.cli.frame.output import Column, listing
+from moldau.cli.frame.report import Column, listing
 from moldau.cli.frame.session import Command, Session, asking
 from moldau.cli.stream.histogram import Histogram
 from moldau.cli.stream.measuring import (

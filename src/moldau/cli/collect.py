@@ -24,7 +24,7 @@ from moldau.base.errors import UserError
 from moldau.cli.frame.completion import complete_topics
 from moldau.cli.frame.connection import Connection, connection_options
 from moldau.cli.frame.offset_words import parse_duration_ms
-from moldau.cli.frame.output import safe
+from moldau.cli.frame.terminal_text import safe
 from moldau.cli.produce import CODECS
 from moldau.cli.stream.histogram import Histogram
 from moldau.cli.stream.reading import parse_header

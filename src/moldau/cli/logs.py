@@ -11,16 +11,9 @@ import click
 
 from moldau.base.errors import UserError
 from moldau.cli.frame.offset_words import Place, parse_offset_word, parse_time_ms
-from moldau.cli.frame.output import (
-    BAD,
-    DOUBTFUL,
-    Column,
-    json_text,
-    listing,
-    output_option,
-    safe,
-    show,
-)
+from moldau.cli.frame.output import output_option, show
+from moldau.cli.frame.report import BAD, DOUBTFUL, Column, listing
+from moldau.cli.frame.terminal_text import json_text, safe
 from moldau.spark.pipelines.logs.levels import ERRORS, at_least, level_of
 
 if TYPE_CHECKING:

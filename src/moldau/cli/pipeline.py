@@ -21,8 +21,9 @@ import click
 from moldau.base.errors import UserError
 from moldau.cli.frame.connection import Connection, connection_options
 from moldau.cli.frame.offset_words import parse_duration_ms
-from moldau.cli.frame.output import output_option, safe
+from moldau.cli.frame.output import output_option
 from moldau.cli.frame.output import show as show_report
+from moldau.cli.frame.terminal_text import safe
 from moldau.cli.pipelines.file import KIND, read_file
 from moldau.cli.pipelines.view import status_report, view
 from moldau.spark.pipelines.catalog import PIPELINES

@@ -7,7 +7,8 @@ from typing import Any
 import click
 
 from moldau.base.errors import UserError
-from moldau.cli.frame.output import Column, listing, output_option, show
+from moldau.cli.frame.output import output_option, show
+from moldau.cli.frame.report import Column, listing
 
 
 @click.group()

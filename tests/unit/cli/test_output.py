@@ -8,7 +8,8 @@ import json
 
 import pytest
 
-from moldau.cli.frame.output import Column, Report, View, cell, listing, rendered
+from moldau.cli.frame.output import rendered
+from moldau.cli.frame.report import Column, Report, View, cell, listing
 
 COLUMNS = (
     Column("name", "NAME"),

@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from moldau.cli.frame.output import Column, listing, show
+from moldau.cli.frame.output import show
+from moldau.cli.frame.report import Column, listing
 from moldau.cli.frame.watch import watch
 from moldau.client.errors import ConnectionLost, InvalidState
 

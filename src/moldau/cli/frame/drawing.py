@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from moldau.cli.frame.output import Column, View, cell, columns_of, is_numeric
+from moldau.cli.frame.report import Column, View, cell, columns_of, is_numeric
 
 
 def draw(views: Sequence[View], *, wide: bool) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from moldau.cli.frame import client
 from moldau.cli.frame.failures import about
-from moldau.cli.frame.output import GOOD, Column, Report, listing
+from moldau.cli.frame.report import GOOD, Column, Report, listing
 
 
 def outcome_report(

@@ -2,79 +2,25 @@
 
 A report is data for programs (json, yaml) and tables for people (table, wide) made from the same
 answer; csv and name are for pipes in between. On a terminal rich draws the tables, and NO_COLOR is
-honoured; elsewhere they are plain text in aligned columns, the same every time. What others chose
-(ids of clients, values of configs) may hold anything, so control characters are shown escaped.
+honoured; elsewhere they are plain text in aligned columns, the same every time.
 """
 
 from __future__ import annotations
 
 import csv
 import io
-import json
-import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import click
 
+from moldau.cli.frame.report import Report, View, cell, columns_of, is_numeric
+from moldau.cli.frame.terminal_text import json_text, safe
 from moldau.cli.frame.yaml_text import yaml_text
 
 Command = Callable[..., None]
 
-Row = Mapping[str, Any]
-"""One line of a table: values by column; more than the columns show is fine."""
-
 FORMS = ("table", "wide", "json", "yaml", "csv", "name")
-
-GOOD, DOUBTFUL, BAD = "green", "yellow", "red"
-
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-"""What could move the cursor, change colours or turn the direction of writing."""
-_LEFT_BY_JSON = re.compile(r"[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-"""Those of them that JSON leaves as they are."""
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """One column of a table."""
-
-    key: str
-    title: str
-    wide: bool = False
-    """Whether only `-o wide` shows it."""
-    style: Callable[[Any], str | None] | None = None
-    """The colour of a value on a terminal."""
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """A table."""
-
-    columns: Sequence[Column]
-    rows: Sequence[Row]
-    caption: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What a command found out."""
-
-    data: Any
-    """Everything, as plain data."""
-    main: View
-    """The rows that csv and name speak of."""
-    name: str
-    """The column that `-o name` prints."""
-    views: Sequence[View] = ()
-    """What people see; the main table where there is nothing else."""
-    errors: Sequence[Exception] = field(default_factory=tuple)
-    """What could not be done of what was asked for."""
-    note: str | None = None
-    """What the user should know besides; printed after the report, on standard error."""
-    status: int = 0
-    """How the command ends when nothing failed: what was found may be bad news."""
 
 
 def output_option(command: Command) -> Command:
@@ -82,11 +28,6 @@ def output_option(command: Command) -> Command:
     return click.option(
         "-o", "--output", type=click.Choice(FORMS), default="table", help="Form of the output."
     )(command)
-
-
-def listing(columns: Sequence[Column], rows: Sequence[Row], **more: Any) -> Report:
-    """Make the report of a plain list, named by its first column."""
-    return Report(list(rows), View(columns, rows), columns[0].key, **more)
 
 
 def show(report: Report, form: str) -> None:
@@ -114,34 +55,6 @@ def rendered(report: Report, form: str) -> str:
             return "\n".join(_plain(view, wide=form == "wide") for view in views)
 
 
-def json_text(data: Any, *, indent: int | None = None) -> str:
-    """Write data as JSON that people of every language can read, and any terminal show."""
-    text = json.dumps(data, indent=indent, ensure_ascii=False)
-    return _LEFT_BY_JSON.sub(lambda found: f"\\u{ord(found.group()):04x}", text)
-
-
-def safe(text: str) -> str:
-    """Escape what a terminal would obey."""
-    return _CONTROL.sub(lambda found: found.group().encode("unicode_escape").decode(), text)
-
-
-def cell(value: object) -> str:
-    """Write a value as a table shows it."""
-    match value:
-        case None:
-            return "-"
-        case bool():
-            return "yes" if value else "no"
-        case list() | tuple():
-            return ",".join(cell(one) for one in value) or "-"
-        case dict():
-            return ",".join(f"{key}={cell(one)}" for key, one in value.items()) or "-"
-        case "":
-            return "-"
-        case _:
-            return safe(str(value))
-
-
 def _show_tables(views: Sequence[View], *, wide: bool) -> None:
     if not sys.stdout.isatty():
         click.echo("\n".join(_plain(view, wide=wide) for view in views), nl=False)
@@ -149,20 +62,6 @@ def _show_tables(views: Sequence[View], *, wide: bool) -> None:
     from moldau.cli.frame.drawing import draw  # noqa: PLC0415 - rich is for terminals only
 
     draw(views, wide=wide)
-
-
-def columns_of(view: View, *, wide: bool) -> list[Column]:
-    """Choose the columns to show."""
-    return [column for column in view.columns if wide or not column.wide]
-
-
-def is_numeric(column: Column, rows: Sequence[Row]) -> bool:
-    """Whether a column holds numbers, which stand under each other by their last digits."""
-    values = [row.get(column.key) for row in rows]
-    return any(value is not None for value in values) and all(
-        value is None or (isinstance(value, (int, float)) and not isinstance(value, bool))
-        for value in values
-    )
 
 
 def _plain(view: View, *, wide: bool) -> str:

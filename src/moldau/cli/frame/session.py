@@ -22,7 +22,8 @@ from moldau.cli.frame import client
 from moldau.cli.frame.confirm import Change, change_options
 from moldau.cli.frame.connection import Connection, connection_options
 from moldau.cli.frame.failures import complain_of_all
-from moldau.cli.frame.output import Report, output_option, show
+from moldau.cli.frame.output import output_option, show
+from moldau.cli.frame.report import Report
 from moldau.cli.frame.watch import watch, watch_option
 
 T = TypeVar("T")

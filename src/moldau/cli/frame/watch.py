@@ -13,7 +13,7 @@ from typing import Any, NoReturn, TypeVar
 import click
 
 from moldau.cli.frame import client
-from moldau.cli.frame.output import Report
+from moldau.cli.frame.report import Report
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

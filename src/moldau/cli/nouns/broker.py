@@ -8,7 +8,7 @@ import click
 
 from moldau.base.errors import UserError
 from moldau.cli.frame import client
-from moldau.cli.frame.output import BAD, Column, Report, View, listing
+from moldau.cli.frame.report import BAD, Column, Report, View, listing
 from moldau.cli.frame.session import Session, asking, watching
 from moldau.cli.nouns.config import configs_report
 from moldau.cli.nouns.log import DIR_COLUMNS, dir_rows

@@ -6,7 +6,7 @@ import click
 
 from moldau.cli.frame import client
 from moldau.cli.frame.failures import about
-from moldau.cli.frame.output import Column, Report, View, listing
+from moldau.cli.frame.report import Column, Report, View, listing
 from moldau.cli.frame.session import Session, asking, watching
 from moldau.cli.nouns.broker import COLUMNS as BROKER_COLUMNS
 from moldau.cli.nouns.broker import broker_rows

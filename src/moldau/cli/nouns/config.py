@@ -12,7 +12,7 @@ from moldau.cli.frame import client
 from moldau.cli.frame.completion import complete_groups, complete_topics
 from moldau.cli.frame.confirm import Change
 from moldau.cli.frame.outcomes import nothing_done, outcome_report
-from moldau.cli.frame.output import Column, Report, listing
+from moldau.cli.frame.report import Column, Report, listing
 from moldau.cli.frame.session import Session, asking, changing
 from moldau.cli.nouns.config_changes import config_texts, parse_changes
 

@@ -12,7 +12,7 @@ from moldau.cli.frame.completion import complete_groups, complete_topics
 from moldau.cli.frame.confirm import Change
 from moldau.cli.frame.failures import about
 from moldau.cli.frame.outcomes import nothing_done, outcome_report
-from moldau.cli.frame.output import DOUBTFUL, GOOD, Column, Report, listing
+from moldau.cli.frame.report import DOUBTFUL, GOOD, Column, Report, listing
 from moldau.cli.frame.selection import chosen_partitions, matching
 from moldau.cli.frame.session import Session, changing, watching
 from moldau.cli.nouns.group_report import groups_report

@@ -7,7 +7,7 @@ from typing import Any
 
 from moldau.cli.frame import client
 from moldau.cli.frame.failures import about
-from moldau.cli.frame.output import DOUBTFUL, GOOD, Column, Report, View
+from moldau.cli.frame.report import DOUBTFUL, GOOD, Column, Report, View
 from moldau.client.records import OffsetAndMetadata, TopicPartition
 
 SUMMARY = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from moldau.cli.frame import client
-from moldau.cli.frame.output import BAD, GOOD, Column, Report, View
+from moldau.cli.frame.report import BAD, GOOD, Column, Report, View
 
 MIN_ISR = "min.insync.replicas"
 UNWELL = 1

@@ -11,7 +11,7 @@ import click
 from moldau.cli.frame import client
 from moldau.cli.frame.completion import complete_topics
 from moldau.cli.frame.failures import about
-from moldau.cli.frame.output import BAD, Column, Report, listing
+from moldau.cli.frame.report import BAD, Column, Report, listing
 from moldau.cli.frame.selection import parse_partitions
 from moldau.cli.frame.session import Session, watching
 from moldau.client.records import TopicPartition

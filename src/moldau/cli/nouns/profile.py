@@ -7,8 +7,9 @@ import click
 from moldau.base.errors import UserError
 from moldau.cli.frame.completion import complete_profiles
 from moldau.cli.frame.connection import SERVERS, pairs
-from moldau.cli.frame.output import FORMS, Column, Report, View, listing, show
+from moldau.cli.frame.output import FORMS, show
 from moldau.cli.frame.profiles import load_profiles, profiles_file, save_profiles, shown
+from moldau.cli.frame.report import Column, Report, View, listing
 
 output = click.option(
     "-o", "--output", type=click.Choice(FORMS), default="table", help="Form of the output."

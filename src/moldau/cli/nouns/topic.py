@@ -15,7 +15,7 @@ from moldau.cli.frame.confirm import Change
 from moldau.cli.frame.offset_words import OffsetWord, Place, parse_offset_word
 from moldau.cli.frame.offsets import ends_of, offsets_at, resolve
 from moldau.cli.frame.outcomes import nothing_done, outcome_report
-from moldau.cli.frame.output import Column, Report, listing
+from moldau.cli.frame.report import Column, Report, listing
 from moldau.cli.frame.selection import (
     chosen_partitions,
     chosen_topics,

@@ -9,7 +9,7 @@ from moldau.base.ids import uuid_text
 from moldau.cli.frame import client
 from moldau.cli.frame.failures import about
 from moldau.cli.frame.offsets import Ends, ends_of
-from moldau.cli.frame.output import BAD, Column, Report, View
+from moldau.cli.frame.report import BAD, Column, Report, View
 from moldau.cli.frame.selection import led_partitions
 from moldau.client.records import TopicPartition
 

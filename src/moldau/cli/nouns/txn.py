@@ -14,7 +14,7 @@ from moldau.cli.frame.confirm import Change
 from moldau.cli.frame.failures import about
 from moldau.cli.frame.offset_words import parse_duration_ms
 from moldau.cli.frame.outcomes import nothing_done, outcome_report
-from moldau.cli.frame.output import Column, Report, listing
+from moldau.cli.frame.report import Column, Report, listing
 from moldau.cli.frame.selection import chosen_partitions
 from moldau.cli.frame.session import Session, changing, watching
 from moldau.client.records import TopicPartition

@@ -13,7 +13,8 @@ from typing import Any, Final
 
 import click
 
-from moldau.cli.frame.output import BAD, DOUBTFUL, GOOD, Column, Report, View, safe
+from moldau.cli.frame.report import BAD, DOUBTFUL, GOOD, Column, Report, View
+from moldau.cli.frame.terminal_text import safe
 
 Status = Mapping[str, Any]
 Show = Callable[[str, Status], None]
