@@ -66,34 +66,44 @@ def test_a_short_range_asks_for_few_bytes_and_a_long_one_for_no_more_than_is_set
     assert fetching(0, 10**9, **{"kafka.max.partition.fetch.bytes": "5000"})._size() == 5000
 
 
-# A replica that is nearer
+# Brokers that send us elsewhere, or away
 
 LEADER, NEAR = 1, 2
 SENT_ELSEWHERE = FetchablePartitionResponse(high_watermark=9, preferred_read_replica=NEAR)
 HAS_IT_ALL = empty(9)
+THROTTLED = FetchResponse(throttle_time_ms=20)
 
 
 class Brokers:
-    """A cluster whose brokers answer fetches as told, and notes who was asked from which rack."""
+    """A cluster whose brokers answer fetches as told, and notes who was asked from which rack.
 
-    def __init__(self, **answers):
-        self.settings = ConnectionSettings()
+    A broker that is found is one that is known only after a refresh.
+    """
+
+    def __init__(self, leader, near=(), found=None):
+        self.settings = ConnectionSettings(retry_backoff_ms=1, retry_backoff_max_ms=1)
         self.ports = system_ports(self.settings)
         self.image = SimpleNamespace(
             topics={"t": SimpleNamespace(topic_id=b"\xab" * 16)},
-            brokers={LEADER: None, NEAR: None},
+            brokers={LEADER: None} | ({} if found is not None else {NEAR: None}),
             leader=lambda *_: SimpleNamespace(leader=LEADER, leader_epoch=3),
         )
-        self.answers = {LEADER: answers["leader"], NEAR: answers["near"]}
+        self.answers = {LEADER: list(leader), NEAR: list(near)}
+        self.found = found
         self.asked = []
 
     def deadline(self, timeout_ms):
         return self.ports.clock.monotonic() + timeout_ms / 1000
 
+    async def refresh(self):
+        self.image.brokers.update(self.found)
+
     async def connection(self, broker_id):
         async def send(request, _version):
             self.asked.append((broker_id, request.rack_id))
             told = self.answers[broker_id].pop(0)
+            if isinstance(told, FetchResponse):
+                return told
             return FetchResponse(responses=[FetchableTopicResponse(partitions=[told])])
 
         return SimpleNamespace(agreed_version=lambda _: 17, send=send)
@@ -106,6 +116,7 @@ def read_near(**answers):
     one = _Fetching(brokers, SourceOptions.for_batch(given), wanted)
     assert asyncio.run(one.next()) is None
     assert one._position == 9
+    assert not any(brokers.answers.values())
     return brokers.asked
 
 
@@ -120,3 +131,32 @@ def test_a_task_returns_to_its_leader_for_good_when_a_replica_fails():
     asked = read_near(leader=[SENT_ELSEWHERE, HAS_IT_ALL], near=[behind])
 
     assert asked == [(LEADER, "east"), (NEAR, "east"), (LEADER, "")]
+
+
+def test_a_task_looks_for_a_replica_that_is_not_known_yet():
+    asked = read_near(leader=[SENT_ELSEWHERE], near=[HAS_IT_ALL], found={NEAR: None})
+
+    assert asked == [(LEADER, "east"), (NEAR, "east")]
+
+
+def test_a_leader_that_sends_us_to_nobody_knows_whom_is_asked_to_serve_us_itself():
+    asked = read_near(leader=[SENT_ELSEWHERE, SENT_ELSEWHERE, HAS_IT_ALL], found={})
+
+    assert asked == [(LEADER, "east"), (LEADER, ""), (LEADER, "")]
+
+
+def test_a_replica_that_sends_us_on_is_left_for_the_leader():
+    asked = read_near(leader=[SENT_ELSEWHERE, HAS_IT_ALL], near=[SENT_ELSEWHERE])
+
+    assert asked == [(LEADER, "east"), (NEAR, "east"), (LEADER, "")]
+
+
+def test_a_broker_that_throttles_us_is_asked_again_and_says_nothing_of_gaps():
+    asked = read_near(leader=[THROTTLED, THROTTLED, SENT_ELSEWHERE], near=[THROTTLED, HAS_IT_ALL])
+
+    assert asked == [(LEADER, "east")] * 3 + [(NEAR, "east")] * 2
+
+
+def test_an_answer_that_leaves_the_partition_out_for_no_reason_is_refused():
+    with pytest.raises(CorruptAnswer, match="leaves t-0 out"):
+        read_near(leader=[FetchResponse()])

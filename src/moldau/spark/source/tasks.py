@@ -25,6 +25,7 @@ from moldau.client.consuming.arrow_form import RecordBatch
 from moldau.client.consuming.batch_walk import BatchWalk
 from moldau.client.consuming.decoding import split
 from moldau.client.consuming.offset_lookup import OffsetLookup
+from moldau.client.consuming.positions import NO_REPLICA
 from moldau.client.consuming.settings import IsolationLevel
 from moldau.client.engine.backoff import Backoff
 from moldau.client.engine.cluster import Cluster
@@ -63,6 +64,8 @@ _FIRST_SIZE_A_RECORD: Final = 1024
 needs."""
 _SPARE: Final = 65_536
 """Asked for on top of what a range should need: a batch that ends it comes whole anyhow."""
+_ASKED_IN_A_ROW: Final = 2
+"""A leader, and the replica that it names: who is sent on once more pauses first."""
 
 
 class RangePartition(InputPartition):
@@ -191,8 +194,8 @@ class _Fetching:
         failure_count = 0
         while self._position < self._end:
             try:
-                answer = self._taken(await self._fetch())
-                if answer is not None:
+                told = await self._fetch()
+                if told is not None and (answer := self._taken(told)) is not None:
                     return answer
                 failure: ClientError | None = None
             except ClientError as error:
@@ -211,19 +214,38 @@ class _Fetching:
         waited_ms = self._options.poll_timeout_ms
         return UserError(
             f"nothing came of {self._name} from offset {self._position} on for {waited_ms} ms,"
-            f" though it should have records up to {self._end}: check that its leader is up, or"
-            " raise kafkaConsumer.pollTimeoutMs"
+            f" though it should have records up to {self._end}: check that its leader is up and"
+            " no quota throttles this client, or raise kafkaConsumer.pollTimeoutMs"
         )
 
     # Asking
 
-    async def _fetch(self) -> FetchablePartitionResponse:
-        told = await self._ask()
-        nearer = told.preferred_read_replica
-        if nearer in self._cluster.image.brokers and self._replica is None:
-            self._replica = nearer
-            return await self._ask()
-        return told
+    async def _fetch(self) -> FetchablePartitionResponse | None:
+        """Ask the leader, or the replica it names; None if nobody has said what there is.
+
+        A broker that names another sends no records whatever it has, so that its answer must not
+        be taken for one without any.
+        """
+        for _ in range(_ASKED_IN_A_ROW):
+            told = await self._ask()
+            if told is None or told.preferred_read_replica == NO_REPLICA:
+                return told
+            await self._turn_to(told.preferred_read_replica)
+        return None
+
+    async def _turn_to(self, replica: int) -> None:
+        """Read from a replica from now on, if it can be found out where that is.
+
+        A leader that is not told where we stand serves us itself.
+        """
+        if self._left_replica():
+            return
+        if replica not in self._cluster.image.brokers:
+            await self._ask_who_leads()
+        if replica in self._cluster.image.brokers:
+            self._replica = replica
+        else:
+            self._rack = ""
 
     def _left_replica(self) -> bool:
         """Go back to the leader for good, if a replica was read from; whatever it knows better."""
@@ -232,7 +254,8 @@ class _Fetching:
             self._replica, self._rack = None, ""
         return was_replica
 
-    async def _ask(self) -> FetchablePartitionResponse:
+    async def _ask(self) -> FetchablePartitionResponse | None:
+        """Send one request; None if the broker throttles us, and says nothing but that."""
         topic = await self._known_topic()
         led = self._cluster.image.leader(*self._name)
         if led is None:
@@ -267,6 +290,8 @@ class _Fetching:
                         one.error_code, f"{self._name}: {ErrorCode.of(one.error_code).text}"
                     )
                 return one
+        if answer.throttle_time_ms > 0:
+            return None  # the connection keeps quiet for as long as the broker asked
         raise CorruptAnswer(f"the answer to a fetch leaves {self._name} out")
 
     def _size(self) -> int:
