@@ -90,15 +90,18 @@ def test_json_is_read_by_its_schema():
     [
         b"", b" ", b"{", b"}", b"5", b'"text"', b"[]", b'{"id": "one"}', b'{"id": 1} {"id": 2}',
         b'{"id": 1}}{"v":{"id": 2}', b'{"id": 1},"v":{"id": 2}', b"\xff\xfe", b'{"id": 1.5}',
+        b'{"id": 1, "name": "\xff\xfe"}', b'{"id": 1, "other": "\xff\xfe"}', b'{"\xff": 1}',
+        b'{"id": 1},"w":5', b'{"id": 1} , "w":{}', b'null,"w":5', b'{"id": 1}],"w":[5',
+        b'{"id": 1},{"id": 2}', b'{"id": 1}}\0', b'{"id": 1}\0',
     ],
 )  # fmt: skip
 def test_one_bad_value_is_kept_aside_and_its_neighbours_are_read(bad):
     good = [b'{"id": %d}' % number for number in range(20)]
 
-    found, corrupt = read_json([*good[:7], bad, *good[7:]], "id BIGINT")
+    found, corrupt = read_json([*good[:7], bad, *good[7:]], "id BIGINT, name STRING")
 
-    assert found == [*({"id": number} for number in range(7)), None,
-                     *({"id": number} for number in range(7, 20))]  # fmt: skip
+    read = [{"id": number, "name": None} for number in range(20)]
+    assert found == [*read[:7], None, *read[7:]]
     assert corrupt == [*[None] * 7, bad, *[None] * 13]
 
 
@@ -112,6 +115,9 @@ fragments = st.sampled_from(
         b"\n",
         b"null",
         b'"v":',
+        b',"w":',
+        b'{"id":2,"w":"\xc3\xa4"}',
+        b"\xc3",
         b",",
         b"1",
         b'{"v":',

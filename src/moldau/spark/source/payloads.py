@@ -194,16 +194,33 @@ def _as_text(values: Array) -> Array:
 def _from_json(parsing: Any, values: Array) -> Array:
     """Read values as one document of lines, each put into an object of its own.
 
-    Like that no value can stand for none of the rows, and if there are as many rows as values,
-    each is its value's.
+    Arrow's reader takes bytes that are no text, and passes over whatever follows a value in its
+    object as one more field. So bytes are checked first, and texts are read once more as elements
+    of lists, with nothing made of them: a text that goes on as another field is an error there,
+    and one that goes on as another element is one here.
     """
-    lines = pc.binary_join_element_wise(
-        pa.scalar(b'{"v":'), values, pa.scalar(b"}\n"), pa.scalar(b"")
-    )
+    texts = _as_text(values)
+    table = _lines('{"v":', texts, "}\n", parsing)
+    _lines('{"v":[', texts, "]}\n", _ANYTHING)
+    return pa.concat_arrays(table.column(0).chunks)
+
+
+_ANYTHING: Final = pj.ParseOptions(
+    explicit_schema=pa.schema([]), newlines_in_values=True, unexpected_field_behavior="ignore"
+)
+
+
+def _lines(before: str, texts: Array, behind: str, parsing: Any) -> Any:
+    """Read a document that has a line for each of some texts; as a table, a row for each.
+
+    Every line begins an object, so that no text can stand for none of the rows, and if there are as
+    many rows as texts, each is its text's.
+    """
+    lines = pc.binary_join_element_wise(before, texts, behind, "")
     _, offsets, content = lines.buffers()
     size = np.frombuffer(offsets, np.int32)[lines.offset + len(lines)]
     reading = pj.ReadOptions(use_threads=False, block_size=int(size) + 1)
     table = pj.read_json(pa.BufferReader(content[:size]), reading, parsing)
-    if table.num_rows != len(values):
+    if table.num_rows != len(texts):
         raise pa.ArrowInvalid("a value is more than one")
-    return pa.concat_arrays(table.column(0).chunks)
+    return table
