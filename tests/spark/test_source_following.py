@@ -234,7 +234,7 @@ def test_topics_that_come_to_match_a_pattern_are_read_from_their_beginning(broke
     assert values_between(reader, end, later) == numbers(0, 3)
 
 
-def test_a_deleted_topic_ends_the_query_or_is_passed_over(broker, topic):
+def test_a_deleted_topic_ends_the_query_or_is_passed_over(broker, topic, caplog):
     other = create_topic(broker.address, fresh_topic("following-other"))
     both = f"{topic},{other}"
     reader = following(broker, both)
@@ -247,6 +247,31 @@ def test_a_deleted_topic_ends_the_query_or_is_passed_over(broker, topic):
     tolerant = following(broker, both, failOnDataLoss="false")
     later = tolerant.latestOffset(end, ALL)
     assert values_between(tolerant, end, later) == numbers(0, 2)
+
+    send(broker.address, topic, numbers(2, 4))
+    last = tolerant.latestOffset(later, ALL)
+    assert values_between(tolerant, later, last) == numbers(2, 4)
+    assert caplog.text.count(f"{other} was deleted") == 1
+    restarted = following(broker, both, failOnDataLoss="false")
+    assert restarted.latestOffset(last, ALL) == last
+    assert f"{other} is not in the cluster; going on with what is there" in caplog.text
+    with pytest.raises(UserError, match=f"not in the cluster: {other}"):
+        following(broker, both).latestOffset(last, ALL)
+    with pytest.raises(UserError, match=f"not in the cluster: {other}"):
+        restarted.initialOffset()
+
+
+def test_a_stream_waits_for_its_only_topic_to_come_back(broker, topic):
+    reader = following(broker, topic, failOnDataLoss="false")
+    end = reader.latestOffset(reader.initialOffset(), ALL)
+    delete_topic(broker, topic)
+
+    gone = reader.latestOffset(end, ALL)
+    assert reader.latestOffset(gone, ALL) == gone
+    create_topic(broker.address, topic)
+    send(broker.address, topic, numbers(0, 3))
+    later = following(broker, topic, failOnDataLoss="false").latestOffset(gone, ALL)
+    assert values_between(reader, gone, later) == numbers(0, 3)
 
 
 def test_a_topic_made_anew_ends_the_query_or_is_read_from_its_beginning(broker, topic):

@@ -59,6 +59,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._idle_at: dict[str, Any] | None = None
         """Where the query stood if there was nothing to read when that was last asked."""
         self._last_batch_at: float | None = None
+        self._missing: frozenset[str] = frozenset()
+        """What was named and not there when it was last looked: of that it was warned already."""
         group = options.commit_to_group
         self._group_commit = None if group is None else GroupCommit(group)
 
@@ -151,12 +153,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return StreamOffset(admitted, topics.ids)
 
     def _topics(self, lookup: Lookup, began: StreamOffset) -> Topics:
-        """Find the partitions there are; topics that were read and are gone are lost."""
+        """Find the partitions there are; topics that were read and are gone are lost.
+
+        A query that may lose records goes on without them, and with whatever else is not there: at
+        the next trigger it does not know any more that a topic was ever read.
+        """
         topics = lookup.topics()
         known = {str(one) for one in began.positions} | {one.topic for one in began.positions}
-        for gone in sorted(topics.missing & known):
-            report_loss(f"{gone} was deleted", fail=self._options.fail_on_data_loss)
-        require(topics._replace(missing=topics.missing - known))
+        fail = self._options.fail_on_data_loss
+        for gone in sorted(topics.missing & known if fail else topics.missing - self._missing):
+            what = "was deleted" if gone in known else "is not in the cluster"
+            report_loss(f"{gone} {what}", fail=fail)
+        if fail:
+            require(topics)
+        self._missing = topics.missing
         return topics
 
     def _within_target(self, latest: Positions) -> Positions:
