@@ -25,12 +25,14 @@ from moldau.spark.source.ranges import OffsetRange
 T0 = TopicPartition("t", 0)
 
 numbers = st.integers(-5, 30)
+maybe_null = st.none() | numbers
 conditions = st.one_of(
     *(
         st.builds(kind, st.just(("offset",)), numbers)
-        for kind in (EqualTo, GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual)
+        for kind in (GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual)
     ),
-    st.builds(In, st.just(("offset",)), st.lists(numbers, min_size=1, max_size=4).map(tuple)),
+    st.builds(EqualTo, st.just(("offset",)), maybe_null),
+    st.builds(In, st.just(("offset",)), st.lists(maybe_null, min_size=1, max_size=4).map(tuple)),
 )
 
 
@@ -70,7 +72,7 @@ def test_no_offset_that_all_conditions_admit_is_left_out(given_conditions, start
 
 def test_partitions_and_topics_are_chosen():
     narrowing = Narrowing.of(
-        [In(("partition",), (1, 3, 5)), LessThan(("partition",), 5), EqualTo(("topic",), "t")]
+        [In(("partition",), (None, 1, 3, 5)), LessThan(("partition",), 5), EqualTo(("topic",), "t")]
     )
 
     admitted = [

@@ -47,9 +47,9 @@ class Limits(NamedTuple):
         least, end, among = self
         match condition:
             case EqualTo(_, value):
-                among = frozenset([value])
+                among = _but_null([value])
             case In(_, values):
-                among = frozenset(values)
+                among = _but_null(values)
             case GreaterThanOrEqual(_, int(value)):
                 least = value
             case GreaterThan(_, int(value)):
@@ -102,6 +102,11 @@ class Narrowing(NamedTuple):
             end = min(end, max(inside, default=whole.start) + 1)
         start = min(max(whole.start, least), whole.end)
         return whole._replace(start=start, end=max(start, min(whole.end, end)))
+
+
+def _but_null(values: Iterable[Any]) -> frozenset[Any]:
+    """Return what a column may equal; in SQL nothing equals null."""
+    return frozenset(values) - {None}
 
 
 def _later(one_ms: int | None, other_ms: int | None) -> int | None:
