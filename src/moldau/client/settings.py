@@ -231,6 +231,13 @@ def pick(settings: type[S], values: Mapping[str, Any]) -> S:
     return settings(**{name: values[name] for name in settings.__annotations__ if name in values})
 
 
+def read_texts(settings: type[S], values: Mapping[str, Any]) -> S:
+    """Make settings as `pick` does, where values may be texts: each is read as what it is."""
+    kinds = settings.__annotations__
+    read = {name: _read(name, value, kinds.get(name)) for name, value in values.items()}
+    return pick(settings, read)
+
+
 def accepts_kafka_names(function: Callable[P, R]) -> Callable[P, R]:
     """Let a constructor be called with Kafka's dotted names for its keyword arguments.
 

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import functools
 import logging
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from moldau.base.errors import ConfigError
 from moldau.client.consuming.settings import ConsumerSettings
@@ -25,10 +26,13 @@ from moldau.client.settings import (
     REFUSED,
     UNSUPPORTED_FAMILIES,
     ConnectionSettings,
-    parse_servers,
+    Settings,
+    read_texts,
 )
 
 logger = logging.getLogger(__name__)
+
+S = TypeVar("S", bound=Settings)
 
 CLIENT_PREFIX: Final = "kafka."
 SERVERS: Final = "bootstrap.servers"
@@ -103,11 +107,14 @@ class Options:
             near = _nearest(name, by_folded)
             if near is not None:
                 raise ConfigError(f"there is no option {name}: is {by_folded[near]} meant?")
-            _tell_once(name, "no option of this format has that name")
+            tell_once(name, "no option of this format has that name")
 
 
 class ConnectionOptions(NamedTuple):
-    """The settings of the client, checked as far as their names go; values are the client's."""
+    """The settings of the client: their names checked, and the values of the connection's.
+
+    Whoever takes more of them has the client check those (`checked`), before anything is done.
+    """
 
     settings: Mapping[str, str]
     """By Kafka's dotted names, without the prefix."""
@@ -128,8 +135,9 @@ class ConnectionOptions(NamedTuple):
                 "the option kafka.bootstrap.servers is missing: name some brokers of the cluster,"
                 " as host:port"
             )
-        parse_servers(settings[SERVERS])
-        return cls({name: value for name, value in settings.items() if _is_taken(name)})
+        taken = cls({name: value for name, value in settings.items() if _is_taken(name)})
+        checked(ConnectionSettings, taken.those_of(ConnectionSettings))
+        return taken
 
     @property
     def servers(self) -> str:
@@ -138,20 +146,21 @@ class ConnectionOptions(NamedTuple):
 
     def consumer(self) -> dict[str, Any]:
         """Return what a `Consumer` takes: `Consumer(**connection.consumer(), group_id=None)`."""
-        return self._those_of(ConnectionSettings, ConsumerSettings)
+        return self.those_of(ConnectionSettings, ConsumerSettings)
 
     def producer(self) -> dict[str, Any]:
         """Return what a `Producer` takes: `Producer(**connection.producer())`."""
-        return self._those_of(ConnectionSettings, ProducerSettings, but=_NOT_PRODUCERS)
+        return self.those_of(ConnectionSettings, ProducerSettings, but=_NOT_PRODUCERS)
 
     def admin(self) -> dict[str, Any]:
         """Return what an `Admin` takes: `Admin(**connection.admin())`."""
-        taken = self._those_of(ConnectionSettings, but=_NOT_ADMINS)
+        taken = self.those_of(ConnectionSettings, but=_NOT_ADMINS)
         if _API_TIMEOUT in self.settings:
             taken[_under(_API_TIMEOUT)] = self.settings[_API_TIMEOUT]
         return taken
 
-    def _those_of(self, *kinds: type[Any], but: frozenset[str] = frozenset()) -> dict[str, Any]:
+    def those_of(self, *kinds: type[Settings], but: frozenset[str] = frozenset()) -> dict[str, Any]:
+        """Return the texts of what such settings have, under their names."""
         names = {name for kind in kinds for name in kind.__annotations__} - but
         return {
             own: value for name, value in self.settings.items() if (own := _under(name)) in names
@@ -203,7 +212,7 @@ def _is_taken(name: str) -> bool:
         if near is not None:
             raise ConfigError(f"there is no setting {full}: is {CLIENT_PREFIX}{near} meant?")
         reason = "no client here has such a setting"
-    _tell_once(full, reason)
+    tell_once(full, reason)
     return False
 
 
@@ -212,6 +221,18 @@ _CLIENT_NAMES: Final = (
     | frozenset(ConsumerSettings.__annotations__)
     | frozenset(ProducerSettings.__annotations__)
 ) - _NOT_CLIENTS
+
+
+def checked(kind: type[S], values: Mapping[str, Any]) -> S:
+    """Make settings of the client, from texts too; ConfigError names them as options are."""
+    try:
+        return read_texts(kind, values)
+    except ConfigError as error:
+        told = _NAMED.sub(lambda found: CLIENT_PREFIX + found[0].replace("_", "."), str(error))
+        raise ConfigError(told) from None
+
+
+_NAMED: Final = re.compile(rf"\b({'|'.join(sorted(_CLIENT_NAMES))})\b")
 
 
 def _under(name: str) -> str:
@@ -230,6 +251,6 @@ def warn_once(text: str) -> None:
 
 
 @functools.cache
-def _tell_once(name: str, reason: str) -> None:
+def tell_once(name: str, reason: str) -> None:
     """Log what is passed over; once a process, as Spark has options read for every batch."""
     logger.info("the option %s is ignored: %s", name, reason)

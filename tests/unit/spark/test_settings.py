@@ -59,7 +59,7 @@ def test_a_misspelt_option_is_refused_with_the_nearest_name():
 
 
 def test_an_option_of_somebody_else_is_passed_over_with_one_line(caplog):
-    settings._tell_once.cache_clear()
+    settings.tell_once.cache_clear()
     caplog.set_level(logging.INFO, settings.__name__)
 
     for _ in range(3):
@@ -136,6 +136,25 @@ def test_what_only_the_java_client_knows_is_passed_over(name):
     given = ConnectionOptions.from_options({**SERVERS, f"kafka.{name}": "x"})
 
     assert given.settings == {"bootstrap.servers": "broker:9092"}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("request_timeout_ms", "abc", r"kafka\.request\.timeout\.ms='abc' is not a whole number"),
+        ("retry_backoff_ms", "-1", r"kafka\.retry\.backoff\.ms=-1 is below 0"),
+        (
+            "allow_auto_create_topics",
+            "yes",
+            r"kafka\.allow\.auto\.create\.topics='yes' is not true",
+        ),
+        ("security_protocol", "SSL", r"kafka\.security\.protocol='SSL' is not supported yet"),
+        ("bootstrap_servers", "a:b", r"kafka\.bootstrap\.servers: 'a:b' is not host:port"),
+    ],
+)
+def test_a_connection_that_cannot_be_is_refused_by_the_name_of_the_option(name, value, message):
+    with pytest.raises(ConfigError, match=f"^{message}"):
+        connection(**{name: value})
 
 
 def test_a_misspelt_setting_is_refused_with_the_nearest_name():

@@ -68,7 +68,26 @@ def test_options_travel():
         ({"exactly__once__id": "x"}, "without exactly.once=true"),
         ({"exactly__once": "true", "exactly__once__id": ""}, "is empty"),
         ({"exactly__once": "true", "exactly__once__number": "1"}, "without exactly.once.id"),
-        ({"exactly__once": "true", "kafka__acks": "1"}, "kafka.acks excludes"),
+        ({"exactly__once": "true", "kafka__acks": "1"}, "exactly.once=true excludes kafka.acks"),
+        (
+            {"exactly__once": "true", "kafka__enable__idempotence": "false"},
+            "exactly.once=true excludes kafka.enable.idempotence=False",
+        ),
+        (
+            {"exactly__once": "true", "kafka__default__api__timeout__ms": "x"},
+            "kafka.default.api.timeout.ms='x' is not a whole number",
+        ),
+        (
+            {"exactly__once": "true", "kafka__transaction__timeout__ms": "0"},
+            "kafka.transaction.timeout.ms=0 is below 1",
+        ),
+        ({"kafka__linger__ms": "abc"}, "kafka.linger.ms='abc' is not a number"),
+        ({"kafka__acks": "7"}, "kafka.acks='7' is not one of all, 1, 0"),
+        ({"kafka__compression__type": "foo"}, "kafka.compression.type='foo' is not one of none"),
+        (
+            {"kafka__request__timeout__ms": "200000"},
+            "kafka.delivery.timeout.ms=120000 is below kafka.linger.ms",
+        ),
         ({"kafka__transactional__id": "x"}, "set exactly.once=true"),
         ({"exactly__once__staging__prefix": "x" * 213}, "longer than 212"),
         ({"kafka__value__serializer": "x"}, "use DataFrame operations"),

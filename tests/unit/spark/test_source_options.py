@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import pickle
 
 import pytest
@@ -9,7 +10,8 @@ import pytest
 from moldau.base.errors import ConfigError
 from moldau.client.consuming.settings import IsolationLevel
 from moldau.client.records import TopicPartition
-from moldau.spark.settings import warn_once
+from moldau.spark import settings
+from moldau.spark.settings import tell_once, warn_once
 from moldau.spark.source.options import (
     EARLIEST,
     LATEST,
@@ -17,6 +19,7 @@ from moldau.spark.source.options import (
     NoMatch,
     SourceOptions,
     Subscription,
+    letter_options,
 )
 from moldau.spark.source.value_options import ValueOptions
 
@@ -136,7 +139,10 @@ def test_a_time_for_all_is_stronger_than_times_and_those_than_offsets():
         ({"minPartitions": "0"}, "below 1"),
         ({"maxRecordsPerPartition": "0"}, "below 1"),
         ({"failOnDataLoss": "perhaps"}, "true or false"),
-        ({"kafka.isolation.level": "serializable"}, "not one of read_uncommitted, read_committed"),
+        (
+            {"kafka.isolation.level": "serializable"},
+            "kafka.isolation.level='serializable' is not one",
+        ),
         ({"startingOffsetsByTimestampStrategy": "guess"}, "not one of error, latest"),
         ({"minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "4"}, "is above"),
         ({"maxTriggerDelay": "soon"}, "no time such as"),
@@ -145,6 +151,14 @@ def test_a_time_for_all_is_stronger_than_times_and_those_than_offsets():
         ({"valueSchema": "a INT"}, "go together"),
         ({"valueFormat": "xml"}, "not one of binary, string, json"),
         ({"subscripe": "t"}, "is subscribe meant"),
+        ({"kafka.max.poll.records": "abc"}, "kafka.max.poll.records='abc' is not a whole number"),
+        ({"kafka.fetch.max.bytes": "-1"}, "kafka.fetch.max.bytes=-1 is below 0"),
+        ({"kafka.fetch.min.bytes": "zz"}, "kafka.fetch.min.bytes='zz' is not a whole number"),
+        ({"kafka.session.timeout.ms": "0"}, "kafka.session.timeout.ms=0 is below 1"),
+        ({"kafka.default.api.timeout.ms": "abc"}, "kafka.default.api.timeout.ms='abc' is not"),
+        ({"kafka.max.partition.fetch.bytes": "0"}, "kafka.max.partition.fetch.bytes='0' is below"),
+        ({"kafka.check.crcs": "maybe"}, "kafka.check.crcs='maybe' is not true or false"),
+        ({"valueFormat": "string", "deadLetterTopic": "d", "kafka.acks": "7"}, "kafka.acks='7'"),
     ],
 )
 def test_what_cannot_be_is_refused_with_the_name_of_the_option(given, message):
@@ -162,6 +176,11 @@ def test_times_are_written_as_spark_writes_them():
     assert stream(maxTriggerDelay="90s").max_trigger_delay_ms == 90_000
     assert stream(maxTriggerDelay="250").max_trigger_delay_ms == 250
     assert stream(maxTriggerDelay="2 min").max_trigger_delay_ms == 120_000
+
+
+def test_questions_are_repeated_as_long_as_a_task_waits_unless_told_otherwise():
+    assert batch(**{"kafkaConsumer.pollTimeoutMs": "7000"}).look_up_timeout_ms == 7_000
+    assert batch(**{"kafka.default.api.timeout.ms": "0"}).look_up_timeout_ms == 0
 
 
 def test_settings_of_the_client_that_concern_reading_are_read():
@@ -188,6 +207,22 @@ def test_a_group_that_is_named_in_vain_is_told_once(caplog):
     assert record.levelname == "WARNING"
     assert "kafka.group.id=mine has no effect" in record.getMessage()
     assert "commitToGroup" in record.getMessage()
+
+
+def test_settings_that_change_nothing_about_reading_are_told_once(caplog):
+    tell_once.cache_clear()
+    caplog.set_level(logging.INFO, settings.__name__)
+    given = {"kafka.max.poll.records": "7", "kafka.linger.ms": "7", "kafka.request.timeout.ms": "7"}
+
+    for _ in range(3):
+        batch(**given)
+    letters = batch(**given, valueFormat="string", deadLetterTopic="bad")
+
+    assert letter_options(letters.connection, "bad").producer()["linger_ms"] == "7"
+    assert [record.getMessage() for record in caplog.records] == [
+        f"the option kafka.{name} is ignored: it changes nothing about how Spark reads topics"
+        for name in ("max.poll.records", "linger.ms")
+    ]
 
 
 @pytest.mark.parametrize("name", ["groupIdPrefix", "partition.metadata.cache.ttl.ms"])

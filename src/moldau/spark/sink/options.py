@@ -10,7 +10,9 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from moldau.base.errors import ConfigError
-from moldau.spark.settings import ConnectionOptions, Options
+from moldau.client.consuming.settings import ConsumerSettings
+from moldau.client.producing.settings import ProducerSettings
+from moldau.spark.settings import ConnectionOptions, Options, checked
 
 EXACTLY_ONCE: Final = "exactly.once"
 ONCE_ID: Final = "exactly.once.id"
@@ -62,7 +64,6 @@ ONLY_NUMBER: Final = 0
 """That of a write which is the only one under its id."""
 _NUMBER_MIN: Final = -(2**63)
 
-_ALL: Final = ("all", "-1")
 _TOPIC_NAME_MAX: Final = 249
 _QUERY_ID_SIZE: Final = 1 + 36
 """A dash and a UUID are put behind the prefix."""
@@ -121,11 +122,21 @@ class SinkOptions(NamedTuple):
             raise ConfigError(f"{ONCE_ID} has no effect without {EXACTLY_ONCE}=true: set that too")
         if self.once_id is not None and not self.once_id:
             raise ConfigError(f"{ONCE_ID} is empty: name the write, or leave it out")
-        if self.exactly_once and self.connection.settings.get("acks", "all") not in _ALL:
-            raise ConfigError(f"kafka.acks excludes {EXACTLY_ONCE}=true: leave it out, or set all")
         most = _TOPIC_NAME_MAX - _QUERY_ID_SIZE
         if len(self.staging_prefix) > most:
             raise ConfigError(f"{STAGING_PREFIX} is longer than {most} characters")
+        self._check_clients()
+
+    def _check_clients(self) -> None:
+        """Refuse settings that a client would refuse, which is made only when rows are there."""
+        checked(ProducerSettings, self.producer())
+        if self.exactly_once:
+            checked(ConsumerSettings, self.consumer())
+            try:
+                checked(ProducerSettings, self.publisher("any"))
+            except ConfigError as error:
+                told = str(error).replace("kafka.transactional.id", f"{EXACTLY_ONCE}=true")
+                raise ConfigError(told) from None
 
     def producer(self) -> dict[str, Any]:
         """Return the settings of a producer that is given whole batches."""

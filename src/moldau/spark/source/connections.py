@@ -16,12 +16,11 @@ from collections.abc import Coroutine
 from concurrent.futures import Future
 from typing import Any, Final, TypeVar
 
-from moldau.base.errors import ConfigError
 from moldau.client.blocking import Portal
 from moldau.client.engine.cluster import Cluster
 from moldau.client.engine.ports import system_ports
 from moldau.client.settings import ConnectionSettings
-from moldau.spark.settings import ConnectionOptions, Options
+from moldau.spark.settings import ConnectionOptions, checked
 
 T = TypeVar("T")
 
@@ -99,21 +98,7 @@ def close_all() -> None:
 
 
 def connection_settings(options: ConnectionOptions) -> ConnectionSettings:
-    """Read the settings of the connection from their texts; ConfigError if they cannot be."""
-    texts = Options({name.replace(".", "_"): text for name, text in options.settings.items()})
-    values: dict[str, Any] = {"receive_buffer_bytes": _RECEIVE_BUFFER_SIZE}
-    for name in ConnectionSettings.__annotations__:
-        if name not in texts:
-            continue
-        match getattr(ConnectionSettings, name):
-            case bool(default):
-                values[name] = texts.flag(name, default=default)
-            case int():
-                values[name] = texts.number(name, least=-1)
-            case str():
-                values[name] = texts.text(name)
+    """Return how the brokers are reached: as was told, and as suits reading where it was not."""
+    values = {"receive_buffer_bytes": _RECEIVE_BUFFER_SIZE, **options.those_of(ConnectionSettings)}
     values["allow_auto_create_topics"] = False  # reading a topic must not make it
-    try:
-        return ConnectionSettings(**values)
-    except ConfigError as error:
-        raise ConfigError(f"among the kafka. options, {error}") from None
+    return checked(ConnectionSettings, values)

@@ -21,9 +21,9 @@ from moldau.client.processing.retry_topics import (
     ORIGIN_TIMESTAMP,
     ORIGIN_TOPIC,
 )
-from moldau.spark.settings import CLIENT_PREFIX, ConnectionOptions
-from moldau.spark.sink.options import SinkOptions
+from moldau.spark.settings import ConnectionOptions
 from moldau.spark.sink.plain import write_plain
+from moldau.spark.source.options import letter_options
 from moldau.spark.source.payloads import Reasons
 
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -36,9 +36,7 @@ def send_letters(
 
     UserError if they cannot be written.
     """
-    given = {CLIENT_PREFIX + name: value for name, value in connection.settings.items()}
-    options = SinkOptions.from_options({**given, "topic": topic})
-    write_plain(options, [letters(batch, reasons)])
+    write_plain(letter_options(connection, topic), [letters(batch, reasons)])
 
 
 def letters(batch: RecordBatch, reasons: Reasons) -> RecordBatch:

@@ -66,7 +66,7 @@ class Lookup:
         everything = self._subscription.pattern is not None
         names = self._subscription.names
         cluster.watch_topics(names, all_topics=everything)
-        deadline = cluster.deadline(self._patience_ms)
+        deadline = cluster.deadline(self._options.look_up_timeout_ms)
 
         async def attempt() -> MetadataImage:
             image = await cluster.refresh()
@@ -104,15 +104,6 @@ class Lookup:
                 if self._subscription.wants(partition):
                     yield partition
 
-    @property
-    def _patience_ms(self) -> int:
-        """How long a question may be repeated: as long as a task waits, unless told otherwise.
-
-        Brokers that were away for a minute are no reason to end a query.
-        """
-        given = self._options.connection.settings.get("default.api.timeout.ms")
-        return self._options.poll_timeout_ms if given is None else int(given)
-
     # Where it lies
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
@@ -146,7 +137,8 @@ class Lookup:
         return {each: None if one is None else one.offset for each, one in found.items()}
 
     def _offsets(self, connection: Connection) -> OffsetLookup:
-        return OffsetLookup(connection.cluster, self._options.isolation, self._patience_ms)
+        options = self._options
+        return OffsetLookup(connection.cluster, options.isolation, options.look_up_timeout_ms)
 
     def resolve(self, bound: Bound, topics: Topics) -> dict[TopicPartition, int]:
         """Find the offsets where reading begins or ends, for every partition there is."""

@@ -13,9 +13,19 @@ from enum import Enum
 from typing import Any, Final, NamedTuple
 
 from moldau.base.errors import ConfigError
-from moldau.client.consuming.settings import IsolationLevel
+from moldau.client.consuming.settings import ConsumerSettings, IsolationLevel
+from moldau.client.producing.settings import ProducerSettings
 from moldau.client.records import TopicPartition
-from moldau.spark.settings import ConnectionOptions, Options, warn_once
+from moldau.client.settings import ConnectionSettings
+from moldau.spark.settings import (
+    CLIENT_PREFIX,
+    ConnectionOptions,
+    Options,
+    checked,
+    tell_once,
+    warn_once,
+)
+from moldau.spark.sink.options import SinkOptions
 from moldau.spark.source.value_options import DEAD_LETTER_TOPIC, ValueOptions
 from moldau.spark.source.value_options import NAMES as VALUE_NAMES
 
@@ -100,6 +110,9 @@ class SourceOptions(NamedTuple):
     max_trigger_delay_ms: int
     poll_timeout_ms: int
     """How long a task waits for records that should be there."""
+    look_up_timeout_ms: int
+    """How long the driver repeats a question: as long as a task waits, unless told otherwise.
+    Brokers that were away for a minute are no reason to end a query."""
     retry_count: int
     retry_interval_ms: int
     """How often, and how far apart, offsets are looked up again that cannot be."""
@@ -144,9 +157,11 @@ class SourceOptions(NamedTuple):
     ) -> SourceOptions:
         connection = ConnectionOptions.from_options(given)
         subscription = _subscription(options)
-        client = Options(connection.settings)
-        _warn_of_group(client.text("group.id"))
-        level = client.choice("isolation.level", tuple(_LEVELS), default="read_uncommitted")
+        values = _values(options, subscription)
+        _check_client(connection, values)
+        level = options.choice("kafka.isolation.level", tuple(_LEVELS), default="read_uncommitted")
+        poll_timeout_ms = options.number("kafkaConsumer.pollTimeoutMs") or _DEFAULT_POLL_TIMEOUT_MS
+        look_up_timeout_ms = options.number("kafka.default.api.timeout.ms")
         most, least = _limits(options)
         retry_count = options.number("fetchOffset.numRetries")
         retry_interval_ms = options.number("fetchOffset.retryIntervalMs")
@@ -167,19 +182,22 @@ class SourceOptions(NamedTuple):
             max_offsets_per_trigger=most,
             min_offsets_per_trigger=least,
             max_trigger_delay_ms=_duration_ms(options, "maxTriggerDelay"),
-            poll_timeout_ms=options.number("kafkaConsumer.pollTimeoutMs")
-            or _DEFAULT_POLL_TIMEOUT_MS,
+            poll_timeout_ms=poll_timeout_ms,
+            look_up_timeout_ms=(
+                poll_timeout_ms if look_up_timeout_ms is None else look_up_timeout_ms
+            ),
             retry_count=3 if retry_count is None else retry_count,
             retry_interval_ms=1_000 if retry_interval_ms is None else retry_interval_ms,
             isolation=_LEVELS[level],
-            fetch_size=client.number("max.partition.fetch.bytes", least=1) or _DEFAULT_FETCH_SIZE,
-            check_crcs=client.flag("check.crcs", default=True),
-            rack=client.text("client.rack") or "",
+            fetch_size=options.number("kafka.max.partition.fetch.bytes", least=1)
+            or _DEFAULT_FETCH_SIZE,
+            check_crcs=options.flag("kafka.check.crcs", default=True),
+            rack=options.text("kafka.client.rack") or "",
             commit_to_group=_group(options),
             idle_wait_ms=_idle_wait_ms(options),
             filter_pushdown=options.flag("filterPushdown", default=False),
             max_record_size=options.number(MAX_RECORD_BYTES),
-            values=_values(options, subscription),
+            values=values,
         )
 
     @property
@@ -325,6 +343,33 @@ def _group(options: Options) -> str | None:
     if group is not None and not group.strip():
         raise ConfigError("commitToGroup is empty: it names the group whose lag is to be seen")
     return group
+
+
+_OF_CONNECTION: Final = frozenset(ConnectionSettings.__annotations__) - {"allow_auto_create_topics"}
+_HAS_EFFECT: Final = _OF_CONNECTION | {
+    "isolation_level", "max_partition_fetch_bytes", "check_crcs", "client_rack",
+    "default_api_timeout_ms", "group_id",
+}  # fmt: skip
+"""Settings of the client that the source looks at. Of a group it warns that it joins none."""
+
+
+def _check_client(connection: ConnectionOptions, values: ValueOptions) -> None:
+    """Refuse settings that the client would, and tell of those that change nothing here."""
+    checked(ConsumerSettings, connection.those_of(ConsumerSettings))
+    _warn_of_group(connection.settings.get("group.id"))
+    effective = _HAS_EFFECT
+    if values.dead_letter_topic is not None:
+        letter_options(connection, values.dead_letter_topic)
+        effective |= frozenset(ProducerSettings.__annotations__)
+    for name in connection.settings:
+        if name.replace(".", "_") not in effective:
+            tell_once(CLIENT_PREFIX + name, "it changes nothing about how Spark reads topics")
+
+
+def letter_options(connection: ConnectionOptions, topic: str) -> SinkOptions:
+    """Return how dead letters are written; ConfigError if they cannot be."""
+    given = {CLIENT_PREFIX + name: value for name, value in connection.settings.items()}
+    return SinkOptions.from_options({**given, "topic": topic})
 
 
 def _warn_of_group(group: str | None) -> None:
