@@ -89,6 +89,7 @@ def test_only_assigned_partitions_are_wanted():
         ({"subscribe": "a", "assign": '{"a":[0]}'}, "not subscribe, assign"),
         ({"subscribe": " , "}, "names no topic"),
         ({"subscribePattern": "("}, "no regular expression"),
+        ({"subscribePattern": "(?<x>a)"}, "no regular expression in Python's syntax: unknown"),
         ({"subscribePattern": " "}, "empty"),
         ({"assign": "a"}, "no JSON"),
         ({"assign": "{}"}, "names no partition"),

@@ -251,7 +251,9 @@ def _subscription(options: Options) -> Subscription:
     try:
         re.compile(text)
     except re.error as error:
-        raise ConfigError(f"subscribePattern={text!r} is no regular expression: {error}") from None
+        raise ConfigError(
+            f"subscribePattern={text!r} is no regular expression in Python's syntax: {error}"
+        ) from None
     if not text.strip():
         raise ConfigError("subscribePattern is empty")
     return Subscription(pattern=text)
