@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import Final
 
+from moldau.base.clock import Clock, SystemClock
 from moldau.client.administration.asking import Asking
 from moldau.client.administration.group_offsets import GroupOffsetCalls
 from moldau.client.administration.results import Results
@@ -25,6 +26,8 @@ logger = logging.getLogger(__name__)
 _TIMEOUT_MS: Final = 10_000
 _PATIENCE_S: Final = 1.0
 """How long the query waits: a commit takes milliseconds, and the process may end right after."""
+_PAUSE_S: Final = 1.0
+"""How long a commit that was refused is not repeated: an idle stream asks ten times a second."""
 
 Committing = Future[Results[TopicPartition, None]]
 
@@ -43,14 +46,25 @@ class _GroupOffsets(GroupOffsetCalls):
 class GroupCommit:
     """Commits in the name of a group that has no members."""
 
-    def __init__(self, group: str) -> None:
+    def __init__(self, group: str, clock: Clock | None = None) -> None:
         self._group = group
+        self._clock = clock or SystemClock()
         self._committed: Mapping[TopicPartition, int] = {}
         self._under_way: Committing | None = None
+        self._refused: Mapping[TopicPartition, int] = {}
+        self._again_at = 0.0
+        """When what was refused may be tried again."""
+        self._warning = ""
+        """Why the last commit was refused; empty if it was not."""
 
     def commit(self, connection: Connection, positions: Positions) -> None:
-        """Commit what is processed, unless it is committed or the last commit is under way."""
+        """Commit what is processed, unless it is committed or the last commit is under way.
+
+        What was refused a moment ago is not tried again, and the same reason is not told again.
+        """
         if not positions or positions == self._committed:
+            return
+        if positions == self._refused and self._clock.monotonic() < self._again_at:
             return
         if self._under_way is not None and not self._under_way.done():
             return
@@ -58,8 +72,15 @@ class GroupCommit:
         self._under_way = connection.begin(calls.alter_group_offsets(self._group, dict(positions)))
         try:
             self._under_way.result(_PATIENCE_S).or_raise()
-            self._committed = dict(positions)
+            self._committed, self._warning = dict(positions), ""
         except TimeoutError:
             logger.info("committing to group %s takes its time", self._group)
         except ClientError as error:
-            logger.warning("group %s does not show this query's lag: %s", self._group, error)
+            self._note_refusal(positions, str(error))
+
+    def _note_refusal(self, positions: Positions, reason: str) -> None:
+        self._refused = dict(positions)
+        self._again_at = self._clock.monotonic() + _PAUSE_S
+        if reason != self._warning:
+            logger.warning("group %s does not show this query's lag: %s", self._group, reason)
+        self._warning = reason

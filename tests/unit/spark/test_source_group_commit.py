@@ -1,0 +1,82 @@
+"""Commits to a group that shows the lag of a stream: what is refused is not hurried."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+
+import pytest
+
+from log_kit import HandClock
+from moldau.client.administration.results import Results
+from moldau.client.errors import ClientError
+from moldau.client.records import TopicPartition
+from moldau.spark.source.group_commit import GroupCommit
+
+T0 = TopicPartition("t", 0)
+
+
+class Broker:
+    """A connection whose broker refuses commits for a reason, or takes them if it has none."""
+
+    cluster = None
+
+    def __init__(self):
+        self.reason = None
+        self.asked_count = 0
+
+    def begin(self, work):
+        work.close()
+        self.asked_count += 1
+        refused = {T0: ClientError(self.reason)} if self.reason else {}
+        answered = Future()
+        answered.set_result(Results({}, refused))
+        return answered
+
+
+@pytest.fixture
+def clock():
+    return HandClock()
+
+
+@pytest.fixture
+def broker():
+    return Broker()
+
+
+@pytest.fixture
+def commit(broker, clock):
+    group = GroupCommit("lag", clock)
+    return lambda offset: group.commit(broker, {T0: offset})
+
+
+def warnings(caplog):
+    return [record.getMessage().rpartition(": ")[2] for record in caplog.records]
+
+
+def test_what_is_committed_is_not_committed_again(broker, commit):
+    for offset in (5, 5, 6):
+        commit(offset)
+
+    assert broker.asked_count == 2
+
+
+def test_a_refusal_is_told_once_and_not_hurried(broker, commit, clock, caplog):
+    broker.reason = "not allowed"
+    for _ in range(10):
+        commit(5)
+    assert broker.asked_count == 1
+    commit(6)
+    assert broker.asked_count == 2
+    clock.now_ms += 1000
+    commit(6)
+
+    assert broker.asked_count == 3
+    assert warnings(caplog) == ["not allowed"]
+
+
+def test_a_refusal_is_told_again_when_it_is_another_or_was_over(broker, commit, caplog):
+    for offset, reason in enumerate(["a", "a", "b", None, "b", "a"]):
+        broker.reason = reason
+        commit(offset)
+
+    assert warnings(caplog) == ["a", "b", "b", "a"]
