@@ -26,8 +26,8 @@ class Account:
 
     @property
     def is_wrong(self) -> bool:
-        """Whether records were lost, or stand there twice."""
-        return self.sent not in (None, self.records) or self.unread < 0
+        """Whether records were lost, were not read or stand there twice."""
+        return self.sent not in (None, self.records) or self.unread != 0
 
     def __str__(self) -> str:
         """Write it as an equation."""

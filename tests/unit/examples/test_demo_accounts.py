@@ -14,9 +14,9 @@ def test_an_account_in_which_every_record_is_filed_once_is_right():
     assert str(account) == "t: 1,010 sent = 1,010 in the topic = 1,000 events + 7 late + 3 dead"
 
 
-def test_records_that_were_not_read_are_told():
+def test_records_that_were_not_read_are_told_and_make_an_account_wrong():
     account = Account("t", 10, 10, {"events": 4})
-    assert not account.is_wrong
+    assert account.is_wrong
     assert str(account).endswith("= 4 events + 6 unread")
 
 
