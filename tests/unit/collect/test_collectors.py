@@ -288,6 +288,45 @@ def test_requests_of_an_access_log_are_sent_as_samples_from_its_end_on(broker, t
     assert said == []
 
 
+class SetBack(SystemClock):
+    """A clock that is an hour back from some moment on."""
+
+    back_ms = 0
+
+    def wall_ms(self):
+        return SystemClock.wall_ms() - self.back_ms
+
+
+def test_samples_go_on_when_the_clock_is_set_back(broker, tmp_path):
+    (tmp_path / "access.log").touch()
+    said = []
+    complaints = Complaints(said.append)
+    samples = AccessSamples("shop", access_pattern(COMBINED), 1_000_000, Histogram)
+    log = AccessLog([str(tmp_path / "access.log")], samples, MachineSources(), complaints)
+    clock = SetBack()
+
+    async def story():
+        producer = AsyncProducer(broker.bootstrap_servers, **SETTINGS)
+        await connect(producer, complaints)
+        collector = MetricsCollector(
+            "set-back", "web-1", Measured(access_logs=[log]), producer, clock, complaints
+        )
+        stop = asyncio.Event()
+        work = asyncio.create_task(collector.run(stop, interval_ms=100, rounds=None, grace_s=20))
+        await until(lambda: collector.delivered_count)
+        clock.back_ms = 3_600_000
+        count = collector.delivered_count
+        await until(lambda: said and collector.delivered_count > count)
+        stop.set()
+        await work
+        await producer.close()
+
+    asyncio.run(story())
+    times = [record.timestamp_ms for record in broker.records("set-back")]
+    assert times[-1] < times[0]
+    assert said == ["the clock was set back; samples go on by its new time"]
+
+
 def test_this_machine_can_be_measured():
     pytest.importorskip("psutil")
     from moldau.collect.metrics.machine import LocalMachine  # noqa: PLC0415 - it needs psutil

@@ -194,15 +194,27 @@ class MetricsCollector:
         # Not the very next beat if that is at hand: rates over a moment say nothing.
         due_ms = _next_beat(clock.wall_ms() + interval_ms // 2, interval_ms)
         while rounds is None or rounds > 0:
-            while (left_ms := due_ms - clock.wall_ms()) > 0:
-                await asyncio.sleep(min(left_ms / 1000, self._reading_s()))
-                await self._read_logs()
+            due_ms = await self._wait(due_ms, interval_ms)
             now_s = clock.monotonic()
             passed_s, last_s = now_s - last_s, now_s
             self._send(measured.observe(now_s, passed_s), due_ms, passed_s)
             await wait_for_room(self._producer)
             due_ms = _next_beat(clock.wall_ms(), interval_ms)
             rounds = None if rounds is None else rounds - 1
+
+    async def _wait(self, due_ms: int, interval_ms: int) -> int:
+        """Read access logs until a beat is due; return its time, earlier if clocks went back.
+
+        By the time that was meant first nothing would be measured for as long as they went back.
+        """
+        while (left_ms := due_ms - self._clock.wall_ms()) > 0:
+            if left_ms > 2 * interval_ms:
+                due_ms = _next_beat(self._clock.wall_ms(), interval_ms)
+                self._complaints.tell("the clock was set back; samples go on by its new time")
+                continue
+            await asyncio.sleep(min(left_ms / 1000, self._reading_s()))
+            await self._read_logs()
+        return due_ms
 
     def _reading_s(self) -> float:
         """Return how long access logs may wait to be looked at again."""
