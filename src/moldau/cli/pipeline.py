@@ -184,7 +184,7 @@ def _submit_command(declared: Pipeline) -> click.Command:
 
     program = click.option(
         "--program", default=str(Path(__file__)), metavar="PATH",
-        help="This command's own file, where the driver runs [as it is here].",
+        help="This command's own file, where the driver runs, maybe in an image [as here].",
     )  # fmt: skip
     image = click.option("--image", help="The container image, on Kubernetes.")
     python = click.option(

@@ -26,8 +26,8 @@ def submit_command(
 ) -> str:
     """Return a `spark-submit` command line; UserError if the master cannot be.
 
-    `program` is the Python file to run, `python` the interpreter on the machines of the cluster,
-    which has to have Moldau.
+    `program` is the Python file to run, where the driver will be (on Kubernetes in the image),
+    `python` the interpreter on the machines of the cluster, which has to have Moldau.
     """
     given = {**_settings(master, python, image), **settings}
     words = ["spark-submit", "--master", master, "--deploy-mode", _mode(master)]
@@ -35,13 +35,19 @@ def submit_command(
         words += ["--conf", f"{name}={value}"]
     lines = [" ".join(shlex.quote(word) for word in words[:5])]
     lines += [shlex.join(words[at : at + 2]) for at in range(5, len(words), 2)]
-    lines.append(shlex.join([program, *arguments]))
+    lines.append(shlex.join([_place(master, program), *arguments]))
     return " \\\n  ".join(lines)
 
 
 def _mode(master: str) -> str:
     # A standalone cluster takes drivers in Python on the submitting machine only.
     return "client" if master.startswith(("spark://", "local")) else _ON_CLUSTER
+
+
+def _place(master: str, program: str) -> str:
+    # On Kubernetes a bare path means a file of this machine, to be uploaded; it is in the image.
+    is_bare = "://" not in program
+    return f"local://{program}" if master.startswith("k8s://") and is_bare else program
 
 
 def _settings(master: str, python: str, image: str | None) -> dict[str, str]:

@@ -268,15 +268,29 @@ def test_every_pipeline_explains_itself():
             assert f"--{option.name} " in ran.out
 
 
-@pytest.mark.parametrize("master", ["yarn", "k8s://https://h:6443", "spark://h:7077"])
-def test_a_cluster_gets_its_command(master):
+@pytest.mark.parametrize(
+    ("master", "program"),
+    [
+        ("yarn", "/opt/pipeline.py"),
+        ("k8s://https://h:6443", "local:///opt/pipeline.py"),
+        ("spark://h:7077", "/opt/pipeline.py"),
+    ],
+)
+def test_a_cluster_gets_its_command(master, program):
     line = submit_command(
-        master, "pipeline.py", ["run"], python="/opt/python", image="i", settings={"a": "b c"}
+        master, "/opt/pipeline.py", ["run"], python="/opt/python", image="i", settings={"a": "b c"}
     )
     assert f"--master {master} --deploy-mode" in line
     assert "--conf 'a=b c'" in line
     assert "spark.pyspark.python=/opt/python" in line
-    assert line.endswith("pipeline.py run")
+    assert line.endswith(f"\n  {program} run")
+
+
+def test_a_program_that_is_fetched_is_left_where_it_is():
+    line = submit_command(
+        "k8s://h", "https://host/p.py", [], python="python3", image="i", settings={}
+    )
+    assert line.endswith("\n  https://host/p.py")
 
 
 def test_masters_that_cannot_be_are_refused():
