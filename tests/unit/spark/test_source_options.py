@@ -213,7 +213,10 @@ def test_a_group_that_is_named_in_vain_is_told_once(caplog):
 def test_settings_that_change_nothing_about_reading_are_told_once(caplog):
     tell_once.cache_clear()
     caplog.set_level(logging.INFO, settings.__name__)
-    given = {"kafka.max.poll.records": "7", "kafka.linger.ms": "7", "kafka.request.timeout.ms": "7"}
+    given = {
+        "kafka.max.poll.records": "7", "kafka.linger.ms": "7", "kafka.request.timeout.ms": "7",
+        "kafka.group.protocol": "consumer",
+    }  # fmt: skip
 
     for _ in range(3):
         batch(**given)
@@ -222,7 +225,7 @@ def test_settings_that_change_nothing_about_reading_are_told_once(caplog):
     assert letter_options(letters.connection, "bad").producer()["linger_ms"] == "7"
     assert [record.getMessage() for record in caplog.records] == [
         f"the option kafka.{name} is ignored: it changes nothing about how Spark reads topics"
-        for name in ("max.poll.records", "linger.ms")
+        for name in ("max.poll.records", "linger.ms", "group.protocol")
     ]
 
 

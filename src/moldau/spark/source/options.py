@@ -353,11 +353,13 @@ _HAS_EFFECT: Final = _OF_CONNECTION | {
     "default_api_timeout_ms", "group_id",
 }  # fmt: skip
 """Settings of the client that the source looks at. Of a group it warns that it joins none."""
+_OF_JOINING: Final = frozenset(["group_protocol"])
+"""What says how a group is joined, which our client may refuse and Spark's connector does not."""
 
 
 def _check_client(connection: ConnectionOptions, values: ValueOptions) -> None:
     """Refuse settings that the client would, and tell of those that change nothing here."""
-    checked(ConsumerSettings, connection.those_of(ConsumerSettings))
+    checked(ConsumerSettings, connection.those_of(ConsumerSettings, but=_OF_JOINING))
     _warn_of_group(connection.settings.get("group.id"))
     effective = _HAS_EFFECT
     if values.dead_letter_topic is not None:
