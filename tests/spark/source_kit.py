@@ -86,10 +86,13 @@ def delete_records(broker: Any, topic: str, partition: int, before: int) -> None
 
 
 def send_transaction(broker: Any, topic: str, values: Iterable[bytes], *, commit: bool) -> None:
-    """Write values to the first partition in one transaction, and end it."""
-    producer = Producer(
-        {"bootstrap.servers": broker.address, "transactional.id": f"{topic}-writer"}
-    )
+    """Write values to the first partition in one transaction, and end it.
+
+    Kafka answers when the end is decided, and writes its markers then; who begins anew under the
+    same id waits for them.
+    """
+    settings = {"bootstrap.servers": broker.address, "transactional.id": f"{topic}-writer"}
+    producer = Producer(settings)
     producer.init_transactions(_TIMEOUT_S)
     producer.begin_transaction()
     for value in values:
@@ -99,6 +102,7 @@ def send_transaction(broker: Any, topic: str, values: Iterable[bytes], *, commit
         producer.commit_transaction(_TIMEOUT_S)
     else:
         producer.abort_transaction(_TIMEOUT_S)
+    Producer(settings).init_transactions(_TIMEOUT_S)
 
 
 def committed(broker: Any, group: str, topic: str, partition: int = 0) -> int:
