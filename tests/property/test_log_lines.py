@@ -6,6 +6,7 @@ import json
 import re
 from datetime import UTC
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -23,10 +24,36 @@ PIECES = st.sampled_from([
     "<34>", "1 ", "(", ")", "msg=", "level=warn", '{"msg":"x"}', "\x00", "é", "\ud7ff",
     "12:00:00.123 ",
 ])  # fmt: skip
+
+
+def written_list(values):
+    return f"[{','.join(values)}]"
+
+
+def objects(values):
+    """Objects as a line may have them: names may be empty, halves of characters, and there twice."""
+    names = st.sampled_from(['""', '"a"', '"a.2"', r'"\ud800"', r'"\udfff"', '"time"', '"level"',
+                             '"msg"', '"host"', '"app"', '"stack"'])  # fmt: skip
+    members = st.lists(st.builds("{}:{}".format, names, values), max_size=5)
+    return members.map(lambda told: f"{{{','.join(told)}}}")
+
+
+VALUES = st.recursive(
+    st.one_of(
+        st.sampled_from([
+            "NaN", "Infinity", "-Infinity", "true", "false", "null", "0", "-0", "1.50", "1e999",
+            "9" * 5000, '""', r'"\ud800"', r'"\ude00\ud83d"', r'"E: x\n\tat a.b"', '"INFO"',
+            '"2026-11-15T12:00:00Z"',
+        ]),
+        st.text().map(json.dumps),
+    ),
+    lambda inner: st.one_of(st.lists(inner, max_size=4).map(written_list), objects(inner)),
+)  # fmt: skip
 LINES = st.one_of(
     st.text(st.characters(exclude_categories=["Cs"])),
     st.lists(PIECES, max_size=12).map("".join),
     st.builds("{}{}".format, PIECES, st.text(st.characters(exclude_categories=["Cs"]))),
+    objects(VALUES),
 )
 
 _WORD = re.compile(r"[^\W\d_]{2,}")
@@ -57,6 +84,15 @@ def test_any_line_becomes_a_row_that_says_all_it_said(text):
               "err", "in"}  # fmt: skip
     for word in _WORD.findall(text.lower()):
         assert word in said or word in levels, word
+
+
+@pytest.mark.parametrize(("left", "right"), [("[", "]"), ('{"b":', "}")])
+def test_a_line_is_read_however_deep_it_is_nested(left, right):
+    """Reading and writing give up at different depths; the line is kept whatever gives up."""
+    for depth in range(1, 1200):
+        line = read(f'{{"a":{left * depth}"end"{right * depth}}}')
+        assert "end" in line.message
+        assert line.format == "json" or line.fields == {}
 
 
 NAMES = st.text("abcdefgxyz_", min_size=1, max_size=6).filter(lambda name: name not in _KNOWN)

@@ -79,22 +79,22 @@ _STACKS: Final = (
 
 _DEPTH_MAX: Final = 4
 """How deep objects are taken apart; what lies deeper stays JSON."""
-_DECODER: Final = json.JSONDecoder(parse_int=str, parse_float=str)
-"""Numbers stay as they were written: nothing is rounded, and none is too large."""
+_DECODER: Final = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str)
+"""Numbers stay as they were written: nothing is rounded, none is too large, and NaN is one."""
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _WORDS: Final = {True: "true", False: "false", None: "null"}
 
 
 def json_line(text: str, sent: Sent) -> Line | None:
-    """Read a JSON object."""
+    """Read a JSON object; one that is nested too deep to be read or written is none."""
+    fields: dict[str, str] = {}
     try:
         told = _DECODER.decode(text)
+        if not isinstance(told, dict):
+            return None
+        _flatten(told, "", 1, fields)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(told, dict):
-        return None
-    fields: dict[str, str] = {}
-    _flatten(told, "", 1, fields)
     if "\\u" in text:
         sound: dict[str, str] = {}
         for name, value in fields.items():
