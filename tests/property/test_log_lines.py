@@ -31,7 +31,7 @@ def written_list(values):
 
 
 def objects(values):
-    """Objects as a line may have them: names may be empty, halves of characters, and there twice."""
+    """Objects as lines have them: a name may be empty, half a character, and there twice."""
     names = st.sampled_from(['""', '"a"', '"a.2"', r'"\ud800"', r'"\udfff"', '"time"', '"level"',
                              '"msg"', '"host"', '"app"', '"stack"'])  # fmt: skip
     members = st.lists(st.builds("{}:{}".format, names, values), max_size=5)

@@ -41,12 +41,15 @@ def made_up_records(batches: int) -> list[Record]:
     crowd = Crowd(
         7, Habits(users=40, pages=8, late=0.1, late_by_ms=90_000, twice=0.03, broken=0.03)
     )
-    values = [crowd.event(FIRST_MS + STEP_MS * n)[1] for n in range(batches * BATCH_ROWS - 3)]
     odd = (
         _view("far", time="2100-01-01T00:00:00Z"),
         _view("old", time="1970-01-01T00:00:00Z"),
+        _view("older", time="1970-01-01T00:00:00+01:00"),
+        _view("ancient", time="0001-01-01T00:00:00+01:00"),
         _view("huge", page="/" + "x" * 500_000),
     )
+    count = batches * BATCH_ROWS - len(odd)
+    values = [crowd.event(FIRST_MS + STEP_MS * n)[1] for n in range(count)]
     for place, value in enumerate(odd):
         values.insert(BATCH_ROWS - 10 * place - 1, value)
     return [Record(0, offset, value) for offset, value in enumerate(values)]

@@ -9,12 +9,14 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 import pyarrow.parquet as pq
+
+EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Record(NamedTuple):
@@ -82,7 +84,7 @@ def parse(value: bytes | None) -> dict[str, Any] | None:
     if len(event[name]) > 2048:
         return None
     event["time"] = datetime.fromisoformat(event["time"])
-    return None if event["time"].year > 2050 else event
+    return event if event["time"] >= EARLIEST and event["time"].year <= 2050 else None
 
 
 class Expected:

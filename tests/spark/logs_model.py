@@ -7,6 +7,7 @@ and without reading any line.
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -71,7 +72,7 @@ def _record(random: Random, offset: int) -> Sent:
         "stack": None,
         "fields": {},
     }
-    form = random.choice(["json", "logfmt", "python", "java", "plain", "trace"])
+    form = random.choice(["json", "logfmt", "python", "java", "plain", "trace", "ancient"])
     text, more = _written(form, told, offset)
     return Sent(offset, text.encode(), host, path, sent, {**told, **more, "sent": sent})
 
@@ -84,7 +85,8 @@ def _written(form: str, told: dict[str, Any], offset: int) -> tuple[str, dict[st
     match form:
         case "json":
             line = {"time": iso, "level": level.lower(), "msg": message, "request": {"id": offset}}
-            return json.dumps(line), {"fields": {"request.id": str(offset)}}
+            line["share"] = math.nan
+            return json.dumps(line), {"fields": {"request.id": str(offset), "share": "NaN"}}
         case "logfmt":
             return f'ts={iso} level={level} msg="{message}" user=u-{offset % 5}', {
                 "fields": {"user": f"u-{offset % 5}"}
@@ -99,6 +101,12 @@ def _written(form: str, told: dict[str, Any], offset: int) -> tuple[str, dict[st
             return f"{plain} {level} shop.sale: {message}\n{TRACE}", {
                 "fields": {"logger": "shop.sale"},
                 "stack": TRACE,
+            }
+        case "ancient":
+            claimed = {"claimed_time_us": "-62135600400000000"}
+            return f"0001-01-01 00:00:00 +01:00 {level} {message}", {
+                "fields": claimed,
+                "time": None,
             }
         case _:
             return message, {"time": None, "level": "NONE"}

@@ -42,6 +42,12 @@ BROKEN = {
     b'{"host":"h","service":"s","metric":"m","value":1,"time":"2100-01-01T00:00:00Z"}': (
         "time lies in the future"
     ),
+    b'{"host":"h","service":"s","metric":"m","value":1,"time":"1969-12-31T23:59:59.9Z"}': (
+        "time lies before 1970"
+    ),
+    b'{"host":"h","service":"s","metric":"m","value":1,"time":"0000-01-01T00:00:00Z"}': (
+        "time lies before 1970"
+    ),
 }
 
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from spark.activity_model import rows_of
+from spark.activity_model import EARLIEST, rows_of
 
 Series = tuple[str, str, str, str | None, str]
 FIGURES = ("count", "min", "max", "avg", "rate", "p50", "p95", "p99")
@@ -48,7 +48,7 @@ def parse(value: bytes | None) -> dict[str, Any] | None:
         time = datetime.fromisoformat(sample["time"])
     except (AttributeError, KeyError, TypeError, ValueError):
         return None
-    if not fine or time.year > 2050:
+    if not fine or time < EARLIEST or time.year > 2050:
         return None
     return {**sample, "time": time, "kind": kind, "buckets": buckets}
 

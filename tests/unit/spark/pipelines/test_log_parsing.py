@@ -194,6 +194,31 @@ def test_a_time_without_a_year_is_in_the_nearest():
     assert line.time_us == us("2026-12-31T23:59:58")
 
 
+@pytest.mark.parametrize(
+    ("text", "claimed"),
+    [
+        ("2026-11-15 12:10:31 INFO hi", us("2026-11-15T12:10:31")),
+        ('{"time":9999999999999999999,"level":"info","msg":"hi"}', 9_999_999_999_999_999),
+        ("1969-12-31 23:59:59.999999 INFO hi", -1),
+        ("1970-01-01 00:59:59 +01:00 INFO hi", -1_000_000),
+        ("0001-01-01 00:00:00 +01:00 INFO hi", -62_135_600_400_000_000),
+        ('1.1.1.1 - - [01/Jan/0001:00:00:00 +0100] "hi" 200 -', -62_135_600_400_000_000),
+    ],
+)
+def test_a_time_that_cannot_be_true_is_not_believed_but_kept(text, claimed):
+    line = parsed(text)
+    assert (line.time_us, line.level) == (SENT, "INFO")
+    assert "hi" in line.message
+    assert line.fields[CLAIMED] == str(claimed)
+    assert line.fields.keys() <= {CLAIMED, "client", "status"}
+
+
+@pytest.mark.parametrize("time", ["1970-01-01 00:00:00", "2026-11-15 12:10:30"])
+def test_a_time_since_1970_and_within_the_skew_is_believed(time):
+    line = parsed(f"{time} INFO hi")
+    assert (line.time_us, line.fields) == (us(time), {})
+
+
 def test_a_time_far_ahead_is_not_believed_but_kept():
     line = parsed("2100-01-01 00:00:00 INFO shop: hi")
     assert line.time_us == SENT

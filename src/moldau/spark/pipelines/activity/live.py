@@ -17,6 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's users c
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from moldau.spark.pipelines.activity.events import VIEW
+from moldau.spark.pipelines.windowed.reading import is_too_old
 
 _STAMP: Final = "yyyy-MM-dd'T'HH:mm:ss'Z'"
 
@@ -28,7 +29,7 @@ def live_counts(
     latest = F.col("now").cast("timestamp") + F.make_dt_interval(secs=F.lit(skew_ms / 1000))
     # Compared as texts, as Spark compiles its code anew for every number that stands in it.
     is_future = F.date_format("time", _STAMP) > F.date_format(latest, _STAMP)
-    told = events.where(F.col("reason").isNull() & ~is_future)
+    told = events.where(F.col("reason").isNull() & ~is_future & ~is_too_old())
     name = F.when(F.col("kind") == VIEW, F.col("page")).otherwise(F.col("query"))
     counts = (
         told.withColumn("name", name)

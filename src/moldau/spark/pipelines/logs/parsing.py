@@ -16,7 +16,7 @@ from moldau.spark.pipelines.logs import forms
 from moldau.spark.pipelines.logs.forms import Line, Sent
 
 CLAIMED: Final = "claimed_time_us"
-"""The field that holds a time which lies too far ahead to be true."""
+"""The field that holds a time which lies too far ahead, or too far back, to be true."""
 
 DEAD_SIZE_MAX: Final = 65_536
 """Bytes that are kept of a record that is too long: enough to see what it is."""
@@ -95,15 +95,16 @@ def text_of(value: bytes | None, size: int, rules: Rules) -> tuple[str, None] | 
 def parse(text: str, origin: Origin, sent_us: int, now_us: int, rules: Rules) -> Line:
     """Read a line; it has a time, and a host and a service if anything tells them.
 
-    A record that was sent later than now is taken to be sent now. So is a line that claims a time
-    so far ahead that its clock must be wrong; what it claims becomes a field.
+    A record that was sent later than now is taken to be sent now. A line that claims a time so far
+    ahead that its clock must be wrong, or one before 1970, has that of its record; what it claims
+    becomes a field.
     """
     sent = Sent(min(sent_us, now_us) if sent_us >= 0 else now_us, rules.zone)
     line = understood(text.rstrip("\r\n"), sent)
     time_us, fields = line.time_us, line.fields
     if time_us is None:
         time_us = sent.time_us
-    elif time_us > now_us + rules.skew_us:
+    elif not 0 <= time_us <= now_us + rules.skew_us:
         time_us, fields = sent.time_us, {**fields, CLAIMED: str(time_us)}
     return Line(
         line.format,

@@ -8,7 +8,7 @@ them, so that somebody may count: every offset stands in exactly one of the thre
     dead_letters   `key`, `value`, `reason`, `topic`, `partition`, `offset`, `timestamp`, `batch`
 
 A row whose time lies further ahead of the clock than `skew_ms` is a dead letter too: it would close
-windows that have just begun.
+windows that have just begun. So is one from before 1970.
 """
 
 from __future__ import annotations
@@ -23,11 +23,13 @@ from moldau.base.errors import UserError
 from moldau.spark.pipelines.windowed.closing import Batch, State, Totals, landed
 from moldau.spark.pipelines.windowed.filing import Filing, Share
 from moldau.spark.pipelines.windowed.gathering import Chosen, Rows, gathered
-from moldau.spark.pipelines.windowed.reading import moment
+from moldau.spark.pipelines.windowed.reading import is_too_old, moment
+from moldau.spark.pipelines.windowed.reasons import first_reason
 
 LATE: Final = "late"
 DEAD: Final = "dead_letters"
 FUTURE: Final = "time lies in the future"
+TOO_OLD: Final = "time lies before 1970"
 NO_TIME: Final = "no time"
 
 PLACE: Final = ("topic", "partition", "offset", "batch")
@@ -81,11 +83,15 @@ class Landing:
         latest = F.col("now").cast("timestamp") + F.make_dt_interval(
             secs=F.lit(self._skew_ms / 1000)
         )
-        unfit = F.when(F.col("time").isNull(), NO_TIME).when(F.col("time") > latest, FUTURE)
+        reasons = [
+            (F.col("time").isNull(), NO_TIME),
+            (F.col("time") > latest, FUTURE),
+            (is_too_old(), TOO_OLD),
+        ]
         until = state.closed_until_ms
         closed_until = F.lit(None).cast("timestamp") if until is None else moment(until)
         return (
-            rows.withColumn("reason", F.coalesce("reason", unfit))
+            rows.withColumn("reason", F.coalesce("reason", first_reason(reasons)))
             .withColumn("batch", F.lit(number).cast("long"))
             .withColumn("closed_until", closed_until)
             .withColumn(_FATE, self._fate())

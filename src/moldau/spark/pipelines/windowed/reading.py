@@ -53,6 +53,15 @@ def rows_of(
     return rows.withColumn(SPAN[0], start).withColumn(SPAN[1], end)
 
 
+def is_too_old() -> Column:
+    """Tell whether the time of a row lies before 1970.
+
+    Clocks that were never set begin there. The form lets years through that Python does not know,
+    and a row of such a year would stop every batch that holds it.
+    """
+    return F.col("time") < moment(0)
+
+
 def moment(time_ms: int) -> Column:
     """Return a time as Spark has it."""
     return F.timestamp_millis(F.lit(time_ms))
