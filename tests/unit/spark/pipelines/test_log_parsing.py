@@ -249,14 +249,25 @@ def test_what_is_no_text_or_too_long_is_refused(value, reason):
 @pytest.mark.parametrize(
     "unit",
     ["[", "]", " ", "\n", '"', '\\"', "=", "a=", 'a="', "(", " (a.b", "{", '{"a":', "<", "INFO ",
-     "a.", "\tat ", "[INFO] ", "1 ", ": ", "- "],
+     "a.", "\tat ", "[INFO] ", "1 ", ": ", "- ", "a= ", "a= a.2= ",
+     ' [15/Nov/2026:12:00:00 +0000] "" 200 1'],
 )  # fmt: skip
 @pytest.mark.parametrize(
     "first",
     ["", "2026-11-15 12:00:00 INFO ", "1.1.1.1 - - [15/Nov/2026:12:00:00 +0000] ", "INFO ", "a=b ",
      "<34>1 - - - - - ", "Nov 15 12:00:00 gate ", "2026-11-15 12:00:00 [main] "],
 )  # fmt: skip
-def test_a_long_line_of_anything_takes_no_long_time(first, unit):
+@pytest.mark.parametrize("last", ["end", "\nend"])
+def test_a_long_line_of_anything_takes_no_long_time(first, unit, last):
     """Every expression is linear: one that is not would take hours for these."""
-    line = parsed(f"{first}{unit * (200_000 // len(unit))}end")
+    line = parsed(f"{first}{unit * (200_000 // len(unit))}{last}")
     assert "end" in (line.stack or line.message) or "end" in "".join(line.fields.values())
+
+
+def test_a_long_name_is_not_repeated_for_each_member_of_its_object():
+    """Names that are joined would be a thousand times the line."""
+    members = ",".join(f'"{number}":{number}' for number in range(10_000))
+    line = parsed(f'{{"{"a" * 100_000}":{{{members}}},"b":{{{members}}}}}')
+    assert len(line.fields) == 10_001
+    assert line.fields["b.7"] == "7"
+    assert line.fields["a" * 100_000].startswith('{"0": ')

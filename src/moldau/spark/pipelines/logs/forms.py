@@ -57,12 +57,20 @@ class Sent(NamedTuple):
     """In which zone times are that name none."""
 
 
-def put(fields: dict[str, str], name: str, value: str) -> None:
+Numbers = dict[str, int]
+"""By the names that a line has more than once, the next number that may be free. It is kept while a
+line is read, as one may repeat a name as often as it has room for it."""
+
+
+def put(fields: dict[str, str], name: str, value: str, numbers: Numbers) -> None:
     """Add a field; a name that is taken gets a number behind it."""
-    free, number = name, 2
-    while free in fields:
-        free, number = f"{name}.{number}", number + 1
-    fields[free] = value
+    if name in fields:
+        number = numbers.get(name, 2)
+        while (free := f"{name}.{number}") in fields:
+            number += 1
+        numbers[name] = number + 1
+        name = free
+    fields[name] = value
 
 
 # JSON
@@ -79,6 +87,8 @@ _STACKS: Final = (
 
 _DEPTH_MAX: Final = 4
 """How deep objects are taken apart; what lies deeper stays JSON."""
+_NAME_MAX: Final = 256
+"""Characters of the name of an object that is taken apart: each of its members bears it."""
 _DECODER: Final = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str)
 """Numbers stay as they were written: nothing is rounded, none is too large, and NaN is one."""
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
@@ -92,27 +102,30 @@ def json_line(text: str, sent: Sent) -> Line | None:
         told = _DECODER.decode(text)
         if not isinstance(told, dict):
             return None
-        _flatten(told, "", 1, fields)
+        _flatten(told, "", 1, fields, {})
     except (ValueError, RecursionError):
         return None
     if "\\u" in text:
         sound: dict[str, str] = {}
+        numbers: Numbers = {}
         for name, value in fields.items():
-            put(sound, _sound(name), _sound(value))
+            put(sound, _sound(name), _sound(value), numbers)
         fields = sound
     return _named("json", text, fields, sent)
 
 
-def _flatten(told: Mapping[str, Any], before: str, depth: int, fields: dict[str, str]) -> None:
+def _flatten(
+    told: Mapping[str, Any], before: str, depth: int, fields: dict[str, str], numbers: Numbers
+) -> None:
     for name, value in told.items():
         if isinstance(value, str):
-            put(fields, before + name, value)
-        elif isinstance(value, dict) and value and depth < _DEPTH_MAX:
-            _flatten(value, f"{before}{name}.", depth + 1, fields)
+            put(fields, before + name, value, numbers)
+        elif isinstance(value, dict) and value and depth < _DEPTH_MAX and len(name) < _NAME_MAX:
+            _flatten(value, f"{before}{name}.", depth + 1, fields, numbers)
         elif isinstance(value, (dict, list)):
-            put(fields, before + name, json.dumps(value, ensure_ascii=False))
+            put(fields, before + name, json.dumps(value, ensure_ascii=False), numbers)
         else:
-            put(fields, before + name, _WORDS[value])
+            put(fields, before + name, _WORDS[value], numbers)
 
 
 def _sound(text: str) -> str:
@@ -172,10 +185,11 @@ _ESCAPED: Final = {"n": "\n", "t": "\t", "r": "\r"}
 def logfmt_line(text: str, sent: Sent) -> Line | None:
     """Read `level=info msg="what happened" user=7`: pairs, at least two, and nothing else."""
     fields: dict[str, str] = {}
+    numbers: Numbers = {}
     place, count = 0, 0
     while (found := _PAIR.match(text, place)) is not None:
         name, value = found.groups()
-        put(fields, name, _unquoted(value))
+        put(fields, name, _unquoted(value), numbers)
         place, count = found.end(), count + 1
     if count < 2 or place < len(text):
         return None
@@ -194,7 +208,9 @@ def _unquoted(value: str) -> str:
 
 _QUOTED: Final = r'"((?:[^"\\]|\\.)*)"'
 _ACCESS: Final = re.compile(
-    rf"(?!\d{{4}}-)([\w.:%-]+) (\S+) (\S.*?) \[(\d\d/{MONTH}/\d{{4}}:[\d:]{{8}} [+-]\d{{4}})\]"
+    r"(?!\d{4}-)([\w.:%-]+) (\S+) "
+    # Atomic, so that the first time is the one, and what is behind it is not read for every other.
+    rf"(?>(\S.*?) \[(\d\d/{MONTH}/\d{{4}}:[\d:]{{8}} [+-]\d{{4}})\])"
     rf" {_QUOTED} (\d{{3}}) (\d+|-)(?: {_QUOTED} {_QUOTED})?(?: (.*))?",
     re.ASCII,
 )
