@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
+import pyarrow.parquet as pq
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,6 +19,12 @@ from moldau.spark.pipelines.logs.rates import (
     added,
     parted,
 )
+from moldau.spark.pipelines.logs.start import ALERTS, RATES, Closer
+from moldau.spark.pipelines.storage import LocalFiles
+from moldau.spark.pipelines.tables.appending import Table
+from moldau.spark.pipelines.tables.committed import files_of
+from moldau.spark.pipelines.tables.file_log import FileLog
+from moldau.spark.pipelines.windowed.closing import Closing, State, closed
 
 LIMITS = Limits(rate=0.2, factor=5, errors_min=10)
 
@@ -123,3 +132,59 @@ def test_it_makes_no_difference_how_windows_fall_into_batches(shares, cut):
     assert [one.kind for one in whole[1]] == [RAISED, OVER] * (len(whole[1]) // 2) + (
         [RAISED] if len(whole[1]) % 2 else []
     )
+
+
+# Closing
+
+WINDOW_MS = 60_000
+
+
+def close(out, state, number, rate):
+    """Close a window in a process of its own, as it were; return the state after that."""
+    options = {"window": WINDOW_MS, "alert-factor": 5, "alert-errors": 10,
+               "alerts-topic": None, "rates-topic": None}  # fmt: skip
+    stage = SimpleNamespace(options=options, whole=options.get, ratio=lambda _: rate)
+    files = LocalFiles()
+    tables = {
+        name: Table(files, str(out / name), FileLog(files, str(out / name)))
+        for name in (RATES, ALERTS)
+    }
+    closing = Closing(None, (number + 1) * WINDOW_MS, ())
+    return closed(Closer(stage, tables).close(state, closing), closing)
+
+
+def filed(out, table):
+    """Return the windows of a table's rows, by their numbers."""
+    found = [
+        row["window_start"]
+        for file in files_of(out / table)
+        for row in pq.ParquetFile(file.path).read().to_pylist()
+    ]
+    return sorted(int(time.timestamp() * 1000) // WINDOW_MS for time in found)
+
+
+def test_no_alert_is_taken_for_one_that_was_filed_under_other_limits(tmp_path):
+    """The process ends before the state is written; the next one has another --alert-rate."""
+    shares = [50, 0, 95, 0, 0, 50]
+    windows = {
+        number * WINDOW_MS: {"shop": Count(100, errors)} for number, errors in enumerate(shares)
+    }
+    state = State().with_note("windows", rates.to_note(windows))
+    close(tmp_path, state, 0, rate=0.2)
+    assert filed(tmp_path, ALERTS) == [0]
+
+    for number in range(len(shares)):
+        state = close(tmp_path, state, number, rate=0.9)
+
+    assert filed(tmp_path, ALERTS) == [0, 2, 3]
+    assert filed(tmp_path, RATES) == [0, 1, 2, 3, 4, 5]
+    assert state.appended == {ALERTS: 6, RATES: 6}
+
+
+def test_the_alerts_of_tables_from_before_go_on_with_the_next_number(tmp_path):
+    """There, a closing without alerts had no append."""
+    windows = {number * WINDOW_MS: {"shop": Count(100, 95)} for number in range(2)}
+    before = close(tmp_path, State().with_note("windows", rates.to_note(windows)), 0, rate=0.9)
+    state = close(tmp_path, before._replace(closings=17), 1, rate=0.9)
+    assert state.next_append(ALERTS) == 2
+    assert filed(tmp_path, ALERTS) == [0]

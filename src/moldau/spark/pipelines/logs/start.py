@@ -103,7 +103,11 @@ class Closer:
         self._limits = Limits(rate, stage.whole("alert-factor"), stage.whole("alert-errors"))
 
     def close(self, state: State, closing: Closing) -> State:
-        """Tell of the windows that a batch has closed; return the state after that."""
+        """Tell of the windows that a batch has closed; return the state after that.
+
+        Every closing appends to both tables, if need be nothing. So the number of an append does
+        not depend on what is an alert, which an option may change before a batch is run again.
+        """
         over, still = rates.parted(rates.from_note(state.notes.get(WINDOWS)), closing.until_ms)
         watches = alerts.from_note(state.notes.get(WATCHES))
         watches, raised = alerts.watched(watches, over, self._limits)
@@ -146,8 +150,6 @@ class Closer:
         }
 
     def _append(self, state: State, name: str, rows: list[dict[str, Any]]) -> State:
-        if not rows:
-            return state
         dated = [{**row, "date": row["window_start"].date()} for row in rows]
         table = pa.Table.from_pylist(dated, COLUMNS[name])
         self._tables[name].append(table, state.next_append(name))
