@@ -89,8 +89,24 @@ _DEPTH_MAX: Final = 4
 """How deep objects are taken apart; what lies deeper stays JSON."""
 _NAME_MAX: Final = 256
 """Characters of the name of an object that is taken apart: each of its members bears it."""
-_DECODER: Final = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str)
-"""Numbers stay as they were written: nothing is rounded, none is too large, and NaN is one."""
+
+
+class _Number(str):
+    """A number as it was written: nothing is rounded, none is too large, and NaN is one."""
+
+    __slots__ = ()
+
+
+class _Object(list[tuple[str, Any]]):
+    """The members of an object as they were written, also those of one name."""
+
+    __slots__ = ()
+
+
+_DECODER: Final = json.JSONDecoder(
+    parse_int=_Number, parse_float=_Number, parse_constant=_Number, object_pairs_hook=_Object
+)
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False)
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _WORDS: Final = {True: "true", False: "false", None: "null"}
 
@@ -100,7 +116,7 @@ def json_line(text: str, sent: Sent) -> Line | None:
     fields: dict[str, str] = {}
     try:
         told = _DECODER.decode(text)
-        if not isinstance(told, dict):
+        if not isinstance(told, _Object):
             return None
         _flatten(told, "", 1, fields, {})
     except (ValueError, RecursionError):
@@ -115,17 +131,28 @@ def json_line(text: str, sent: Sent) -> Line | None:
 
 
 def _flatten(
-    told: Mapping[str, Any], before: str, depth: int, fields: dict[str, str], numbers: Numbers
+    told: _Object, before: str, depth: int, fields: dict[str, str], numbers: Numbers
 ) -> None:
-    for name, value in told.items():
+    for name, value in told:
         if isinstance(value, str):
             put(fields, before + name, value, numbers)
-        elif isinstance(value, dict) and value and depth < _DEPTH_MAX and len(name) < _NAME_MAX:
+        elif isinstance(value, _Object) and value and depth < _DEPTH_MAX and len(name) < _NAME_MAX:
             _flatten(value, f"{before}{name}.", depth + 1, fields, numbers)
-        elif isinstance(value, (dict, list)):
-            put(fields, before + name, json.dumps(value, ensure_ascii=False), numbers)
         else:
-            put(fields, before + name, _WORDS[value], numbers)
+            text = _written(value) if isinstance(value, list) else _WORDS[value]
+            put(fields, before + name, text, numbers)
+
+
+def _written(value: Any) -> str:
+    """Write a value as JSON, and its numbers as they were."""
+    if isinstance(value, _Object):
+        members = [f"{_ENCODER.encode(name)}: {_written(one)}" for name, one in value]
+        return f"{{{', '.join(members)}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_written, value))}]"
+    if isinstance(value, _Number):
+        return value
+    return _ENCODER.encode(value) if isinstance(value, str) else _WORDS[value]
 
 
 def _sound(text: str) -> str:
