@@ -7,6 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from moldau.spark.pipelines.logs.moments import iso_us
 from moldau.spark.pipelines.logs.parsing import (
     CLAIMED,
     Origin,
@@ -279,3 +280,14 @@ def test_a_long_name_is_not_repeated_for_each_member_of_its_object():
     assert len(line.fields) == 10_001
     assert line.fields["b.7"] == "7"
     assert line.fields["a" * 100_000].startswith('{"0": ')
+
+
+@pytest.mark.parametrize(
+    "text", ['{"time":"LONG","msg":"m"}', "time=LONG level=info", "<34>1 LONG a b c d - m"]
+)
+def test_what_is_too_long_to_be_a_time_is_not_remembered(text):
+    """Times that were read are kept for the next lines; megabytes of anything must not be."""
+    known = iso_us.cache_info()
+    line = parsed(text.replace("LONG", "2" * 100_000))
+    assert "2" * 100_000 in [line.message, *line.fields.values()] or line.format == "plain"
+    assert iso_us.cache_info() == known

@@ -26,6 +26,7 @@ from moldau.spark.pipelines.logs.levels import (
 )
 from moldau.spark.pipelines.logs.moments import (
     MONTH,
+    TIME_SIZE_MAX,
     american_us,
     clock_us,
     common_us,
@@ -196,6 +197,8 @@ def _first(fields: dict[str, str], names: tuple[str, ...]) -> str | None:
 
 def any_us(text: str, sent: Sent) -> int | None:
     """Read a time that may be written in any way."""
+    if len(text) > TIME_SIZE_MAX:
+        return None
     found = number_us(text) if text[:1].isdigit() and "-" not in text else None
     return iso_us(text, sent.zone) if found is None else found
 
@@ -402,7 +405,7 @@ _SYSLOG: Final = re.compile(
     re.DOTALL,
 )
 _SYSLOG_NEW: Final = re.compile(
-    r"<(\d{1,3})>1 (\S+) (\S+) (\S+) (\S+) (\S+)"
+    rf"<(\d{{1,3}})>1 (\S{{1,{TIME_SIZE_MAX}}}) (\S+) (\S+) (\S+) (\S+)"
     r' (-|(?:\[(?:[^\]"]|"(?:[^"\\]|\\.)*")*\])+)(?: \ufeff?(.*))?',
     re.DOTALL,
 )

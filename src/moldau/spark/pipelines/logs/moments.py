@@ -34,8 +34,11 @@ _AMERICAN: Final = re.compile(
 _CLOCK: Final = re.compile(r"(\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?", re.ASCII)
 _NUMBER: Final = re.compile(r"\d{9,19}(?:\.\d{1,9})?", re.ASCII)
 
+TIME_SIZE_MAX: Final = 64
+"""Characters of a time; what is longer is none, and nobody is to ask for it."""
 _REMEMBERED: Final = 4096
-"""Lines of a second often have the same time, and reading one costs as much as the line's rest."""
+"""Lines of a second often have the same time, and reading one costs as much as the line's rest.
+Texts that are none are remembered too, hence the limit above."""
 
 
 @lru_cache(_REMEMBERED)
