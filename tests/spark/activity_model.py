@@ -83,7 +83,10 @@ def parse(value: bytes | None) -> dict[str, Any] | None:
         return None
     if len(event[name]) > 2048:
         return None
-    event["time"] = datetime.fromisoformat(event["time"])
+    try:
+        event["time"] = datetime.fromisoformat(event["time"])
+    except ValueError:
+        return None
     return event if event["time"] >= EARLIEST and event["time"].year <= 2050 else None
 
 

@@ -33,6 +33,12 @@ BROKEN = {
     b'{"host": "h", "service": "s", "metric": "m", "kind": "histogram", "buckets": [[1]]}': (
         "buckets are no pairs of a bound and a count"
     ),
+    b'{"host": "h", "service": "s", "metric": "m", "kind": "histogram", "buckets": [[1, 1e19]]}': (
+        "a bucket counts more than 9007199254740992"
+    ),
+    b'{"host": "h", "service": "s", "metric": "m", "value": 1, "unit": "%s"}' % (b"u" * 513): (
+        "unit of more than 512 characters"
+    ),
     b'{"host": "h", "service": "s", "metric": "m", "value": 1, "interval_s": 0}': (
         "interval_s is no time above zero"
     ),

@@ -40,10 +40,11 @@ def parse(value: bytes | None) -> dict[str, Any] | None:
         kind = sample.get("kind") or ("count" if sample.get("unit") == "count" else "gauge")
         if kind == "histogram":
             buckets = {math.inf if bound is None else bound: n for bound, n in sample["buckets"]}
-            fine = min(buckets.values()) >= 0
+            fine = min(buckets.values()) >= 0 and max(buckets.values()) <= 2**53
         else:
             buckets, fine = {}, abs(float(sample["value"])) < 1e100
         fine &= all(names) and sample.get("interval_s", 1) > 0
+        fine &= len(sample.get("unit") or "") <= 512
         fine &= kind in ("gauge", "count", "counter", "histogram")
         time = datetime.fromisoformat(sample["time"])
     except (AttributeError, KeyError, TypeError, ValueError):

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from datetime import UTC, datetime
 from itertools import pairwise
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from moldau.spark.pipelines.metrics.deviation import Sense, deviation
+from moldau.spark.pipelines.metrics.folding import Rules, folded
 from moldau.spark.pipelines.metrics.series import (
     COUNT,
     COUNTER,
@@ -34,6 +37,22 @@ WINDOW_MS = 60_000
 SENSE = Sense(history=5, history_min=3)
 NUMBERS = st.floats(-1e100, 1e100)
 LEVELS = st.floats(0, 1000)
+EXTREMES = st.sampled_from([-1e100, -5e-324, 0.0, 5e-324, 1.0, 1e100]) | NUMBERS
+COUNTS = st.sampled_from([0.0, 5e-324, 1.0, 2.0**53])
+BUCKETS = st.lists(
+    st.fixed_dictionaries({"bound": st.none() | EXTREMES, "count": COUNTS}), min_size=1, max_size=3
+)
+LEGAL = st.fixed_dictionaries(
+    {
+        "time": st.integers(0, 8).map(lambda n: datetime(2026, 1, 1, 0, n, tzinfo=UTC)),
+        "reading": EXTREMES,
+        "interval_s": st.sampled_from([None, 5e-324, 1e100]),
+        "unit": st.sampled_from([None, "count"]),
+        "buckets": BUCKETS,
+        "sum": st.none() | EXTREMES,
+    }
+)
+"""Samples with numbers as large and as small as they are let in."""
 
 
 def windows(kind, samples, past=None):
@@ -192,3 +211,26 @@ def test_series_that_have_ended_are_forgotten():
     past = Past(start_ms=0)
     assert is_remembered(past, 5 * WINDOW_MS, WINDOW_MS, SENSE)
     assert not is_remembered(past, 6 * WINDOW_MS, WINDOW_MS, SENSE)
+
+
+def folded_rows(kind, samples):
+    rules = Rules(WINDOW_MS, 1_767_225_600_000, SENSE)
+    (rows,) = folded(pa.array([kind]), pa.array([samples]), pa.array([None]), rules).to_pylist()
+    return rows
+
+
+@given(st.sampled_from(KINDS), st.lists(LEGAL, min_size=1, max_size=9))
+def test_no_sample_that_is_let_in_makes_a_window_that_is_no_number(kind, samples):
+    for row in folded_rows(kind, sorted(samples, key=lambda one: one["time"])):
+        numbers = [one for one in row.values() if isinstance(one, float)]
+        assert all(map(math.isfinite, [*numbers, *(row["levels"] or ())])), row
+
+
+def test_a_histogram_of_more_values_than_a_column_holds_has_as_many_as_it_holds():
+    buckets = [{"bound": 1.0, "count": 2.0**53}] * 1000
+    first, second = (
+        {"time": datetime(2026, 1, 1, 0, 0, second, tzinfo=UTC), "reading": None,
+         "interval_s": None, "unit": None, "buckets": buckets, "sum": None}
+        for second in (1, 2)
+    )  # fmt: skip
+    assert folded_rows(HISTOGRAM, [first, second])[0]["count"] == 2**63 - 1

@@ -10,6 +10,7 @@ Pure.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -55,8 +56,12 @@ class Deviation(NamedTuple):
     is_anomaly: bool
 
     def score(self, level: float) -> float | None:
-        """Return how many standard deviations a level lies above; None where there are none."""
-        return (level - self.usual) / self.spread if self.spread else None
+        """Return how many standard deviations a level lies above.
+
+        None where there are none, or next to none, so that it is no number.
+        """
+        score = (level - self.usual) / self.spread if self.spread else math.inf
+        return score if math.isfinite(score) else None
 
 
 def deviation(

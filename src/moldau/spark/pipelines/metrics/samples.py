@@ -21,7 +21,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's users c
 from moldau.spark.pipelines.metrics.series import COUNT, GAUGE, HISTOGRAM, KINDS
 from moldau.spark.pipelines.windowed.landing import PLACE_COLUMNS
 from moldau.spark.pipelines.windowed.reading import ORIGIN, RECORD_SIZE_MAX, TIME_FORM
-from moldau.spark.pipelines.windowed.reasons import first_reason, too_large, unfit
+from moldau.spark.pipelines.windowed.reasons import Reason, first_reason, too_large, unfit
 
 SERIES: Final = ("host", "service", "metric", "target", "kind")
 """What tells one series from another."""
@@ -36,6 +36,9 @@ TEXT_SIZE_MAX: Final = 512
 
 NUMBER_MAX: Final = 1e100
 """Beyond it sums of a window would be no numbers any more. Nobody measures as much."""
+
+COUNT_MAX: Final = 2**53
+"""Of the values of a bucket: above it doubles do not count one by one any more."""
 
 BUCKET_COUNT_MAX: Final = 1000
 """Histograms that are exact to a percent have fewer."""
@@ -97,15 +100,20 @@ def _reason() -> Column:
         (~F.is_valid_utf8(F.col("value").cast("string")), "not UTF-8"),
         (F.col("sample").isNull() | _field(_BROKEN).isNotNull(), "not a JSON object"),
         *(unfit(name, TEXT_SIZE_MAX) for name in ("host", "service", "metric")),
-        (F.length("target") > TEXT_SIZE_MAX, f"target of more than {TEXT_SIZE_MAX} characters"),
+        *(_too_long(name) for name in ("target", "unit")),
         (~F.col("kind").isin(*KINDS), f"kind is none of {', '.join(KINDS)}"),
         (~is_histogram & ~_is_number("reading"), "value is no number"),
         (is_histogram & ~_are_buckets(), "buckets are no pairs of a bound and a count"),
+        (is_histogram & _have_large_counts(), f"a bucket counts more than {COUNT_MAX}"),
         (F.col("sum").isNotNull() & ~_is_number("sum"), "sum is no number"),
         (_is_wrong_interval(), "interval_s is no time above zero"),
         (F.col("time").isNull(), "no time such as 2026-11-16T12:00:00Z"),
     ]
     return first_reason(reasons)
+
+
+def _too_long(name: str) -> Reason:
+    return F.length(name) > TEXT_SIZE_MAX, f"{name} of more than {TEXT_SIZE_MAX} characters"
 
 
 def _is_number(name: str) -> Column:
@@ -125,10 +133,11 @@ def _are_buckets() -> Column:
     fit = F.forall(pairs, lambda pair: (F.size(pair) == 2) & (F.get(pair, 1) >= 0))
     finite = F.forall(
         F.col("buckets"),
-        lambda one: (
-            F.coalesce(F.abs(one["bound"]) <= NUMBER_MAX, F.lit(True))
-            & F.coalesce(one["count"] <= NUMBER_MAX, F.lit(False))
-        ),
+        lambda one: F.coalesce(F.abs(one["bound"]) <= NUMBER_MAX, F.lit(True)),
     )
     given = (size > 0) & (size <= BUCKET_COUNT_MAX)
     return F.coalesce(given & fit & finite, F.lit(False))
+
+
+def _have_large_counts() -> Column:
+    return F.exists(F.col("buckets"), lambda one: one["count"] > COUNT_MAX)

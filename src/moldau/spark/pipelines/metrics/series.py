@@ -15,6 +15,7 @@ finds the same windows standing out.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Final, NamedTuple
@@ -37,6 +38,10 @@ _RATE_UNITS: Final[Mapping[str | None, str]] = {
     "count": "1/s", "bytes": "bytes/s", "seconds": "cores"
 }  # fmt: skip
 """What a rate has for a unit, by that of what is counted."""
+
+
+VALUES_MAX: Final = 2**63 - 1
+"""As many as a column holds. Histograms that add up to more have this many."""
 
 
 class Sample(NamedTuple):
@@ -104,7 +109,8 @@ def windows_of(
     ):
         held = list(found)
         levels = () if past is None else past.levels
-        figures = _figures(kind, held, _before(past, start_ms - window_ms), window_ms / 1000)
+        before = _before(past, start_ms - window_ms)
+        figures = _finite(_figures(kind, held, before, window_ms / 1000))
         level = _level(kind, figures)
         unit = held[-1].unit
         compared = None
@@ -155,6 +161,15 @@ def _level_unit(kind: str, unit: str | None) -> str | None:
     return _RATE_UNITS.get(unit, unit) if kind in (COUNT, COUNTER) else unit
 
 
+def _finite(figures: Figures) -> Figures:
+    """Leave out what is beyond all numbers, such as a rate over hardly any time.
+
+    As a level it would make what is usual no number either, for as long as it is remembered.
+    """
+    number, *others = figures
+    return Figures(number, *(one if one is None or math.isfinite(one) else None for one in others))
+
+
 def _figures(
     kind: str, samples: Sequence[Sample], before: tuple[int, float] | None, window_s: float
 ) -> Figures:
@@ -197,7 +212,7 @@ def _of_histograms(samples: Sequence[Sample], window_s: float) -> Figures:
     average = sum(totals) / count if count and len(totals) == len(samples) else None
     percentiles = [histogram_percentile(buckets, share) for share in (0.5, 0.95, 0.99)]
     rate = count / _measured_s(samples, window_s)
-    return Figures(round(count), None, None, average, rate, *percentiles)
+    return Figures(min(round(count), VALUES_MAX), None, None, average, rate, *percentiles)
 
 
 def _measured_s(samples: Sequence[Sample], window_s: float) -> float:
