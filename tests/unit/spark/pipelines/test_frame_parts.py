@@ -8,6 +8,8 @@ import os
 import re
 import sys
 import urllib.request
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import pytest
 
@@ -21,9 +23,10 @@ from moldau.spark.pipelines.checkpoints import check_checkpoints
 from moldau.spark.pipelines.declaration import Kind, Option, Pipeline, checked
 from moldau.spark.pipelines.identity import Identity, agreed
 from moldau.spark.pipelines.places import Places
+from moldau.spark.pipelines.running import frame
 from moldau.spark.pipelines.running.desk import LOCK, STOP, Desk, ask_to_stop, owner, read_status
 from moldau.spark.pipelines.running.exposition import serve_metrics
-from moldau.spark.pipelines.running.frame import PipelineFailed
+from moldau.spark.pipelines.running.frame import Order, PipelineFailed, Run
 from moldau.spark.pipelines.running.progress import Figures, figures_of
 from moldau.spark.pipelines.session.starting import LOCAL_SETTINGS, settings_for
 from moldau.spark.pipelines.storage import LocalFiles
@@ -242,6 +245,69 @@ def test_a_failure_is_one_line_and_says_whether_it_may_pass():
     assert str(PipelineFailed("q", raised)) == full
     other = PipelineFailed("q", "[STREAM_FAILED] terminated with exception: disk full\nat x")
     assert str(other) == "the query q has failed: disk full"
+
+
+# What is tried again
+
+
+class FailingQuery:
+    """A query that ends with an error once all it has to tell of batches was looked at."""
+
+    status = {"isTriggerActive": False}
+
+    def __init__(self, name, *rows, error="terminated with exception: no space"):
+        self.name = name
+        self._told = [
+            {"name": name, "batchId": n, "numInputRows": one} for n, one in enumerate(rows)
+        ]
+        self._error = error
+
+    @property
+    def lastProgress(self):  # noqa: N802 - Spark's name
+        told = self._told.pop(0) if len(self._told) > 1 else next(iter(self._told), None)
+        return told and SimpleNamespace(json=json.dumps(told))
+
+    @property
+    def isActive(self):  # noqa: N802 - Spark's name
+        return len(self._told) > 1
+
+    def stop(self):
+        pass
+
+    def exception(self):
+        return self._error
+
+
+def tries_of(monkeypatch, tmp_path, queries_of, pauses_s=(0, 0)):
+    """Run until it is given up; return how often it was begun."""
+    tries = []
+
+    def start(stage):
+        assert len(tries) < 10, "it is tried for ever"
+        tries.append(stage)
+        return queries_of(len(tries))
+
+    monkeypatch.setitem(sys.modules, "made_up", SimpleNamespace(start=start))
+    monkeypatch.setattr(frame, "LOOK_S", 0.001)
+    order = Order(Pipeline("p", "", "made_up:start", (), ()), Places.of(str(tmp_path)), {}, {})
+    spark = SimpleNamespace(
+        sparkContext=SimpleNamespace(master="none"), streams=SimpleNamespace(active=())
+    )
+    with pytest.raises(PipelineFailed, match="the query landing has failed: no space"):
+        Run(order, lambda _: None, session=lambda: nullcontext(spark), pauses_s=pauses_s).run()
+    return len(tries)
+
+
+def test_a_query_that_fails_each_time_is_given_up_though_another_goes_on(monkeypatch, tmp_path):
+    queries = lambda _: [FailingQuery("landing"), FailingQuery("live", 5, 5, error=None)]  # noqa: E731
+    assert tries_of(monkeypatch, tmp_path, queries) == 3
+
+
+def test_tries_are_counted_anew_once_the_query_has_gone_on_also_if_it_was_idle_then(
+    monkeypatch, tmp_path
+):
+    queries = lambda n: [FailingQuery("landing", *((7, 0, 0) if n < 5 else ()))]  # noqa: E731
+    assert tries_of(monkeypatch, tmp_path, queries) == 6
 
 
 # Settings and commands

@@ -65,6 +65,8 @@ class PipelineFailed(UserError):  # noqa: N818 - it names the event
             reason = f"{reason.partition(_ADVICE)[0]}: begin with a new --out"
         subject = f"the query {query} has failed" if query else "the queries do not start"
         super().__init__(f"{subject}: {reason}")
+        self.query = query
+        """Its name; empty where none has started."""
         self.is_final = own is not None and own[1] in FINAL
         """Whether it would fail again: what the user has to change does not pass."""
 
@@ -185,11 +187,12 @@ class Run:
         stage = self._stage(spark)
         pauses_s = iter(self._pauses_s)
         while True:
-            known: list[Figures] = []
-            failed = self._follow(desk, stage, known)
+            gone_on: set[str] = set()
+            failed = self._follow(desk, stage, gone_on)
             if failed is None:
                 return
-            if any(figures.rows for figures in known):
+            # That another query goes on says nothing of this one: it may fail each time.
+            if failed.query in gone_on:
                 pauses_s = iter(self._pauses_s)  # it has gone on since: this is another failure
             pause_s = next(pauses_s, None)
             if failed.is_final or pause_s is None or self._stop.is_set():
@@ -199,11 +202,12 @@ class Run:
             if self._stop.wait(pause_s):
                 raise failed
 
-    def _follow(self, desk: Desk, stage: Stage, known: list[Figures]) -> PipelineFailed | None:
+    def _follow(self, desk: Desk, stage: Stage, gone_on: set[str]) -> PipelineFailed | None:
         """Run the queries until they end, or shall; return what has failed.
 
-        `known` is filled with how they went.
+        `gone_on` is filled with the names of those that have done a batch with rows.
         """
+        known: list[Figures] = []
         try:
             queries = self._started(stage)
         except Exception as error:
@@ -212,10 +216,12 @@ class Run:
             return PipelineFailed("", str(error))
         self._tell(desk, state="running", error=None)
         while not self._stop.wait(LOOK_S) and all(query.isActive for query in queries):
-            self._look(desk, stage, queries, known)
+            known = self._look(desk, stage, queries, known)
+            gone_on.update(one.query for one in known if one.rows)
         self._tell(desk, state="stopping")
         failures = [failed for query in queries if (failed := self._end(query)) is not None]
-        self._look(desk, stage, queries, known)
+        known = self._look(desk, stage, queries, known)
+        gone_on.update(one.query for one in known if one.rows)
         if failures:
             return failures[0]
         self._tell(desk, state="stopped")
@@ -263,20 +269,19 @@ class Run:
 
     def _look(
         self, desk: Desk, stage: Stage, queries: Sequence[StreamingQuery], known: list[Figures]
-    ) -> None:
-        """Write down how it goes, if anything has changed."""
+    ) -> list[Figures]:
+        """Return how it goes, and write it down if that is not known."""
         found = [_figures(query) for query in queries]
-        if found == known:
-            return
-        known[:] = found
         report = stage.report
-        self._tell(
-            desk,
-            queries=[one._asdict() for one in found],
-            totals=dict(report.totals),
-            watermark_ms=report.watermark_ms,
-            newest_ms=report.newest_ms,
-        )
+        if found != known:
+            self._tell(
+                desk,
+                queries=[one._asdict() for one in found],
+                totals=dict(report.totals),
+                watermark_ms=report.watermark_ms,
+                newest_ms=report.newest_ms,
+            )
+        return found
 
     def _tell(self, desk: Desk, **changed: Any) -> None:
         self._status = {**self._status, **changed, "updated_ms": self._clock.wall_ms()}
