@@ -28,6 +28,7 @@ from moldau.cli.pipelines.file import KIND, read_file
 from moldau.cli.pipelines.view import status_report, view
 from moldau.spark.pipelines.catalog import PIPELINES
 from moldau.spark.pipelines.declaration import (
+    MAY_BE_ZERO,
     PARQUET,
     TABLE_FORMATS,
     Kind,
@@ -45,26 +46,36 @@ STOP_TIMEOUT_S: Final = 300
 _POLL_S: Final = 0.2
 
 
+DAYS_MAX: Final = 3650
+"""Of a duration: longer than records are kept, and Spark can still reckon with it."""
+
+
 class Milliseconds(click.ParamType[int]):
     """`10s`, `5m`; milliseconds where a program reads it."""
 
     name = "duration"
 
+    def __init__(self, *, zero: bool = False) -> None:
+        """`zero` is whether it may be none at all."""
+        self._zero = zero
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """Return milliseconds."""
         if isinstance(value, int):
             return value
-        if (duration_ms := parse_duration_ms(value)) is not None:
-            return duration_ms
-        if re.fullmatch(r"0+", value, re.ASCII):
-            return 0
-        raise click.BadParameter(f"{value!r} is no duration: expected 10s or 5m", ctx, param)
+        duration_ms = 0 if re.fullmatch(r"0+", value, re.ASCII) else parse_duration_ms(value)
+        if duration_ms is None:
+            raise click.BadParameter(f"{value!r} is no duration: expected 10s or 5m", ctx, param)
+        if not (0 if self._zero else 1) <= duration_ms <= DAYS_MAX * 86_400_000:
+            least = "0" if self._zero else "1s"
+            text = f"{value!r} is out of range: expected {least} to {DAYS_MAX}d"
+            raise click.BadParameter(text, ctx, param)
+        return duration_ms
 
 
 _KINDS: Final[Mapping[Kind, click.ParamType[Any]]] = {
     Kind.TEXT: click.STRING,
     Kind.COUNT: click.IntRange(1),
-    Kind.DURATION: Milliseconds(),
     Kind.RATIO: click.FloatRange(0, 1),
 }
 
@@ -140,8 +151,8 @@ def frame_options(command: Command) -> Command:
         ),
         click.option("--once", is_flag=True, help="End when all there is has been read."),
         click.option(
-            "--trigger", type=Milliseconds(), default="1s", show_default=True, metavar="DURATION",
-            help="How often a batch begins.",
+            "--trigger", type=Milliseconds(zero=True), default="1s", show_default=True,
+            metavar="DURATION", help="How often a batch begins.",
         ),
         click.option(
             "--checkpoint", metavar="DIR", help="The folder of its checkpoint [in that of --out]."
@@ -163,12 +174,18 @@ def _click_option(option: Option) -> Callable[[Command], Command]:
     metavar = "DURATION" if option.kind is Kind.DURATION else None
     return click.option(
         f"--{option.name}",
-        type=_KINDS[option.kind],
+        type=_type_of(option),
         default=option.default,
         show_default=option.default is not None,
         metavar=metavar,
         help=option.text,
     )
+
+
+def _type_of(option: Option) -> click.ParamType[Any]:
+    if option.kind is Kind.DURATION:
+        return Milliseconds(zero=option.name in MAY_BE_ZERO)
+    return _KINDS[option.kind]
 
 
 def _run_command(declared: Pipeline) -> click.Command:

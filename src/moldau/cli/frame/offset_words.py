@@ -21,8 +21,10 @@ from enum import Enum
 from moldau.base.errors import UserError
 
 DURATION = re.compile(
-    r"(?:P(?=.))?(?:(\d+)W)?(?:(\d+)D)?T?(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)S)?", re.IGNORECASE
+    r"(?:P(?=.))?(?:({0})W)?(?:({0})D)?T?(?:({0})H)?(?:({0})M)?(?:({0})S)?".format(r"\d{1,15}"),
+    re.IGNORECASE,
 )
+"""Python reads no number of thousands of digits, and nobody means one."""
 UNIT_MS = (604_800_000, 86_400_000, 3_600_000, 60_000, 1_000)
 
 FIRST_IN_MS = 100_000_000_000

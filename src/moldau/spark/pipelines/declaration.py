@@ -71,6 +71,10 @@ NAMES_OF_FRAME: Final = frozenset(
 )
 """Options that every pipeline has; none may declare them again."""
 
+MAY_BE_ZERO: Final = frozenset({"delay", "skew"})
+"""Durations, by their names in all pipelines, of which none at all makes sense: a window of no
+length does not."""
+
 
 def checked(pipeline: Pipeline) -> Pipeline:
     """Refuse a declaration whose options are not told apart."""

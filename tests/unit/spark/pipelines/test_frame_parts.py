@@ -253,10 +253,9 @@ def test_a_failure_is_one_line_and_says_whether_it_may_pass():
 class FailingQuery:
     """A query that ends with an error once all it has to tell of batches was looked at."""
 
-    status = {"isTriggerActive": False}
-
     def __init__(self, name, *rows, error="terminated with exception: no space"):
         self.name = name
+        self.status = {"isTriggerActive": False}
         self._told = [
             {"name": name, "batchId": n, "numInputRows": one} for n, one in enumerate(rows)
         ]
@@ -374,6 +373,39 @@ def test_submit_repeats_what_was_typed_and_nothing_else():
     assert ran.status == 0
     words = "p.py run activity --bootstrap-server h:1 --out hdfs:///t --desk /d --once"
     assert ran.out.endswith(f"{words} --window 30s\n")
+
+
+LONG = "9" * 5000
+
+
+@pytest.mark.parametrize("pipeline", ["activity", "logs", "metrics"])
+@pytest.mark.parametrize(
+    ("option", "typed", "reason"),
+    [
+        ("--window", "0", "'0' is out of range: expected 1s to 3650d"),
+        ("--window", "PT0S", "'PT0S' is out of range: expected 1s to 3650d"),
+        ("--window", "1000000000000d", "is out of range: expected 1s to 3650d"),
+        ("--window", f"{LONG}s", "is no duration: expected 10s or 5m"),
+        ("--delay", "3651d", "'3651d' is out of range: expected 0 to 3650d"),
+        ("--trigger", "600w", "'600w' is out of range: expected 0 to 3650d"),
+    ],
+)
+def test_durations_that_make_no_sense_are_refused_in_one_line(
+    tmp_path, pipeline, option, typed, reason
+):
+    ran = moldau("pipeline", "submit", pipeline, "--out", tmp_path, option, typed)
+    assert ran.status == 2
+    assert reason in ran.err
+    assert "Traceback" not in ran.err
+
+
+def test_nothing_is_a_duration_where_that_makes_sense(tmp_path):
+    typed = ["--delay", "0", "--skew", "0s", "--trigger", "0"]
+    ran = moldau("pipeline", "submit", "activity", "--out", tmp_path, *typed)
+    assert ran.status == 0
+    assert "--delay 0s --skew 0s" in ran.out
+    ran = moldau("pipeline", "submit", "activity", "--out", tmp_path, "--session-gap", "0")
+    assert (ran.status, ran.out) == (2, "")
 
 
 def test_status_is_shown_as_a_table_and_as_data(tmp_path):
