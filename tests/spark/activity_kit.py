@@ -49,6 +49,9 @@ def made_up_records(batches: int) -> list[Record]:
         _view("huge", page="/" + "x" * 500_000),
         _view("ancient", time="0000-06-01T00:00:00Z"),
         _view("antique", time="0001-01-01T00:00:00+01:00"),
+        _view("one") + b"\n" + _view("other"),
+        _view("one") + b" and more",
+        _view("quoted").replace(b'"', b"'"),
     )
     count = batches * BATCH_ROWS - len(odd)
     values = [crowd.event(FIRST_MS + STEP_MS * n)[1] for n in range(count)]

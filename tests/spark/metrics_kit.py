@@ -23,8 +23,15 @@ FIRST_MS = 1_790_000_000_000
 STEP_MS = 2_000
 ROUND = 60
 """Ticks after which the same things happen again."""
+_GOOD = b'{"host":"h","service":"s","metric":"m","value":1,"time":"2026-09-21T14:13:21Z"}'
 BROKEN = {
-    b"not json": "not a JSON object",
+    b"not json": "not one JSON object",
+    b"%s\n%s" % (_GOOD, _GOOD): "not one JSON object",
+    b"%s,%s" % (_GOOD, _GOOD): "not one JSON object",
+    b"%s] and more [%s" % (_GOOD, _GOOD): "not one JSON object",
+    b'%s, "end": 1} and more' % _GOOD: "not one JSON object",
+    b"[%s]" % _GOOD: "not one JSON object",
+    _GOOD.replace(b'"', b"'"): "not one JSON object",
     b'{"metric": "m"}': "no host, or one of more than 512 characters",
     b'{"host": "h", "service": "s", "metric": "m", "value": "much"}': "value is no number",
     b'{"host": "h", "service": "s", "metric": "m", "value": 1, "kind": "sum"}': (

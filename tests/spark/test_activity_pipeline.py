@@ -96,7 +96,7 @@ def test_the_queries_of_a_run_file_records_and_send_live_counts(session, broker,
 
     check_tables(tmp_path, records, RULES)
     dead = {row["value"]: row["reason"] for row in rows_of(tmp_path, "dead_letters")}
-    assert dead[b"not json"] == "not a JSON object"
+    assert dead[b"not json"] == "not one JSON object"
     assert "time lies in the future" in dead.values()
     assert "no page, or one of more than 2048 characters" in dead.values()
     assert run.states[:2] == ["starting", "running"]

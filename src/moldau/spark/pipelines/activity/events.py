@@ -13,12 +13,12 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's users call it
 
+from moldau.spark.pipelines.windowed.json_records import not_an_object, read_object
 from moldau.spark.pipelines.windowed.landing import PLACE_COLUMNS
 from moldau.spark.pipelines.windowed.reading import ORIGIN, RECORD_SIZE_MAX, TIME_FORM
 from moldau.spark.pipelines.windowed.reasons import first_reason, too_large, unfit
 
-FIELDS: Final = "event_id STRING, kind STRING, user STRING, page STRING, query STRING, time STRING"
-_BROKEN: Final = "_broken"
+_TEXTS: Final = ("event_id", "kind", "user", "page", "query")
 
 VIEW: Final = "view"
 SEARCH: Final = "search"
@@ -36,29 +36,25 @@ EVENT_COLUMNS: Final = f"{OWN_COLUMNS}, {PLACE_COLUMNS}"
 
 def read_events(records: DataFrame) -> DataFrame:
     """Return records with the fields of their events, and `reason`: null for a good one."""
-    text = F.col("value").cast("string")
-    schema = f"{FIELDS}, {_BROKEN} STRING"
-    parsed = F.from_json(text, schema, {"columnNameOfCorruptRecord": _BROKEN})
+    parsed = read_object(F.col("value").cast("string"), (*_TEXTS, "time"))
     opened = records.withColumn("event", parsed)
-    names = [field.split()[0] for field in FIELDS.split(", ")]
-    fields = [F.col(f"event.{name}").alias(name) for name in names if name != "time"]
-    time = F.when(
-        F.col("event.time").rlike(TIME_FORM), F.col("event.time").try_cast("timestamp")
-    ).alias("time")
+    fields = [F.col(f"event.told.{name}").alias(name) for name in _TEXTS]
+    told = F.col("event.told.time")
+    time = F.when(told.rlike(TIME_FORM), told.try_cast("timestamp")).alias("time")
     read = opened.select(*ORIGIN, "size", "event", *fields, time)
     return read.withColumn("reason", _reason()).drop("size", "event")
 
 
 def _reason() -> Column:
     """Say what is wrong with an event; the first thing that is."""
-    kind = F.col("kind")
+    kind, text = F.col("kind"), F.col("value").cast("string")
     no_page, no_page_text = unfit("page", TEXT_SIZE_MAX)
     no_query, no_query_text = unfit("query", TEXT_SIZE_MAX)
     reasons = [
         too_large(RECORD_SIZE_MAX),
         (F.col("value").isNull(), "no value"),
-        (~F.is_valid_utf8(F.col("value").cast("string")), "not UTF-8"),
-        (F.col("event").isNull() | F.col(f"event.{_BROKEN}").isNotNull(), "not a JSON object"),
+        (~F.is_valid_utf8(text), "not UTF-8"),
+        not_an_object("event", text),
         (kind.isNull(), "no kind"),
         (~kind.isin(VIEW, SEARCH), "kind is neither view nor search"),
         unfit("event_id", TEXT_SIZE_MAX),

@@ -19,6 +19,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's users call it
 
 from moldau.spark.pipelines.metrics.series import COUNT, GAUGE, HISTOGRAM, KINDS
+from moldau.spark.pipelines.windowed.json_records import not_an_object, read_object
 from moldau.spark.pipelines.windowed.landing import PLACE_COLUMNS
 from moldau.spark.pipelines.windowed.reading import ORIGIN, RECORD_SIZE_MAX, TIME_FORM
 from moldau.spark.pipelines.windowed.reasons import Reason, first_reason, too_large, unfit
@@ -28,7 +29,6 @@ SERIES: Final = ("host", "service", "metric", "target", "kind")
 
 _TEXTS: Final = ("host", "service", "metric", "target", "kind", "unit", "time")
 _NUMBERS: Final = ("value", "interval_s", "sum")
-_BROKEN: Final = "_broken"
 _PAIRS: Final = "ARRAY<ARRAY<DOUBLE>>"
 
 TEXT_SIZE_MAX: Final = 512
@@ -58,10 +58,9 @@ NAMES: Final = ("time", *SERIES, "reading", "unit", "interval_s", "buckets", "su
 
 def read_samples(records: DataFrame) -> DataFrame:
     """Return records with the fields of their samples, and `reason`: null for a good one."""
-    text = F.col("value").cast("string")
     # Numbers are read as text first: one that is none must not make the whole record unreadable.
-    fields = ", ".join(f"{name} STRING" for name in (*_TEXTS, *_NUMBERS, "buckets", _BROKEN))
-    parsed = F.from_json(text, fields, {"columnNameOfCorruptRecord": _BROKEN})
+    names = (*_TEXTS, *_NUMBERS, "buckets")
+    parsed = read_object(F.col("value").cast("string"), names)
     opened = records.select(*ORIGIN, "size", parsed.alias("sample"))
     pairs = F.from_json(_field("buckets"), _PAIRS)
     time = F.when(_field("time").rlike(TIME_FORM), _field("time").try_cast("timestamp"))
@@ -79,7 +78,7 @@ def read_samples(records: DataFrame) -> DataFrame:
 
 
 def _field(name: str) -> Column:
-    return F.col(f"sample.{name}")
+    return F.col(f"sample.told.{name}")
 
 
 def _usual_kind() -> Column:
@@ -93,12 +92,12 @@ def _bucket(pair: Column) -> Column:
 
 def _reason() -> Column:
     """Say what is wrong with a sample; the first thing that is."""
-    is_histogram = F.col("kind") == HISTOGRAM
+    is_histogram, text = F.col("kind") == HISTOGRAM, F.col("value").cast("string")
     reasons = [
         too_large(RECORD_SIZE_MAX),
         (F.col("value").isNull(), "no value"),
-        (~F.is_valid_utf8(F.col("value").cast("string")), "not UTF-8"),
-        (F.col("sample").isNull() | _field(_BROKEN).isNotNull(), "not a JSON object"),
+        (~F.is_valid_utf8(text), "not UTF-8"),
+        not_an_object("sample", text),
         *(unfit(name, TEXT_SIZE_MAX) for name in ("host", "service", "metric")),
         *(_too_long(name) for name in ("target", "unit")),
         (~F.col("kind").isin(*KINDS), f"kind is none of {', '.join(KINDS)}"),
