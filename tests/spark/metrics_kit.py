@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from moldau.collect.metrics.samples import Sample, encode
@@ -67,7 +67,8 @@ BROKEN = {
 def made_up_samples(ticks: int) -> list[bytes]:
     """Return what two hosts send, tick by tick: all kinds, and one thing that stands out in each.
 
-    A counter is reset, some samples come twice and some late; in every round of ticks again.
+    A counter is reset, some samples come twice and some late; in every round of ticks again. A
+    third host sends some that lie a microsecond apart.
     """
     chance = random.Random(3)
     values: list[bytes] = []
@@ -87,6 +88,11 @@ def made_up_samples(ticks: int) -> list[bytes]:
             values.append(
                 told(host, time_ms, kind="histogram", buckets=times, sum=4.5, unit="seconds")
             )
+        for after_us in (0, 1):
+            time = datetime.fromtimestamp(time_ms / 1000, UTC) + timedelta(microseconds=after_us)
+            near = {"metric": "steps", "time": time.isoformat(), "value": 2 * tick + after_us}
+            kinds = ("gauge", "counter")
+            values += [told("c", time_ms, kind=kind, unit="count", **near) for kind in kinds]
         if tick % 10 == 9:
             values += [values[-2], told("a", time_ms - 90_000, kind="gauge", value=1)]
     return values

@@ -37,6 +37,9 @@ WINDOW_MS = 60_000
 SENSE = Sense(history=5, history_min=3)
 NUMBERS = st.floats(-1e100, 1e100)
 LEVELS = st.floats(0, 1000)
+TIMES_US = st.integers(0, 40 * WINDOW_MS).map(lambda ms: 1000 * ms) | st.integers(
+    0, 40_000 * WINDOW_MS
+)
 EXTREMES = st.sampled_from([-1e100, -5e-324, 0.0, 5e-324, 1.0, 1e100]) | NUMBERS
 COUNTS = st.sampled_from([0.0, 5e-324, 1.0, 2.0**53])
 BUCKETS = st.lists(
@@ -53,6 +56,10 @@ LEGAL = st.fixed_dictionaries(
     }
 )
 """Samples with numbers as large and as small as they are let in."""
+
+
+def sample(time_ms, *told, **named):
+    return Sample(1000 * time_ms, *told, **named)
 
 
 def windows(kind, samples, past=None):
@@ -99,18 +106,18 @@ def _below(bounds, bound):
 
 
 def test_a_histogram_has_averages_rates_and_percentiles_of_what_it_counted():
-    one = Sample(0, interval_s=10.0, buckets=[Bucket(1.0, 8), Bucket(2.0, 2)], total=9.0)
-    two = Sample(10_000, interval_s=10.0, buckets=[Bucket(2.0, 8), Bucket(None, 2)], total=41.0)
+    one = sample(0, interval_s=10.0, buckets=[Bucket(1.0, 8), Bucket(2.0, 2)], total=9.0)
+    two = sample(10_000, interval_s=10.0, buckets=[Bucket(2.0, 8), Bucket(None, 2)], total=41.0)
     found = figures(HISTOGRAM, [one, two])
     assert (found.number, found.average, found.rate) == (20, 2.5, 1.0)
     assert found.p50 == pytest.approx(1.2)
     assert (found.p95, found.minimum, found.maximum) == (2.0, None, None)
     assert figures(HISTOGRAM, [one, two._replace(total=None)]).average is None
-    assert figures(HISTOGRAM, [Sample(0, buckets=[Bucket(1.0, 0)])]).p50 is None
+    assert figures(HISTOGRAM, [sample(0, buckets=[Bucket(1.0, 0)])]).p50 is None
 
 
 def test_a_gauge_has_no_rate_and_a_count_has_one_of_the_time_it_is_about():
-    samples = [Sample(0, 4.0, 10.0), Sample(10_000, 2.0, 10.0)]
+    samples = [sample(0, 4.0, 10.0), sample(10_000, 2.0, 10.0)]
     assert figures(GAUGE, samples)[:5] == (2, 2.0, 4.0, 3.0, None)
     assert figures(COUNT, samples).rate == pytest.approx(6 / 20)
     unknown = [samples[0], samples[1]._replace(interval_s=None)]
@@ -131,7 +138,7 @@ def test_the_rates_of_a_counter_add_up_to_what_was_counted_through_resets(lives)
             first = life[0]
             before = values[-len(life) - 1]
             counted += sum(life) if first < before else total - before
-    samples = [Sample(1000 * place, value) for place, value in enumerate(values)]
+    samples = [sample(1000 * place, value) for place, value in enumerate(values)]
     found = figures(COUNTER, samples)
     if len(values) == 1:
         assert (found.number, found.rate, found.p50) == (1, None, None)
@@ -141,33 +148,38 @@ def test_the_rates_of_a_counter_add_up_to_what_was_counted_through_resets(lives)
 
 
 def test_a_counter_goes_on_from_the_window_before_but_not_from_an_older_one():
-    first, past = windows(COUNTER, [Sample(50_000, 100.0)])
+    first, past = windows(COUNTER, [sample(50_000, 100.0)])
     assert first[0].figures.rate is None
-    next_window = [Sample(70_000, 300.0)]
+    next_window = [sample(70_000, 300.0)]
     assert windows(COUNTER, next_window, past)[0][0].figures.rate == pytest.approx(10)
-    assert windows(COUNTER, [Sample(130_000, 300.0)], past)[0][0].figures.rate is None
+    assert windows(COUNTER, [sample(130_000, 300.0)], past)[0][0].figures.rate is None
 
 
 def test_a_sample_that_was_sent_twice_counts_once():
-    samples = [Sample(0, 1.0), Sample(0, 9.0), Sample(1000, 3.0)]
+    samples = [sample(0, 1.0), sample(0, 9.0), sample(1000, 3.0)]
     assert figures(GAUGE, samples)[:4] == (2, 1.0, 3.0, 2.0)
+
+
+def test_samples_a_microsecond_apart_are_two():
+    assert figures(GAUGE, [Sample(0, 1.0), Sample(1, 9.0)])[:4] == (2, 1.0, 9.0, 5.0)
+    assert figures(COUNTER, [Sample(0, 1.0), Sample(1, 9.0)]).rate == pytest.approx(8e6)
 
 
 @given(
     st.sampled_from(KINDS),
-    st.lists(st.tuples(st.integers(0, 40 * WINDOW_MS), LEVELS), max_size=60),
+    st.lists(st.tuples(TIMES_US, LEVELS), max_size=60),
     st.lists(st.integers(0, 40), max_size=4),
 )
 def test_windows_do_not_depend_on_how_many_are_closed_at_once(kind, points, cuts):
     samples = [
-        Sample(time_ms, value, 10.0, "seconds", [Bucket(value, 3), Bucket(None, 1)])
-        for time_ms, value in sorted(points)
+        Sample(time_us, value, 10.0, "seconds", [Bucket(value, 3), Bucket(None, 1)])
+        for time_us, value in sorted(points)
     ]
     whole, past = windows(kind, samples)
     found, carried = [], None
-    edges = [0, *sorted(cut * WINDOW_MS for cut in cuts), math.inf]
+    edges = [0, *sorted(1000 * cut * WINDOW_MS for cut in cuts), math.inf]
     for since, until in pairwise(edges):
-        part = [one for one in samples if since <= one.time_ms < until]
+        part = [one for one in samples if since <= one.time_us < until]
         more, carried = windows(kind, part, carried)
         found += more
     assert found == whole
@@ -199,10 +211,10 @@ def test_a_flat_series_does_not_alarm_until_something_happens():
 
 def test_rates_are_compared_by_the_unit_of_a_rate():
     """Half a kilobyte a second more is nothing, though a megabyte of memory less would be."""
-    steady = [Sample(WINDOW_MS * n + at, 1000.0 * n + at / 60, 60.0, "bytes")
+    steady = [sample(WINDOW_MS * n + at, 1000.0 * n + at / 60, 60.0, "bytes")
               for n in range(4) for at in (0, 30_000)]  # fmt: skip
-    quiet, _ = windows(COUNTER, [*steady, Sample(WINDOW_MS * 4, 34_000.0, 60.0, "bytes")])
-    loud, _ = windows(COUNTER, [*steady, Sample(WINDOW_MS * 4, 3.4e7, 60.0, "bytes")])
+    quiet, _ = windows(COUNTER, [*steady, sample(WINDOW_MS * 4, 34_000.0, 60.0, "bytes")])
+    loud, _ = windows(COUNTER, [*steady, sample(WINDOW_MS * 4, 3.4e7, 60.0, "bytes")])
     assert not quiet[-1].deviation.is_anomaly
     assert loud[-1].deviation.is_anomaly
 

@@ -42,7 +42,7 @@ ROW_COLUMNS: Final = (
 
 _TIME: Final = pa.timestamp("us", "UTC")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MS: Final = timedelta(milliseconds=1)
+_US: Final = timedelta(microseconds=1)
 _TYPES: Final[Mapping[str, pa.DataType]] = {
     "STRING": pa.string(),
     "TIMESTAMP": _TIME,
@@ -85,9 +85,9 @@ def _rows(kind: str, samples: list[Row], past: Row | None, rules: Rules) -> Iter
     if kept is not None and is_remembered(kept, rules.until_ms, rules.window_ms, rules.sense):
         yield {
             "role": PAST,
-            "past_start": _time(kept.start_ms),
+            "past_start": _time(1000 * kept.start_ms),
             "levels": list(kept.levels),
-            "past_time": None if kept.time_ms is None else _time(kept.time_ms),
+            "past_time": None if kept.time_us is None else _time(kept.time_us),
             "past_value": kept.value,
         }
 
@@ -95,22 +95,23 @@ def _rows(kind: str, samples: list[Row], past: Row | None, rules: Rules) -> Iter
 def _sample(row: Row) -> Sample:
     buckets = [Bucket(one["bound"], one["count"]) for one in row["buckets"] or ()]
     value = 0.0 if row["reading"] is None else row["reading"]
-    return Sample(_ms(row["time"]), value, row["interval_s"], row["unit"], buckets, row["sum"])
+    return Sample(_us(row["time"]), value, row["interval_s"], row["unit"], buckets, row["sum"])
 
 
 def _past(row: Row | None) -> Past | None:
     if row is None:
         return None
-    time_ms = None if row["past_time"] is None else _ms(row["past_time"])
-    return Past(_ms(row["past_start"]), tuple(row["levels"]), time_ms, row["past_value"])
+    time_us = None if row["past_time"] is None else _us(row["past_time"])
+    start_ms = _us(row["past_start"]) // 1000
+    return Past(start_ms, tuple(row["levels"]), time_us, row["past_value"])
 
 
 def _window_row(window: Window, window_ms: int) -> Row:
     compared, level = window.deviation, window.level
     row: Row = {
         "role": WINDOW,
-        "window_start": _time(window.start_ms),
-        "window_end": _time(window.start_ms + window_ms),
+        "window_start": _time(1000 * window.start_ms),
+        "window_end": _time(1000 * (window.start_ms + window_ms)),
         "unit": window.unit,
         "level": level,
         **dict(zip(FIGURES, window.figures, strict=True)),
@@ -120,9 +121,9 @@ def _window_row(window: Window, window_ms: int) -> Row:
     return row
 
 
-def _ms(time: datetime) -> int:
-    return (time - _EPOCH) // _MS
+def _us(time: datetime) -> int:
+    return (time - _EPOCH) // _US
 
 
-def _time(time_ms: int) -> datetime:
-    return _EPOCH + timedelta(milliseconds=time_ms)
+def _time(time_us: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=time_us)

@@ -47,7 +47,7 @@ VALUES_MAX: Final = 2**63 - 1
 class Sample(NamedTuple):
     """What was measured at one moment."""
 
-    time_ms: int
+    time_us: int
     value: float = 0.0
     """Of a histogram nothing."""
     interval_s: float | None = None
@@ -91,7 +91,7 @@ class Past(NamedTuple):
     """The last window that held samples."""
     levels: tuple[float, ...] = ()
     """Of the last windows, the oldest first."""
-    time_ms: int | None = None
+    time_us: int | None = None
     value: float | None = None
     """The last sample of a counter."""
 
@@ -105,7 +105,7 @@ def windows_of(
     """
     windows = []
     for start_ms, found in groupby(
-        _distinct(samples), lambda one: one.time_ms // window_ms * window_ms
+        _distinct(samples), lambda one: one.time_us // (1000 * window_ms) * window_ms
     ):
         held = list(found)
         levels = () if past is None else past.levels
@@ -121,7 +121,7 @@ def windows_of(
             levels = (*levels, level)[-sense.history :]
         past = Past(start_ms, levels)
         if kind == COUNTER:
-            past = past._replace(time_ms=held[-1].time_ms, value=held[-1].value)
+            past = past._replace(time_us=held[-1].time_us, value=held[-1].value)
     return windows, past
 
 
@@ -134,11 +134,11 @@ def is_remembered(past: Past, until_ms: int, window_ms: int, sense: Sense) -> bo
 
 
 def _distinct(samples: Iterable[Sample]) -> Iterator[Sample]:
-    last_ms: int | None = None
+    last_us: int | None = None
     for sample in samples:
-        if sample.time_ms != last_ms:
+        if sample.time_us != last_us:
             yield sample
-        last_ms = sample.time_ms
+        last_us = sample.time_us
 
 
 def _before(past: Past | None, since_ms: int) -> tuple[int, float] | None:
@@ -146,9 +146,9 @@ def _before(past: Past | None, since_ms: int) -> tuple[int, float] | None:
 
     An older one would spread what happened over a time that nobody has measured.
     """
-    if past is None or past.time_ms is None or past.value is None or past.time_ms < since_ms:
+    if past is None or past.time_us is None or past.value is None:
         return None
-    return past.time_ms, past.value
+    return None if past.time_us < 1000 * since_ms else (past.time_us, past.value)
 
 
 def _level(kind: str, figures: Figures) -> float | None:
@@ -196,10 +196,10 @@ def _of_counter(samples: Sequence[Sample], before: tuple[int, float] | None) -> 
     increases, times_s = [], []
     for sample in samples:
         if before is not None:
-            time_ms, value = before
+            time_us, value = before
             increases.append(sample.value if sample.value < value else sample.value - value)
-            times_s.append((sample.time_ms - time_ms) / 1000)
-        before = (sample.time_ms, sample.value)
+            times_s.append((sample.time_us - time_us) / 1_000_000)
+        before = (sample.time_us, sample.value)
     rates = [increase / time_s for increase, time_s in zip(increases, times_s, strict=True)]
     rate = sum(increases) / sum(times_s) if rates else None
     return _of_values(len(samples), rates, rate, rate)
