@@ -101,6 +101,8 @@ class Expected:
             "dead_letters": set(),
         }
         self.closed_until: datetime | None = None
+        self.late_for: dict[tuple[int, int], datetime] = {}
+        """Up to when windows were closed as each late record came."""
         self._newest: datetime | None = None
         self._events: dict[str, dict[str, Any]] = {}
 
@@ -112,6 +114,8 @@ class Expected:
             if event is not None:
                 fate = "late" if known is not None and event["time"] < known else "events"
             self.fates[fate].add((record.partition, record.offset))
+            if fate == "late" and known is not None:
+                self.late_for[record.partition, record.offset] = known
             if event is not None and fate == "events":
                 self._newest = max(self._newest or event["time"], event["time"])
                 self._events[json.dumps(event, default=str, sort_keys=True)] = event
@@ -197,6 +201,7 @@ def check_tables(out: Path, records: list[Record], rules: Rules) -> Expected:
         expected.batch(one for one in records if batch_of[one.partition, one.offset] == number)
     for name, rows in filed.items():
         assert {(row["partition"], row["offset"]) for row in rows} == expected.fates[name], name
+    _check_rows(filed, records, expected)
     _check(out, "pages", ("window_start", "page", "pv", "uv"), expected.counts("view", "page"))
     _check(
         out,
@@ -215,26 +220,74 @@ def check_tables(out: Path, records: list[Record], rules: Rules) -> Expected:
     return expected
 
 
+def _check_rows(
+    filed: dict[str, list[dict[str, Any]]], records: list[Record], expected: Expected
+) -> None:
+    """Compare every row of a record with the record."""
+    value_of = {(record.partition, record.offset): record.value for record in records}
+    for row in filed["dead_letters"]:
+        assert row["value"] == value_of[row["partition"], row["offset"]]
+        assert row["reason"]
+    for name in ("events", "late"):
+        for row in filed[name]:
+            place = (row["partition"], row["offset"])
+            event = parse(value_of[place]) or {}
+            fields = ("event_id", "kind", "user", "page", "query", "time")
+            assert [row[one] for one in fields] == [event.get(one) for one in fields], name
+            assert row.get("closed_until") == expected.late_for.get(place), name
+
+
 def is_near(approximate: int, exact: int) -> bool:
     """Tell whether a number of users may stand for the exact one, three deviations of 5 % away."""
     return abs(approximate - exact) <= max(1, 0.15 * exact)
 
 
-def live_counts(records: Iterable[Record], rules: Rules) -> dict[str, tuple[int, int]]:
+def live_counts(records: list[Record], rules: Rules, rows: int) -> dict[str, tuple[int, int]]:
     """Return the last count and users of every key that is sent while windows are open.
 
-    Of two batches: Spark drops none of their events, as what is late for a batch follows from those
-    before the last one. Events that were sent twice count twice.
+    `rows` are those of a batch. Spark drops an event if its window ends before its watermark, which
+    follows from the batches before the last one. Events that were sent twice count twice.
     """
     counted: Counter[str] = Counter()
     users = defaultdict(set)
     windows = Expected(rules)
-    for event in filter(None, (parse(record.value) for record in records)):
-        name = event["page"] if event["kind"] == "view" else event["query"]
-        key = f"{windows.start(event['time']):%Y-%m-%dT%H:%M:%SZ} {event['kind']} {name}"
-        counted[key] += 1
-        users[key].add(event["user"])
+    watermarks: list[datetime] = []
+    for first in range(0, len(records), rows):
+        events = list(filter(None, (parse(one.value) for one in records[first : first + rows])))
+        for event in events:
+            start = windows.start(event["time"])
+            if len(watermarks) > 1 and start + timedelta(seconds=rules.window_s) <= watermarks[-2]:
+                continue
+            name = event["page"] if event["kind"] == "view" else event["query"]
+            key = f"{start:%Y-%m-%dT%H:%M:%SZ} {event['kind']} {name}"
+            counted[key] += 1
+            users[key].add(event["user"])
+        watermark = max(event["time"] for event in events) - timedelta(seconds=rules.delay_s)
+        watermarks.append(max([watermark, *watermarks[-1:]]))
     return {key: (count, len(users[key])) for key, count in counted.items()}
+
+
+LIVE_NAMES = {
+    "view": ("page", "pv", "uv_approx"),
+    "search": ("query", "searches", "users_approx"),
+}
+
+
+def check_live(
+    sent: Iterable[tuple[bytes, bytes]], records: list[Record], rules: Rules, rows: int
+) -> None:
+    """Compare the last message of every key with the records."""
+    expected = live_counts(records, rules, rows)
+    last = {key.decode(): json.loads(value) for key, value in sent}
+    assert last.keys() == expected.keys()
+    for key, told in last.items():
+        start, kind, name = key.split(" ", 2)
+        assert told.keys() == {"window_start", "window_end", *LIVE_NAMES[kind]}
+        called, count, users = (told[one] for one in LIVE_NAMES[kind])
+        assert (told["window_start"], called, count) == (start, name, expected[key][0])
+        span = [datetime.fromisoformat(told[one]) for one in ("window_start", "window_end")]
+        assert span[1] - span[0] == timedelta(seconds=rules.window_s)
+        assert is_near(users, expected[key][1])
 
 
 def _check(out: Path, table: str, columns: tuple[str, ...], expected: set[Any]) -> None:

@@ -179,6 +179,9 @@ def _check_windows(out: Path, rows: list[dict[str, Any]], batch_of: dict[int, in
     assert len(rates) == len(over)
     assert {(row["window_start"], row["service"]): (row["rows"], row["errors"])
             for row in rates} == over  # fmt: skip
+    for row in rates:
+        assert row["rate"] == row["errors"] / row["rows"]
+        assert row["window_end"] - row["window_start"] == timedelta(seconds=WINDOW_S)
     alerts = [(row["window_start"], row["service"], row["kind"]) for row in rows_of(out, "alerts")]
     assert sorted(alerts) == sorted(_alerts(over))
     return fates

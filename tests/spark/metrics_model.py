@@ -61,6 +61,8 @@ class Expected:
         self.rules = rules
         self.fates: dict[str, set[int]] = {"samples": set(), "late": set(), "dead_letters": set()}
         self.closed_until: datetime | None = None
+        self.late_for: dict[int, datetime] = {}
+        """Up to when windows were closed as each late record came."""
         self._newest: datetime | None = None
         self._series: dict[Series, dict[datetime, dict[str, Any]]] = defaultdict(dict)
 
@@ -72,6 +74,7 @@ class Expected:
                 self.fates["dead_letters"].add(offset)
             elif known is not None and sample["time"] < known:
                 self.fates["late"].add(offset)
+                self.late_for[offset] = known
             else:
                 self.fates["samples"].add(offset)
                 self._newest = max(self._newest or sample["time"], sample["time"])
@@ -185,11 +188,33 @@ def check_tables(out: Path, records: list[bytes | None], rules: Rules) -> Expect
         expected.batch((at, one) for at, one in enumerate(records) if batch_of[at] == number)
     for name, rows in filed.items():
         assert {row["offset"] for row in rows} == expected.fates[name], name
+    _check_rows(filed, records, expected)
     windows = expected.windows()
     _check(out, "windows", FIGURES, {key: values[:8] for key, values in windows.items()})
     strange = {key: values[8:11] for key, values in windows.items() if values[11]}
     _check(out, "anomalies", ("level", "usual", "spread"), strange)
     return expected
+
+
+def _check_rows(
+    filed: dict[str, list[dict[str, Any]]], records: list[bytes | None], expected: Expected
+) -> None:
+    """Compare every row of a record with the record."""
+    for row in filed["dead_letters"]:
+        assert row["value"] == records[row["offset"]]
+        assert row["reason"]
+    same = ("time", "host", "service", "metric", "target", "kind", "unit", "interval_s", "sum")
+    for name in ("samples", "late"):
+        for row in filed[name]:
+            sample = parse(records[row["offset"]]) or {}
+            assert [row[one] for one in same] == [sample.get(one) for one in same], name
+            assert row["reading"] == sample.get("value"), name
+            buckets = {
+                math.inf if one["bound"] is None else one["bound"]: one["count"]
+                for one in row["buckets"] or ()
+            }
+            assert buckets == sample["buckets"], name
+            assert row.get("closed_until") == expected.late_for.get(row["offset"]), name
 
 
 def _check(out: Path, table: str, columns: tuple[str, ...], expected: dict[Any, Any]) -> None:

@@ -19,6 +19,7 @@ from moldau.spark.pipelines.changelog.declared import CHANGELOG
 from moldau.spark.pipelines.declaration import Pipeline
 from moldau.spark.pipelines.logs.declared import LOGS
 from moldau.spark.pipelines.metrics.declared import METRICS
+from moldau.spark.pipelines.stage import LANDING
 from spark import (
     activity_kit,
     activity_model,
@@ -36,30 +37,50 @@ CHANGES_PER_BATCH = 10_000
 CHANGED_KEYS = 20_000
 """Of these a batch changes some 8,000: every second one has the table written anew."""
 
+RESULT_OF = ("host", "service", "metric", "target", "kind")
+
 
 class Told(NamedTuple):
-    """What a pipeline tells on a topic beside filing it."""
+    """What a pipeline tells on a topic beside filing it: each row once, and as it is filed."""
 
     option: str
     """The option that names the topic."""
     columns: tuple[str, ...]
-    """What tells one message from all others."""
+    """What tells one message from all others of its window."""
     filed: Callable[[Path], Iterable[dict[str, Any]]]
     """Return the rows of tables that there must be a message for."""
 
-    def check(self, out: Path, values: Mapping[bytes, int]) -> None:
-        """Compare the messages, each with how often it is there, with the tables."""
-        expected = Counter(self._key(row) for row in self.filed(out))
+    def check(self, sent: Sequence[TopicRow], out: Path, records: Sequence[Any]) -> None:
+        """Compare the messages with the tables."""
+        del records
+        expected = {self._key(row): row for row in self.filed(out)}
+        messages = [_timed(json.loads(row.value or b"")) for row in sent]
         assert expected
-        found: Counter[tuple[Any, ...]] = Counter()
-        for value, count in values.items():
-            message = json.loads(value)
-            start = datetime.fromisoformat(message["window_start"])
-            found[self._key({**message, "window_start": start})] += count
-        assert found == expected
+        assert Counter(map(self._key, messages)) == Counter(expected.keys())
+        for message in messages:
+            row = expected[self._key(message)]
+            assert {name: message[name] for name in row} == row
 
     def _key(self, row: dict[str, Any]) -> tuple[Any, ...]:
         return tuple(row[name] for name in ("window_start", *self.columns))
+
+
+def _timed(message: dict[str, Any]) -> dict[str, Any]:
+    span = {name: datetime.fromisoformat(message[name]) for name in ("window_start", "window_end")}
+    return {**message, **span}
+
+
+class Live(NamedTuple):
+    """What a query of its own tells of windows that are open: the last message of a key counts."""
+
+    option: str = "live-topic"
+
+    def check(self, sent: Sequence[TopicRow], out: Path, records: Sequence[Any]) -> None:
+        """Compare the last messages with the records."""
+        del out
+        pairs = [(row.key or b"", row.value or b"") for row in sent]
+        rules, rows = activity_kit.RULES, activity_kit.BATCH_ROWS
+        activity_model.check_live(pairs, list(records), rules, rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +96,9 @@ class Case:
     """Return what is sent of a record to a topic, and has this offset there."""
     check: Callable[[Path, Any], None]
     """Compare the tables with the records."""
-    told: Told | None = None
+    told: tuple[Told | Live, ...] = ()
+    """What it tells on topics."""
+    queries: tuple[str, ...] = (LANDING,)
 
     def __str__(self) -> str:
         return self.pipeline.name
@@ -106,9 +129,13 @@ def _log_row(line: logs_model.Sent, topic: str, offset: int) -> TopicRow:
 
 
 def _results(out: Path) -> Iterable[dict[str, Any]]:
-    for table, result in (("windows", "window"), ("anomalies", "anomaly")):
-        for row in rows_of(out, table):
-            yield {**row, "result": result}
+    """Return windows, and anomalies with the figures of their windows."""
+    names = ("window_start", *RESULT_OF)
+    windows = {tuple(row[name] for name in names): row for row in rows_of(out, "windows")}
+    for row in windows.values():
+        yield {**row, "result": "window"}
+    for row in rows_of(out, "anomalies"):
+        yield {**windows[tuple(row[name] for name in names)], **row, "result": "anomaly"}
 
 
 CASES = (
@@ -119,6 +146,8 @@ CASES = (
         activity_kit.made_up_records,
         lambda record, topic, at: TopicRow(None, record.value, topic, 0, at, FIRST_MS),
         _check_activity,
+        (Live(),),
+        (LANDING, "live"),
     ),
     Case(
         LOGS,
@@ -127,7 +156,10 @@ CASES = (
         lambda batches: logs_model.made_up(batches * LINES_PER_BATCH),
         _log_row,
         _check_logs,
-        Told("alerts-topic", ("service", "kind"), lambda out: rows_of(out, "alerts")),
+        (
+            Told("alerts-topic", ("service", "kind"), lambda out: rows_of(out, "alerts")),
+            Told("rates-topic", ("service",), lambda out: rows_of(out, "error_rates")),
+        ),
     ),
     Case(
         METRICS,
@@ -136,7 +168,7 @@ CASES = (
         lambda batches: metrics_kit.made_up(batches * SAMPLES_PER_BATCH),
         lambda value, topic, at: TopicRow(None, value, topic, 0, at, FIRST_MS),
         _check_metrics,
-        Told("results-topic", ("result", "host", "service", "metric", "target", "kind"), _results),
+        (Told("results-topic", ("result", *RESULT_OF), _results),),
     ),
     Case(
         CHANGELOG,

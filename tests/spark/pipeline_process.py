@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from moldau.spark.pipelines.declaration import Kind, Pipeline
+from moldau.spark.pipelines.stage import LANDING
 from moldau.spark.source.offsets import StreamOffset
 
 
@@ -59,12 +60,12 @@ def status(out: Path) -> dict[str, Any]:
     return told
 
 
-def handled(out: Path) -> int:
-    """Return how many records of its topic a pipeline is through with."""
-    done = _newest(out, "commits")
+def handled(out: Path, query: str = LANDING) -> int:
+    """Return how many records of its topic a query of a pipeline is through with."""
+    done = _newest(out, "commits", query)
     if done < 0:
         return 0
-    *_, last = (_checkpoint(out) / "offsets" / str(done)).read_text().splitlines()
+    *_, last = (_checkpoint(out, query) / "offsets" / str(done)).read_text().splitlines()
     return sum(StreamOffset.from_json(json.loads(last)).positions.values())
 
 
@@ -80,12 +81,12 @@ def batch_under_way(out: Path, *, with_rows: bool = False) -> int:
     return -1 if with_rows and _rows_written_ns(out) < began_ns else planned
 
 
-def _checkpoint(out: Path) -> Path:
-    return out / "_moldau" / "checkpoint" / "landing"
+def _checkpoint(out: Path, query: str = LANDING) -> Path:
+    return out / "_moldau" / "checkpoint" / query
 
 
-def _newest(out: Path, log: str) -> int:
-    names = (path.name for path in (_checkpoint(out) / log).glob("[0-9]*"))
+def _newest(out: Path, log: str, query: str = LANDING) -> int:
+    names = (path.name for path in (_checkpoint(out, query) / log).glob("[0-9]*"))
     return max((int(name) for name in names if name.isdigit()), default=-1)
 
 

@@ -4,7 +4,7 @@ A pipeline runs as the command that users type, on a cluster whose executors are
 a broker that is one. In the middle of batches the broker is killed (-9) and started again, then an
 executor, whose place another one takes, and then the driver, which is started again, this time
 without a cluster. In the end every table must hold what a plain computation over the same records
-gives, each record once.
+gives, each record once, and so must the topics that it tells things on.
 
 A story takes a minute, so that the suite has that of the activity pipeline alone.
 
@@ -19,7 +19,7 @@ from __future__ import annotations
 import os
 import random
 import time
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,16 +35,15 @@ from spark.foreign_tables import LIBRARIES, as_parquet, library_settings
 from spark.pipeline_cases import CASES, Case
 from spark.pipeline_process import batch_under_way, handled, kill, process, run_words, status
 from spark.session import settings
-from spark.sink_drivers import CommittedRecords
 from spark.standalone import SMALL_EXECUTORS, SPECULATION
-from spark.topic_rows import send_rows
+from spark.topic_rows import send_rows, stored_rows
 
 KILLS = int(os.environ.get("MOLDAU_PIPELINE_KILLS", "0"))
 SEED = int(os.environ.get("MOLDAU_PIPELINE_SEED", "1"))
 STORIES = os.environ.get("MOLDAU_PIPELINE_STORIES", "all" if KILLS else "one")
 """`all`, or the first alone."""
 TABLES = os.environ.get("MOLDAU_PIPELINE_TABLES", PARQUET)
-TOPIC, TOLD = "records", "told"
+TOPIC = "records"
 FOR_EVER = {"retention.ms": "-1"}
 """The records have times long past."""
 PATIENCE_S = 180
@@ -101,10 +100,11 @@ class Scene:
         self.out = folder / "out"
         self._broker = broker
         self._cluster = cluster
+        self._queries = case.queries
         self._said = folder / "said.txt"
         options = {**case.options, "topic": create_topic(broker.address, TOPIC, config=FOR_EVER)}
-        if case.told is not None:
-            options[case.told.option] = create_topic(broker.address, TOLD)
+        for told in case.told:
+            options[told.option] = create_topic(broker.address, told.option)
         self._words = run_words(
             case.pipeline,
             options,
@@ -135,9 +135,9 @@ class Scene:
 
     @property
     def is_done(self) -> bool:
-        """Whether all records are filed; the driver must not have given up before."""
+        """Whether each query is through with all records; the driver must not have given up."""
         assert self.driver.poll() is None, self._said.read_text()
-        return handled(self.out) == len(self.records)
+        return {handled(self.out, one) for one in self._queries} == {len(self.records)}
 
     def kill(self, moment: Kill) -> int:
         """Wait for a moment, and kill one part in it; return the batch that it has hit."""
@@ -187,8 +187,7 @@ def test_tables_are_what_the_records_say_after_kills_of_every_part(case, cluster
                 print(f"{case}: {moment.victim} killed, batch {hits[-1]} under way")
             scene.finish()
         seen = as_parquet(scene.out, tmp_path / "seen")
-        if case.told is not None:
-            with closing(CommittedRecords(broker.address)) as reading:
-                case.told.check(seen, reading.values(TOLD))
+        for told in case.told:
+            told.check(stored_rows(broker.address, told.option), seen, scene.records)
     case.check(seen, scene.records)
     assert KILLS or min(hits) > 0
