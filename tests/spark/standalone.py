@@ -196,9 +196,9 @@ def _environment() -> dict[str, str]:
 
 
 def _alive_workers(page: int) -> int | None:
-    """Return how many workers the master counts; None while it does not answer."""
+    """Return how many workers the master counts; None while it does not answer, or not so."""
     try:
         with urllib.request.urlopen(f"http://{LOOPBACK}:{page}/json/", timeout=5) as answer:
             return int(json.load(answer)["aliveworkers"])
-    except OSError:
+    except (OSError, json.JSONDecodeError):  # its pages are there a moment before what is on them
         return None
