@@ -75,7 +75,7 @@ class Milliseconds(click.ParamType[int]):
 
 _KINDS: Final[Mapping[Kind, click.ParamType[Any]]] = {
     Kind.TEXT: click.STRING,
-    Kind.COUNT: click.IntRange(1),
+    Kind.COUNT: click.IntRange(1, 2**31 - 1),
     Kind.RATIO: click.FloatRange(0, 1),
 }
 
