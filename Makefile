@@ -22,10 +22,11 @@ $(STAMP): pyproject.toml requirements.lock
 demo: setup ## broker, collectors, pipelines and their tables, for two minutes: make demo ARGS=--forever
 	$(BIN)/python -m examples.demo $(ARGS)
 
-# Tests of whole brokers, real ones and simulated ones, run beside all others: two processes need
-# little more than half the time of one. Each line says in which of them it was said.
-OF_BROKERS := tests/compat tests/docs tests/process tests/sim
-LANES := test-brokers test-others
+# Tests of whole brokers and tests with Spark run beside all others: they wait for much, and leave
+# two cores enough for a third process. Each line says in which of them it was said.
+OF_BROKERS := tests/compat tests/docs tests/process
+OF_SPARK := tests/spark
+LANES := test-brokers test-spark test-others
 
 .PHONY: $(LANES)
 
@@ -33,11 +34,12 @@ test: setup ## run every test, or some in one process: make test PYTEST_ARGS=tes
 ifdef PYTEST_ARGS
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 else
-	@$(MAKE) --no-print-directory --keep-going --jobs=2 $(LANES)
+	@$(MAKE) --no-print-directory --keep-going --jobs=3 $(LANES)
 endif
 
 test-brokers: TESTS := $(OF_BROKERS)
-test-others: TESTS := $(OF_BROKERS:%=--ignore=%)
+test-spark: TESTS := $(OF_SPARK)
+test-others: TESTS := $(patsubst %,--ignore=%,$(OF_BROKERS) $(OF_SPARK))
 $(LANES): SHELL := bash
 $(LANES): test-%: setup
 	@set -o pipefail; $(BIN)/python -m pytest $(TESTS) | (trap "" INT; sed -u "s/^/$*: /")
