@@ -181,6 +181,14 @@ def test_a_pattern_of_the_users_own_finds_status_and_time():
     assert told[("http.unreadable", None)] == (2, "count")
 
 
+def test_a_line_without_a_status_is_counted_as_unreadable():
+    log = access("ms", r"(?:(?P<status>\d{3})|-) (?P<time>\S+)")
+    log.add(b"- 12")
+    told = values(log.take(1.0))
+    assert told[("http.requests", None)] == (0, "count")
+    assert told[("http.unreadable", None)] == (1, "count")
+
+
 @pytest.mark.parametrize("pattern", ["(", "nothing", r"(?P<status>\d+)"])
 def test_a_pattern_without_status_and_time_is_refused(pattern):
     with pytest.raises(UserError):
@@ -191,6 +199,8 @@ def test_a_line_made_to_be_slow_is_not():
     pattern = access_pattern(COMBINED)
     assert pattern.search(b'"' * 65_000) is None
     assert pattern.search(b'"' + b"\\" * 65_000) is None
+    assert pattern.search(b'\\"' * 32_000) is None
+    assert pattern.search(b'"' + b'\\"' * 32_000) is None
 
 
 # How times are spread

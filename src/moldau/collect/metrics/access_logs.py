@@ -16,11 +16,12 @@ from moldau.collect.metrics.buckets import TimeBuckets
 from moldau.collect.metrics.samples import Sample
 
 COMBINED: Final = (
-    r'"(?:[^"\\]|\\.)*" (?P<status>\d{3}) (?:\d+|-)'
-    r'(?: "(?:[^"\\]|\\.)*"){0,2}(?: (?P<time>\d+(?:\.\d+)?))?(?:\s|$)'
+    r'(?<!\\)"(?:[^"\\]|\\.)*+" (?P<status>\d{3}) (?:\d+|-)'
+    r'(?: "(?:[^"\\]|\\.)*+"){0,2}(?: (?P<time>\d+(?:\.\d+)?))?(?:\s|$)'
 )
 """`"GET / HTTP/1.1" 200 612 "-" "curl/8.0" 0.004`: what stands before it is of no interest, nor is
-what follows. Without a time requests are counted all the same."""
+what follows. Without a time requests are counted all the same. No request begins at an escaped
+quote, which a client may send as many of as it likes, and what was quoted is not tried shorter."""
 
 UNITS_US: Final = {"s": 1_000_000, "ms": 1_000, "us": 1}
 """What a time in the log is given in: nginx's $request_time and Apache's %T in seconds, Apache's
@@ -82,7 +83,7 @@ class AccessSamples:
     def add(self, line: bytes) -> None:
         """Count the request of a line."""
         found = self._pattern.search(line)
-        if found is None:
+        if found is None or found["status"] is None:
             self._strange_count += 1
             return
         self._statuses[f"{found['status'][:1].decode(errors='replace')}xx"] += 1
