@@ -3,7 +3,8 @@
 A checkpoint that is new beside tables that are old would begin again at batch 0; the tables have
 that batch already and would take nothing for a long time, while all looks well. So both are given
 one id when a pipeline first runs, and every run looks first. What a table cannot change any more,
-the length of its windows, say, is written down with it.
+the length of its windows, say, is written down with it. So is where it is: tables name their files
+by whole paths, and a pipeline that went on in a copy would change the files of the original.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from moldau.spark.pipelines.declaration import PARQUET, TABLE_FORMAT, Value
 from moldau.spark.pipelines.storage import Files
 
 NAME: Final = "moldau-pipeline.json"
+OUT: Final = "out"
+"""What the folder of the tables is called among what is written down."""
 
 
 class Identity(NamedTuple):
@@ -79,8 +82,8 @@ def agreed(tables: Identity | None, checkpoint: Identity | None, wanted: Identit
             f"the tables are those of the pipeline {tables.pipeline}, not of {wanted.pipeline}:"
             " name another --out"
         )
-    # Where nothing is said of the format, there was no other yet.
-    pinned = {TABLE_FORMAT: PARQUET, **tables.pinned}
+    # Where nothing is said of the format, there was no other yet; nor was the place written down.
+    pinned = {TABLE_FORMAT: PARQUET, OUT: wanted.pinned.get(OUT), **tables.pinned}
     for name, value in wanted.pinned.items():
         before = pinned.get(name)
         if before != value:

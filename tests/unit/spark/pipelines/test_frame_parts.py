@@ -50,6 +50,8 @@ STATUS = {
 
 def test_tables_and_checkpoint_of_one_id_go_on():
     assert agreed(OURS, OURS, OURS._replace(id="new")) == OURS
+    placed = OURS._replace(pinned={**OURS.pinned, "out": "/a"})
+    assert agreed(OURS, OURS, placed) == OURS  # from before places were written down
 
 
 @pytest.mark.parametrize(
@@ -60,6 +62,12 @@ def test_tables_and_checkpoint_of_one_id_go_on():
         (OURS, OURS._replace(id="b"), OURS, "belongs to b"),
         (OURS, OURS, OURS._replace(pipeline="logs"), "pipeline activity, not of logs"),
         (OURS, OURS, OURS._replace(pinned={"window": 1}), "window=60000, and cannot go on with 1"),
+        (
+            OURS._replace(pinned={"out": "/a"}),
+            OURS,
+            OURS._replace(pinned={"out": "/b"}),
+            "begun with out=/a, and cannot go on with /b",
+        ),
     ],
 )
 def test_what_does_not_belong_together_is_refused_in_one_line(tables, checkpoint, wanted, reason):

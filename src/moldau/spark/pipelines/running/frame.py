@@ -24,7 +24,7 @@ from moldau.base.clock import Clock, SystemClock
 from moldau.base.errors import UserError
 from moldau.spark.pipelines.checkpoints import check_checkpoints
 from moldau.spark.pipelines.declaration import PARQUET, TABLE_FORMAT, Pipeline, Value
-from moldau.spark.pipelines.identity import claim
+from moldau.spark.pipelines.identity import OUT, claim
 from moldau.spark.pipelines.places import Places
 from moldau.spark.pipelines.running.desk import Desk, read_status
 from moldau.spark.pipelines.running.exposition import serve_metrics
@@ -243,6 +243,7 @@ class Run:
         files: Files = LocalFiles() if order.places.is_local else SparkFiles(spark)
         check_library(spark, order.table_format)
         pinned = {
+            OUT: order.places.out,
             TABLE_FORMAT: order.table_format,
             **order.pipeline.pinned(dict(order.options)),
         }
