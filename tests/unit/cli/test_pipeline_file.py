@@ -67,7 +67,7 @@ NAMES = "activity, logs, metrics, changelog"
         ("[activity]\nwindow = 5m", "(at line 2, column 11)"),
         ("[activity]", ": [activity] out: is missing"),
         (f"{ACTIVITY}window = 'x'", ": [activity] window: 'x' is no duration: expected 10s or 5m"),
-        (f"{ACTIVITY}top = 0", ": [activity] top: 0 is not in the range x>=1."),
+        (f"{ACTIVITY}top = 0", ": [activity] top: 0 is not in the range 1<=x<=2147483647."),
         (f"{ACTIVITY}windows = 'x'", ": [activity] windows: there is no such option: window?"),
         ("[activity]\nout = ['a']", ": [activity] out: expected a text or a number"),
         ("[activity]\nout = true", ": [activity] out: expected a text or a number"),
