@@ -22,6 +22,9 @@ BROKEN: dict[Change, str] = {
     (b"k-3", b"[]"): "not a JSON object",
 }
 
+SAME_TO_SPARK = ("\u0131d", "\u0130x", "i\u0307x", "\u00b5", "\u03bc")
+"""Names that Spark takes for `id`, and for each other."""
+
 
 def made_up_records(count: int, keys: int = 40) -> list[Change]:
     """Return records of a topic: types change, fields come and go, rows too."""
@@ -30,6 +33,7 @@ def made_up_records(count: int, keys: int = 40) -> list[Change]:
     for number in range(count - len(BROKEN)):
         late = number > count // 2
         value = {"id": number, "Name": f"n {number}", "price": number / 2 if late else number}
+        value |= dict.fromkeys(SAME_TO_SPARK, number)
         if late:
             value |= {"id": str(number), "tags": [number], "new": True}
             del value["Name"]

@@ -86,6 +86,17 @@ def test_names_that_cannot_be_columns_stay_in_the_text():
 
 
 @pytest.mark.parametrize(
+    "names",
+    [("id", "\u0131d"), ("s", "\u017f"), ("\u00b5", "\u03bc"), ("\u03c2", "\u03c3"),
+     ("k", "\u212a"), ("ß", "ẞ"), ("ᾀ", "ᾈ"), ("i", "İ"), ("i\u0307", "İ"), ("a", "A")],
+)  # fmt: skip
+def test_of_names_that_spark_does_not_tell_apart_the_first_is_the_column(names):
+    first, second = sorted(names)
+    assert widened({}, dict.fromkeys(names, BIGINT)) == {first: BIGINT}
+    assert widened({second: STRING}, {first: BIGINT}) == {second: STRING}
+
+
+@pytest.mark.parametrize(
     ("text", "reason"),
     [("", NOT_JSON), ("{", NOT_JSON), ('{"a": NaN}', NOT_JSON), ("[1]", NOT_OBJECT),
      ("null", NOT_OBJECT), ('{"a":' * 100_000, TOO_DEEP)],

@@ -73,6 +73,11 @@ def test_a_version_reads_back_as_it_was_written_and_others_are_refused():
         Version.from_json(version.to_json().replace('"form": 1', '"form": 2'), "f")
 
 
+def test_a_version_with_two_columns_of_one_name_reads_back_with_the_first():
+    version = Version(fields={"id": "bigint", "\u0131d": "string", "x": "double"})
+    assert Version.from_json(version.to_json(), "f").fields == {"id": "bigint", "x": "double"}
+
+
 def test_replaced_files_are_kept_for_a_while():
     version = grown(Version(base=Part(("base",), 1)), ROWS_MIN)
     version = merged(version, due(version, RATIO), Part(("new",), 1), 1000)

@@ -8,8 +8,8 @@ Nobody declares the columns; they are what the values seen so far need:
 
 So a column only ever comes into being or widens, and every value there was fits it. Fields that
 cannot be columns stand in the record's text alone, which is always kept: those whose names are
-empty, too long or begin with an underscore as ours do, those that differ from a column in case
-only, which Spark does not tell apart, and those that are too many.
+empty, too long or begin with an underscore as ours do, those that Spark takes for the name of
+another column, as it does not look at case, and those that are too many.
 
 Pure.
 """
@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any, Final, NoReturn
 
 BOOLEAN: Final = "boolean"
@@ -92,15 +93,39 @@ def joined(one: str, other: str) -> str:
 
 def widened(known: Fields, seen: Fields) -> Fields:
     """Return the columns after values of these types were seen; new ones come last, by name."""
-    fields = dict(known)
-    taken = {name.lower() for name in known}
-    for name in sorted(seen):
-        if name in fields:
-            fields[name] = joined(fields[name], seen[name])
-        elif len(fields) < COLUMN_COUNT_MAX and _can_be_column(name) and name.lower() not in taken:
-            fields[name] = seen[name]
-            taken.add(name.lower())
+    old = ((name, joined(kind, seen.get(name, kind))) for name, kind in known.items())
+    new = (name for name in sorted(seen) if name not in known and _can_be_column(name))
+    return told_apart(chain(old, ((name, seen[name]) for name in new)))
+
+
+def told_apart(columns: Iterable[tuple[str, str]]) -> Fields:
+    """Return columns, as many as there may be, without those that Spark takes for earlier ones."""
+    fields: dict[str, str] = {}
+    taken: set[str] = set()
+    for name, kind in columns:
+        if len(fields) == COLUMN_COUNT_MAX:
+            break
+        forms = _compared(name)
+        if taken.isdisjoint(forms):
+            fields[name] = kind
+            taken |= forms
     return fields
+
+
+def _compared(name: str) -> set[str]:
+    """Return a name in the forms in which Spark compares it; one in common is enough.
+
+    It does so with Java's `equalsIgnoreCase`, which goes through upper case letter by letter and so
+    takes an i without its dot for one with it, and in places with the lower case of the whole.
+    """
+    return {name.lower(), "".join(map(_folded, name))}
+
+
+def _folded(letter: str) -> str:
+    """Fold a letter to another one, as Java does; Python's `ß` has two in upper case."""
+    upper = letter.upper()
+    # Only `İ` has more than one in lower case, of which Java takes the first.
+    return (upper if len(upper) == 1 else letter).lower()[0]
 
 
 def _can_be_column(name: str) -> bool:
