@@ -20,6 +20,7 @@ BROKEN: dict[Change, str] = {
     (b"k-1", b"\xff"): "not UTF-8",
     (b"k-2", b"{"): "not JSON",
     (b"k-3", b"[]"): "not a JSON object",
+    (b"k-4", b'{"a":' * 300 + b"1" + b"}" * 300): "JSON nested too deeply",
 }
 
 SAME_TO_SPARK = ("\u0131d", "\u0130x", "i\u0307x", "\u00b5", "\u03bc")
@@ -41,7 +42,7 @@ def made_up_records(count: int, keys: int = 40) -> list[Change]:
         key = b"k-%d" % chance.randrange(keys)
         records.append((key, None if is_delete else json.dumps(value).encode()))
     for at, record in enumerate(BROKEN):
-        records.insert(at * count // 5, record)
+        records.insert(at * count // len(BROKEN), record)
     return records
 
 

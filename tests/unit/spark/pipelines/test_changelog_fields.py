@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import pyarrow as pa
 import pytest
@@ -13,6 +14,7 @@ from moldau.spark.pipelines.changelog.fields import (
     BIGINT,
     BOOLEAN,
     COLUMN_COUNT_MAX,
+    DEPTH_MAX,
     DOUBLE,
     NOT_JSON,
     NOT_OBJECT,
@@ -104,6 +106,32 @@ def test_of_names_that_spark_does_not_tell_apart_the_first_is_the_column(names):
 def test_what_is_no_row_is_refused_with_a_reason(text, reason):
     with pytest.raises(Unreadable, match=reason):
         parsed(text)
+
+
+def nested(depth):
+    """Return a row of so many objects and arrays within one another."""
+    return '{"b": 1, "a": ' + "[" * (depth - 1) + "]" * (depth - 1) + "}"
+
+
+def test_rows_are_nested_so_deeply_and_no_further_whoever_reads_them():
+    brackets = json.dumps({"a": "[" * 1000, "b": [[]] * 1000})
+    for text in (nested(DEPTH_MAX), brackets):
+        assert parsed(text) == json.loads(text)
+    with pytest.raises(Unreadable, match=TOO_DEEP):
+        parsed(nested(DEPTH_MAX + 1))
+
+
+def test_a_row_that_cannot_be_read_again_is_null_and_leaves_the_others():
+    """It may have been taken where more nesting could be read than here."""
+    fields = {"a": STRING, "b": BIGINT}
+    assert columns_of([nested(100_000), nested(2), "", "[1]"], fields) == {
+        "a": [None, "[]", None, None],
+        "b": [None, 1, None, None],
+    }
+    limit = sys.getrecursionlimit()
+    texts = [nested(depth) for depth in range(limit - 300, limit + 10)]
+    found = columns_of(texts, fields)
+    assert [len(column) for column in found.values()] == [len(texts)] * 2
 
 
 def test_half_a_character_of_json_does_not_break_a_column():

@@ -32,6 +32,9 @@ Fields = Mapping[str, str]
 NAME_SIZE_MAX: Final = 255
 COLUMN_COUNT_MAX: Final = 1000
 """Tables with more are no tables any more; a key used as a name makes millions."""
+DEPTH_MAX: Final = 200
+"""Objects and arrays within one another. How many more Python can read depends on who calls, and
+what was taken once must be read again elsewhere."""
 
 _KINDS: Final = {bool: BOOLEAN, int: BIGINT, float: DOUBLE}
 _BIGINT_MAX: Final = 2**63
@@ -57,6 +60,13 @@ class Unreadable(ValueError):  # noqa: N818 - it names the event
 
 def parsed(text: str) -> dict[str, Any]:
     """Read a JSON object; Unreadable if it is none."""
+    found = _decoded(text)
+    if text.count("{") + text.count("[") > DEPTH_MAX and _is_too_deep(found):
+        raise Unreadable(TOO_DEEP)
+    return found
+
+
+def _decoded(text: str) -> dict[str, Any]:
     try:
         found = _DECODER.decode(text)
     except ValueError:
@@ -66,6 +76,14 @@ def parsed(text: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise Unreadable(NOT_OBJECT)
     return found
+
+
+def _is_too_deep(row: dict[str, Any]) -> bool:
+    level: list[Any] = [row]
+    for _ in range(DEPTH_MAX):
+        values = chain.from_iterable(one.values() if type(one) is dict else one for one in level)
+        level = [value for value in values if type(value) in (dict, list)]
+    return bool(level)
 
 
 def noted(row: Mapping[str, Any], seen: dict[str, str]) -> None:
@@ -138,8 +156,16 @@ def _can_be_column(name: str) -> bool:
 
 def columns_of(texts: Sequence[str], fields: Fields) -> dict[str, list[Any]]:
     """Return what stands in each column, for rows given as their JSON."""
-    rows = [parsed(text) for text in texts]
+    rows = [_read_again(text) for text in texts]
     return {name: list(_column(rows, name, kind)) for name, kind in fields.items()}
+
+
+def _read_again(text: str) -> Mapping[str, Any]:
+    """Read a row that was taken before; if that fails here it has no values, and others have."""
+    try:
+        return _decoded(text)
+    except Unreadable:
+        return {}
 
 
 def _column(rows: Iterable[Mapping[str, Any]], name: str, kind: str) -> Iterable[Any]:
@@ -154,6 +180,9 @@ def _text(value: Any) -> str | None:
     """Return a value as text: JSON, unless it is a text itself."""
     if value is None:
         return None
-    text = value if isinstance(value, str) else _ENCODER.encode(value)
+    try:
+        text = value if isinstance(value, str) else _ENCODER.encode(value)
+    except RecursionError:  # of rows that were taken before there was a limit
+        return None
     # JSON may name half a character, which no other text can hold.
     return text if text.isprintable() else text.encode(errors="replace").decode()
