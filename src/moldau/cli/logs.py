@@ -14,6 +14,7 @@ from moldau.cli.frame.offset_words import Place, parse_offset_word, parse_time_m
 from moldau.cli.frame.output import output_option, show
 from moldau.cli.frame.report import BAD, DOUBTFUL, Column, listing
 from moldau.cli.frame.terminal_text import json_text, safe
+from moldau.cli.frame.words import check_texts
 from moldau.spark.pipelines.logs.levels import ERRORS, at_least, level_of
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ def question_of(given: Mapping[str, Any]) -> Question:
     from moldau.spark.pipelines.logs.layout import PAIR_COLUMNS  # noqa: PLC0415 - slow to load
     from moldau.spark.pipelines.logs.search import Question  # noqa: PLC0415
 
-    _check_texts(given)
+    check_texts(given.values())
     now_ms = time.time_ns() // 1_000_000
     return Question(
         since_us=_moment_us(given["since"], now_ms),
@@ -140,17 +141,6 @@ def question_of(given: Mapping[str, Any]) -> Question:
         fields=_fields(given["fields"]),
         limit=given["limit"],
     )
-
-
-def _check_texts(given: Mapping[str, Any]) -> None:
-    """Refuse words that are no texts, which a shell can give."""
-    for value in given.values():
-        texts = value if isinstance(value, tuple) else (value,)
-        for text in (one for one in texts if isinstance(one, str)):
-            try:
-                text.encode()
-            except UnicodeEncodeError:
-                raise UserError(f"{text!r} is no text: expected UTF-8") from None
 
 
 def _moment_us(text: str | None, now_ms: int) -> int | None:

@@ -9,6 +9,7 @@ import click
 from moldau.base.errors import UserError
 from moldau.cli.frame.output import output_option, show
 from moldau.cli.frame.report import Column, listing
+from moldau.cli.frame.words import check_texts
 
 
 @click.group()
@@ -36,6 +37,7 @@ def show_rows(
         from moldau.spark.pipelines.changelog.reading import current  # noqa: PLC0415 - slow to load
     except ImportError as missing:
         raise UserError(f"reading needs {missing.name}: pip install 'moldau[spark]'") from None
+    check_texts((out, keys, columns))
     found = current(out, keys=keys or None, columns=columns or None)
     rows = [_plain(row) for row in found.sort_by("_key").slice(0, limit).to_pylist()]
     shown = [

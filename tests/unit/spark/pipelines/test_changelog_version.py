@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyarrow import fs
 
 from changelog_tables import LaidTable
+from cli_kit import moldau
 from moldau.base.errors import UserError
-from moldau.spark.pipelines.changelog.reading import current
+from moldau.spark.pipelines.changelog.reading import Snapshot, current
 from moldau.spark.pipelines.changelog.version import (
     CHANGES_MAX,
     ROWS_MIN,
@@ -170,3 +173,88 @@ def test_a_folder_without_a_table_and_a_column_there_is_not_are_refused(tmp_path
     LaidTable(tmp_path / "table").batch(0, [("a", {"x": 1})])
     with pytest.raises(UserError, match="no column y"):
         current(str(tmp_path), columns=["y"])
+
+
+# What cannot be read
+
+
+@pytest.fixture
+def out(tmp_path):
+    """The folder of a table with a base and a change: version 2."""
+    table = LaidTable(tmp_path / "table")
+    table.batch(0, [("a", {"x": 1})])
+    table.merge(current(str(tmp_path)))
+    table.batch(1, [("b", {"x": 2})])
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [("0.parquet", b""), ("0.parquet", b"x" * 16), ("_changes/1.parquet", b"x" * 16),
+     ("_versions/2", b"\xff"), ("_versions/2", b"{}")],
+)  # fmt: skip
+def test_a_damaged_file_is_one_line_that_names_it(out, name, data):
+    place = out / "table" / name
+    place.write_bytes(data)
+    assert f"{place} cannot be read" in complaint("--out", out)
+
+
+def test_damage_within_a_file_is_one_line_that_names_it(out):
+    place = out / "table" / "0.parquet"
+    data = place.read_bytes()
+    place.write_bytes(data[:4] + bytes(60) + data[64:])
+    assert f"{place} cannot be read" in complaint("--out", out)
+
+
+def test_a_missing_file_is_one_line_that_names_it(out):
+    place = out / "table" / "0.parquet"
+    place.unlink()
+    assert f"{place} is gone" in complaint("--out", out)
+
+
+def test_a_folder_that_is_none_is_one_line_that_names_it(out):
+    place = out / "other" / "table" / "_versions"
+    place.parent.mkdir(parents=True)
+    place.write_text("")
+    assert f"{place} cannot be read" in complaint("--out", out / "other")
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (["--out", "foo:bar"], "foo:bar/table cannot be read: Unrecognized filesystem type"),
+        (["--out", "/\udcff"], "'/\\udcff' is no text: expected UTF-8"),
+        (["--out", "/", "--key", "\udcff"], "'\\udcff' is no text: expected UTF-8"),
+        (["--out", "/", "--column", "\udcff"], "'\\udcff' is no text: expected UTF-8"),
+    ],
+)
+def test_what_cannot_be_asked_is_one_line(words, what):
+    assert what in complaint(*words)
+
+
+def test_of_an_error_with_many_lines_the_first_is_told(monkeypatch):
+    """As Arrow's is where it finds no Java for HDFS."""
+
+    def from_uri(uri):
+        raise OSError("Unable to load libjvm\ndlopen(a) failed\ndlopen(b) failed")
+
+    monkeypatch.setattr("pyarrow.fs.FileSystem", SimpleNamespace(from_uri=from_uri))
+    told = complaint("--out", "hdfs://name/x")
+    assert told == "moldau: hdfs://name/x/table cannot be read: Unable to load libjvm\n"
+
+
+def complaint(*words):
+    """Return the line that `moldau table show` refuses with."""
+    ran = moldau("table", "show", *words)
+    assert (ran.status, ran.out, ran.err.count("\n")) == (1, "", 1)
+    return ran.err
+
+
+def test_a_reader_that_was_too_slow_begins_again_with_the_newest_version(out, monkeypatch):
+    """The files of the version it began with go away before it opens them."""
+    found = Snapshot.of(str(out))
+    (out / "table" / "old").mkdir()
+    old = Snapshot(*fs.FileSystem.from_uri(str(out / "table" / "old")), found.version)
+    versions = iter([old, found])
+    monkeypatch.setattr(Snapshot, "of", lambda _: next(versions))
+    assert current(str(out))["_key"].to_pylist() == ["a", "b"]

@@ -5,7 +5,8 @@
     current("/var/lib/moldau/customers").to_pylist()
     current("/var/lib/moldau/customers", keys=["c-17"], columns=["name"])
 
-It reads one version, the newest when it begins, while the pipeline may go on.
+It reads one version, the newest when it begins, while the pipeline may go on. If files of that are
+gone before it comes to them, it begins again.
 """
 
 from __future__ import annotations
@@ -32,12 +33,14 @@ from moldau.spark.pipelines.changelog.rows import (
 )
 from moldau.spark.pipelines.changelog.version import Version, newest, widened_names
 from moldau.spark.pipelines.places import Places
+from moldau.spark.pipelines.tables.arrow_files import reading
 
 TABLE: Final = "table"
 VERSIONS: Final = "_versions"
 
 TRIES: Final = 5
-"""A version may go away between the look at the folder and at its file; not so often."""
+"""A version may go away between the look at the folder and at its file, and its files while slow
+readers are on their way to them; not so often."""
 
 
 class Snapshot:
@@ -58,10 +61,11 @@ class Snapshot:
                 break
             place = f"{folder}/{VERSIONS}/{number}"
             try:
-                with files.open_input_stream(place) as stream:
-                    return cls(files, folder, Version.from_json(stream.read().decode(), place))
+                with reading(place), files.open_input_stream(place) as stream:
+                    text = stream.read().decode(errors="replace")
             except FileNotFoundError:
                 continue
+            return cls(files, folder, Version.from_json(text, place))
         raise UserError(f"there is no table in {out}: the pipeline has not had a batch yet")
 
     def rows(self, keys: Sequence[str] | None, columns: Sequence[str] | None) -> pa.Table:
@@ -95,13 +99,16 @@ class Snapshot:
         return pa.concat_tables(parts) if parts else CHANGE_SCHEMA.empty_table()
 
     def _read(self, name: str, columns: Sequence[str], keys: Sequence[str] | None) -> pa.Table:
-        return pq.read_table(
-            f"{self._folder}/{name}",
-            columns=list(columns),
-            filesystem=self._files,
-            filters=None if keys is None else pc.field(KEY).isin(pa.array(keys, pa.string())),
-            partitioning=None,
-        )
+        place = f"{self._folder}/{name}"
+        wanted = None if keys is None else pc.field(KEY).isin(pa.array(keys, pa.string()))
+        with reading(place):
+            return pq.read_table(
+                place,
+                columns=list(columns),
+                filesystem=self._files,
+                filters=wanted,
+                partitioning=None,
+            )
 
     def _table(self, rows: pa.Table, from_text: Fields, names: Sequence[str]) -> pa.Table:
         """Return columns of rows: some are read from the text, what a file has not is null."""
@@ -119,9 +126,17 @@ def current(
 ) -> pa.Table:
     """Return what is the case now: `_key` first, a row for each key that is not deleted.
 
-    `out` is the folder of the pipeline, or a URI of one.
+    `out` is the folder of the pipeline, or a URI of one; UserError if it cannot be read.
     """
-    return Snapshot.of(out).rows(keys, columns)
+    for _ in range(TRIES):
+        try:
+            return Snapshot.of(out).rows(keys, columns)
+        except FileNotFoundError as error:
+            gone = error
+    raise UserError(
+        f"{gone} is gone, though the newest version of the table names it: put a copy back, or"
+        " begin with a new --out"
+    )
 
 
 def _type(version: Version, name: str) -> pa.DataType:
@@ -131,10 +146,13 @@ def _type(version: Version, name: str) -> pa.DataType:
 
 
 def _table(out: str) -> tuple[fs.FileSystem, str]:
-    files, folder = fs.FileSystem.from_uri(Places.of(out, desk=".").table(TABLE))
+    place = Places.of(out, desk=".").table(TABLE)
+    with reading(place):
+        files, folder = fs.FileSystem.from_uri(place)
     return files, folder
 
 
 def _names(files: fs.FileSystem, folder: str) -> list[str]:
-    found = files.get_file_info(fs.FileSelector(folder, allow_not_found=True))
+    with reading(folder):
+        found = files.get_file_info(fs.FileSelector(folder, allow_not_found=True))
     return [one.base_name for one in found]

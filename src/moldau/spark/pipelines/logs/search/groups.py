@@ -7,15 +7,13 @@ of what a row group holds, a sketch what it certainly does not hold.
 from __future__ import annotations
 
 import mmap
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from moldau.base.errors import UserError
 from moldau.spark.pipelines.logs.search.patterns import Wanted
 from moldau.spark.pipelines.logs.search.question import Question
 from moldau.spark.pipelines.logs.sketches import (
@@ -26,6 +24,7 @@ from moldau.spark.pipelines.logs.sketches import (
     text_marks,
     unpacked_sketches,
 )
+from moldau.spark.pipelines.tables.arrow_files import reading
 from moldau.spark.pipelines.tables.committed import TableFile
 
 
@@ -128,17 +127,6 @@ def mapped(file: TableFile) -> MappedFile:
         footer = pq.ParquetFile(pa.BufferReader(data)).metadata
     places = {footer.schema.column(place).path: place for place in range(footer.num_columns)}
     return MappedFile(file.path, file.keys, data, footer, places)
-
-
-@contextmanager
-def reading(path: Path) -> Iterator[None]:
-    """Name the file that Arrow cannot read, because of damage or of its disk."""
-    try:
-        yield
-    except FileNotFoundError:
-        raise
-    except (pa.ArrowException, OSError) as error:
-        raise UserError(f"{path} cannot be read: {error}") from error
 
 
 def span(file: MappedFile, number: int, path: str) -> tuple[int, int]:

@@ -13,10 +13,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from moldau.spark.pipelines.logs.layout import FEW_VALUES, TEXT_COLUMNS
-from moldau.spark.pipelines.logs.search.groups import Group, reading
+from moldau.spark.pipelines.logs.search.groups import Group
 from moldau.spark.pipelines.logs.search.pages import absent, attempts, find
 from moldau.spark.pipelines.logs.search.patterns import Probe, Wanted
 from moldau.spark.pipelines.logs.sketches.arrays import offsets_of
+from moldau.spark.pipelines.tables.arrow_files import reading
 
 Mask = npt.NDArray[np.bool_]
 
