@@ -36,8 +36,8 @@ ROWS = st.builds(
     message=MESSAGES,
     stack=st.one_of(st.none(), MESSAGES),
     fields=st.dictionaries(
-        st.sampled_from(["user", "status", "host"]),
-        st.sampled_from(["7", "503", "", None, "web-1"]),
+        st.sampled_from(["user", "status", "host", "user=7", "="]),
+        st.sampled_from(["7", "503", "", None, "web-1", "7=503"]),
     ),
     partition=st.integers(0, 1),
 )
@@ -75,7 +75,8 @@ QUESTIONS = st.builds(
     without=few([*WORDS, "lum", "XYZ"]),
     ignore_case=st.booleans(),
     fields=st.dictionaries(
-        st.sampled_from(["user", "status", "host", "none"]), st.sampled_from(["7", "", "web-1"])
+        st.sampled_from(["user", "status", "host", "none", "user=7", "="]),
+        st.sampled_from(["7", "", "web-1", "503", "7=503"]),
     ),
     after_batch=st.one_of(st.none(), st.integers(0, 12)),
     limit=st.integers(1, 12),

@@ -6,9 +6,12 @@ import random
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import given, settings
+import pytest
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from log_tables import arrow, row
+from moldau.spark.pipelines.logs import layout
 from moldau.spark.pipelines.logs.sketches import (
     FieldPairs,
     packed_sketches,
@@ -132,6 +135,36 @@ def test_rows_that_have_all_fields_are_among_those_listed(seed, count, data):
         assert set(np.flatnonzero(possible).tolist()) == set.intersection(*listed)
     else:
         assert possible is None
+
+
+ODD = st.sampled_from(["", "=", "a", "a=b", "b=c", "c", "b", "=c", "a=", "\0", "plum" * 5000])
+ODD_FIELDS = st.one_of(
+    st.dictionaries(ODD, st.one_of(st.none(), ODD), max_size=9),
+    st.dictionaries(st.text(max_size=9), st.text(max_size=9), max_size=20),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(ODD_FIELDS, min_size=1, max_size=9).map(lambda rows: rows * 2),
+       st.sampled_from([1, 7, 100]))  # fmt: skip
+@example([{"": "", "a": "b=c"}, {"a=b": "c"}, {"a": "b=c"}], 100)  # one pair of two names
+@example([{"a=b": "c", "a": "b=c"}] * 50, 100)  # and in one row
+@example([{f"name {number}": "1" for number in range(3000)}] * 2, 100)
+def test_whatever_fields_are_called_they_are_written_and_found(fields, group_rows):
+    """Names and values are as producers have them, and a line must not hold the pipeline up."""
+    rows = [row(offset, fields=one) for offset, one in enumerate(fields)]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(layout, "GROUP_ROWS", group_rows)
+        patched.setattr(layout, "SKETCHED_ROWS_MIN", 1)
+        data = layout.write_rows(arrow(rows), pa.BufferOutputStream())
+    groups = [fields[start : start + group_rows] for start in range(0, len(fields), group_rows)]
+    sketches = unpacked_sketches(data, len(groups), len(fields))
+    for sketch, group in zip(sketches, groups, strict=True):
+        for place, one in enumerate(group):
+            marks = [pair_marks(*pair) for pair in one.items() if pair[1] is not None]
+            assert all(map(sketch.may_hold_pair, marks))
+            possible = sketch.rows_with(marks, len(group))
+            assert possible is None or possible[place]
 
 
 def are_common(rows, name):

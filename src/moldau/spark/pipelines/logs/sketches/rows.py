@@ -49,12 +49,14 @@ class FieldPairs(NamedTuple):
 def are_repeated(pairs: Numbers, names: Numbers) -> RowMask:
     """Tell of every pair of a group whether those of its name occur several times on average.
 
-    Both are told by numbers from zero on, one of each for every time that a pair occurs.
+    Both are told by numbers from zero on, one of each for every time that a pair occurs. A pair of
+    two names, as `a=b=c` is, counts for one of them; the other may be left without any.
     """
     name_of = np.zeros(pairs.max(initial=-1) + 1, dtype=np.int64)
     name_of[pairs] = names
-    distinct = np.bincount(name_of)
-    repeated: RowMask = np.bincount(names, minlength=len(distinct)) >= REPEATED * distinct
+    occurring = np.bincount(names)
+    distinct = np.bincount(name_of, minlength=len(occurring))
+    repeated: RowMask = occurring >= REPEATED * distinct
     return repeated[names]
 
 
