@@ -145,7 +145,7 @@ def planned(level: str, row_count: int) -> list[Planned]:
 
     files: list[FileEntry] = []
     for number in range(APPENDS):
-        merges = plan(files) if number % COMPACT_EVERY == COMPACT_EVERY - 1 else []
+        merges = plan(files, {}) if number % COMPACT_EVERY == COMPACT_EVERY - 1 else []
         for place, merge in enumerate(merges):
             firsts, ends = zip(*(spans[file.path] for file in merge), strict=True)
             files = [file for file in files if file not in merge]

@@ -22,6 +22,7 @@ from moldau.spark.pipelines.tables.merging import (
     FAN_IN,
     MERGED,
     REPLACED_KEPT_MS,
+    ROWS_SIZE_MAX,
     TARGET_SIZE,
     Merger,
     plan,
@@ -65,24 +66,24 @@ def batch(number):
 
 def test_files_that_were_never_merged_are_whatever_their_size():
     small, large = entry(1, 10, merged=False), entry(2, 2 * TARGET_SIZE, merged=False)
-    assert plan([small]) == [[small]]
-    assert plan([small, large]) == [[small, large]]
-    assert plan([large, entry(3, 10, merged=False)]) == [[large], [entry(3, 10, merged=False)]]
+    assert plan([small], {}) == [[small]]
+    assert plan([small, large], {}) == [[small, large]]
+    assert plan([large, entry(3, 10, merged=False)], {}) == [[large], [entry(3, 10, merged=False)]]
 
 
 def test_files_of_a_tier_are_merged_when_it_is_full():
     tier = [entry(number, 1000 + number) for number in range(FAN_IN)]
     others = [entry(20, TARGET_SIZE // 100), entry(21, TARGET_SIZE)]
-    assert plan([*tier[1:], *others]) == []
-    assert plan([*others, *tier]) == [tier]
+    assert plan([*tier[1:], *others], {}) == []
+    assert plan([*others, *tier], {}) == [tier]
 
 
 def test_no_merge_makes_a_file_much_larger_than_large_and_folders_stay_apart():
     half = TARGET_SIZE * 5 // 8
     files = [entry(number, half) for number in range(5)]
-    assert [len(part) for part in plan(files)] == [2, 2]
+    assert [len(part) for part in plan(files, {})] == [2, 2]
     apart = [entry(number, 9, f"date=2026-11-1{number % 2}") for number in range(2 * FAN_IN - 1)]
-    assert [len(part) for part in plan(apart)] == [FAN_IN]
+    assert [len(part) for part in plan(apart, {})] == [FAN_IN]
 
 
 def test_a_day_of_many_appends_has_few_files(tmp_path, monkeypatch):
@@ -92,11 +93,36 @@ def test_a_day_of_many_appends_has_few_files(tmp_path, monkeypatch):
     for number in range(1000):
         live.append(entry(number, next(sizes), merged=False))
         if number % 10 == 9:
-            for part in plan(live):
+            for part in plan(live, {}):
                 size = sum(one.size for one in part)
                 live = [*(one for one in live if one not in part), entry(number + len(part), size)]
     assert len(live) <= 3 * FAN_IN
     assert max(one.size for one in live) > 1_000_000
+
+
+def alike(count, rows_size, merged=True):
+    """Return small files, and what their rows take."""
+    files = [entry(number, 1000, merged=merged) for number in range(count)]
+    return files, dict.fromkeys((one.path for one in files), rows_size)
+
+
+@pytest.mark.parametrize("merged", [False, True])
+def test_a_merge_holds_no_more_rows_than_memory_does(merged):
+    files, sizes = alike(40, ROWS_SIZE_MAX // 5, merged)
+    assert [len(part) for part in plan(files, sizes)] == [5] * 8
+
+
+def test_files_of_many_rows_are_large_however_small_they_are():
+    files, sizes = alike(FAN_IN, ROWS_SIZE_MAX // 2)
+    assert plan(files, sizes) == []
+    others = [entry(number, 1000) for number in range(50, 50 + FAN_IN)]
+    assert plan([*files, *others], sizes) == [others]
+
+
+def test_a_file_that_was_never_merged_is_if_memory_holds_its_rows():
+    fitting, too_large, small = files = [entry(number, 9, merged=False) for number in range(3)]
+    sizes = {fitting.path: ROWS_SIZE_MAX, too_large.path: ROWS_SIZE_MAX + 1, small.path: 1}
+    assert plan(files, sizes) == [[fitting], [small]]
 
 
 # Through the log
@@ -127,6 +153,42 @@ def test_files_that_spark_has_noted_are_merged_with_those_noted_here(tmp_path):
     table.append(arrow([row(9)]), 9)
     assert len(files_of(tmp_path)) == 2
     assert offsets(tmp_path) == list(range(10))
+
+
+def test_lines_that_are_much_the_same_are_merged_in_parts_that_fit(tmp_path, monkeypatch):
+    """Ten megabytes of rows in files of some kilobytes; footers are read once."""
+    monkeypatch.setattr(merging, "ROWS_SIZE_MAX", 1 << 20)
+    monkeypatch.setattr(merging, "_LARGE_ROWS_SIZE", 1 << 19)
+    read = []
+
+    def rows_size(one, ask=merging._read_rows_size):
+        read.append(one.path)
+        return ask(one)
+
+    def merged(tables, merge=merging.merged):
+        assert sum(one.nbytes for one in tables) <= 1 << 20
+        return merge(tables)
+
+    monkeypatch.setattr(merging, "_read_rows_size", rows_size)
+    monkeypatch.setattr(merging, "merged", merged)
+    table = log_table(tmp_path)
+    for number in range(50):
+        rows = [row(offset, message=f"{offset} " + "plum" * 5000)
+                for offset in range(number * 10, number * 10 + 10)]  # fmt: skip
+        table.append(arrow(rows), number)
+    assert offsets(tmp_path) == list(range(500))
+    files = files_of(tmp_path)
+    assert all(one.path.stat().st_size < 100_000 for one in files)
+    assert 10 <= len(files) <= 40
+    assert len(read) == len(set(read))
+
+
+def test_values_that_a_file_has_once_count_for_each_row(tmp_path, monkeypatch):
+    monkeypatch.setattr(merging, "ROWS_SIZE_MAX", 200_000)
+    table = plain_table(tmp_path)
+    for number in range(10):
+        table.append(pa.table({"n": [number] * 1000, "date": DAYS[:1] * 1000}), number)
+    assert len(files_of(tmp_path)) == 10
 
 
 class Crash(Exception):  # noqa: N818 - it names the event

@@ -18,7 +18,7 @@ one of a try that was not committed does no harm.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -33,8 +33,14 @@ MERGED: Final = "-merged-"
 """Part of the names of files that were merged once."""
 
 TARGET_SIZE: Final = 32 * 1024 * 1024
-"""Bytes from which on a file is large: read in a tenth of a second, and merged in the memory of
-any driver."""
+"""Bytes from which on a file is large: read in a tenth of a second."""
+ROWS_SIZE_MAX: Final = 512 * 1024 * 1024
+"""Bytes that the rows of a merge have at most, as it holds them all in memory: lines that are much
+the same take hundreds of times what their files do."""
+_LARGE_ROWS_SIZE: Final = ROWS_SIZE_MAX // 2
+"""Bytes of its rows from which on a file is large: any two that are not can be merged."""
+_ROW_SIZE_MIN: Final = 128
+"""Bytes that a row counts for at least: a file has values that recur once, memory has all."""
 FAN_IN: Final = 8
 """So many files of one tier become one of the next: a day is rewritten four times at most."""
 _TIERS: Final = (TARGET_SIZE // 512, TARGET_SIZE // 64, TARGET_SIZE // 8)
@@ -64,6 +70,7 @@ class Merger:
         self._place = f"{table}/{REPLACED}"
         self._clock = clock
         self._layout = layout
+        self._rows_sizes: dict[str, int] = {}
 
     def __call__(self, prefix: str, entries: Sequence[FileEntry]) -> list[FileEntry]:
         """Return the files that an append's entry is to name, with small ones merged.
@@ -72,7 +79,7 @@ class Merger:
         keep their files as they are.
         """
         self._clear({entry.path for entry in entries})
-        merges = self._planned(entry for entry in entries if entry.path.startswith(_LOCAL))
+        merges = self._planned([entry for entry in entries if entry.path.startswith(_LOCAL)])
         if not merges:
             return list(entries)
         made = [
@@ -84,9 +91,21 @@ class Merger:
         self._files.write(f"{self._place}/{prefix}", json.dumps(note))
         return [*(entry for entry in entries if entry.path not in replaced), *made]
 
-    def _planned(self, entries: Iterable[FileEntry]) -> list[list[FileEntry]]:
-        """Plan merges; a file alone is only written again where it is to look different then."""
-        return [part for part in plan(entries) if len(part) > 1 or self._layout is not None]
+    def _planned(self, entries: Sequence[FileEntry]) -> list[list[FileEntry]]:
+        """Plan merges; a file alone is only written again where it is to look different then.
+
+        What rows take is read of files that a plan names, once of each; it may be another plan
+        then.
+        """
+        sizes = self._rows_sizes
+        self._rows_sizes = {one.path: sizes[one.path] for one in entries if one.path in sizes}
+        while True:
+            planned = plan(entries, self._rows_sizes)
+            parts = [part for part in planned if len(part) > 1 or self._layout is not None]
+            unknown = [one for part in parts for one in part if one.path not in self._rows_sizes]
+            if not unknown:
+                return parts
+            self._rows_sizes |= {one.path: _read_rows_size(one) for one in unknown}
 
     def _merge(self, merge: Sequence[FileEntry], stem: str) -> FileEntry:
         rows, target = merged([_read(entry) for entry in merge]), f"{stem}.parquet"
@@ -125,13 +144,17 @@ def _noted(text: str) -> tuple[int, list[str]]:
         return 0, []
 
 
-def plan(entries: Iterable[FileEntry]) -> list[list[FileEntry]]:
-    """Say which files become one: those not merged yet, and those of a tier that is full."""
+def plan(entries: Iterable[FileEntry], rows_sizes: Mapping[str, int]) -> list[list[FileEntry]]:
+    """Say which files become one: those not merged yet, and those of a tier that is full.
+
+    What the rows of files take in memory is given by their paths, as far as it is known.
+    """
     folders: dict[str, dict[int, list[FileEntry]]] = {}
     for entry in sorted(entries):
-        if MERGED not in entry.name:
+        rows_size = rows_sizes.get(entry.path, 0)
+        if MERGED not in entry.name and rows_size <= ROWS_SIZE_MAX:
             tier = -1
-        elif entry.size < TARGET_SIZE:
+        elif entry.size < TARGET_SIZE and rows_size < _LARGE_ROWS_SIZE:
             tier = sum(entry.size >= size for size in _TIERS)
         else:
             continue
@@ -140,19 +163,30 @@ def plan(entries: Iterable[FileEntry]) -> list[list[FileEntry]]:
         part
         for tiers in folders.values()
         for tier, found in sorted(tiers.items())
-        for part in _parts(found)
-        if tier < 0 or len(part) >= FAN_IN or _size(part) >= TARGET_SIZE
+        for part in _parts(found, rows_sizes)
+        if tier < 0
+        or len(part) >= FAN_IN
+        or _size(part) >= TARGET_SIZE
+        or _rows_size(part, rows_sizes) >= _LARGE_ROWS_SIZE
     ]
 
 
-def _parts(entries: Sequence[FileEntry]) -> list[list[FileEntry]]:
+def _parts(
+    entries: Sequence[FileEntry], rows_sizes: Mapping[str, int]
+) -> Iterator[list[FileEntry]]:
     """Part files so that what each part becomes is large, and not much larger."""
-    parts: list[list[FileEntry]] = [[]]
+    part: list[FileEntry] = []
     for entry in entries:
-        if _size(parts[-1]) >= TARGET_SIZE:
-            parts.append([])
-        parts[-1].append(entry)
-    return parts
+        is_full = _rows_size([*part, entry], rows_sizes) > ROWS_SIZE_MAX
+        if part and (is_full or _size(part) >= TARGET_SIZE):
+            yield part
+            part = []
+        part.append(entry)
+    yield part
+
+
+def _rows_size(entries: Iterable[FileEntry], rows_sizes: Mapping[str, int]) -> int:
+    return sum(rows_sizes.get(entry.path, 0) for entry in entries)
 
 
 def _size(entries: Iterable[FileEntry]) -> int:
@@ -165,6 +199,14 @@ def _folder(entry: FileEntry) -> str:
 
 def _read(entry: FileEntry) -> pa.Table:
     return pq.ParquetFile(entry.path.removeprefix(_LOCAL)).read()
+
+
+def _read_rows_size(entry: FileEntry) -> int:
+    """Return about how much memory the rows of a file take, as its footer says."""
+    footer = pq.read_metadata(entry.path.removeprefix(_LOCAL))
+    groups = map(footer.row_group, range(footer.num_row_groups))
+    size: int = sum(one.total_byte_size for one in groups)
+    return max(size, int(footer.num_rows) * _ROW_SIZE_MIN)
 
 
 def merged(tables: Sequence[pa.Table]) -> pa.Table:
