@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -111,9 +112,26 @@ def search(**given: Any) -> None:
         raise UserError("--follow prints -o table or json")
     follower = searching.Follower(table, question, columns)
     while True:
-        for row in follower.look(FOLLOW_LIMIT):
+        look = follower.look(FOLLOW_LIMIT)
+        if look.is_cut:
+            click.echo(f"moldau: {_cut_before(look.rows[0]['time'])}", err=True)
+        for row in look.rows:
             click.echo(_line(row, form))
         time.sleep(FOLLOW_PERIOD_S)
+
+
+def _cut_before(time_text: str) -> str:
+    """Say how to find rows that were left out before one of this time.
+
+    Some may have the same time, and those of a search end before its --until, which has
+    milliseconds: so it is the next one.
+    """
+    next_ms = datetime.fromisoformat(time_text) + timedelta(milliseconds=1)
+    until = next_ms.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return (
+        f"more than {FOLLOW_LIMIT:,} rows have come at once and older ones were left out: "
+        f"find them with --until {until} and a larger --limit"
+    )
 
 
 def _line(row: Mapping[str, Any], form: str) -> str:

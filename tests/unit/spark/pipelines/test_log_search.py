@@ -18,7 +18,7 @@ from log_tables import NOON_US, arrow, expected, log_table, row
 from moldau.base.errors import UserError
 from moldau.spark.pipelines.logs import layout
 from moldau.spark.pipelines.logs.levels import LEVELS, at_least
-from moldau.spark.pipelines.logs.search import Follower, Question, search
+from moldau.spark.pipelines.logs.search import Follower, Look, Question, search
 from moldau.spark.pipelines.logs.search.groups import Sieve
 from moldau.spark.pipelines.logs.sketches import sketch_place
 
@@ -242,14 +242,16 @@ def test_a_damaged_file_is_named(own_table, damaged):
 def test_following_brings_each_new_row_once_in_the_order_of_time(tmp_path):
     made = log_table(tmp_path)
     follower = Follower(tmp_path, Question(limit=2), ["offset"])
-    assert follower.look(100) == []
+    assert follower.look(100) == Look([], is_cut=False)
     seen = []
     for number in range(23):
         made.append(
             arrow([row(2 * number, batch=number), row(2 * number + 1, batch=number)]), number
         )
         if number % 4 == 2:  # so that looks fall before, into and after merges
-            seen += [one["offset"] for one in follower.look(100)]
+            look = follower.look(8)
+            assert not look.is_cut
+            seen += [one["offset"] for one in look.rows]
     assert seen == list(range(4, 46))
 
 
@@ -337,6 +339,32 @@ def test_following_prints_lines_in_the_order_of_time_until_it_is_interrupted(tab
     looks = iter([KeyboardInterrupt])
     ran = moldau(*words, "-o", "json")
     assert [json.loads(line)["offset"] for line in ran.out.splitlines()] == [1607, 1807]
+
+
+def test_following_says_when_more_rows_have_come_than_it_prints(tmp_path, monkeypatch):
+    """Two rows of one time are parted by the limit, and the time that is named finds both."""
+    made = log_table(tmp_path / "logs")
+    times_us = [NOON_US, NOON_US + 1_500, NOON_US + 1_500, NOON_US + 3_000]
+    batches = [[row(0)], [row(1 + at, time_us=time_us) for at, time_us in enumerate(times_us)]]
+    made.append(arrow(batches[0]), 0)
+    ends = iter([KeyboardInterrupt])
+
+    def sleep(period_s):
+        if len(batches) == 1:
+            raise next(ends)
+        made.append(arrow(one | {"batch": 1} for one in batches.pop()), 1)
+
+    monkeypatch.setattr("moldau.cli.logs.time.sleep", sleep)
+    monkeypatch.setattr("moldau.cli.logs.FOLLOW_LIMIT", 2)
+    words = ["logs", "search", "--out", tmp_path, "-o", "json"]
+    ran = moldau(*words, "--follow")
+    assert [json.loads(line)["offset"] for line in ran.out.splitlines()] == [0, 3, 4]
+    assert ran.err == (
+        "moldau: more than 2 rows have come at once and older ones were left out: find them with "
+        "--until 2026-11-15T12:00:00.002Z and a larger --limit\n\n"  # the second after Ctrl-C
+    )
+    found = json.loads(moldau(*words, "--until", "2026-11-15T12:00:00.002Z").out)
+    assert [one["offset"] for one in found] == [3, 2, 1, 0]
 
 
 def test_times_that_no_calendar_has_are_no_error(table):

@@ -24,8 +24,8 @@ happens in as many threads as there are cores; Arrow computes outside of Python'
 
 from __future__ import annotations
 
-from moldau.spark.pipelines.logs.search.following import Follower
+from moldau.spark.pipelines.logs.search.following import Follower, Look
 from moldau.spark.pipelines.logs.search.newest import COLUMNS, Answer, Effort, search
 from moldau.spark.pipelines.logs.search.question import Question
 
-__all__ = ["COLUMNS", "Answer", "Effort", "Follower", "Question", "search"]
+__all__ = ["COLUMNS", "Answer", "Effort", "Follower", "Look", "Question", "search"]

@@ -9,12 +9,21 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from moldau.spark.pipelines.logs.search.groups import mapped, span
 from moldau.spark.pipelines.logs.search.newest import COLUMNS, TRIES, Search
 from moldau.spark.pipelines.logs.search.question import Question
 from moldau.spark.pipelines.tables.committed import TableFile, files_of
+
+
+class Look(NamedTuple):
+    """What one look at the table has found."""
+
+    rows: list[dict[str, Any]]
+    """In the order of time."""
+    is_cut: bool
+    """More have come than the limit allows, and the older ones are not among these."""
 
 
 class Follower:
@@ -27,11 +36,11 @@ class Follower:
         self._append = -1
         self._batch = -1
 
-    def look(self, limit: int) -> list[dict[str, Any]]:
-        """Return what has come, in the order of time; the first look finds what was asked for."""
+    def look(self, limit: int) -> Look:
+        """Return what has come; the first look finds what was asked for, which is never cut."""
         question = self._question
         if self._append >= 0:
-            question = replace(question, after_batch=self._batch, limit=limit)
+            question = replace(question, after_batch=self._batch, limit=limit + 1)
         for _ in range(TRIES):
             try:
                 fresh = [one for one in files_of(self._table) if _append_of(one) > self._append]
@@ -39,9 +48,10 @@ class Follower:
                 self._batch = max(self._batch, *(_last_batch(one) for one in fresh), -1)
             except FileNotFoundError:
                 continue
+            is_cut = self._append >= 0 and len(answer.rows) > limit
             self._append = max(self._append, *map(_append_of, fresh), -1)
-            return answer.rows[::-1]
-        return []
+            return Look((answer.rows[:limit] if is_cut else answer.rows)[::-1], is_cut)
+        return Look([], is_cut=False)
 
 
 def _append_of(file: TableFile) -> int:
