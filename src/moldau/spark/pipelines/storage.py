@@ -8,16 +8,21 @@ one rule: a file that is there under its name is whole.
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import quote
 
+from py4j.protocol import Py4JJavaError
+from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.sql import SparkSession
 
 from moldau.base.errors import StorageError
 
 _LOCAL_BLOCK_SIZE: Final = 32 * 1024 * 1024
 """What Hadoop gives for the files of this machine."""
+_UNSUPPORTED: Final = "org.apache.hadoop.fs.UnsupportedFileSystemException"
 _URI_SAFE: Final = "/:=@!$&'()*+,;~"
 
 
@@ -176,72 +181,129 @@ class SparkFiles:
     def __init__(self, spark: SparkSession) -> None:
         self._jvm: Any = spark._jvm  # noqa: SLF001 - PySpark has no other way to its file systems
         self._settings: Any = spark._jsc.hadoopConfiguration()  # noqa: SLF001
+        self._gateway: Any = spark.sparkContext._gateway  # noqa: SLF001
 
     def _at(self, path: str) -> tuple[Any, Any]:
         place = self._jvm.org.apache.hadoop.fs.Path(path)
         return place.getFileSystem(self._settings), place
 
     def whole(self, path: str) -> str:
-        system, place = self._at(path)
-        return str(system.makeQualified(place).toString())
+        with _reaching(path, "named"):
+            system, place = self._at(path)
+            return str(system.makeQualified(place).toString())
 
     def exists(self, path: str) -> bool:
-        system, place = self._at(path)
-        return bool(system.exists(place))
+        with _reaching(path, "read"):
+            system, place = self._at(path)
+            return bool(system.exists(place))
 
     def read(self, path: str) -> str | None:
-        system, place = self._at(path)
-        if not system.exists(place):
-            return None
-        stream = system.open(place)
-        try:
-            return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
-        finally:
-            stream.close()
+        with _reaching(path, "read"):
+            system, place = self._at(path)
+            if not system.exists(place):
+                return None
+            stream = system.open(place)
+            try:
+                return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+            finally:
+                stream.close()
 
     def write(self, path: str, data: str | bytes) -> None:
-        system, place = self._at(path)
-        beside = self._jvm.org.apache.hadoop.fs.Path(place.getParent(), f".{place.getName()}.tmp")
-        stream = system.create(beside, True)
+        with _reaching(path, "written"):
+            system, place = self._at(path)
+            place = system.makeQualified(place)
+            name = f".{place.getName()}.tmp"
+            beside = self._jvm.org.apache.hadoop.fs.Path(place.getParent(), name)
+            stream = system.create(beside, True)
+            try:
+                stream.write(data.encode() if isinstance(data, str) else data)
+            finally:
+                stream.close()
+            context = self._context(system)
+            if context is not None:
+                context.rename(beside, place, self._overwriting())
+                return
+            system.delete(place, False)
+            if not system.rename(beside, place):
+                raise StorageError(path, "cannot be written, as renaming to it failed")
+
+    def _context(self, system: Any) -> Any:
+        """Return Hadoop's newer access to a file system, if that has one.
+
+        Only this can put a file in the place of another, which HDFS does in one step.
+        """
         try:
-            stream.write(data.encode() if isinstance(data, str) else data)
-        finally:
-            stream.close()
-        system.delete(place, False)
-        if not system.rename(beside, place):
-            raise StorageError(path, "cannot be written, as renaming to it failed")
+            return self._jvm.org.apache.hadoop.fs.FileContext.getFileContext(
+                system.getUri(), self._settings
+            )
+        except Py4JJavaError as error:
+            if error.java_exception.getClass().getName() != _UNSUPPORTED:
+                raise
+            return None
+
+    def _overwriting(self) -> Any:
+        """Return the options of a rename to a name that may be taken, as an array of Java's."""
+        rename = self._jvm.org.apache.hadoop.fs.Options.Rename
+        options = self._gateway.new_array(rename, 1)
+        options[0] = rename.OVERWRITE
+        return options
 
     def move(self, old: str, new: str) -> None:
-        system, place = self._at(new)
-        system.mkdirs(place.getParent())
-        if not system.rename(self._jvm.org.apache.hadoop.fs.Path(old), place):
-            raise StorageError(new, f"cannot be written, as renaming {old} to it failed")
+        with _reaching(new, "written"):
+            system, place = self._at(new)
+            system.mkdirs(place.getParent())
+            if not system.rename(self._jvm.org.apache.hadoop.fs.Path(old), place):
+                raise StorageError(new, f"cannot be written, as renaming {old} to it failed")
 
     def remove(self, path: str) -> None:
-        system, place = self._at(path)
-        system.delete(place, True)
+        with _reaching(path, "removed"):
+            system, place = self._at(path)
+            system.delete(place, True)
 
     def names(self, folder: str) -> list[str]:
-        system, place = self._at(folder)
-        if not system.exists(place):
-            return []
-        return sorted(str(one.getPath().getName()) for one in system.listStatus(place))
+        with _reaching(folder, "read"):
+            system, place = self._at(folder)
+            if not system.exists(place):
+                return []
+            return sorted(str(one.getPath().getName()) for one in system.listStatus(place))
 
     def below(self, folder: str) -> list[FileEntry]:
-        system, place = self._at(folder)
-        found = []
-        entries = system.listFiles(place, True)
-        while entries.hasNext():
-            found.append(_entry(entries.next()))
-        return sorted(found)
+        with _reaching(folder, "read"):
+            system, place = self._at(folder)
+            found = []
+            entries = system.listFiles(place, True)
+            while entries.hasNext():
+                found.append(_entry(entries.next()))
+            return sorted(found)
 
     def matching(self, folder: str, pattern: str) -> list[FileEntry]:
-        system, place = self._at(f"{folder}/{pattern}")
-        return sorted(map(_entry, system.globStatus(place) or ()))
+        with _reaching(folder, "read"):
+            system, place = self._at(f"{folder}/{pattern}")
+            return sorted(map(_entry, system.globStatus(place) or ()))
 
     def entry(self, path: str) -> FileEntry:
-        system, place = self._at(path)
-        return _entry(system.getFileStatus(place))
+        with _reaching(path, "read"):
+            system, place = self._at(path)
+            return _entry(system.getFileStatus(place))
+
+
+@contextmanager
+def _reaching(path: str, done: str) -> Iterator[None]:
+    """Say in one line what a file system has refused.
+
+    PySpark has made an error of its own from some of Java's, of illegal arguments say.
+    """
+    try:
+        yield
+    except Py4JJavaError as error:
+        reason = str(error.java_exception.toString())
+        raise StorageError(path, f"cannot be {done}: {_first_line(reason)}") from error
+    except CapturedException as error:
+        raise StorageError(path, f"cannot be {done}: {_first_line(str(error))}") from error
+
+
+def _first_line(text: str) -> str:
+    return text.partition("\n")[0]
 
 
 def _entry(status: Any) -> FileEntry:
