@@ -11,6 +11,7 @@ from kafka_harness.kinds import kind_under_test, make_broker
 from kafka_harness.samples import fresh_topic
 from kafka_harness.topics import create_topic
 from moldau.base.errors import UserError
+from moldau.spark.sink.held import WriteInterrupted
 from moldau.spark.sink.options import SinkOptions
 from moldau.spark.sink.plain import write_plain
 from spark.sink_drivers import frame
@@ -92,7 +93,8 @@ def test_brokers_that_are_not_there_are_an_error_that_names_them():
             "kafka.bootstrap.timeout.ms": "0",
         }
     )
-    with pytest.raises(UserError, match=r"could not be written to 127\.0\.0\.1:1: no broker"):
+    away = r"could not be written to 127\.0\.0\.1:1: no broker"
+    with pytest.raises(WriteInterrupted, match=away):
         write_plain(options, [frame([b"x"])])
 
 
@@ -119,7 +121,8 @@ def test_a_broker_that_does_not_come_back_is_told_of_in_one_line(tmp_path):
         write(own, topic, [frame([b"before"])], **short)
         own.kill()
 
-        with pytest.raises(UserError, match=r"could not be written.*within delivery_timeout_ms"):
+        late = r"could not be written.*within delivery_timeout_ms"
+        with pytest.raises(WriteInterrupted, match=late):
             write(own, topic, [frame([b"after"])], **short)
 
 

@@ -80,10 +80,22 @@ def producer_for(options: SinkOptions) -> Iterator[BatchProducer]:
         raise
 
 
+class WriteInterrupted(UserError):  # noqa: N818 - it names the event
+    """Rows could not be written because of what passes by itself: brokers are away, or too slow.
+
+    A pipeline goes by the names of errors, all that Spark hands on of them: other `UserError`s end
+    it, this one is tried again.
+    """
+
+
 @contextlib.contextmanager
 def told(what: str) -> Iterator[None]:
-    """Have a failure of the client read as one line: what could not be done, why, what to do."""
+    """Have a failure of the client read as one line: what could not be done, why, what to do.
+
+    WriteInterrupted where the same may succeed later, else UserError.
+    """
     try:
         yield
     except ClientError as error:
-        raise UserError(f"{what}: {error}") from error
+        kind = WriteInterrupted if error.retriable else UserError
+        raise kind(f"{what}: {error}") from error
