@@ -18,13 +18,15 @@ from moldau.client.errors import OffsetOutOfRange
 from moldau.client.records import TopicPartition
 from moldau.records.batch import HEADER_SIZE, crc_ok, parse_header
 from moldau.spark.sink.encoding import EncodedBatch
+from moldau.spark.sink.held import WriteInterrupted
 from moldau.spark.sink.options import STAGING_RETENTION
 from moldau.spark.sink.rows import Outgoing
 from moldau.spark.sink.staging import Located, StagedRows
 
 _POLL_MS: Final = 500
 _PATIENCE_S: Final = 60.0
-"""How long staged rows, which were acknowledged, may not be readable: a leader may be changing."""
+"""How long staged rows, which were acknowledged, may not be readable: a leader may be changing.
+Only asking in vain counts: who is handed a batch may take as long as it likes to send it."""
 
 _GONE: Final = (
     "rows that tasks had staged are gone, so nothing of their batch was published: start the query"
@@ -58,7 +60,7 @@ class StagedBatches:
             self._wanted[place] = deque(ordered)
 
     def batches(self) -> Iterator[Outgoing]:
-        """Yield the batches; UserError if one is gone."""
+        """Yield the batches; UserError if one is gone, WriteInterrupted if nothing can be read."""
         consumer = self._consumer
         consumer.assign(self._wanted)
         for place, wanted in self._wanted.items():
@@ -72,11 +74,19 @@ class StagedBatches:
             for record in records:
                 outgoing = self._taken(record)
                 if outgoing is not None:
-                    deadline = self._clock.monotonic() + _PATIENCE_S
                     yield outgoing
-            if self._clock.monotonic() > deadline:
-                raise UserError(_GONE)
+            if records:
+                deadline = self._clock.monotonic() + _PATIENCE_S
+            elif self._clock.monotonic() > deadline:
+                raise self._unreadable()
         consumer.assign(())
+
+    def _unreadable(self) -> WriteInterrupted:
+        places = sorted(str(place) for place, wanted in self._wanted.items() if wanted)
+        return WriteInterrupted(
+            f"rows that tasks had staged could not be read for {_PATIENCE_S:g} s, so nothing of"
+            f" their batch was published: check that {', '.join(places)} can be reached"
+        )
 
     def _taken(self, record: Any) -> Outgoing | None:
         """Take a record that is wanted next in its partition; None if it is not wanted."""
