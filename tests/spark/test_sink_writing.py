@@ -161,6 +161,26 @@ def test_a_frame_with_a_task_that_fails_does_not_appear(spark, broker, topic, co
     assert committed() == Counter()
 
 
+def test_nothing_is_left_of_what_a_task_staged_that_failed(spark, broker, topic, committed):
+    """Its job has no task that succeeded, so no message names the topic for staging."""
+    before = staging_topics(broker)
+    last = 50_000  # far behind what has been staged by then
+    failing = numbered(spark, last + 1, partition=f"IF(id = {last}, 7, 0)").coalesce(1)
+    with pytest.raises(PySparkException, match="asks for partition 7"):
+        write(failing, broker, topic=topic, **STAGED, **{"kafka.batch.size": "1000"})
+    assert staging_topics(broker) == before
+    assert committed() == Counter()
+
+
+def test_nothing_is_left_of_a_frame_that_could_not_be_published(spark, broker, topic, committed):
+    before = staging_topics(broker)
+    refused = {**STAGED, "kafka.transaction.timeout.ms": str(2**31 - 1)}
+    with pytest.raises(PySparkException, match="INVALID_TRANSACTION_TIMEOUT"):
+        write(numbered(spark, 500), broker, topic=topic, **refused)
+    assert staging_topics(broker) == before
+    assert committed() == Counter()
+
+
 def test_a_frame_written_again_under_its_id_is_there_once(spark, broker, topic, committed):
     options = {**STAGED, "exactly.once.id": f"report-{uuid.uuid4()}", "topic": topic}
     for _ in range(2):

@@ -25,7 +25,7 @@ from moldau.spark.sink.messages import RowsStaged, RowsWritten, staged_rows
 from moldau.spark.sink.options import SinkOptions
 from moldau.spark.sink.plain import write_plain
 from moldau.spark.sink.publication import Publisher, Writer
-from moldau.spark.sink.staging import Share, StagedRows, stage
+from moldau.spark.sink.staging import Share, stage
 
 logger = logging.getLogger(__name__)
 
@@ -82,15 +82,21 @@ class OnceBatchWriter(DataSourceArrowWriter):
             publisher.publish(self._options.once_number, staged)
         finally:
             publisher.give_up()
-            self._clean(staged)
+        if any(one.located for one in staged):  # small writes are many: they pay for no question
+            self._clean()
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Delete what was staged; whatever was published stays."""
-        self._clean(staged_rows(messages))
+        """Delete what was staged; whatever was published stays.
 
-    def _clean(self, staged: Sequence[StagedRows]) -> None:
-        for topic in {one.staging_topic for one in staged if one.located}:
-            try:
-                delete_staging_topic(self._options, topic)
-            except ClientError as error:
-                logger.warning("%s is left to its retention time: %s", topic, error)
+        Spark calls this also after a commit that failed. The topic may be there though no message
+        names it: those of tasks that failed have not come.
+        """
+        del messages
+        self._clean()
+
+    def _clean(self) -> None:
+        topic = self._options.staging_topic(self._attempt)
+        try:
+            delete_staging_topic(self._options, topic)
+        except ClientError as error:
+            logger.warning("%s may be left behind, delete it: %s", topic, error)

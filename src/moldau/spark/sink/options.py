@@ -138,6 +138,10 @@ class SinkOptions(NamedTuple):
                 told = str(error).replace("kafka.transactional.id", f"{EXACTLY_ONCE}=true")
                 raise ConfigError(told) from None
 
+    def staging_topic(self, writer: str) -> str:
+        """Return the topic for staging of a query, or of one write."""
+        return f"{self.staging_prefix}-{writer}"
+
     def producer(self) -> dict[str, Any]:
         """Return the settings of a producer that is given whole batches."""
         own = {"batch_size": BATCH_SIZE, "max_block_ms": MAX_BLOCK_MS}

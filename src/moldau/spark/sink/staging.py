@@ -130,7 +130,7 @@ def _staged(
     clock: Clock,
 ) -> StagedRows:
     """Write batches to the topic for staging; all of a task's go to one partition of it."""
-    topic = f"{options.staging_prefix}-{share.writer}"
+    topic = options.staging_topic(share.writer)
     if not producer.knows(topic):
         ensure_staging_topic(options, topic)
     partition = share.task % producer.partition_count(topic)
