@@ -13,6 +13,7 @@ import select
 import subprocess
 import threading
 
+import psutil
 import pytest
 from confluent_kafka.admin import AdminClient
 
@@ -229,6 +230,38 @@ def test_several_share_a_spark_and_go_on_when_one_of_them_is_stopped(broker, tmp
         assert run.wait(60) == 0
     assert status(second_out)["state"] == "stopped"
     assert status(second_out)["totals"]["changes"] == 5
+
+
+@pytest.mark.java(SPARK_CONNECTOR)
+def test_a_machine_that_is_killed_ends_a_run_with_one_line_and_the_next_run_goes_on(
+    broker, tmp_path
+):
+    out, said = tmp_path / "out", tmp_path / "said"
+    topic, records = activity_topic(broker.address, batches=2)
+    words = [
+        *run_words(
+            ACTIVITY,
+            {**OPTIONS, "topic": topic},
+            broker.address,
+            out,
+            batch_rows=BATCH_ROWS,
+            settings=settings(tmp_path),
+        ),
+        *("--master", "local[2]"),
+    ]
+    with process(words, said, ENVIRONMENT) as run:
+        eventually(lambda: handled(out) > 0, "a batch is filed", 120)
+        machines = psutil.Process(run.pid).children(recursive=True)
+        next(one for one in machines if one.name() == "java").kill()
+        assert run.wait(60) == 1
+    *before, last = said.read_text().splitlines()
+    assert last.startswith("moldau: Spark's virtual machine has ended")
+    assert all(line.startswith("moldau: activity ") for line in before), said.read_text()
+    assert status(out)["state"] == "failed"
+    assert status(out)["error"] in last
+
+    subprocess.run([*words, "--once"], check=True, stderr=subprocess.DEVNULL)
+    check_tables(out, records, RULES)
 
 
 class Terminal:

@@ -308,7 +308,14 @@ def _require_spark() -> None:
         import_module("moldau.spark.pipelines.running.frame")
     except ImportError as missing:
         raise UserError(f"pipelines need Spark ({missing}): pip install 'moldau[spark]'") from None
-    logging.getLogger("py4j").setLevel(logging.ERROR)
+    # Where Java does not answer, Py4J says so in a trace. It is raised as well, and told in a line.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    logging.getLogger().addFilter(_is_not_of_py4j)
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    """Tell whether a record of the root logger, to which Py4J speaks at times, is another's."""
+    return Path(record.pathname).parent.name != "py4j"
 
 
 def _order(declared: Pipeline, given: dict[str, Any]) -> Order:

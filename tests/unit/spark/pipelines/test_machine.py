@@ -5,9 +5,15 @@ from __future__ import annotations
 import os
 
 import pytest
+from py4j.protocol import Py4JError, Py4JNetworkError
 
 from kafka_harness.waiting import eventually
-from moldau.spark.pipelines.session.machine import Said, reason_in
+from moldau.spark.pipelines.session.machine import (
+    MachineEnded,
+    Said,
+    reason_in,
+    telling_of_its_end,
+)
 
 GATEWAY = "[JAVA_GATEWAY_EXITED] Java gateway process exited before sending its port number."
 CALLED = "An error occurred while calling None.org.apache.spark.api.java.JavaSparkContext.\n: "
@@ -36,6 +42,34 @@ CALLED = "An error occurred while calling None.org.apache.spark.api.java.JavaSpa
 )
 def test_the_reason_is_found_in_what_java_says(lines, error, reason):
     assert reason_in(lines, error) == reason
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ConnectionRefusedError("[Errno 111] Connection refused"),
+        Py4JNetworkError("Answer from Java side is empty"),
+        Py4JError("An error occurred while calling o302.isActive"),
+    ],
+)
+def test_silence_is_the_end_of_the_machine(error):
+    with pytest.raises(MachineEnded) as told, telling_of_its_end():
+        raise error
+    assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        Py4JError("An error occurred while calling o1.x. Trace:\npy4j.Py4JException: no x"),
+        Py4JError("org.x.Y does not exist in the JVM"),
+        OSError("No space left on device"),
+    ],
+)
+def test_what_the_machine_answers_and_what_is_not_its_own_stays_what_it_is(error):
+    with pytest.raises(type(error)) as told, telling_of_its_end():
+        raise error
+    assert told.value is error
 
 
 def test_a_start_is_kept_and_what_follows_is_passed_on(capsys):

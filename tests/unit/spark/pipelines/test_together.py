@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import signal
 import sys
@@ -24,21 +25,28 @@ from moldau.spark.pipelines.running.together import Together
 class Query:
     """A query that does what a test tells it."""
 
-    def __init__(self, name):
+    def __init__(self, name, spark):
         self.name = name
-        self.isActive = True
+        self._spark = spark
+        self._is_active = True
         self.status = {"isTriggerActive": False}
         self.lastProgress = None
         self.error = None
+
+    @property
+    def isActive(self):  # noqa: N802 - Spark's name
+        if self._spark.is_killed:
+            raise ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
+        return self._is_active
 
     def had_batch(self, number=0):
         self.lastProgress = SimpleNamespace(json=json.dumps({"name": "q", "batchId": number}))
 
     def fail(self, text):
-        self.error, self.isActive = text, False
+        self.error, self._is_active = text, False
 
     def stop(self):
-        self.isActive = False
+        self._is_active = False
 
     def exception(self):
         return self.error
@@ -53,6 +61,7 @@ class Spark:
     def __init__(self):
         self.started = 0
         self.ended = 0
+        self.is_killed = False
 
     def newSession(self):  # noqa: N802 - Spark's name
         return self
@@ -93,7 +102,7 @@ class Scene:
 
     def _start(self, stage):
         title = stage.places.desk.parent.name
-        self.queries[title] = Query(title)
+        self.queries[title] = Query(title, self.spark)
         return [self.queries[title]]
 
     def desk(self, title):
@@ -166,6 +175,19 @@ def test_with_the_first_that_fails_all_end_and_it_is_named(scene):
     assert str(failures[0]) == "b: the query b has failed: no plums"
     assert [scene.state(title) for title in "abc"] == ["stopped", "failed", "stopped"]
     assert not any(query.isActive for query in scene.queries.values())
+
+
+def test_the_end_of_the_machine_is_that_of_all_and_named_as_such(scene):
+    scene.without_patience()
+    with running(scene) as failures:
+        eventually(lambda: len(scene.queries) == 3, "all start")
+        eventually(lambda: scene.state("c") == "running", "all run")
+        scene.spark.is_killed = True
+        eventually(lambda: failures, "the end")
+    assert str(failures[0]).startswith("Spark's virtual machine has ended")
+    for title in "abc":
+        told = read_status(scene.desk(title))
+        assert (told["state"], told["error"]) == ("failed", str(failures[0]))
 
 
 def test_one_that_is_stopped_leaves_the_others_running_also_before_its_turn(scene):

@@ -30,7 +30,7 @@ from moldau.spark.pipelines.running.desk import Desk, read_status
 from moldau.spark.pipelines.running.exposition import serve_metrics
 from moldau.spark.pipelines.running.progress import Figures, figures_of
 from moldau.spark.pipelines.running.signals import Signals
-from moldau.spark.pipelines.session.machine import first_line
+from moldau.spark.pipelines.session.machine import first_line, is_silence, telling_of_its_end
 from moldau.spark.pipelines.session.starting import running_session
 from moldau.spark.pipelines.stage import Stage
 from moldau.spark.pipelines.storage import Files, LocalFiles, SparkFiles
@@ -171,7 +171,8 @@ class Run:
             if spark is None or self.is_stopping:
                 self._tell(desk, state="stopped")
                 return
-            self._watch(desk, spark)
+            with telling_of_its_end():
+                self._watch(desk, spark)
 
     def _own_session(self) -> AbstractContextManager[SparkSession | None]:
         order = self._order
@@ -211,7 +212,7 @@ class Run:
         try:
             queries = self._started(stage)
         except Exception as error:
-            if isinstance(error, UserError):
+            if isinstance(error, UserError) or is_silence(error):
                 raise
             return PipelineFailed("", str(error))
         self._tell(desk, state="running", error=None)

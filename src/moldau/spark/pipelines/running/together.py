@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 from moldau.base.errors import InvariantViolated, MoldauError, UserError
 from moldau.spark.pipelines.running.frame import Order, Run
 from moldau.spark.pipelines.running.signals import Signals
+from moldau.spark.pipelines.session.machine import MachineEnded, telling_of_its_end
 from moldau.spark.pipelines.session.starting import beside, running_session
 from moldau.spark.pipelines.tables.formats import settings_with
 
@@ -140,7 +141,8 @@ class Together:
         try:
             with self._session() as spark:
                 self._signals.listen()  # Spark has taken Ctrl-C for itself
-                self._follow(spark)
+                with telling_of_its_end():
+                    self._follow(spark)
         except Exception as error:
             for member in self._members:
                 member.refuse(error)
@@ -183,9 +185,11 @@ def shared_session(orders: Mapping[str, Order]) -> AbstractContextManager[SparkS
 
 
 def _named(member: Member) -> Exception:
-    """Return the error of a pipeline, which says whose it is."""
+    """Return the error of a pipeline, which says whose it is; the end of Spark is that of all."""
     error = member.failed
     assert error is not None
+    if isinstance(error, MachineEnded):
+        return error
     if isinstance(error, MoldauError) and not isinstance(error, InvariantViolated):
         return UserError(f"{member.title}: {error}")
     return error

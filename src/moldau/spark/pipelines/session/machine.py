@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
+from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 
@@ -32,6 +33,18 @@ KEPT_LINES: Final = 100
 _RAISED: Final = re.compile(r"(?:^|[ .])\w*(?:Exception|Error): (.+)")
 _CALLED: Final = re.compile(r"\AAn error occurred while calling .*\n: ")
 """How an error begins that Java has raised for Python."""
+_UNANSWERED: Final = re.compile(r"\AAn error occurred while calling \S+\Z")
+"""The whole text of an error for which Java has given no reason."""
+
+
+class MachineEnded(UserError):  # noqa: N818 - it names the event
+    """The machine is not there any more, and nobody here has ended it."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "Spark's virtual machine has ended: it has crashed or was killed, for want of memory"
+            " maybe; the next run goes on from where it was"
+        )
 
 
 class Said:
@@ -76,6 +89,27 @@ def reason_in(lines: list[str], error: str) -> str:
 def first_line(text: str) -> str:
     """Return the first line that says something."""
     return next((line.strip() for line in text.splitlines() if line.strip()), "no reason given")
+
+
+def is_silence(error: BaseException) -> bool:
+    """Tell whether an error says that the machine has not answered, and not what it answered."""
+    if isinstance(error, ConnectionError | Py4JNetworkError):
+        return True
+    return isinstance(error, Py4JError) and _UNANSWERED.search(str(error)) is not None
+
+
+@contextmanager
+def telling_of_its_end() -> Iterator[None]:
+    """Raise MachineEnded where the machine does not answer in this block.
+
+    What is raised there speaks of a connection that was refused, as if a broker were meant.
+    """
+    try:
+        yield
+    except Exception as error:
+        if is_silence(error):
+            raise MachineEnded from error
+        raise
 
 
 @contextmanager

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,7 +18,12 @@ from pyspark.sql import SparkSession
 from moldau.base.errors import UserError
 from moldau.spark.pipelines.session.home import PYTHON, SUBMITTED, is_wanted, light_home
 from moldau.spark.pipelines.session.java import collecting, what_is_missing
-from moldau.spark.pipelines.session.machine import machine, reason_in
+from moldau.spark.pipelines.session.machine import (
+    MachineEnded,
+    machine,
+    reason_in,
+    telling_of_its_end,
+)
 
 TASKS_PER_CORE: Final = 2
 """On this machine, where nobody says otherwise: a task waits for its Python and for brokers half of
@@ -101,7 +107,7 @@ def running_session(
         except Exception as error:
             reason = reason_in([], str(error))
             raise UserError(f"Spark does not start: {reason}") from error
-        running.callback(spark.stop)
+        running.callback(_stop, spark)
         if _SHUFFLE not in given:
             # As many as cores: with Spark's 200 a batch of a stream takes ten times longer.
             tasks = spark.sparkContext.defaultParallelism
@@ -111,6 +117,13 @@ def running_session(
         if said is not None:
             said.pass_on()
         yield spark
+
+
+def _stop(spark: SparkSession) -> None:
+    """Stop Spark. If its machine has ended there is nothing to stop, and who ran in it says so."""
+    with suppress(MachineEnded), telling_of_its_end(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # Spark's own words for the same
+        spark.stop()
 
 
 def _cores() -> int:
