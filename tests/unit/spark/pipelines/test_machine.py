@@ -13,6 +13,7 @@ from moldau.spark.pipelines.session.machine import (
     Said,
     reason_in,
     telling_of_its_end,
+    without_ends_of_queries,
 )
 
 GATEWAY = "[JAVA_GATEWAY_EXITED] Java gateway process exited before sending its port number."
@@ -82,3 +83,22 @@ def test_a_start_is_kept_and_what_follows_is_passed_on(capsys):
     heard = []
     eventually(lambda: heard.append(capsys.readouterr().err) or "".join(heard), "it is passed on")
     assert "".join(heard) == "an executor is lost\n"
+
+
+def test_the_trace_of_a_query_that_has_ended_is_not_passed_on():
+    query = (
+        'Exception in thread "stream execution thread for landing [id = 1, runId = 2]" java.lang'
+    )
+    trace = [
+        f'Exception in thread "{thread}" java.lang.StackOverflowError\n',
+        *["\tat scala.collection.immutable.List.map(List.scala:247)\n"] * 1024,
+        "Caused by: java.lang.InterruptedException: sleep\n",
+        "\tat java.base/java.lang.Thread.sleep(Native Method)\n",
+        "\tSuppressed: java.io.IOException: closed\n",
+        "\t\tat x.Y.close(Y.java:1)\n",
+        "\t... 12 more\n",
+    ]
+    other = ['Exception in thread "dispatcher" java.lang.Error: x\n', "\tat x.Y.run(Y.java:1)\n"]
+    said = ["an executor is lost\n", *trace, *other, "another one is lost\n", *trace, *trace]
+    told = ["an executor is lost\n", *other, "another one is lost\n"]
+    assert list(without_ends_of_queries(said)) == told

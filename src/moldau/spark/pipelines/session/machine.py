@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -33,6 +33,9 @@ KEPT_LINES: Final = 100
 _RAISED: Final = re.compile(r"(?:^|[ .])\w*(?:Exception|Error): (.+)")
 _CALLED: Final = re.compile(r"\AAn error occurred while calling .*\n: ")
 """How an error begins that Java has raised for Python."""
+_END_OF_QUERY: Final = 'Exception in thread "stream execution thread'
+_OF_TRACE: Final = re.compile(r"\s+(?:at |\.\.\. \d+ |Suppressed: )|\s*Caused by: ")
+"""How lines of a trace begin, after the first."""
 _UNANSWERED: Final = re.compile(r"\AAn error occurred while calling \S+\Z")
 """The whole text of an error for which Java has given no reason."""
 
@@ -69,11 +72,24 @@ class Said:
 
     def _listen(self) -> None:
         with os.fdopen(self._reading, encoding="utf-8", errors="replace") as lines:
-            for line in lines:
+            for line in without_ends_of_queries(lines):
                 if self._is_started:
                     sys.stderr.write(line)
                 else:
                     self._kept.append(line)
+
+
+def without_ends_of_queries(lines: Iterable[str]) -> Iterator[str]:
+    """Yield lines of Java's, but for the traces with which threads of queries end.
+
+    One that is stopped in the middle of a batch may end with a thousand lines. What has ended a
+    query is known to who runs it, who tells it in one.
+    """
+    is_end = False
+    for line in lines:
+        is_end = line.startswith(_END_OF_QUERY) or (is_end and bool(_OF_TRACE.match(line)))
+        if not is_end:
+            yield line
 
 
 def reason_in(lines: list[str], error: str) -> str:
