@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+import pyarrow as pa
 import pytest
 
 from moldau.base.errors import UserError
+from moldau.spark.pipelines.activity.sessions import Sessions
 from moldau.spark.pipelines.checkpoints import Ledger
 from moldau.spark.pipelines.stage import Report
 from moldau.spark.pipelines.storage import LocalFiles
 from moldau.spark.pipelines.windowed.batches import Batches
-from moldau.spark.pipelines.windowed.closing import Batch, Totals, landed
+from moldau.spark.pipelines.windowed.closing import Batch, State, Totals, landed
+from moldau.spark.pipelines.windowed.gathering import Rows
 
 
 class Landings:
@@ -153,3 +156,18 @@ def test_tables_of_before_go_on_without_such_a_note(stage, plan, tmp_path):
     (tmp_path / "batch").unlink()
     plan(1, 20)
     assert taking(stage, 0, 1) == [1]
+
+
+def test_open_sessions_that_a_try_before_has_written_by_tasks_are_not_carried_twice(tmp_path):
+    names = ("what", "name", "start", "end", "first", "second")
+    small = pa.table({name: ["open"] for name in names})
+    left = tmp_path / "0000000003" / "part-00000.parquet"
+    left.parent.mkdir()
+    left.touch()
+
+    state = Sessions(None, LocalFiles(), str(tmp_path), 1).carry(
+        State(closings=3), Rows(None, small)
+    )
+
+    assert state.notes == {"sessions": str(left.parent)}
+    assert [path.name for path in left.parent.iterdir()] == ["open.parquet"]

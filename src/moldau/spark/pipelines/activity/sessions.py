@@ -65,11 +65,12 @@ class Sessions:
         chosen = Chosen("what", _OPEN)
         if not rows.count(chosen):
             return state.with_note(_NOTE, None)
+        self._files.remove(place)  # a try before may have left files of other names
         part = rows.part(chosen, _NAMES)
         if isinstance(part, pa.Table):
             self._files.write(f"{place}/open.parquet", parquet_bytes(part))
         else:
-            part.write.mode("overwrite").parquet(place)
+            part.write.parquet(place)
         return state.with_note(_NOTE, place)
 
 
