@@ -71,8 +71,14 @@ class Places:
 
 
 def _local(path: str) -> Path | None:
-    """Return a path of this machine; None if it is of another system."""
+    """Return a path of this machine; None if it is of another system.
+
+    UserError for a URL of a file with what stands for something else in URLs: part of the path
+    would be lost, or be read as another one.
+    """
     parts = urlparse(path)
-    if parts.scheme == "file":
-        return Path(parts.path)
-    return None if parts.scheme else Path(path).absolute()
+    if parts.scheme != "file":
+        return None if parts.scheme else Path(path).absolute()
+    if odd := next((one for one in "#?%" if one in path), None):
+        raise UserError(f"{path} has a {odd}: name the folder without file: in front")
+    return Path(parts.path)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import io
 import json
 import os
 import re
 import sys
+import threading
 import urllib.request
 from contextlib import nullcontext
 from types import SimpleNamespace
@@ -110,6 +113,14 @@ def test_everything_is_below_out_unless_it_is_said_otherwise(tmp_path):
     assert not elsewhere.is_local
 
 
+@pytest.mark.parametrize("path", ["/data/act#1", "/x?y=1", "/with%20space"])
+def test_urls_of_files_that_would_name_another_folder_are_refused(path):
+    assert Places.of(path).out == path
+    for out, checkpoint in ((f"file://{path}", None), ("/out", f"file:{path}")):
+        with pytest.raises(UserError, match="name the folder without file: in front"):
+            Places.of(out, checkpoint)
+
+
 def test_tables_of_another_system_need_a_desk_here(tmp_path):
     with pytest.raises(UserError, match="--desk"):
         Places.of("hdfs://n/t")
@@ -128,6 +139,38 @@ def test_one_pipeline_at_a_time_has_a_folder(tmp_path):
 
     assert owner(tmp_path) is None
     Desk(tmp_path).close()
+
+
+def test_who_asks_for_the_owner_does_not_keep_a_start_out(tmp_path):
+    Desk(tmp_path).close()
+    with (tmp_path / LOCK).open() as asking:
+        fcntl.flock(asking, fcntl.LOCK_SH)
+        later = threading.Timer(0.05, fcntl.flock, (asking, fcntl.LOCK_UN))
+        later.start()
+        Desk(tmp_path).close()
+        later.join()
+
+
+def test_a_lock_that_cannot_be_had_or_read_is_one_line(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    for use in (Desk, owner, ask_to_stop):
+        with pytest.raises(UserError, match="Not a directory"):
+            use(tmp_path / "file" / "desk")
+    ran = moldau("pipeline", "stop", "--out", tmp_path / "file")
+    assert (ran.status, ran.err.count("\n")) == (1, 1)
+
+    def refuse(*_):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with pytest.raises(UserError, match=f"cannot use {tmp_path}: No locks available"):
+        Desk(tmp_path)
+
+
+def test_a_lock_that_cannot_be_written_is_one_line(tmp_path):
+    (tmp_path / LOCK).symlink_to("/dev/full")
+    with pytest.raises(UserError, match=f"cannot use {tmp_path}: "):
+        Desk(tmp_path)
 
 
 def test_a_status_of_a_pipeline_that_is_gone_without_a_word_says_so(tmp_path):

@@ -12,6 +12,7 @@ import fcntl
 import json
 import os
 import threading
+import time
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -23,6 +24,8 @@ STATUS: Final = "status.json"
 STOP: Final = "stop"
 """The note: a byte for each time that somebody has asked for the end."""
 LOOK_S: Final = 0.2
+PATIENCE_S: Final = 0.5
+"""How long a start tries for the lock: who asks for its owner holds it for a moment."""
 ENDED: Final = frozenset({"stopped", "failed"})
 """The states in which a pipeline has no process any more."""
 
@@ -34,22 +37,10 @@ class Desk:
         self._folder = folder
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            self._lock = (folder / LOCK).open("a+", encoding="ascii")
+            self._lock = _locked(folder / LOCK)
+            (folder / STOP).unlink(missing_ok=True)  # it was meant for somebody else
         except OSError as error:
             raise UserError(f"cannot use {folder}: {error.strerror or error}") from error
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            holder = _number(self._lock)
-            self._lock.close()
-            raise UserError(
-                f"a pipeline writes to this folder already (process {holder}): stop it, or name"
-                " another --out"
-            ) from None
-        self._lock.truncate(0)
-        self._lock.write(f"{os.getpid()}\n")
-        self._lock.flush()
-        (folder / STOP).unlink(missing_ok=True)  # it was meant for somebody else
         self._closed = threading.Event()
         self._listener: threading.Thread | None = None
 
@@ -80,6 +71,35 @@ class Desk:
         self._lock.close()
 
 
+def _locked(path: Path) -> IO[bytes]:
+    """Lock the file, and write into it whose it is; UserError if it is somebody else's."""
+    lock = path.open("a+b", buffering=0)  # nothing is left to be written when it is closed
+    try:
+        deadline_s = time.monotonic() + PATIENCE_S
+        while not _is_taken(lock, fcntl.LOCK_EX):
+            if time.monotonic() > deadline_s:
+                raise UserError(
+                    f"a pipeline writes to this folder already (process {_number(lock)}): stop it,"
+                    " or name another --out"
+                )
+            time.sleep(PATIENCE_S / 20)
+        lock.truncate(0)
+        lock.write(b"%d\n" % os.getpid())
+    except BaseException:
+        lock.close()
+        raise
+    return lock
+
+
+def _is_taken(lock: IO[bytes], kind: int) -> bool:
+    """Take a lock, and tell whether that was possible."""
+    try:
+        fcntl.flock(lock, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
 def read_status(folder: Path) -> dict[str, Any]:
     """Return the status of a pipeline; UserError if none has run here.
 
@@ -101,14 +121,12 @@ def read_status(folder: Path) -> dict[str, Any]:
 def owner(folder: Path) -> int | None:
     """Return the process that holds the lock; None if nobody does."""
     try:
-        with (folder / LOCK).open("r", encoding="ascii") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return _number(lock)
+        with (folder / LOCK).open("rb", buffering=0) as lock:
+            return None if _is_taken(lock, fcntl.LOCK_SH) else _number(lock)
     except FileNotFoundError:
-        pass
-    return None
+        return None
+    except OSError as error:
+        raise UserError(f"cannot read {folder / LOCK}: {error.strerror or error}") from error
 
 
 def ask_to_stop(folder: Path) -> int | None:
@@ -133,7 +151,7 @@ def _asked(folder: Path) -> int:
         return 0
 
 
-def _number(lock: IO[str]) -> int:
+def _number(lock: IO[bytes]) -> int:
     lock.seek(0)
     text = lock.read().strip()
-    return int(text) if text.isdecimal() else 0
+    return int(text) if text.isdigit() else 0
