@@ -10,7 +10,7 @@ import contextlib
 import pytest
 
 from kafka_harness.samples import fresh_topic
-from kafka_harness.topics import create_topic
+from kafka_harness.topics import create_topic, send
 from moldau.base.errors import UserError
 from moldau.spark.pipelines.activity import start
 from moldau.spark.pipelines.activity.declared import ACTIVITY
@@ -19,6 +19,7 @@ from moldau.spark.pipelines.windowed import gathering
 from spark.activity_kit import BATCH_ROWS, OPTIONS, RULES, TestRun, activity_topic, made_up_records
 from spark.activity_model import Record, check_live, check_tables, rows_of, stray_files
 from spark.pipeline_kit import Crash, CrashingFiles, frame_of, pipeline_settings, stage_of
+from spark.source_kit import delete_records
 from spark.topic_rows import stored_rows
 
 
@@ -97,6 +98,29 @@ def test_the_queries_of_a_run_file_records_and_send_live_counts(session, broker,
     sent = [(row.key, row.value) for row in stored_rows(broker.address, live)]
     check_live(sent, records, RULES, BATCH_ROWS)
     assert session.read.parquet(str(tmp_path / "pages")).count() == len(rows_of(tmp_path, "pages"))
+
+
+def test_live_counts_go_on_after_a_pause_in_which_records_were_deleted(session, broker, tmp_path):
+    topic, live = (create_topic(broker.address, fresh_topic(name)) for name in ("activity", "live"))
+    records = made_up_records(batches=3)
+    values = [record.value or b"" for record in records]
+    run = TestRun(session, broker.address, topic, tmp_path)
+
+    send(broker.address, topic, values[:BATCH_ROWS])
+    run.run(**{"live-topic": live})
+    sent = stored_rows(broker.address, live)
+
+    send(broker.address, topic, values[BATCH_ROWS : 2 * BATCH_ROWS])
+    damaged = tmp_path / "_moldau" / "checkpoint" / "live" / "offsets" / "99"
+    damaged.write_text("nonsense")
+    run.run()  # it does not look at what it does not go on from
+    damaged.unlink()
+    delete_records(broker, topic, 0, 2 * BATCH_ROWS)
+
+    send(broker.address, topic, values[2 * BATCH_ROWS :])
+    run.run(**{"live-topic": live})
+    check_tables(tmp_path, records, RULES)
+    assert len(stored_rows(broker.address, live)) > len(sent) > 0
 
 
 def test_too_many_bad_records_stop_the_pipeline_before_anything_is_filed(session, tmp_path):

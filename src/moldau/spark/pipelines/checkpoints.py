@@ -15,7 +15,6 @@ import json
 from typing import Final, NamedTuple
 
 from moldau.base.errors import UserError
-from moldau.spark.pipelines.identity import NAME
 from moldau.spark.pipelines.storage import Files
 
 OFFSETS: Final = "offsets"
@@ -87,16 +86,13 @@ class Ledger:
         )
 
 
-def check_checkpoints(files: Files, folder: str) -> None:
-    """Look at the checkpoint of each query in a folder; UserError if one is damaged."""
-    for query in (name for name in files.names(folder) if name != NAME):
-        for log in LOGS:
-            numbers = [
-                int(name) for name in files.names(f"{folder}/{query}/{log}") if name.isdecimal()
-            ]
-            if numbers:
-                place = f"{folder}/{query}/{log}/{max(numbers)}"
-                _check(files.read(place) or "", place)
+def check_checkpoint(files: Files, folder: str) -> None:
+    """Look at the checkpoint of a query; UserError if it is damaged."""
+    for log in LOGS:
+        numbers = [int(name) for name in files.names(f"{folder}/{log}") if name.isdecimal()]
+        if numbers:
+            place = f"{folder}/{log}/{max(numbers)}"
+            _check(files.read(place) or "", place)
 
 
 def _check(text: str, place: str) -> None:

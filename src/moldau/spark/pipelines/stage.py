@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from moldau.spark.pipelines.checkpoints import Ledger
+from moldau.spark.pipelines.checkpoints import Ledger, check_checkpoint
 from moldau.spark.pipelines.declaration import PARQUET, Value
 from moldau.spark.pipelines.places import Places
 from moldau.spark.pipelines.storage import Files
@@ -127,9 +127,11 @@ class Stage:
         """Start a query under a name, at the pace of the run.
 
         Each query has its own share of the cores: one that sends something every second does not
-        wait for another that counts a window.
+        wait for another that counts a window. UserError if its checkpoint is damaged.
         """
-        writer = writer.queryName(name).option("checkpointLocation", self.places.checkpoint(name))
+        checkpoint = self.places.checkpoint(name)
+        check_checkpoint(self.files, checkpoint)
+        writer = writer.queryName(name).option("checkpointLocation", checkpoint)
         context = self.spark.sparkContext
         context.setLocalProperty(POOL, name)
         try:

@@ -22,7 +22,7 @@ from kafka_harness.waiting import eventually
 from moldau.base.errors import ConfigError, UserError
 from moldau.cli.pipelines.view import status_line, view
 from moldau.spark.pipelines.catalog import PIPELINES
-from moldau.spark.pipelines.checkpoints import check_checkpoints
+from moldau.spark.pipelines.checkpoints import check_checkpoint
 from moldau.spark.pipelines.declaration import Kind, Option, Pipeline, checked
 from moldau.spark.pipelines.identity import Identity, agreed
 from moldau.spark.pipelines.places import Places
@@ -88,14 +88,13 @@ def test_an_id_is_read_as_it_was_written_and_nonsense_is_refused():
 @pytest.mark.parametrize("text", ["", "nonsense", "v1", "v1\n{", "v1\n-\n\xff"])
 def test_a_damaged_checkpoint_is_refused_by_name_before_spark_reads_it(tmp_path, text):
     for log in ("offsets", "commits"):
-        (tmp_path / "landing" / log).mkdir(parents=True)
-        (tmp_path / "landing" / log / "9").write_text('v1\n{"a": 1}\n-\n{}')
-    (tmp_path / "moldau-pipeline.json").write_text("{}")
-    check_checkpoints(LocalFiles(), str(tmp_path))
-    newest = tmp_path / "landing" / "offsets" / "10"
+        (tmp_path / log).mkdir()
+        (tmp_path / log / "9").write_text('v1\n{"a": 1}\n-\n{}')
+    check_checkpoint(LocalFiles(), str(tmp_path))
+    newest = tmp_path / "offsets" / "10"
     newest.write_text(text)
     with pytest.raises(UserError, match=f"{newest} cannot be read") as refused:
-        check_checkpoints(LocalFiles(), str(tmp_path))
+        check_checkpoint(LocalFiles(), str(tmp_path))
     assert "\n" not in str(refused.value)
 
 

@@ -22,7 +22,6 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from moldau.base.clock import Clock, SystemClock
 from moldau.base.errors import UserError
-from moldau.spark.pipelines.checkpoints import check_checkpoints
 from moldau.spark.pipelines.declaration import PARQUET, TABLE_FORMAT, Pipeline, Value
 from moldau.spark.pipelines.identity import OUT, claim
 from moldau.spark.pipelines.places import Places
@@ -251,7 +250,6 @@ class Run:
         identity = claim(
             files, order.places.identity, order.places.checkpoints, order.pipeline.name, pinned
         )
-        check_checkpoints(files, order.places.checkpoints)
         self._status["id"] = identity.id
         self._status["master"] = spark.sparkContext.master
         return Stage(
