@@ -31,7 +31,7 @@ from spark.pipeline_kit import option_values
 from spark.session import ENVIRONMENT, settings
 
 BATCHES = 2
-BATCH_ROWS = 200
+BATCH_ROWS = 300
 """So many that every table has rows."""
 
 

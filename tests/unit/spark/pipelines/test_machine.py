@@ -86,9 +86,7 @@ def test_a_start_is_kept_and_what_follows_is_passed_on(capsys):
 
 
 def test_the_trace_of_a_query_that_has_ended_is_not_passed_on():
-    query = (
-        'Exception in thread "stream execution thread for landing [id = 1, runId = 2]" java.lang'
-    )
+    thread = "stream execution thread for landing [id = 1, runId = 2]"
     trace = [
         f'Exception in thread "{thread}" java.lang.StackOverflowError\n',
         *["\tat scala.collection.immutable.List.map(List.scala:247)\n"] * 1024,
