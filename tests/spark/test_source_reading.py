@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import traceback
 from datetime import UTC, datetime
 
 import pytest
@@ -14,13 +15,14 @@ from kafka_harness.topics import create_topic, send
 from moldau.base.errors import ConfigError, UserError
 from moldau.client.errors import ClientError
 from moldau.client.records import TopicPartition
+from moldau.spark.pipelines.running.frame import PipelineFailed
 from moldau.spark.source import tasks
 from moldau.spark.source.batch import batch_reader
 from moldau.spark.source.columns import spark_schema
 from moldau.spark.source.connections import close_all
 from moldau.spark.source.loss import DataLost
 from moldau.spark.source.options import SourceOptions
-from moldau.spark.source.tasks import RangePartition, read_range
+from moldau.spark.source.tasks import RangePartition, ReadInterrupted, read_range
 from spark.source_kit import (
     batch_rows,
     delete_records,
@@ -263,8 +265,12 @@ def test_a_broker_that_does_not_come_back_is_told_of_in_one_line(tmp_path):
         (planned,) = reader.partitions()
         own.kill()
 
-        with pytest.raises(UserError, match=f"nothing came of {name}-0 from offset 0 on") as task:
+        with pytest.raises(
+            ReadInterrupted, match=f"nothing came of {name}-0 from offset 0"
+        ) as task:
             list(rows_of(reader, [planned]))
+        (line,) = traceback.format_exception_only(task.value)
+        assert not PipelineFailed("landing", line).is_final
         with pytest.raises(ClientError, match="no broker could be reached") as driver:
             reader.partitions()
         assert "\n" not in f"{task.value}{driver.value}"

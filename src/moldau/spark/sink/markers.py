@@ -23,6 +23,7 @@ from moldau.client.admin import Admin, OffsetSpec
 from moldau.client.consumer import Consumer
 from moldau.client.producing.murmur2 import partition_for_key
 from moldau.client.records import TopicPartition
+from moldau.spark.sink.held import WriteInterrupted
 
 _FORM: Final = 1
 """The form of a marker's value; a later one that this version cannot read is refused."""
@@ -105,7 +106,7 @@ def read_marker(
             if record.key == wanted:
                 found = record.value
         if clock.monotonic() > deadline:
-            raise UserError(
+            raise WriteInterrupted(
                 f"what {key} has published last cannot be read: a transaction of another query has"
                 f" been open in {place} for {patience_s:g} s. Try again when it has ended (moldau"
                 " txn list shows it)"

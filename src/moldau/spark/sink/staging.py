@@ -12,13 +12,12 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from moldau.base.clock import Clock, SystemClock, system_random
-from moldau.base.errors import UserError
 from moldau.client.producing.fates import Fate
 from moldau.records.batch import HEADER_SIZE, pack_batch
 from moldau.records.builder import BatchBuilder
 from moldau.spark.sink.batches import BatchProducer
 from moldau.spark.sink.encoding import EncodedBatch
-from moldau.spark.sink.held import producer_for
+from moldau.spark.sink.held import WriteInterrupted, producer_for
 from moldau.spark.sink.helping_topics import ensure_staging_topic
 from moldau.spark.sink.options import SinkOptions
 from moldau.spark.sink.rows import Outgoing, RowEncoder
@@ -141,7 +140,7 @@ def _staged(
         sent.append((one._replace(content=b""), fate))
     producer.flush_batches()
     if any(fate.base_offset < 0 for _, fate in sent):
-        raise UserError(
+        raise WriteInterrupted(
             f"the broker did not tell where it put rows staged in {topic}-{partition}: a further"
             " attempt of the task stages them again"
         )

@@ -68,6 +68,13 @@ _ASKED_IN_A_ROW: Final = 2
 """A leader, and the replica that it names: who is sent on once more pauses first."""
 
 
+class ReadInterrupted(UserError):  # noqa: N818 - it names the event
+    """Records did not come because of what passes by itself: their leader is away, or too slow.
+
+    As with the sink's `WriteInterrupted`, a pipeline that meets this name tries again.
+    """
+
+
 class RangePartition(InputPartition):
     """What one task reads."""
 
@@ -210,9 +217,9 @@ class _Fetching:
                 await asyncio.sleep(pause_s)
         return None
 
-    def _too_late(self) -> UserError:
+    def _too_late(self) -> ReadInterrupted:
         waited_ms = self._options.poll_timeout_ms
-        return UserError(
+        return ReadInterrupted(
             f"nothing came of {self._name} from offset {self._position} on for {waited_ms} ms,"
             f" though it should have records up to {self._end}: check that its leader is up and"
             " no quota throttles this client, or raise kafkaConsumer.pollTimeoutMs"
