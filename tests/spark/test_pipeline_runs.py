@@ -167,20 +167,26 @@ def replaced(path, text):
     path.write_bytes(kept)
 
 
+def activity_words(address, topic, out, folder):
+    """Return the command that runs the activity pipeline on this machine."""
+    words = run_words(
+        ACTIVITY,
+        {**OPTIONS, "topic": topic},
+        address,
+        out,
+        batch_rows=BATCH_ROWS,
+        settings=settings(folder),
+    )
+    return [*words, "--master", "local[2]"]
+
+
 @pytest.mark.java(SPARK_CONNECTOR)
 def test_a_run_is_seen_on_its_terminal_has_its_folder_alone_and_stops_in_good_order(tmp_path):
     out = tmp_path / "out"
     with make_broker(kind_under_test(), tmp_path / "broker") as broker:
         topic, records = activity_topic(broker.address, batches=2)
-        words = run_words(
-            ACTIVITY,
-            {**OPTIONS, "topic": topic},
-            broker.address,
-            out,
-            batch_rows=BATCH_ROWS,
-            settings=settings(tmp_path),
-        )
-        with Terminal([*words, "--master", "local[2]"]) as run:
+        words = activity_words(broker.address, topic, out, tmp_path)
+        with Terminal(words) as run:
             run.until(lambda _: handled(out) == len(records), "all is filed")
             busy = subprocess.run(
                 command("run", "activity", "--out", out),
@@ -238,17 +244,7 @@ def test_a_machine_that_is_killed_ends_a_run_with_one_line_and_the_next_run_goes
 ):
     out, said = tmp_path / "out", tmp_path / "said"
     topic, records = activity_topic(broker.address, batches=2)
-    words = [
-        *run_words(
-            ACTIVITY,
-            {**OPTIONS, "topic": topic},
-            broker.address,
-            out,
-            batch_rows=BATCH_ROWS,
-            settings=settings(tmp_path),
-        ),
-        *("--master", "local[2]"),
-    ]
+    words = activity_words(broker.address, topic, out, tmp_path)
     with process(words, said, ENVIRONMENT) as run:
         eventually(lambda: handled(out) > 0, "a batch is filed", 120)
         machines = psutil.Process(run.pid).children(recursive=True)
