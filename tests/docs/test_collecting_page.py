@@ -13,7 +13,6 @@ import pytest
 from cli_kit import moldau
 from moldau.cli.collect import files, metrics
 from moldau.cli.main import cli
-from moldau.cli.stream.histogram import Histogram
 from moldau.collect.metrics.access_logs import COMBINED, UNITS_US, AccessSamples, access_pattern
 from moldau.collect.metrics.host import HostSamples, ProcessSamples
 from moldau.collect.metrics.readings import HostReading, ProcessReading
@@ -87,7 +86,7 @@ def measured():
     disk = ("read_bytes", "write_bytes", "read_count", "write_count", "busy_s")
     network = ("bytes_recv", "bytes_sent", "errors", "drops")
     host, processes = HostSamples(), ProcessSamples(1)
-    access = AccessSamples("shop", access_pattern(COMBINED), UNITS_US["s"], Histogram)
+    access = AccessSamples("shop", access_pattern(COMBINED), UNITS_US["s"])
     access.add(b'"GET /" 500 1 "-" "-" 0.1')
     access.add(b"nonsense")
     samples = access.take(1.0)
@@ -135,7 +134,6 @@ def test_lines_of_the_formats_that_are_shown_are_read(server):
         "shop",
         access_pattern(COMBINED),
         UNITS_US["us" if server == "Apache" else "s"],
-        Histogram,
     )
     access.add(line.encode())
     told = {one.metric: one.value for one in access.take(1.0)}

@@ -13,7 +13,6 @@ import pytest
 from kafka_harness.samples import fresh_topic
 from kafka_harness.topics import create_topic, send
 from moldau.base.errors import UserError
-from moldau.cli.stream.histogram import Histogram
 from moldau.collect.metrics.access_logs import COMBINED, UNITS_US, AccessSamples, access_pattern
 from moldau.collect.metrics.samples import encode
 from moldau.spark.pipelines.metrics.declared import METRICS
@@ -101,7 +100,7 @@ def test_a_run_sends_what_it_files_to_a_topic_also_where_rows_stay_with_spark(
 
 
 def test_request_times_of_the_collector_are_read_as_histograms(session):
-    log = AccessSamples("shop", access_pattern(COMBINED), UNITS_US["s"], Histogram)
+    log = AccessSamples("shop", access_pattern(COMBINED), UNITS_US["s"])
     for time in (b"0.200", b"0.050", b"0.049", b"5000"):
         log.add(b'"GET / HTTP/1.1" 200 1 "-" "-" ' + time)
     values = [encode(sample, "web-1", 1_790_000_000_000, 10.0) for sample in log.take(10.0)]

@@ -12,10 +12,10 @@ from typing import Any, Final, TypeVar
 import click
 
 from moldau.base.clock import SystemClock, system_random
+from moldau.base.histogram import Histogram
 from moldau.cli.frame.completion import complete_topics
 from moldau.cli.frame.report import Column, listing
 from moldau.cli.frame.session import Command, Session, asking
-from moldau.cli.stream.histogram import Histogram
 from moldau.cli.stream.measuring import (
     Figures,
     Load,

@@ -26,7 +26,6 @@ from moldau.cli.frame.connection import Connection, connection_options
 from moldau.cli.frame.offset_words import parse_duration_ms
 from moldau.cli.frame.terminal_text import safe
 from moldau.cli.produce import CODECS
-from moldau.cli.stream.histogram import Histogram
 from moldau.cli.stream.reading import parse_header
 from moldau.client.processing import graceful
 from moldau.client.producer import AsyncProducer
@@ -446,7 +445,7 @@ def _access_logs(
     return [
         AccessLog(
             _absolute(own),
-            AccessSamples(service, form, unit_us, Histogram),
+            AccessSamples(service, form, unit_us),
             MachineSources(),
             complaints,
             saved,

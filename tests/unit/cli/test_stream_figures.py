@@ -1,4 +1,4 @@
-"""Percentiles, progress, and Ctrl-C."""
+"""Progress and Ctrl-C."""
 
 from __future__ import annotations
 
@@ -6,10 +6,7 @@ import io
 import signal
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from moldau.cli.stream.histogram import Histogram
 from moldau.cli.stream.interrupts import Interrupts
 from moldau.cli.stream.progress import Progress, size_text
 
@@ -27,21 +24,6 @@ class Clock:
 
     def wall_ms(self):
         return 0
-
-
-@given(st.lists(st.integers(0, 10**12), min_size=1), st.sampled_from([0, 50, 90, 99, 100]))
-def test_percentiles_are_right_within_a_hundredth(values, percent):
-    histogram = Histogram()
-    for value in values:
-        histogram.add(value)
-    rank = max(1, -(-len(values) * percent // 100))
-    exact = sorted(values)[rank - 1]
-    assert exact <= histogram.percentile(percent) <= exact * (1 + 1 / 127)
-    assert histogram.percentile(100) == histogram.maximum == max(values)
-
-
-def test_of_nothing_every_percentile_is_zero():
-    assert Histogram().percentile(99) == 0
 
 
 def test_progress_is_shown_on_a_terminal_a_few_times_a_second():

@@ -8,7 +8,6 @@ from __future__ import annotations
 import pytest
 
 from collect_kit import MemorySources, OnItsWay
-from moldau.cli.stream.histogram import Histogram
 from moldau.client.errors import NoBrokerReachable
 from moldau.collect.complaints import Complaints
 from moldau.collect.framing import Piece
@@ -34,7 +33,7 @@ class Counting:
         self.logs = [
             AccessLog(
                 [pattern],
-                AccessSamples(service, access_pattern(COMBINED), 1_000_000, Histogram),
+                AccessSamples(service, access_pattern(COMBINED), 1_000_000),
                 self.sources,
                 Complaints(self.said.append),
                 saved,

@@ -10,7 +10,6 @@ import pytest
 
 from kafka_harness.waiting import eventually
 from moldau.base.clock import SystemClock
-from moldau.cli.stream.histogram import Histogram
 from moldau.client.errors import NoBrokerReachable
 from moldau.client.producer import AsyncProducer
 from moldau.collect.complaints import Complaints
@@ -250,7 +249,7 @@ def test_requests_of_an_access_log_are_sent_as_samples_from_its_end_on(broker, t
     path = tmp_path / "access.log"
     path.write_bytes(b'"GET / HTTP/1.1" 500 1 "-" "-" 9.0\n')
     said = []
-    samples = AccessSamples("shop", access_pattern(COMBINED), 1_000_000, Histogram)
+    samples = AccessSamples("shop", access_pattern(COMBINED), 1_000_000)
     complaints = Complaints(said.append)
     log = AccessLog([str(path)], samples, MachineSources(), complaints)
 
@@ -301,7 +300,7 @@ def test_samples_go_on_when_the_clock_is_set_back(broker, tmp_path):
     (tmp_path / "access.log").touch()
     said = []
     complaints = Complaints(said.append)
-    samples = AccessSamples("shop", access_pattern(COMBINED), 1_000_000, Histogram)
+    samples = AccessSamples("shop", access_pattern(COMBINED), 1_000_000)
     log = AccessLog([str(tmp_path / "access.log")], samples, MachineSources(), complaints)
     clock = SetBack()
 

@@ -11,7 +11,6 @@ from itertools import pairwise
 import pytest
 
 from moldau.base.errors import UserError
-from moldau.cli.stream.histogram import Histogram
 from moldau.collect.metrics.access_logs import (
     COMBINED,
     UNITS_US,
@@ -133,7 +132,7 @@ COMMON = b'::1 - - [15/Nov/2026:12:00:00 +0000] "-" 400 0'
 
 
 def access(unit="s", pattern=COMBINED):
-    return AccessSamples("shop", access_pattern(pattern), UNITS_US[unit], Histogram)
+    return AccessSamples("shop", access_pattern(pattern), UNITS_US[unit])
 
 
 def test_requests_are_counted_by_how_they_ended_and_how_long_they_took():

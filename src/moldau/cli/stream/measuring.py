@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from moldau.base.clock import Clock
-from moldau.cli.stream.histogram import Histogram
+from moldau.base.histogram import Histogram
 from moldau.cli.stream.progress import Progress
 from moldau.client.consumer import AsyncConsumer
 from moldau.client.errors import RequestTimedOut

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
-from typing import Final, Protocol
+from collections.abc import Iterator
+from typing import Final
 
 from moldau.base.errors import UserError
+from moldau.base.histogram import Histogram
 from moldau.collect.metrics.buckets import TimeBuckets
 from moldau.collect.metrics.samples import Sample
 
@@ -30,23 +31,6 @@ UNITS_US: Final = {"s": 1_000_000, "ms": 1_000, "us": 1}
 PERCENTS: Final = (50, 95, 99)
 
 
-class Histogram(Protocol):
-    """Counts whole numbers and knows their percentiles."""
-
-    @property
-    def maximum(self) -> int:
-        """The largest number."""
-        ...
-
-    def add(self, value: int, /) -> None:
-        """Count one."""
-        ...
-
-    def percentile(self, percent: float, /) -> int:
-        """Return the number that so many percent do not exceed."""
-        ...
-
-
 def access_pattern(text: str) -> re.Pattern[bytes]:
     """Read a pattern for lines of an access log; UserError if it is none."""
     try:
@@ -61,22 +45,15 @@ def access_pattern(text: str) -> re.Pattern[bytes]:
 class AccessSamples:
     """What has been found in the log of one service since the last samples."""
 
-    def __init__(
-        self,
-        service: str,
-        pattern: re.Pattern[bytes],
-        unit_us: int,
-        make_histogram: Callable[[], Histogram],
-    ) -> None:
+    def __init__(self, service: str, pattern: re.Pattern[bytes], unit_us: int) -> None:
         self.service = service
         self._pattern = pattern
         self._unit_us = unit_us
-        self._make_histogram = make_histogram
         self._reset()
 
     def _reset(self) -> None:
         self._statuses: Counter[str] = Counter()
-        self._times = self._make_histogram()
+        self._times = Histogram()
         self._buckets = TimeBuckets()
         self._strange_count = 0
 
