@@ -28,7 +28,6 @@ from moldau.cli.pipelines.file import KIND, read_file
 from moldau.cli.pipelines.view import status_report, view
 from moldau.spark.pipelines.catalog import PIPELINES
 from moldau.spark.pipelines.declaration import (
-    MAY_BE_ZERO,
     PARQUET,
     TABLE_FORMATS,
     Kind,
@@ -184,7 +183,7 @@ def _click_option(option: Option) -> Callable[[Command], Command]:
 
 def _type_of(option: Option) -> click.ParamType[Any]:
     if option.kind is Kind.DURATION:
-        return Milliseconds(zero=option.name in MAY_BE_ZERO)
+        return Milliseconds(zero=option.may_be_zero)
     return _KINDS[option.kind]
 
 

@@ -37,6 +37,8 @@ class Option:
     text: str
     pinned: bool = False
     """Whether tables that were begun with one value cannot go on with another."""
+    may_be_zero: bool = False
+    """Whether a duration of none at all makes sense: that of a window does not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +72,6 @@ NAMES_OF_FRAME: Final = frozenset(
     {"out", "master", "trigger", "once", "checkpoint", "conf", TABLE_FORMAT}
 )
 """Options that every pipeline has; none may declare them again."""
-
-MAY_BE_ZERO: Final = frozenset({"delay", "skew"})
-"""Durations, by their names in all pipelines, of which none at all makes sense: a window of no
-length does not."""
 
 
 def checked(pipeline: Pipeline) -> Pipeline:

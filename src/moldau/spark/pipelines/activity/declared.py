@@ -30,6 +30,7 @@ ACTIVITY: Final = Pipeline(
             "2m",
             "How far behind the newest event others may be without being late.",
             pinned=True,
+            may_be_zero=True,
         ),
         Option(
             "session-gap",
@@ -44,6 +45,7 @@ ACTIVITY: Final = Pipeline(
             "10m",
             "How far ahead of our clock an event may be; beyond, it is a dead letter.",
             pinned=True,
+            may_be_zero=True,
         ),
         Option("top", Kind.COUNT, "10", "How many pages and searches the tops of a window have."),
         Option(

@@ -20,6 +20,7 @@ LOGS: Final = Pipeline(
             "2m",
             "How far behind the newest line others may be without being late.",
             pinned=True,
+            may_be_zero=True,
         ),
         Option(
             "skew",
@@ -27,6 +28,7 @@ LOGS: Final = Pipeline(
             "10m",
             "How far ahead of our clock a line's time may be; beyond, it is not believed.",
             pinned=True,
+            may_be_zero=True,
         ),
         Option(
             "zone",

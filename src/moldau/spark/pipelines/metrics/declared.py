@@ -20,6 +20,7 @@ METRICS: Final = Pipeline(
             "1m",
             "How far behind the newest sample others may be without being late.",
             pinned=True,
+            may_be_zero=True,
         ),
         Option(
             "skew",
@@ -27,6 +28,7 @@ METRICS: Final = Pipeline(
             "10m",
             "How far ahead of our clock a sample may be; beyond, it is a dead letter.",
             pinned=True,
+            may_be_zero=True,
         ),
         Option("history", Kind.COUNT, "30", "With how many windows of its series one is compared."),
         Option("history-min", Kind.COUNT, "10", "How many there must be before one stands out."),
