@@ -89,7 +89,13 @@ class LocalFiles:
         return f"file:{_place(path)}"
 
     def exists(self, path: str) -> bool:
-        return _place(path).exists()
+        try:
+            _place(path).stat()
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError as error:
+            raise _failed("read", path, error) from error
+        return True
 
     def read(self, path: str) -> str | None:
         try:
@@ -142,7 +148,11 @@ class LocalFiles:
         return self.matching(folder, "**/*")
 
     def matching(self, folder: str, pattern: str) -> list[FileEntry]:
-        return sorted(_local_entry(one) for one in _place(folder).glob(pattern) if one.is_file())
+        found = _place(folder).glob(pattern)
+        try:
+            return sorted(_local_entry(one) for one in found if one.is_file())
+        except OSError as error:
+            raise _failed("read", folder, error) from error
 
     def entry(self, path: str) -> FileEntry:
         try:
