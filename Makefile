@@ -23,10 +23,11 @@ demo: setup ## broker, collectors, pipelines and their tables, for two minutes: 
 	$(BIN)/python -m examples.demo $(ARGS)
 
 # Tests of whole brokers and tests with Spark run beside all others: they wait for much, and leave
-# two cores enough for a third process. Each line says in which of them it was said.
+# two cores enough for a third process. Those of Spark's topics begin when one of the three is
+# through. Each line says in which of them it was said.
 OF_BROKERS := tests/compat tests/docs tests/process
-OF_SPARK := tests/spark
-LANES := test-brokers test-spark test-others
+OF_TOPICS := $(wildcard tests/spark/test_source_*.py tests/spark/test_sink_*.py)
+LANES := test-brokers test-pipelines test-others test-topics
 
 .PHONY: $(LANES)
 
@@ -38,8 +39,9 @@ else
 endif
 
 test-brokers: TESTS := $(OF_BROKERS)
-test-spark: TESTS := $(OF_SPARK)
-test-others: TESTS := $(patsubst %,--ignore=%,$(OF_BROKERS) $(OF_SPARK))
+test-pipelines: TESTS := tests/spark $(patsubst %,--ignore=%,$(OF_TOPICS))
+test-others: TESTS := $(patsubst %,--ignore=%,$(OF_BROKERS) tests/spark)
+test-topics: TESTS := $(OF_TOPICS)
 $(LANES): SHELL := bash
 $(LANES): test-%: setup
 	@set -o pipefail; $(BIN)/python -m pytest $(TESTS) | (trap "" INT; sed -u "s/^/$*: /")
