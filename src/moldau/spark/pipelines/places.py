@@ -12,6 +12,7 @@ Spark and its like pass over names that begin with an underscore.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -73,12 +74,19 @@ class Places:
 def _local(path: str) -> Path | None:
     """Return a path of this machine; None if it is of another system.
 
+    One folder has one path, without `..` in it: it is written down, and Spark takes such parts out
+    by themselves too, whatever links there are.
+
     UserError for a URL of a file with what stands for something else in URLs: part of the path
     would be lost, or be read as another one.
     """
     parts = urlparse(path)
     if parts.scheme != "file":
-        return None if parts.scheme else Path(path).absolute()
+        return None if parts.scheme else _plain(Path(path).absolute())
     if odd := next((one for one in "#?%" if one in path), None):
         raise UserError(f"{path} has a {odd}: name the folder without file: in front")
-    return Path(parts.path)
+    return _plain(Path(parts.path))
+
+
+def _plain(path: Path) -> Path:
+    return Path(os.path.normpath(path))

@@ -112,6 +112,14 @@ def test_everything_is_below_out_unless_it_is_said_otherwise(tmp_path):
     assert not elsewhere.is_local
 
 
+def test_a_folder_is_the_same_from_wherever_it_is_named(tmp_path, monkeypatch):
+    (tmp_path / "below").mkdir()
+    monkeypatch.chdir(tmp_path / "below")
+    places = Places.of(str(tmp_path / "tables"), str(tmp_path / "kept"))
+    assert Places.of("../tables", "../kept") == places
+    assert Places.of(f"file:{tmp_path}/below/../tables", f"file://{tmp_path}/./kept/") == places
+
+
 @pytest.mark.parametrize("path", ["/data/act#1", "/x?y=1", "/with%20space"])
 def test_urls_of_files_that_would_name_another_folder_are_refused(path):
     assert Places.of(path).out == path
