@@ -335,6 +335,17 @@ class FailingQuery:
         return self._error
 
 
+def made_up_run(monkeypatch, tmp_path, start, show, pauses_s=()):
+    """Return a run of a pipeline without Spark."""
+    monkeypatch.setitem(sys.modules, "made_up", SimpleNamespace(start=start))
+    monkeypatch.setattr(frame, "LOOK_S", 0.001)
+    order = Order(Pipeline("p", "", "made_up:start", (), ()), Places.of(str(tmp_path)), {}, {})
+    spark = SimpleNamespace(
+        sparkContext=SimpleNamespace(master="none"), streams=SimpleNamespace(active=())
+    )
+    return Run(order, show, session=lambda: nullcontext(spark), pauses_s=pauses_s)
+
+
 def tries_of(monkeypatch, tmp_path, queries_of, pauses_s=(0, 0)):
     """Run until it is given up; return how often it was begun."""
     tries = []
@@ -344,14 +355,9 @@ def tries_of(monkeypatch, tmp_path, queries_of, pauses_s=(0, 0)):
         tries.append(stage)
         return queries_of(len(tries))
 
-    monkeypatch.setitem(sys.modules, "made_up", SimpleNamespace(start=start))
-    monkeypatch.setattr(frame, "LOOK_S", 0.001)
-    order = Order(Pipeline("p", "", "made_up:start", (), ()), Places.of(str(tmp_path)), {}, {})
-    spark = SimpleNamespace(
-        sparkContext=SimpleNamespace(master="none"), streams=SimpleNamespace(active=())
-    )
+    run = made_up_run(monkeypatch, tmp_path, start, lambda _: None, pauses_s)
     with pytest.raises(PipelineFailed, match="the query landing has failed: no space"):
-        Run(order, lambda _: None, session=lambda: nullcontext(spark), pauses_s=pauses_s).run()
+        run.run()
     return len(tries)
 
 
@@ -365,6 +371,17 @@ def test_tries_are_counted_anew_once_the_query_has_gone_on_also_if_it_was_idle_t
 ):
     queries = lambda n: [FailingQuery("landing", *((7, 0, 0) if n < 5 else ()))]  # noqa: E731
     assert tries_of(monkeypatch, tmp_path, queries) == 6
+
+
+def test_output_that_nobody_reads_is_not_taken_for_the_end_of_spark(monkeypatch, tmp_path):
+    def show(status):
+        if status["state"] == "running":
+            raise BrokenPipeError(32, "Broken pipe")
+
+    start = lambda _: [FailingQuery("landing", 1, 1)]  # noqa: E731
+    with pytest.raises(BrokenPipeError):
+        made_up_run(monkeypatch, tmp_path, start, show).run()
+    assert "Broken pipe" in read_status(tmp_path / "_moldau")["error"]
 
 
 # Settings and commands

@@ -65,6 +65,7 @@ def test_silence_is_the_end_of_the_machine(error):
         Py4JError("An error occurred while calling o1.x. Trace:\npy4j.Py4JException: no x"),
         Py4JError("org.x.Y does not exist in the JVM"),
         OSError("No space left on device"),
+        BrokenPipeError("[Errno 32] Broken pipe"),
     ],
 )
 def test_what_the_machine_answers_and_what_is_not_its_own_stays_what_it_is(error):

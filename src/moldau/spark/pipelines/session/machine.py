@@ -108,9 +108,12 @@ def first_line(text: str) -> str:
 
 
 def is_silence(error: BaseException) -> bool:
-    """Tell whether an error says that the machine has not answered, and not what it answered."""
+    """Tell whether an error says that the machine has not answered, and not what it answered.
+
+    A broken pipe is our own output, which nobody reads any more: Py4J has an error for its own.
+    """
     if isinstance(error, ConnectionError | Py4JNetworkError):
-        return True
+        return not isinstance(error, BrokenPipeError)
     return isinstance(error, Py4JError) and _UNANSWERED.search(str(error)) is not None
 
 
