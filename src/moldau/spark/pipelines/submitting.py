@@ -9,6 +9,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from typing import Final
+from urllib.parse import urlparse
 
 from moldau.base.errors import UserError
 
@@ -46,7 +47,7 @@ def _mode(master: str) -> str:
 
 def _place(master: str, program: str) -> str:
     # On Kubernetes a bare path means a file of this machine, to be uploaded; it is in the image.
-    is_bare = "://" not in program
+    is_bare = not urlparse(program).scheme
     return f"local://{program}" if master.startswith("k8s://") and is_bare else program
 
 

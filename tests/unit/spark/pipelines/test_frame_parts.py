@@ -426,11 +426,10 @@ def test_a_cluster_gets_its_command(master, program):
     assert line.endswith(f"\n  {program} run")
 
 
-def test_a_program_that_is_fetched_is_left_where_it_is():
-    line = submit_command(
-        "k8s://h", "https://host/p.py", [], python="python3", image="i", settings={}
-    )
-    assert line.endswith("\n  https://host/p.py")
+@pytest.mark.parametrize("program", ["https://host/p.py", "local:/opt/p.py", "local:///opt/p.py"])
+def test_a_program_with_a_scheme_is_left_where_it_is(program):
+    line = submit_command("k8s://h", program, [], python="python3", image="i", settings={})
+    assert line.endswith(f"\n  {program}")
 
 
 def test_masters_that_cannot_be_are_refused():
