@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from moldau.client.engine.ports import system_ports
-from moldau.client.errors import CorruptAnswer
+from moldau.client.errors import CorruptAnswer, UnknownTopicOrPartition
 from moldau.client.records import TopicPartition
 from moldau.client.settings import ConnectionSettings
 from moldau.protocol.errors import ErrorCode
@@ -98,6 +98,9 @@ class Brokers:
     async def refresh(self):
         self.image.brokers.update(self.found)
 
+    async def topic(self, name, _deadline):
+        raise UnknownTopicOrPartition(f"there is no topic {name}")
+
     async def connection(self, broker_id):
         async def send(request, _version):
             self.asked.append((broker_id, request.rack_id))
@@ -118,6 +121,19 @@ def read_near(**answers):
     assert one._position == 9
     assert not any(brokers.answers.values())
     return brokers.asked
+
+
+@pytest.mark.parametrize(
+    "leader",
+    [HAS_IT_ALL, FetchablePartitionResponse(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)],
+)
+def test_a_range_that_has_ended_is_not_waited_for_any_longer(leader):
+    brokers = Brokers(leader=[leader], found={})
+    brokers.settings = ConnectionSettings(retry_backoff_ms=60_000, retry_backoff_max_ms=60_000)
+    given = {**NEEDED, "kafkaConsumer.pollTimeoutMs": "1000", "failOnDataLoss": "false"}
+    wanted = RangePartition(TopicPartition("t", 0), "ab" * 16, 5, 9)
+
+    assert asyncio.run(_Fetching(brokers, SourceOptions.for_batch(given), wanted).next()) is None
 
 
 def test_a_task_goes_where_its_leader_sends_it():

@@ -209,12 +209,13 @@ class _Fetching:
                 if not self._left_replica():
                     await self._recover(error)
                 failure = error
+            if self._position >= self._end:
+                break  # it has ended after all, however late that was found out
             failure_count += 1
             pause_s = self._backoff.wait_s(failure_count, self._cluster.ports.random)
             if self._cluster.ports.clock.monotonic() + pause_s >= deadline:
                 raise self._too_late() from failure
-            if self._position < self._end:
-                await asyncio.sleep(pause_s)
+            await asyncio.sleep(pause_s)
         return None
 
     def _too_late(self) -> ReadInterrupted:
