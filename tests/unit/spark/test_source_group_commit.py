@@ -10,6 +10,7 @@ from log_kit import HandClock
 from moldau.client.administration.results import Results
 from moldau.client.errors import ClientError
 from moldau.client.records import TopicPartition
+from moldau.spark.source import group_commit
 from moldau.spark.source.group_commit import GroupCommit
 
 T0 = TopicPartition("t", 0)
@@ -22,15 +23,21 @@ class Broker:
 
     def __init__(self):
         self.reason = None
+        self.is_slow = False
         self.asked_count = 0
+        self.unanswered = Future()
 
     def begin(self, work):
         work.close()
         self.asked_count += 1
+        self.unanswered = asked = Future()
+        if not self.is_slow:
+            self.answer()
+        return asked
+
+    def answer(self):
         refused = {T0: ClientError(self.reason)} if self.reason else {}
-        answered = Future()
-        answered.set_result(Results({}, refused))
-        return answered
+        self.unanswered.set_result(Results({}, refused))
 
 
 @pytest.fixture
@@ -72,6 +79,32 @@ def test_a_refusal_is_told_once_and_not_hurried(broker, commit, clock, caplog):
 
     assert broker.asked_count == 3
     assert warnings(caplog) == ["not allowed"]
+
+
+def test_a_refusal_that_comes_late_is_told_too(broker, commit, monkeypatch, caplog):
+    monkeypatch.setattr(group_commit, "_PATIENCE_S", 0)
+    broker.is_slow, broker.reason = True, "nobody coordinates"
+    for _ in range(3):
+        commit(5)
+    assert warnings(caplog) == []
+    broker.answer()
+    for _ in range(3):
+        commit(5)
+
+    assert broker.asked_count == 1
+    assert warnings(caplog) == ["nobody coordinates"]
+
+
+def test_what_is_committed_late_is_not_committed_again(broker, commit, monkeypatch):
+    monkeypatch.setattr(group_commit, "_PATIENCE_S", 0)
+    broker.is_slow = True
+    commit(5)
+    broker.answer()
+    commit(5)
+    assert broker.asked_count == 1
+    commit(6)
+
+    assert broker.asked_count == 2
 
 
 def test_a_refusal_is_told_again_when_it_is_another_or_was_over(broker, commit, caplog):

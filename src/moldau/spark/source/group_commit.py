@@ -51,6 +51,8 @@ class GroupCommit:
         self._clock = clock or SystemClock()
         self._committed: Mapping[TopicPartition, int] = {}
         self._under_way: Committing | None = None
+        self._sent: Mapping[TopicPartition, int] = {}
+        """What the last commit is of."""
         self._refused: Mapping[TopicPartition, int] = {}
         self._again_at = 0.0
         """When what was refused may be tried again."""
@@ -62,24 +64,33 @@ class GroupCommit:
 
         What was refused a moment ago is not tried again, and the same reason is not told again.
         """
+        if self._under_way is not None and not self._settled(self._under_way, 0):
+            return
         if not positions or positions == self._committed:
             return
         if positions == self._refused and self._clock.monotonic() < self._again_at:
             return
-        if self._under_way is not None and not self._under_way.done():
-            return
         calls = _GroupOffsets(connection.cluster)
-        self._under_way = connection.begin(calls.alter_group_offsets(self._group, dict(positions)))
-        try:
-            self._under_way.result(_PATIENCE_S).or_raise()
-            self._committed, self._warning = dict(positions), ""
-        except TimeoutError:
+        self._sent = dict(positions)
+        self._under_way = connection.begin(calls.alter_group_offsets(self._group, self._sent))
+        if not self._settled(self._under_way, _PATIENCE_S):
             logger.info("committing to group %s takes its time", self._group)
-        except ClientError as error:
-            self._note_refusal(positions, str(error))
 
-    def _note_refusal(self, positions: Positions, reason: str) -> None:
-        self._refused = dict(positions)
+    def _settled(self, under_way: Committing, patience_s: float) -> bool:
+        """Take note of what became of the last commit; tell whether that is known by now."""
+        try:
+            under_way.result(patience_s).or_raise()
+            self._committed, self._warning = self._sent, ""
+        except TimeoutError:
+            if not under_way.done():
+                return False
+        except ClientError as error:
+            self._note_refusal(str(error))
+        self._under_way = None
+        return True
+
+    def _note_refusal(self, reason: str) -> None:
+        self._refused = self._sent
         self._again_at = self._clock.monotonic() + _PAUSE_S
         if reason != self._warning:
             logger.warning("group %s does not show this query's lag: %s", self._group, reason)
