@@ -30,6 +30,8 @@ BROKEN = {
     b"%s,%s" % (_GOOD, _GOOD): "not one JSON object",
     b"%s] and more [%s" % (_GOOD, _GOOD): "not one JSON object",
     b'%s, "end": 1} and more' % _GOOD: "not one JSON object",
+    b'%s, "more": 1' % _GOOD: "not one JSON object",
+    b'%s\n,"told": %s' % (_GOOD, _GOOD): "not one JSON object",
     b"[%s]" % _GOOD: "not one JSON object",
     _GOOD.replace(b'"', b"'"): "not one JSON object",
     b'{"metric": "m"}': "no host, or one of more than 512 characters",
