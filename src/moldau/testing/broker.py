@@ -41,9 +41,6 @@ HOST: Final = "127.0.0.1"
 POLL_MS: Final = 1_000
 """How long one look at a topic may take; markers of transactions are passed without a record."""
 
-LOOK_UP_MS: Final = 1_000
-"""How long an unknown topic is waited for: the only broker there is knows what it was told."""
-
 FETCH_WAIT_MS: Final = 10
 """Nothing is waited for that has not been written yet."""
 
@@ -337,6 +334,8 @@ async def _create_topics(
 
 
 async def _records(servers: str, topic: str) -> list[Record[Any, Any]]:
+    async with AsyncAdmin(servers) as admin:
+        await admin.describe_topic(topic)  # a consumer waits for topics that are not there
     consumer: AsyncConsumer[Any, Any] = AsyncConsumer(
         servers,
         auto_offset_reset="earliest",
@@ -346,7 +345,7 @@ async def _records(servers: str, topic: str) -> list[Record[Any, Any]]:
     )
     found: list[Record[Any, Any]] = []
     async with consumer:
-        found_partitions = await consumer.partitions_for(topic, timeout_ms=LOOK_UP_MS)
+        found_partitions = await consumer.partitions_for(topic)
         ends = await consumer.end_offsets(found_partitions)
         consumer.assign(ends)
         for partition, end in ends.items():
