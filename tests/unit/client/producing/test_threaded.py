@@ -29,6 +29,8 @@ from moldau.client.producing.sender import Sender
 from scripted_broker import PRODUCE, silence
 
 WAIT_S = 15
+LONG_MS = 60_000
+"""A linger that lets a record be sent by nothing but a flush."""
 
 
 async def made():
@@ -132,19 +134,23 @@ def test_closing_at_once_ends_another_thread_s_wait_in_close(broker):
 
 
 def test_a_callback_that_exits_does_not_end_the_producer(broker, complaints):
-    with started(broker) as producer:
+    with started(broker, linger_ms=LONG_MS) as producer:
         producer.send("t", b"1").add_done_callback(lambda _: sys.exit(3))
         producer.flush(WAIT_S)
-        assert producer.send("t", b"2").result(WAIT_S).offset == 2
+        delivery = producer.send("t", b"2")
+        producer.flush(WAIT_S)
+        assert delivery.result(WAIT_S).offset == 2
     assert [type(one["exception"]) for one in complaints] == [SystemExit]
 
 
 def test_waiting_in_a_callback_is_refused_instead_of_hanging(broker, complaints):
-    with started(broker) as producer:
+    with started(broker, linger_ms=LONG_MS) as producer:
         producer.send("t", b"1").add_done_callback(lambda _: producer.send("t", b"2").result())
         producer.flush(WAIT_S)
         producer.flush(WAIT_S)
-        assert producer.send("t", b"3").result(WAIT_S).offset == 3
+        delivery = producer.send("t", b"3")
+        producer.flush(WAIT_S)
+        assert delivery.result(WAIT_S).offset == 3
     (complaint,) = complaints
     assert isinstance(complaint["exception"], InvalidState)
     assert "callback" in str(complaint["exception"])
