@@ -13,6 +13,7 @@ import signal
 import sys
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from kafka_harness.distribution import CURRENT, KafkaUnavailableError, jars
 from kafka_harness.java import QUICK_START
@@ -30,6 +31,10 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # Run in the background of a shell. Whoever is started by a test has to hear Ctrl-C.
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    # Tests say what comes out, and not how soon: a machine may be busy with something else.
+    unhurried = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+    settings.register_profile("moldau", settings.default, **unhurried)
+    settings.load_profile("moldau")
     # kafka-python reads its schemas in a way Python 3.11 has deprecated.
     config.addinivalue_line(
         "filterwarnings", "ignore:(open|read)_text is deprecated:DeprecationWarning"

@@ -103,19 +103,19 @@ def check_everything(data):
         records_or_corrupt(read, data)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.binary(max_size=300))
 def test_random_bytes_are_records_or_corrupt(data):
     check_everything(data)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(mutated(BATCHES[:4] + SETS))
 def test_damaged_batches_and_messages_are_records_or_corrupt(data):
     check_everything(data)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(mutated([batch[61:] for batch in BATCHES]), st.integers(-2, 9), st.sampled_from(Codec))
 def test_damaged_records_under_a_good_header_are_records_or_corrupt(payload, count, codec):
     batch = bytearray(BATCHES[0][:61] + payload)
@@ -127,7 +127,7 @@ def test_damaged_records_under_a_good_header_are_records_or_corrupt(payload, cou
     records_or_corrupt(read_spans, bytes(batch))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(mutated([data[16:] for data in SETS]), st.integers(-1, 9))
 def test_damaged_messages_with_a_mended_checksum_are_records_or_corrupt(body, offset):
     head = offset.to_bytes(8, "big", signed=True) + (len(body) + 4).to_bytes(4, "big")
@@ -137,7 +137,7 @@ def test_damaged_messages_with_a_mended_checksum_are_records_or_corrupt(body, of
     assert converted is None or read_all(converted)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.sampled_from(Codec), st.data())
 def test_damaged_streams_are_bytes_within_the_limit_or_corrupt(codec, data):
     stream = data.draw(mutated([compress(codec, b"abc" * 500), compress(codec, bytes(2000))]))

@@ -67,7 +67,7 @@ def longest_list(value) -> int:
     return 0
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.binary(max_size=120))
 def test_random_bytes_are_decoded_or_refused_by_every_decoder(data):
     for cls, version in PAIRS:
@@ -122,7 +122,7 @@ def test_a_list_has_no_more_elements_than_the_input_bytes_and_memory_is_bounded(
         tracemalloc.stop()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     st.one_of(
         st.binary(max_size=40),
@@ -148,7 +148,7 @@ def test_random_requests_have_a_header_or_are_refused(data):
         return
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.sampled_from([0, 1, 3, 18]), st.binary(max_size=60))
 def test_random_responses_are_decoded_or_refused(key, data):
     api = find_api(key)
@@ -192,7 +192,7 @@ def framed(body: bytes) -> bytes:
     return len(body).to_bytes(4) + body
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     st.lists(st.one_of(st.binary(max_size=80).map(framed), st.binary(max_size=12))).map(b"".join)
 )

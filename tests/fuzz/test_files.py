@@ -58,7 +58,7 @@ from moldau.storage.verify import verify_partition
 
 FOLDER = "/logs/t-0"
 STEM = "0" * 20
-EXAMPLES = settings(max_examples=120, deadline=None)
+EXAMPLES = settings(max_examples=120)
 
 
 def new_disk(files=None):
@@ -215,7 +215,7 @@ SEGMENT = {
     ),
     decoder=st.sampled_from([None, metadata_record, offsets_record, transaction_record]),
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_the_dump_tool_and_the_offline_check_survive_every_file(
     data, spoilt, form, options, decoder
 ):

@@ -94,14 +94,14 @@ def test_the_sample_has_every_kind_of_file_and_starts():
     start_on(sound_files())
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.data())
 def test_a_file_of_any_bytes_is_read_or_refused(data):
     path = data.draw(st.sampled_from(sorted(sound_files())))
     started_or_refused({**sound_files(), path: data.draw(st.binary(max_size=200))})
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.data())
 def test_a_damaged_file_is_read_or_refused(data):
     path = data.draw(st.sampled_from(sorted(path for path, c in sound_files().items() if c)))
@@ -117,7 +117,7 @@ def batch_files():
     return sorted(path for path in sound_files() if path.endswith((".log", ".checkpoint")))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.data())
 def test_a_batch_with_a_right_checksum_and_wrong_records_is_read_or_refused(data):
     path = data.draw(st.sampled_from(batch_files()))

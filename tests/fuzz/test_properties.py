@@ -44,7 +44,7 @@ def outcome(work, *arguments, refusal=ConfigError):
 
 
 @given(TEXTS)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 def test_any_text_is_properties_or_a_value_error(text):
     found, error = outcome(parse_properties, text, refusal=ValueError)
     if error:
@@ -54,14 +54,14 @@ def test_any_text_is_properties_or_a_value_error(text):
 
 
 @given(st.dictionaries(PLAIN, PLAIN, max_size=5))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_any_properties_are_read_back_as_written(properties):
     assert parse_properties(format_properties(properties)) == properties
 
 
 @pytest.mark.parametrize("table", [BROKER_CONFIGS, TOPIC_CONFIGS], ids=["broker", "topic"])
 @given(data=st.data())
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 def test_any_value_of_any_config_is_typed_or_a_config_error(table, data):
     definition = data.draw(st.sampled_from(sorted(table.values(), key=lambda one: one.name)))
     text = data.draw(VALUES)
@@ -78,7 +78,7 @@ def test_any_value_of_any_config_is_typed_or_a_config_error(table, data):
         st.sampled_from(sorted(BROKER_CONFIGS)) | st.text(max_size=8), VALUES, max_size=3
     )
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_any_settings_load_or_are_refused_in_one_line(overrides):
     found, error = outcome(BrokerSettings.load, None, overrides)
     lines = [error] if error else found.warnings

@@ -65,7 +65,7 @@ def given_out(assignments):
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(topics=TOPICS, subscriptions=members())
 def test_partitions_go_once_and_to_who_wants_them(name, topics, subscriptions):
     found = assignors_of(name)[0].assign(topics, subscriptions)
@@ -80,7 +80,7 @@ def test_partitions_go_once_and_to_who_wants_them(name, topics, subscriptions):
 
 
 @pytest.mark.parametrize("name", ["roundrobin", "sticky", "sticky-1.1"])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(topics=TOPICS, subscriptions=members(same_wishes=True))
 def test_shares_of_members_with_the_same_wishes_differ_by_one_at_most(name, topics, subscriptions):
     found = assignors_of(name)[0].assign(topics, subscriptions)
@@ -119,7 +119,7 @@ def joined_by_newcomers(topics, subscriptions):
     return {**{m: Subscription(subscriptions[m].topics) for m in newcomers}, **after}
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(topics=TOPICS, subscriptions=members(same_wishes=True).map(rackless))
 def test_sticky_moves_nothing_when_nothing_changed(topics, subscriptions):
     first = StickyAssignor().assign(topics, subscriptions)
@@ -129,7 +129,7 @@ def test_sticky_moves_nothing_when_nothing_changed(topics, subscriptions):
     }
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(topics=TOPICS, subscriptions=members())
 def test_cooperative_members_never_get_what_another_still_owns(topics, subscriptions):
     group = joined_by_newcomers(topics, subscriptions)
@@ -139,7 +139,7 @@ def test_cooperative_members_never_get_what_another_still_owns(topics, subscript
         assert all(owners.get(one, member) == member for one in assignment.partitions)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(topics=TOPICS, subscriptions=members(same_wishes=True).map(rackless))
 def test_cooperative_members_with_the_same_wishes_have_everything_after_two_rounds(
     topics, subscriptions

@@ -24,7 +24,7 @@ CUTS = 8
 
 
 @pytest.mark.parametrize("cls", MESSAGES, ids=lambda cls: cls.__name__)
-@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 2**32 - 1))
 def test_every_version_survives_encoding_and_refuses_truncation(cls, seed):
     instance = random_message(cls, random.Random(seed))

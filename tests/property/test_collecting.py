@@ -132,7 +132,7 @@ def actions(*names: str) -> st.SearchStrategy[list[tuple[str, int]]]:
 COLLECTING = ("write", "tear", "look", "look", "turns", "scan", "acknowledge", "save")
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(actions(*COLLECTING, "rename", "late", "truncate"))
 def test_any_rotation_gives_every_line_once_and_in_order(story):
     room = Room(f"{LOG}*", rotated_wait_s=FOREVER_S)
@@ -142,7 +142,7 @@ def test_any_rotation_gives_every_line_once_and_in_order(story):
     check(room, writer, once=True)
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=250)
 @given(actions(*COLLECTING, "rename", "late", "truncate", "crash"))
 def test_any_crash_gives_every_line_at_least_once_and_in_order(story):
     room = Room(f"{LOG}*", rotated_wait_s=FOREVER_S)
@@ -152,7 +152,7 @@ def test_any_crash_gives_every_line_at_least_once_and_in_order(story):
     check(room, writer, once=("crash" not in {name for name, _ in story}))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(actions(*COLLECTING, "crash"), st.lists(st.integers(0, 40), max_size=3))
 def test_a_file_renamed_out_of_sight_is_read_to_its_end_also_after_a_crash(story, rotations):
     """The pattern is the log's own path: what is renamed is known by its number alone."""
@@ -176,7 +176,7 @@ def test_a_file_renamed_out_of_sight_is_read_to_its_end_also_after_a_crash(story
 TEXT = st.lists(st.sampled_from([b"\n", b"  at", b"a", b"ERROR x", b"\r", b"\xff"]), max_size=60)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     TEXT,
     st.lists(st.integers(1, 9), min_size=1, max_size=30),

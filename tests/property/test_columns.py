@@ -51,7 +51,7 @@ batches = st.builds(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(batches, min_size=1, max_size=4), st.data())
 def test_columns_hold_the_records_of_all_batches(made, data):
     repeated = data.draw(st.lists(st.sampled_from(made), max_size=6))
@@ -60,7 +60,7 @@ def test_columns_hold_the_records_of_all_batches(made, data):
     assert columns == records is not None
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(batches, st.integers(0, 2**62))
 def test_columns_leave_out_what_is_not_wanted(batch, first_wanted):
     parts = parts_of(batch)
@@ -70,7 +70,7 @@ def test_columns_leave_out_what_is_not_wanted(batch, first_wanted):
     assert rows_of(columns) == [record for record in records if record.offset >= middle]
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.lists(batches, min_size=1, max_size=3), st.data())
 def test_damage_is_found_both_ways_or_reads_the_same(made, data):
     content = bytearray(b"".join(made))
@@ -94,7 +94,7 @@ def read_until_wrong(header, payload):
     return found, None
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(alike_records(), st.sampled_from(TimestampType), st.data())
 def test_stretches_read_what_single_records_read(records, timestamp_type, data):
     batch = batch_of(records, timestamp_type=timestamp_type)

@@ -260,7 +260,6 @@ def test_compaction_changes_nothing_that_a_reader_could_tell():
         settings=settings(
             max_examples=EXAMPLES,
             stateful_step_count=STEPS,
-            deadline=None,
             phases=(Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink),
             suppress_health_check=list(HealthCheck),
         ),

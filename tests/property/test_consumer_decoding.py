@@ -87,7 +87,7 @@ def seen(records):
     return [(record.offset, record.key, record.value) for record in records]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(logs(), st.data())
 def test_every_record_from_a_position_on_is_seen_once_and_in_order(log, data):
     start = data.draw(st.integers(0, log.end))
@@ -102,7 +102,7 @@ def test_every_record_from_a_position_on_is_seen_once_and_in_order(log, data):
         assert answer.next_offset == max(start, log.end)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(logs(), st.data())
 def test_a_user_who_stops_anywhere_goes_on_exactly_there(log, data):
     state, holding = ready(0), Holding()
@@ -136,7 +136,7 @@ rows = st.tuples(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.lists(rows, min_size=1, max_size=130), st.booleans(), st.integers(1, 200))
 def test_the_short_way_and_the_general_one_see_the_same(drawn, by_broker, count):
     kind = TimestampType.LOG_APPEND_TIME if by_broker else TimestampType.CREATE_TIME
@@ -153,7 +153,7 @@ def test_the_short_way_and_the_general_one_see_the_same(drawn, by_broker, count)
     assert take_all(fetched(content, 5), count) == expected
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(logs(), st.data())
 def test_damaged_bytes_are_named_or_harmless_and_never_anything_else(log, data):
     if not log.content:

@@ -472,4 +472,4 @@ class GroupMachine(RuleBasedStateMachine):
 
 
 TestGroupMachine = GroupMachine.TestCase
-TestGroupMachine.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+TestGroupMachine.settings = settings(max_examples=100, stateful_step_count=30)

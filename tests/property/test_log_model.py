@@ -242,7 +242,6 @@ def test_a_log_is_a_list():
         settings=settings(
             max_examples=EXAMPLES,
             stateful_step_count=40,
-            deadline=None,
             phases=(Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink),
             suppress_health_check=list(HealthCheck),
         ),

@@ -208,7 +208,5 @@ def at_rest(player):
     return player.is_settled or player.membership.phase is Phase.REFUSED
 
 
-MembershipMachine.TestCase.settings = settings(
-    max_examples=40, stateful_step_count=30, deadline=None
-)
+MembershipMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=30)
 TestMembership = MembershipMachine.TestCase

@@ -206,4 +206,4 @@ class OffsetsMachine(RuleBasedStateMachine):
 
 
 TestOffsets = OffsetsMachine.TestCase
-TestOffsets.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+TestOffsets.settings = settings(max_examples=100, stateful_step_count=40)

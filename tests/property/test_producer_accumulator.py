@@ -16,7 +16,7 @@ STEPS = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(steps=st.lists(STEPS, max_size=60), seed=st.integers(0, 1000))
 def test_every_record_leaves_once_in_its_partition_s_order_and_within_bounds(steps, seed):
     gathered = accumulator(3, seed)

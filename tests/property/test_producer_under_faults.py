@@ -34,7 +34,7 @@ def drawn_faults(seed):
     return lambda: draw.choices(list(WEIGHTS), WEIGHTS.values())[0]
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(
     seed=st.integers(0, 2**32),
     partitions=st.integers(1, 3),
@@ -73,7 +73,7 @@ def test_an_idempotent_producer_writes_each_record_once_and_in_order(
     run_without_leaks(scenario())
 
 
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=4)
 @given(seed=st.integers(0, 2**32))
 def test_so_does_the_blocking_producer(seed):
     async def scenario():

@@ -169,4 +169,4 @@ def by_id(producer):
 
 
 TestProducers = ProducerMachine.TestCase
-TestProducers.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+TestProducers.settings = settings(max_examples=100, stateful_step_count=30)

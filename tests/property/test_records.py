@@ -58,7 +58,6 @@ def timeless(records):
     return [record._replace(timestamp=-1) for record in records]
 
 
-@settings(deadline=None)
 @given(st.integers(-(2**63), 2**63 - 1))
 def test_every_number_is_read_as_it_was_written(value):
     written = VARINT[value]
@@ -67,14 +66,14 @@ def test_every_number_is_read_as_it_was_written(value):
         assert read_varint(written, 0) == (value, len(written))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(codecs, st.binary(max_size=3000), st.integers(1, 60))
 def test_every_payload_survives_every_codec(codec, data, times_repeated):
     payload = data * times_repeated
     assert decompress(codec, compress(codec, payload), len(payload)) == payload
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(record_lists(), codecs)
 def test_records_come_back_from_a_batch_and_from_aiokafka_alike(records, codec):
     batch = batch_of(records, codec)
@@ -86,7 +85,7 @@ def test_records_come_back_from_a_batch_and_from_aiokafka_alike(records, codec):
     assert header.max_timestamp == max(record.timestamp for record in records)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(record_lists(base_offset=0, gaps=False), codecs)
 def test_batches_of_aiokafka_are_read(records, codec):
     # Its builder takes a first timestamp of -1 for none yet.
@@ -94,7 +93,7 @@ def test_batches_of_aiokafka_are_read(records, codec):
     assert list(read_records(AIOKAFKA.build(records, codec))) == records
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(record_lists(), st.booleans(), times)
 def test_both_ways_to_walk_a_batch_see_the_same_records(records, append_time, now):
     batch = batch_of(records)
@@ -110,7 +109,7 @@ def test_both_ways_to_walk_a_batch_see_the_same_records(records, append_time, no
     ]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(record_lists(), codecs, codecs)
 def test_recompression_keeps_every_record(records, source, target):
     batch = recompress(batch_of(records, source, producer_id=5, base_sequence=8), target)
@@ -119,7 +118,7 @@ def test_recompression_keeps_every_record(records, source, target):
     assert (header.codec, header.producer_id, header.base_sequence) == (target, 5, 8)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(record_lists(with_headers=False), old_codecs, st.sampled_from([0, 1]))
 def test_messages_come_back_from_a_message_set(records, codec, magic):
     messages = iter_messages(message_set(records, magic, codec))
@@ -127,7 +126,7 @@ def test_messages_come_back_from_a_message_set(records, codec, magic):
     assert read == (records if magic else timeless(records))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(record_lists(with_headers=False), old_codecs, st.sampled_from([0, 1]))
 def test_going_down_and_up_again_loses_only_what_the_old_form_lacks(records, codec, magic):
     batch = up_convert(down_convert(batch_of(records, codec), magic))
@@ -136,7 +135,7 @@ def test_going_down_and_up_again_loses_only_what_the_old_form_lacks(records, cod
     assert parse_header(batch).codec is codec
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(record_lists(), min_size=1, max_size=4), st.data())
 def test_a_walk_over_a_cut_buffer_finds_exactly_the_whole_batches(lists, data):
     batches = [batch_of(records) for records in lists]

@@ -435,7 +435,7 @@ def some_action(chance):
     return perform, arguments
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=EXAMPLES)
 @example(version=2, epoch=LAST_CLIENT_EPOCH - 3, seed=36, steps=25)  # a late want of a producer id
 @given(
     version=st.sampled_from([0, 2]),

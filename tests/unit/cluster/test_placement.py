@@ -76,7 +76,7 @@ def test_leaders_are_even_over_brokers_also_with_racks():
     assert set(leaders.values()) == {2}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     st.sets(st.integers(0, 30), min_size=1, max_size=9),
     st.integers(1, 20),

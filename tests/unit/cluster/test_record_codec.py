@@ -83,7 +83,7 @@ def test_damaged_values_are_refused(value):
         decode_record(value)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.sampled_from(every_change()), st.data())
 def test_any_mutation_is_a_record_or_a_clear_refusal(change, data):
     value = bytearray(encode_change(change, 30))

@@ -416,7 +416,7 @@ async def test_commits_of_several_partitions_are_decoded_once(monkeypatch):
     assert decoded == []
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(data=st.data())
 def test_a_damaged_commit_is_told_the_same(data):
     @on_a_loop

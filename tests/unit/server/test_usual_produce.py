@@ -225,7 +225,7 @@ def test_openings_are_forgotten_before_they_fill_the_memory(monkeypatch):
     assert len(both.quick.usual._known) <= 3
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(data=st.data())
 def test_a_damaged_request_is_told_the_same(data):
     sent = bytearray(

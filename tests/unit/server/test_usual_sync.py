@@ -218,7 +218,7 @@ def test_a_protocol_named_like_our_mark_is_told_as_it_is():
     assert (told.protocol_type, told.protocol_name, told.assignment) == (mark, mark, b"ab")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_damaged_frames_are_answered_as_on_the_long_way(data):
     both = Both()

@@ -367,7 +367,7 @@ def test_the_same_chance_gives_the_same_disk():
     ),
     seed=st.integers(0, 1000),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_a_power_cut_falls_back_to_a_moment_after_the_last_sync(steps, seed):
     disk = disk_with(seed, b"")
     file = disk.open("/data/0")

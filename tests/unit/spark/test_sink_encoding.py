@@ -53,7 +53,7 @@ def packed(batch):
     return pack_batch(batch.header, batch.records)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(records, min_size=1, max_size=40))
 def test_each_destination_gets_what_a_builder_writes_for_its_records(given):
     found = {way: packed(batch) for way, batch in encode(*columns(given), NO_LIMIT)}
@@ -62,7 +62,6 @@ def test_each_destination_gets_what_a_builder_writes_for_its_records(given):
     }
 
 
-@settings(deadline=None)
 @given(st.lists(records, min_size=1, max_size=30), st.integers(100, 600))
 def test_limited_batches_hold_all_records_in_order_and_keep_to_the_limit(given, limit):
     found = {}

@@ -19,13 +19,12 @@ def expected(keys):
     return [murmur2(key) & 0x7FFFFFFF for key in keys]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(st.binary(max_size=40), max_size=30))
 def test_keys_of_any_length_hash_as_one_by_one(keys):
     assert hashed(keys) == expected(keys)
 
 
-@settings(deadline=None)
 @given(st.integers(0, 20), st.integers(1, 30), st.randoms(use_true_random=False))
 def test_keys_of_one_length_hash_as_one_by_one(size, count, random):
     keys = [random.randbytes(size) for _ in range(count)]

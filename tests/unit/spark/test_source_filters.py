@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.datasource import (
     EqualTo,
@@ -52,7 +52,6 @@ def holds(condition, value):
             return value <= other
 
 
-@settings(deadline=None)
 @given(st.lists(conditions, max_size=4), st.integers(0, 20), st.integers(0, 20))
 def test_no_offset_that_all_conditions_admit_is_left_out(given_conditions, start, size):
     whole = OffsetRange(T0, start, start + size)

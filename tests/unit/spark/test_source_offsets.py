@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from moldau.base.errors import UserError
@@ -29,13 +29,11 @@ def stream_offsets(draw):
     )
 
 
-@settings(deadline=None)
 @given(stream_offsets())
 def test_an_offset_comes_back_as_it_was(offset):
     assert StreamOffset.from_json(json.loads(json.dumps(offset.to_json()))) == offset
 
 
-@settings(deadline=None)
 @given(positions, st.randoms(use_true_random=False))
 def test_the_same_offset_is_the_same_text_in_whatever_order_it_was_found(found, random):
     shuffled = list(found.items())

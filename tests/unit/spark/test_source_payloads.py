@@ -48,7 +48,6 @@ def test_values_stay_bytes_unless_asked_for_otherwise():
     assert finished(batch, options) is batch
 
 
-@settings(deadline=None)
 @given(st.lists(st.none() | st.text(max_size=5).map(str.encode) | st.binary(max_size=3)))
 def test_text_is_what_is_utf_8_and_the_rest_is_kept_aside(values):
     def text(value):
@@ -130,7 +129,7 @@ fragments = st.sampled_from(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.none() | st.lists(fragments, max_size=4).map(b"".join), max_size=6))
 def test_no_value_is_read_as_another_whatever_its_neighbours_are(values):
     found, corrupt = read_json(values, "id BIGINT")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from moldau.client.records import TopicPartition
@@ -42,7 +42,6 @@ def test_a_log_that_has_shrunk_is_left_for_others_to_judge():
     assert limited({T0: 9, T1: 0}, {T0: 5, T1: 100}, 10) == {T0: 5, T1: 10}
 
 
-@settings(deadline=None)
 @given(sizes, st.integers(1, 2000))
 def test_a_limit_is_kept_up_to_one_offset_a_partition(given_sizes, most):
     start = {one: place for one, (place, _) in given_sizes.items()}
@@ -59,7 +58,6 @@ def test_a_limit_is_kept_up_to_one_offset_a_partition(given_sizes, most):
     assert read >= min(most, backlog(start, end))
 
 
-@settings(deadline=None)
 @given(range_lists(), st.none() | st.integers(1, 50), st.none() | st.integers(1, 40))
 def test_division_covers_everything_once_and_in_order(ranges, most, least_count):
     parts = divided(ranges, most=most, least_count=least_count)

@@ -119,7 +119,7 @@ def test_one_bad_value_in_avro_has_a_reason_and_its_neighbours_are_read(bad, rea
     assert reason in reasons[1]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(st.none() | st.binary(max_size=60), max_size=4))
 def test_any_bytes_are_read_as_avro_or_refused_with_a_reason(values):
     found, reasons = parsed(values, **AVRO)

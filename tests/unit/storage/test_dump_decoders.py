@@ -92,7 +92,7 @@ class TestWhatCannotBeRead:
         assert contents.key.startswith("Error at offset 5, skipping. ")
         assert "no version 99" in contents.key
 
-    @settings(max_examples=150, deadline=None)
+    @settings(max_examples=150)
     @given(data=st.data())
     def test_damaged_bytes_are_shown_or_said_to_be_skipped(self, decoder, data):
         known = [*dump_samples.offset_records(), *dump_samples.group_records()]

@@ -218,7 +218,7 @@ contents = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.tuples(contents, st.sampled_from(Codec)), min_size=1, max_size=4))
 def test_rows_are_the_records_of_any_batches(batches):
     records, content = [], b""

@@ -122,7 +122,7 @@ def test_topics_that_nobody_watches_are_left_out():
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.integers(0, 30), min_size=1, max_size=12))
 def test_in_whatever_order_answers_come_the_newest_leader_stays(epochs):
     known = MetadataImage()

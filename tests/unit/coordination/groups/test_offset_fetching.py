@@ -45,13 +45,13 @@ values = st.builds(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(values)
 def test_a_value_of_any_version_says_what_decoding_it_says(value):
     assert read_offset(value) == decoded(value)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(values, st.data())
 def test_damaged_values_are_told_as_decoding_them_tells(value, data):
     kind = data.draw(st.sampled_from(("cut", "longer", "changed")))

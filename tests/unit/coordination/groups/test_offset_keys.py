@@ -87,7 +87,7 @@ records = st.tuples(
 markers = st.tuples(st.sampled_from((1, 2)), st.booleans())
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(st.one_of(records, markers), max_size=40))
 def test_what_is_replayed_is_what_decoding_every_key_gives(steps):
     shards = [GroupShard(ShardSettings(), random.Random(1)) for _ in range(2)]

@@ -137,7 +137,7 @@ CHANGES = st.lists(
 
 
 @given(CHANGES, st.sets(st.integers(0, 4)))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_without_spark_readers_find_the_last_value_of_each_key(tmp_path_factory, batches, merges):
     """Files are laid down as the pipeline does it, merges after some batches included."""
     out = tmp_path_factory.mktemp("out")

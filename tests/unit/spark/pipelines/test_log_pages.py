@@ -70,7 +70,7 @@ def test_other_encodings_hold_perhaps_everything():
     assert absent(data, column, {PLUMS}) == set()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(0, 10_000), st.binary(min_size=1, max_size=8))
 def test_a_damaged_file_is_no_error_of_this_look(place, damage):
     data, column = written(compression="LZ4", **PLAIN)

@@ -32,7 +32,7 @@ def matches(text, pattern):
     return pc.match_substring_regex(text, pattern).as_py()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(EXPRESSIONS, st.lists(TEXTS, min_size=1, max_size=8), TEXTS, TEXTS, st.booleans())
 def test_what_is_certain_of_an_expression_holds_wherever_it_matches(
     expression, texts, before, after, ignore_case
@@ -67,7 +67,7 @@ def holds_in_either_case(other, text):
     )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @example("K", "\u212a", True)
 @example("\u212a", "k", True)
 @given(TEXTS, TEXTS, st.booleans())

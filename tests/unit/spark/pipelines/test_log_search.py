@@ -83,9 +83,7 @@ QUESTIONS = st.builds(
 )
 
 
-@settings(
-    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(ROWS, min_size=1, max_size=30),
     st.sampled_from([(4, 1), (40, 4)]),

@@ -36,7 +36,7 @@ def sketched(texts, pairs=NO_PAIRS):
     return sketch_of(texts, pairs, NO_FIELDS)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(TEXTS, st.data())
 def test_every_part_of_a_text_may_occur(values, data):
     """Also in other cases, and where arrays are slices of larger ones."""
@@ -48,7 +48,7 @@ def test_every_part_of_a_text_may_occur(values, data):
         assert sketch.may_hold_text(text_marks([asked]))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.text(max_size=12), min_size=1, max_size=8))
 def test_every_pair_may_occur(values):
     pairs = pa.array(["x", *(f"n={value}" for value in values)])[1:]
@@ -106,7 +106,7 @@ def test_short_texts_are_told_apart_by_their_letters():
     assert sketch.may_hold_text(text_marks(["s;"]))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(0, 999), st.sampled_from([0, 5, 40, 300]), st.data())
 def test_rows_that_have_all_fields_are_among_those_listed(seed, count, data):
     """Of few values, which many rows have, and of many, which few have; some are missing."""
@@ -144,7 +144,7 @@ ODD_FIELDS = st.one_of(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(ODD_FIELDS, min_size=1, max_size=9).map(lambda rows: rows * 2),
        st.sampled_from([1, 7, 100]))  # fmt: skip
 @example([{"": "", "a": "b=c"}, {"a=b": "c"}, {"a": "b=c"}], 100)  # one pair of two names
