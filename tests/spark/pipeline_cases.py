@@ -59,6 +59,7 @@ class Told(NamedTuple):
         assert Counter(map(self._key, messages)) == Counter(expected.keys())
         for message in messages:
             row = expected[self._key(message)]
+            row.pop("date", None)  # of which Delta's tables are made; Parquet's have it in paths
             assert {name: message[name] for name in row} == row
 
     def _key(self, row: dict[str, Any]) -> tuple[Any, ...]:
