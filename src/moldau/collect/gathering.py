@@ -207,7 +207,8 @@ class Gathering:
         if tail.place is None and quiet_s >= wanted.rotated_wait_s:
             self._hand_over(tail, tail.splitter.flush(partial=True))
             tail.is_over = True
-        tail.is_drained = True
+        # A record that waits for its next line goes out before what is read after this file.
+        tail.is_drained = not tail.splitter.waits_for_lines
         tail.rest(now, wanted.poll_max_s)
 
     # Sending

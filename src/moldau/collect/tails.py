@@ -54,7 +54,7 @@ class Tail:
         self.after: Tail | None = None
         """What is to be read to its end before this one."""
         self.is_drained = False
-        """Whether it was at its end when it was last looked at."""
+        """Whether it was at its end when it was last looked at, and no whole line of it waits."""
         self.is_over = False
         """Whether nothing more will be read of it."""
         self.is_replaced = False

@@ -369,6 +369,19 @@ def test_the_last_record_of_several_lines_goes_out_when_nothing_follows():
     assert room.topic.values == [b"INFO a\n  b", b"INFO c\n  d"]
 
 
+def test_the_last_record_of_several_lines_goes_out_before_those_of_the_file_that_took_its_path():
+    framing = Framing(1_000, beginnings=Beginnings.preset("python"))
+    room = Room(LOG, framing=framing, lines_wait_s=5)
+    room.sources.write(LOG, b"INFO a\nERROR b\n  trace\n")
+    room.pass_time(1)
+    room.sources.rename(LOG, f"{LOG}.1")
+    room.sources.write(LOG, b"INFO c\nINFO d\n")
+    for _ in range(10):
+        room.pass_time(1)
+        room.topic.acknowledge()
+    assert room.read_all() == [b"INFO a", b"ERROR b\n  trace", b"INFO c", b"INFO d"]
+
+
 @pytest.mark.parametrize("keeps_cut", [True, False])
 def test_what_is_too_long_is_counted_and_said_once(keeps_cut):
     room = Room(LOG, framing=Framing(10, keeps_cut))
