@@ -38,18 +38,23 @@ def fits(file: SourceFile, mark: Mark) -> bool:
 
 
 def find_marked(sources: Sources, path: str, entry: Entry) -> Found | None:
-    """Open the file that was marked, at the path where its number is now, if it is still the same.
+    """Open the file that was marked, at the path where its number is now, if it still is that."""
+    for found in _opened(sources, [path], lambda seen: seen.identity == entry.identity):
+        if is_marked(found, entry):
+            return found
+        found.file.close()
+    return None
+
+
+def is_marked(found: Found, entry: Entry) -> bool:
+    """Tell whether a file that has the number of one that was marked is still the same.
 
     One of which nothing has been read is known by its number alone, which another file may have by
     now: it has to be named after what it was.
     """
-    name, identity, mark = entry.name, entry.identity, entry.mark
-    for found in _opened(sources, [path], lambda seen: seen.identity == identity):
-        is_named = path == name or is_named_after(path, name)
-        if (mark.position > 0 or is_named) and fits(found.file, mark):
-            return found
-        found.file.close()
-    return None
+    path, name, mark = found.path, entry.name, entry.mark
+    is_named = path == name or is_named_after(path, name)
+    return (mark.position > 0 or is_named) and fits(found.file, mark)
 
 
 def find_copy(

@@ -25,6 +25,7 @@ from moldau.collect.finding import (
     fits,
     holds_copy,
     is_copy,
+    is_marked,
 )
 from moldau.collect.marks import BEGINNING, HEAD_SIZE, Identity, Mark
 from moldau.collect.sources import Seen, SourceFile, Sources
@@ -204,7 +205,7 @@ class Roster:
         """Return as what and from where on a file is read; None while it may be but a copy."""
         identity = file.look().identity
         entry = self._missing.get(identity)
-        if entry is not None and fits(file, entry.mark):
+        if entry is not None and is_marked(Found(path, file), entry):
             return entry.name, entry.mark
         original = self._original(path, file, identity)
         if original is None:

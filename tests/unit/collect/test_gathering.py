@@ -317,6 +317,18 @@ def test_a_stranger_that_got_the_number_of_a_file_nothing_was_read_of_is_left_al
     assert room.read_all() == []
 
 
+def test_a_file_that_got_the_number_of_one_nothing_was_read_of_goes_under_its_own_path():
+    room = Room("/logs/*")
+    room.sources.create("/logs/a")
+    room.pass_time()
+    room.stop()
+    room.sources.remove("/logs/a")
+    room.sources.write("/logs/b", FIRST)
+    room.start()
+    assert room.read_all() == lines(FIRST)
+    assert {one.name for one in room.topic.delivered} == {"/logs/b"}
+
+
 def test_what_was_known_of_a_missing_disk_is_kept_for_a_week(room):
     room.sources.write(LOG, FIRST)
     room.pass_time()
