@@ -122,6 +122,8 @@ class Roster:
         paths = {seen.identity: path for path, seen in found.items()}
         folders: dict[str, dict[Identity, str]] = {}
         for entry in saved:
+            if entry.identity in self.tails:
+                continue
             folder = entry.name.rpartition("/")[0]
             if entry.identity not in paths and folder not in folders:
                 folders[folder] = self._numbers(entry.name)
@@ -195,6 +197,7 @@ class Roster:
             tail.after = before
         self._newest[name] = tail
         self.tails[tail.identity] = tail
+        self._missing.pop(tail.identity, None)
         if is_home:
             tail.place = found.path
             self._places[found.path] = tail

@@ -329,6 +329,24 @@ def test_a_file_that_got_the_number_of_one_nothing_was_read_of_goes_under_its_ow
     assert {one.name for one in room.topic.delivered} == {"/logs/b"}
 
 
+def test_a_file_that_came_back_to_its_path_just_before_the_end_is_read_on(room):
+    room.sources.write(LOG, FIRST)
+    room.pass_time()
+    room.stop()
+    room.sources.rename(LOG, "/elsewhere/app.log")
+    room.sources.write(LOG, SECOND)
+    room.start()
+    room.read_all()
+    room.sources.rename("/elsewhere/app.log", LOG)
+    room.sources.write(LOG, b"more\n")
+    room.now += 2
+    room.turns()
+    room.stop()
+    room.sources.write(LOG, b"and more\n")
+    room.start()
+    assert room.read_all() == [*lines(FIRST, SECOND), b"more", b"and more"]
+
+
 def test_what_was_known_of_a_missing_disk_is_kept_for_a_week(room):
     room.sources.write(LOG, FIRST)
     room.pass_time()
