@@ -38,8 +38,12 @@ def fits(file: SourceFile, mark: Mark) -> bool:
 
 
 def find_marked(sources: Sources, path: str, entry: Entry) -> Found | None:
-    """Open the file that was marked, at the path where its number is now, if it still is that."""
-    for found in _opened(sources, [path], lambda seen: seen.identity == entry.identity):
+    """Open the file that was marked, at the path where its number is now, if it is still the same.
+
+    Its number counts, not its device: that may have another one after a restart of the machine.
+    """
+    inode = entry.identity.inode
+    for found in _opened(sources, [path], lambda seen: seen.identity.inode == inode):
         if is_marked(found, entry):
             return found
         found.file.close()

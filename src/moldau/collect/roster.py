@@ -140,10 +140,10 @@ class Roster:
 
     def _found_again(self, entry: Entry, path: str | None) -> Found | None:
         """Open what an entry is about, or a copy of it; `path` is where its number is now."""
-        where = None
-        if path is not None:
-            where = find_marked(self._sources, path, entry)
-        return where or find_copy(self._sources, entry.name, entry.mark, self.tails.keys())
+        for one in (path, entry.name):
+            if one is not None and (where := find_marked(self._sources, one, entry)) is not None:
+                return where
+        return find_copy(self._sources, entry.name, entry.mark, self.tails.keys())
 
     def _miss(self, entry: Entry, now_ms: int, *, is_replaced: bool) -> None:
         """Keep what was known of a file that is not there: its disk may come back."""

@@ -347,6 +347,20 @@ def test_a_file_that_came_back_to_its_path_just_before_the_end_is_read_on(room):
     assert room.read_all() == [*lines(FIRST, SECOND), b"more", b"and more"]
 
 
+def test_a_device_that_has_another_number_after_a_restart_has_nothing_read_again():
+    room = Room("/logs/*")
+    room.sources.write("/logs/a", FIRST)
+    room.sources.write("/logs/b", b"short\n")
+    room.read_all()
+    room.stop()
+    room.saved = room.saved.replace(b'"device": 1,', b'"device": 2,')
+    room.sources.write("/logs/a", SECOND)
+    room.start()
+    assert room.read_all() == [*lines(FIRST), b"short", *lines(SECOND)]
+    assert room.said == []
+    assert {entry.identity.device for entry in room.entries()} == {1}
+
+
 def test_what_was_known_of_a_missing_disk_is_kept_for_a_week(room):
     room.sources.write(LOG, FIRST)
     room.pass_time()
