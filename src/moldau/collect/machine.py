@@ -11,11 +11,17 @@ from __future__ import annotations
 import errno
 import glob
 import os
+import resource
 import stat
 from collections.abc import Sequence
+from typing import Final
 
 from moldau.collect.marks import Identity
 from moldau.collect.sources import Seen
+
+SPARE_COUNT: Final = 64
+"""Descriptors that files leave to connections, to the file of positions and to what is imported
+meanwhile: without them nothing would be delivered of any file."""
 
 
 class MachineFile:
@@ -75,6 +81,11 @@ class MachineSources:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         file = MachineFile(descriptor)
         _plain(os.fstat(descriptor), path)
+        limit, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        # The system gives the lowest number that is free: all below this one are taken.
+        if descriptor >= limit - min(SPARE_COUNT, limit // 2):
+            file.close()
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), path)
         return file
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import resource
 
 import pytest
 
@@ -15,7 +16,7 @@ from moldau.client.producer import AsyncProducer
 from moldau.collect.complaints import Complaints
 from moldau.collect.files import FileCollector, Labels
 from moldau.collect.framing import Framing
-from moldau.collect.machine import MachineSources
+from moldau.collect.machine import SPARE_COUNT, MachineSources
 from moldau.collect.metrics.access_logs import COMBINED, AccessSamples, access_pattern
 from moldau.collect.metrics.collector import AccessLog, Measured, MetricsCollector
 from moldau.collect.metrics.host import ProcessSamples
@@ -128,6 +129,22 @@ def test_directories_and_pipes_that_are_named_are_said_and_those_that_match_are_
         f"cannot read {folder / 'pipe'}: not a plain file",
     ]
     assert len(broker.records("kinds")) == 1
+
+
+def test_files_leave_descriptors_to_brokers_and_positions(tmp_path, monkeypatch):
+    path = tmp_path / "a.log"
+    path.touch()
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (256, 4_096))
+    taken = [os.dup(0)]
+    while taken[-1] < 255 - SPARE_COUNT:
+        taken.append(os.dup(0))
+    try:
+        with pytest.raises(OSError, match="Too many open files"):
+            MachineSources().open(str(path))
+    finally:
+        for descriptor in taken:
+            os.close(descriptor)
+    MachineSources().open(str(path)).close()
 
 
 def test_a_state_file_that_cannot_be_written_is_said_and_collecting_goes_on(
