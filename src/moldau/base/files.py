@@ -179,8 +179,8 @@ def read_whole(files: Files, path: str) -> bytes:
 
 def write_atomically(files: Files, path: str, content: Buffer) -> None:
     """Replace a small file by its path: `replace_in`."""
-    parent, _, name = path.rpartition("/")
-    folder = files.open_folder(parent)
+    parent, slash, name = path.rpartition("/")
+    folder = files.open_folder(parent or slash)
     try:
         replace_in(folder, name, content)
     finally:

@@ -8,6 +8,7 @@ import pytest
 
 from collect_kit import OnItsWay
 from moldau.base.errors import UserError
+from moldau.base.files import write_atomically
 from moldau.collect.framing import Piece
 from moldau.collect.marks import BEGINNING, Identity, Mark, is_alike
 from moldau.collect.progress import Progress
@@ -201,3 +202,13 @@ def test_what_is_there_already_is_not_written_again(tmp_path):
     state.save([])
     assert state.load() == []
     state.close()
+
+
+def test_the_file_may_lie_in_the_root_folder(tmp_path):
+    class Chroot(Disk):
+        def open_folder(self, path):
+            assert path == "/"
+            return super().open_folder(str(tmp_path))
+
+    write_atomically(Chroot(), "/state.json", encode(ENTRIES))
+    assert decode((tmp_path / "state.json").read_bytes()) == ENTRIES
