@@ -20,6 +20,7 @@ from moldau.collect.machine import SPARE_COUNT, MachineSources
 from moldau.collect.metrics.access_logs import COMBINED, AccessSamples, access_pattern
 from moldau.collect.metrics.collector import AccessLog, Measured, MetricsCollector
 from moldau.collect.metrics.host import ProcessSamples
+from moldau.collect.metrics.readings import HostReading
 from moldau.collect.outages import Silence
 from moldau.collect.outlet import SETTINGS, connect
 from moldau.collect.state import StateFile
@@ -341,6 +342,49 @@ def test_samples_go_on_when_the_clock_is_set_back(broker, tmp_path):
     times = [record.timestamp_ms for record in broker.records("set-back")]
     assert times[-1] < times[0]
     assert said == ["the clock was set back; samples go on by its new time"]
+
+
+class Refusing:
+    """A machine without some of /proc, for a while."""
+
+    refusals = 3
+
+    def host(self):
+        if self.refusals:
+            self.refusals -= 1
+            raise FileNotFoundError(2, "No such file or directory", "/proc/stat")
+        return HostReading({"user": 1.0, "idle": 1.0}, 0.5, 100, 50, 0, {}, {})
+
+    def processes(self):
+        return []
+
+
+def test_a_machine_that_cannot_be_measured_is_said_and_requests_are_counted_all_the_same(
+    broker, tmp_path
+):
+    (tmp_path / "access.log").touch()
+    said = []
+    complaints = Complaints(said.append)
+    samples = AccessSamples("shop", access_pattern(COMBINED), 1_000_000)
+    log = AccessLog([str(tmp_path / "access.log")], samples, MachineSources(), complaints)
+    measured = Measured(Refusing(), access_logs=[log])
+
+    async def story():
+        producer = AsyncProducer(broker.bootstrap_servers, **SETTINGS)
+        await connect(producer, complaints)
+        collector = MetricsCollector(
+            "refused", "web-1", measured, producer, SystemClock(), complaints
+        )
+        await collector.run(asyncio.Event(), interval_ms=100, rounds=3, grace_s=20)
+        await producer.close()
+
+    asyncio.run(story())
+    told = [json.loads(record.value)["metric"] for record in broker.records("refused")]
+    assert (told.count("http.requests"), told.count("load.1m")) == (3, 1)
+    assert said == [
+        "cannot measure this machine: [Errno 2] No such file or directory: '/proc/stat'",
+        "this machine can be measured again",
+    ]
 
 
 def test_this_machine_can_be_measured():

@@ -39,6 +39,9 @@ LINE_SIZE_MAX: Final = 65_536
 SAMPLES: Final = "samples"
 """What complaints about samples are kept under; it is no path."""
 
+MACHINE: Final = "machine"
+"""What complaints about measuring are kept under; it is no path."""
+
 TURNS: Final = 64
 """Turns of reading access logs before other tasks may run."""
 
@@ -117,14 +120,20 @@ class Measured:
     processes: ProcessSamples | None = None
     access_logs: Sequence[AccessLog] = ()
     host: HostSamples = field(default_factory=HostSamples)
+    refusal: OSError | None = None
+    """Why the machine, or its processes, could not be measured the last time."""
 
     def observe(self, time_s: float, interval_s: float) -> list[Sample]:
-        """Take samples of everything."""
+        """Take samples of everything that the system lets us see."""
         samples: list[Sample] = []
+        self.refusal = None
         if self.machine is not None:
-            samples += self.host.observe(time_s, self.machine.host())
-            if self.processes is not None:
-                samples += self.processes.observe(time_s, self.machine.processes())
+            try:
+                samples += self.host.observe(time_s, self.machine.host())
+                if self.processes is not None:
+                    samples += self.processes.observe(time_s, self.machine.processes())
+            except OSError as error:
+                self.refusal = error
         for log in self.access_logs:
             samples += log.samples.take(interval_s)
         return samples
@@ -187,8 +196,8 @@ class MetricsCollector:
                 log.gathering.close()
 
     async def _measure(self, interval_ms: int, rounds: int | None) -> None:
-        clock, measured = self._clock, self._measured
-        measured.observe(clock.monotonic(), 1.0)  # rates are known from the second look on
+        clock = self._clock
+        self._observe(clock.monotonic(), 1.0)  # rates are known from the second look on
         await self._read_logs()
         last_s = clock.monotonic()
         # Not the very next beat if that is at hand: rates over a moment say nothing.
@@ -197,10 +206,20 @@ class MetricsCollector:
             due_ms = await self._wait(due_ms, interval_ms)
             now_s = clock.monotonic()
             passed_s, last_s = now_s - last_s, now_s
-            self._send(measured.observe(now_s, passed_s), due_ms, passed_s)
+            self._send(self._observe(now_s, passed_s), due_ms, passed_s)
             await wait_for_room(self._producer)
             due_ms = _next_beat(clock.wall_ms(), interval_ms)
             rounds = None if rounds is None else rounds - 1
+
+    def _observe(self, time_s: float, interval_s: float) -> list[Sample]:
+        """Take samples; what cannot be measured is said, and the rest goes on."""
+        samples = self._measured.observe(time_s, interval_s)
+        refusal = self._measured.refusal
+        if refusal is None:
+            self._complaints.withdraw(MACHINE, "this machine can be measured again")
+        else:
+            self._complaints.say(MACHINE, f"cannot measure this machine: {refusal}")
+        return samples
 
     async def _wait(self, due_ms: int, interval_ms: int) -> int:
         """Read access logs until a beat is due; return its time, earlier if clocks went back.
