@@ -35,10 +35,15 @@ class Positions:
         """Write positions in a thread: a disk takes its time. Cancelled, it is finished first."""
         saving = asyncio.ensure_future(asyncio.to_thread(self._state.save, entries))
         try:
-            await asyncio.shield(saving)
-        except asyncio.CancelledError:
             await asyncio.wait([saving])
-            raise
+        finally:
+            # Not shielded: from Python 3.14 on a shield prints what fails after a cancellation.
+            await asyncio.wait([saving])
+            self._take_note(saving)
+
+    def _take_note(self, saved: asyncio.Future[None]) -> None:
+        try:
+            saved.result()
         except OSError as error:
             self._complaints.say(
                 STATE, f"cannot write {self._state.path}: {error.strerror or error}"

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import resource
+import threading
 
 import pytest
 
@@ -23,6 +24,7 @@ from moldau.collect.metrics.host import ProcessSamples
 from moldau.collect.metrics.readings import HostReading
 from moldau.collect.outages import Silence
 from moldau.collect.outlet import SETTINGS, connect
+from moldau.collect.positions import Positions
 from moldau.collect.state import StateFile
 from moldau.collect.wanted import Wanted
 from moldau.storage.disk import Disk
@@ -162,6 +164,37 @@ def test_a_state_file_that_cannot_be_written_is_said_and_collecting_goes_on(
     asyncio.run(running.run())
     assert running.said == [f"cannot write {running.state.path}: No space left on device"]
     assert len(broker.records("full")) == 1
+
+
+def test_positions_that_could_not_be_written_when_it_was_told_to_end_are_said(
+    tmp_path, monkeypatch
+):
+    said, printed = [], []
+    state = StateFile(Disk(), str(tmp_path / "state.json"))
+    begun, may_end = threading.Event(), threading.Event()
+
+    def refuse(_entries):
+        begun.set()
+        may_end.wait(30)
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(state, "save", refuse)
+
+    async def story():
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _loop, context: printed.append(context))
+        saving = asyncio.create_task(Positions(state, Complaints(said.append)).save([]))
+        await asyncio.to_thread(begun.wait, 30)
+        saving.cancel()
+        await asyncio.sleep(0)
+        may_end.set()
+        with pytest.raises(asyncio.CancelledError):
+            await saving
+
+    asyncio.run(story())
+    state.close()
+    assert said == [f"cannot write {state.path}: No space left on device"]
+    assert printed == []
 
 
 def test_a_broker_that_goes_and_comes_back_costs_no_line_and_repeats_none(tmp_path):
