@@ -54,7 +54,7 @@ class Labels:
 
     def sender(self, producer: Producer) -> Callable[[str, Piece], AsyncDelivery]:
         """Return what sends a record of a file."""
-        host = self.host.encode()
+        host = os.fsencode(self.host)
         own = tuple(self.headers)
         topic, send = self.topic, producer.send
 

@@ -16,7 +16,7 @@ from moldau.client.errors import NoBrokerReachable
 from moldau.client.producer import AsyncProducer
 from moldau.collect.complaints import Complaints
 from moldau.collect.files import FileCollector, Labels
-from moldau.collect.framing import Framing
+from moldau.collect.framing import Framing, Piece
 from moldau.collect.machine import SPARE_COUNT, MachineSources
 from moldau.collect.metrics.access_logs import COMBINED, AccessSamples, access_pattern
 from moldau.collect.metrics.collector import AccessLog, Measured, MetricsCollector
@@ -94,6 +94,17 @@ def test_the_key_may_be_another_or_none(broker, tmp_path, key, expected):
     asyncio.run(Running(broker, tmp_path, f"key-{key}", tmp_path / "*.log", key=key).run())
     (record,) = broker.records(f"key-{key}")
     assert record.key == expected
+
+
+def test_a_host_may_have_a_name_that_is_no_utf_8():
+    sent = []
+
+    class Recording:
+        def send(self, *_arguments, headers):
+            sent.extend(headers)
+
+    Labels(TOPIC, "web-\udcff").sender(Recording())("/a.log", Piece(b"one", 0, 4))
+    assert ("host", b"web-\xff") in sent
 
 
 def test_a_second_run_sends_what_is_new(broker, tmp_path):

@@ -8,6 +8,7 @@ values stands in the pure modules beside this one.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -252,7 +253,7 @@ class MetricsCollector:
             await asyncio.sleep(0)
 
     def _send(self, samples: Sequence[Sample], time_ms: int, interval_s: float) -> None:
-        key = self._host.encode()
+        key = os.fsencode(self._host)
         sent: list[AsyncDelivery] = []
         for sample in samples:
             value = encode(sample, self._host, time_ms, round(interval_s, 3))
