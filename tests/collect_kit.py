@@ -58,6 +58,7 @@ class MemorySources:
     def __init__(self) -> None:
         self.files: dict[str, Content] = {}
         self.unreadable: set[str] = set()
+        """Paths of files, and patterns."""
         self._known: list[Content] = []
         self._ticks = 0
 
@@ -106,6 +107,10 @@ class MemorySources:
             if any(fnmatchcase(path, pattern) for pattern in patterns):
                 found[path] = None
         return list(found)
+
+    def check(self, pattern: str) -> None:
+        if pattern in self.unreadable:
+            raise PermissionError(errno.EACCES, "Permission denied", pattern)
 
     def siblings(self, path: str) -> list[str]:
         folder = path.rpartition("/")[0]

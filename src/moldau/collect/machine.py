@@ -8,6 +8,7 @@ device may do things.
 # ruff: noqa: PTH116, PTH118, PTH120, PTH207, PTH208
 from __future__ import annotations
 
+import contextlib
 import errno
 import glob
 import os
@@ -64,6 +65,14 @@ class MachineSources:
                 continue
             found.update(dict.fromkeys(sorted(glob.iglob(pattern, recursive=True))))
         return list(found)
+
+    def check(self, pattern: str) -> None:
+        folder = pattern
+        while glob.has_magic(folder):
+            folder = os.path.dirname(folder)
+        if folder != pattern:
+            with contextlib.suppress(FileNotFoundError):
+                os.scandir(folder or ".").close()
 
     def siblings(self, path: str) -> list[str]:
         folder = os.path.dirname(path)

@@ -96,12 +96,24 @@ class Roster:
     def _unknown(self) -> dict[str, Seen]:
         """Return what is at those paths that match and where nothing is followed."""
         found = {}
+        self._check_folders()
         for path in self._sources.matches(self._wanted.patterns):
             if path not in self._places and self._wanted.takes(path):
                 seen = self._look(path)
                 if seen is not None:
                     found[path] = seen
         return found
+
+    def _check_folders(self) -> None:
+        """Say which folders cannot be looked through: nothing matches there, whatever they hold."""
+        for pattern in self._wanted.patterns:
+            about = f"what matches {pattern}"
+            try:
+                self._sources.check(pattern)
+            except OSError as error:
+                self._complaints.say(about, f"cannot read {about}: {error.strerror or error}")
+            else:
+                self._complaints.withdraw(about)
 
     def _look(self, path: str) -> Seen | None:
         """Look at a path; what is no file is worth a word only if the user named it himself."""

@@ -48,6 +48,13 @@ class Sources(Protocol):
         """
         ...
 
+    def check(self, pattern: str) -> None:
+        """Raise OSError if the folder where the wildcards of a pattern begin may not be listed.
+
+        One that is not there may come yet.
+        """
+        ...
+
     def siblings(self, path: str) -> list[str]:
         """Return the paths of all that lies in the folder of a path; none if that is not there."""
         ...

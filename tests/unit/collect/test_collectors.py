@@ -161,6 +161,15 @@ def test_files_leave_descriptors_to_brokers_and_positions(tmp_path, monkeypatch)
     MachineSources().open(str(path)).close()
 
 
+def test_the_folder_where_wildcards_begin_is_looked_at(tmp_path):
+    (tmp_path / "file").touch()
+    sources = MachineSources()
+    for pattern in ("*.log", f"{tmp_path}/*/x.log", f"{tmp_path}/none/*.log", f"{tmp_path}/file"):
+        sources.check(pattern)
+    with pytest.raises(NotADirectoryError):
+        sources.check(f"{tmp_path}/file/*/x.log")
+
+
 def test_a_state_file_that_cannot_be_written_is_said_and_collecting_goes_on(
     broker, tmp_path, monkeypatch
 ):

@@ -83,6 +83,14 @@ def test_a_file_that_cannot_be_read_is_said_once_and_the_rest_goes_on():
     assert room.read_all() == lines(SECOND, FIRST)
 
 
+def test_a_folder_that_cannot_be_looked_through_is_said_once():
+    room = Room("/logs/*")
+    room.sources.unreadable.add("/logs/*")
+    assert room.read_all() == []
+    room.pass_time()
+    assert room.said == ["cannot read what matches /logs/*: Permission denied"]
+
+
 # Rotation
 
 
