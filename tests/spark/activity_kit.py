@@ -52,6 +52,7 @@ def made_up_records(batches: int) -> list[Record]:
         _view("one") + b"\n" + _view("other"),
         _view("one") + b" and more",
         _view("quoted").replace(b'"', b"'"),
+        _view("farther", time="9999-12-31T23:59:59-01:00"),
     )
     count = batches * BATCH_ROWS - len(odd)
     values = [crowd.event(FIRST_MS + STEP_MS * n)[1] for n in range(count)]

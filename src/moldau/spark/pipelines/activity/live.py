@@ -20,6 +20,8 @@ from moldau.spark.pipelines.activity.events import VIEW
 from moldau.spark.pipelines.windowed.reading import is_too_old
 
 _STAMP: Final = "yyyy-MM-dd'T'HH:mm:ss'Z'"
+_YEAR_MAX: Final = 9999
+"""An event can be of the year after it, by its zone."""
 
 
 def live_counts(
@@ -27,8 +29,10 @@ def live_counts(
 ) -> DataStreamWriter:
     """Return what writes the counts of open windows."""
     latest = F.col("now").cast("timestamp") + F.make_dt_interval(secs=F.lit(skew_ms / 1000))
-    # Compared as texts, as Spark compiles its code anew for every number that stands in it.
-    is_future = F.date_format("time", _STAMP) > F.date_format(latest, _STAMP)
+    # Compared as texts, as Spark compiles its code anew for every number that stands in it. Texts
+    # of years with five digits begin with a plus, and would come first.
+    is_later = F.date_format("time", _STAMP) > F.date_format(latest, _STAMP)
+    is_future = is_later | (F.year("time") > _YEAR_MAX)
     told = events.where(F.col("reason").isNull() & ~is_future & ~is_too_old())
     name = F.when(F.col("kind") == VIEW, F.col("page")).otherwise(F.col("query"))
     counts = (
