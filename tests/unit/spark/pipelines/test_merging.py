@@ -6,12 +6,14 @@ import itertools
 import json
 import random
 from datetime import date
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from log_tables import arrow, log_table, row
+from moldau.base.errors import StorageError, UserError
 from moldau.spark.pipelines.logs.search import Question, search
 from moldau.spark.pipelines.storage import FileEntry, LocalFiles
 from moldau.spark.pipelines.tables import merging
@@ -400,6 +402,21 @@ def test_an_append_that_is_run_again_after_its_merge_gives_its_own_files(tmp_pat
     again = plain_table(tmp_path).append(numbered(99), COMPACT_EVERY - 1)
     assert again == paths
     assert found(path.removeprefix("file:") for path in again) == [COMPACT_EVERY - 1]
+
+
+@pytest.mark.parametrize("damaged", [slice(4, 60), slice(-40, None), slice(0, None)])
+def test_a_damaged_file_is_named_where_it_is_to_be_merged(tmp_path, damaged):
+    for number in range(COMPACT_EVERY - 1):
+        (path,) = plain_table(tmp_path).append(numbered(number), number)
+    place = Path(path.removeprefix("file:"))
+    data = bytearray(place.read_bytes())
+    data[damaged] = b"\xff" * len(data[damaged]) if damaged.start else b""
+    place.write_bytes(data)
+    with pytest.raises(UserError, match=f"^{place} cannot be read: "):
+        plain_table(tmp_path).append(numbered(number + 1), number + 1)
+    place.unlink()
+    with pytest.raises(StorageError, match=f"^{place}: cannot be read: "):  # it may come back
+        plain_table(tmp_path).append(numbered(number + 1), number + 1)
 
 
 # Files become one

@@ -19,12 +19,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from moldau.base.clock import Clock
+from moldau.base.errors import StorageError, UserError
 from moldau.spark.pipelines.storage import FileEntry, Files
 from moldau.spark.pipelines.tables.appending import parquet_bytes
 
@@ -198,15 +200,34 @@ def _folder(entry: FileEntry) -> str:
 
 
 def _read(entry: FileEntry) -> pa.Table:
-    return pq.ParquetFile(entry.path.removeprefix(_LOCAL)).read()
+    with _reading(entry) as path:
+        return pq.ParquetFile(path).read()
 
 
 def _read_rows_size(entry: FileEntry) -> int:
     """Return about how much memory the rows of a file take, as its footer says."""
-    footer = pq.read_metadata(entry.path.removeprefix(_LOCAL))
+    with _reading(entry) as path:
+        footer = pq.read_metadata(path)
     groups = map(footer.row_group, range(footer.num_row_groups))
     size: int = sum(one.total_byte_size for one in groups)
     return max(size, int(footer.num_rows) * _ROW_SIZE_MIN)
+
+
+@contextmanager
+def _reading(entry: FileEntry) -> Iterator[str]:
+    """Give the path of a file, and name it where it cannot be read.
+
+    What the system has refused may pass, damage does not; of that Arrow says no file.
+    """
+    path = entry.path.removeprefix(_LOCAL)
+    try:
+        yield path
+    except (pa.ArrowInvalid, OSError) as error:
+        reason = str(error).partition("\n")[0].rstrip(".: ")
+        what = f"cannot be read: {reason}"
+        if isinstance(error, OSError) and error.errno is not None:
+            raise StorageError(path, what) from error
+        raise UserError(f"{path} {what}; put a copy back, or begin with a new --out") from error
 
 
 def merged(tables: Sequence[pa.Table]) -> pa.Table:
