@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
 
 import click
 
@@ -10,6 +11,8 @@ from moldau.base.errors import UserError
 from moldau.cli.frame.output import output_option, show
 from moldau.cli.frame.report import Column, listing
 from moldau.cli.frame.words import check_texts
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @click.group()
@@ -39,7 +42,7 @@ def show_rows(
         raise UserError(f"reading needs {missing.name}: pip install 'moldau[spark]'") from None
     check_texts((out, keys, columns))
     found = current(out, keys=keys or None, columns=columns or None)
-    rows = [_plain(row) for row in found.sort_by("_key").slice(0, limit).to_pylist()]
+    rows = _plain(found.sort_by("_key").slice(0, limit))
     shown = [
         Column(name, name.upper(), wide=name.startswith("_") and name not in ("_key", *columns))
         for name in found.column_names
@@ -50,7 +53,22 @@ def show_rows(
         click.echo(told, err=True)
 
 
-def _plain(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row as plain data: its time is text."""
-    time = row.get("_timestamp")
-    return row if time is None else {**row, "_timestamp": time.isoformat()}
+def _plain(found: Any) -> list[dict[str, Any]]:
+    """Return the rows of an Arrow table as plain data: their times are texts."""
+    place = found.schema.get_field_index("_timestamp")
+    if place >= 0:
+        found = found.set_column(place, "_timestamp", found.column(place).cast("int64"))
+    return [_with_text(row) for row in found.to_pylist()]
+
+
+def _with_text(row: dict[str, Any]) -> dict[str, Any]:
+    time_us = row.get("_timestamp")
+    return row if time_us is None else {**row, "_timestamp": _time(time_us)}
+
+
+def _time(time_us: int) -> str:
+    """Write a time; it is the producer's, and milliseconds where it is beyond all calendars."""
+    try:
+        return (_EPOCH + timedelta(microseconds=time_us)).isoformat()
+    except OverflowError:
+        return str(time_us // 1000)

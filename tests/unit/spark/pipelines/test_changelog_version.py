@@ -7,6 +7,8 @@ import subprocess
 import sys
 from types import SimpleNamespace
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,6 +18,7 @@ from changelog_tables import LaidTable
 from cli_kit import moldau
 from moldau.base.errors import UserError
 from moldau.spark.pipelines.changelog.reading import Snapshot, current
+from moldau.spark.pipelines.changelog.rows import CHANGE_SCHEMA
 from moldau.spark.pipelines.changelog.version import (
     CHANGES_MAX,
     ROWS_MIN,
@@ -173,6 +176,19 @@ def test_a_folder_without_a_table_and_a_column_there_is_not_are_refused(tmp_path
     LaidTable(tmp_path / "table").batch(0, [("a", {"x": 1})])
     with pytest.raises(UserError, match="no column y"):
         current(str(tmp_path), columns=["y"])
+
+
+def test_a_time_beyond_all_calendars_is_shown_as_milliseconds(tmp_path):
+    """As of who sends microseconds in their place, to a broker that lets them."""
+    LaidTable(tmp_path / "table").batch(0, [(key, {"x": 1}) for key in "abc"])
+    place = tmp_path / "table" / "_changes" / "0.parquet"
+    rows = pq.read_table(place).drop_columns("_timestamp")
+    times = pa.array([1_790_000_000_000_000, 1_790_000_000_000_000_000, None])
+    times = times.cast(CHANGE_SCHEMA.field("_timestamp").type)
+    pq.write_table(rows.append_column("_timestamp", times), place)
+    ran = moldau("table", "show", "--out", tmp_path, "-o", "json")
+    told = [row["_timestamp"] for row in json.loads(ran.out)]
+    assert told == ["2026-09-21T14:13:20+00:00", "1790000000000000", None]
 
 
 # What cannot be read
