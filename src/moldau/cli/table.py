@@ -37,12 +37,15 @@ def show_rows(
 ) -> None:
     """Print what is the case now: the last value of each key that is not deleted."""
     try:
-        from moldau.spark.pipelines.changelog.reading import current  # noqa: PLC0415 - slow to load
+        from moldau.spark.pipelines.changelog.reading import (  # noqa: PLC0415 - slow to load
+            current,
+            first_by_key,
+        )
     except ImportError as missing:
         raise UserError(f"reading needs {missing.name}: pip install 'moldau[spark]'") from None
     check_texts((out, keys, columns))
     found = current(out, keys=keys or None, columns=columns or None)
-    rows = _plain(found.sort_by("_key").slice(0, limit))
+    rows = _plain(first_by_key(found, limit))
     shown = [
         Column(name, name.upper(), wide=name.startswith("_") and name not in ("_key", *columns))
         for name in found.column_names

@@ -168,7 +168,7 @@ def test_the_last_change_of_a_key_is_the_one_of_the_last_batch_and_offset(change
     last = {}
     for row in sorted(rows, key=lambda row: (row["_batch"], row["_offset"])):
         last[row[KEY]] = row[RAW]
-    found = newest_by_key(pa.Table.from_pylist(rows, CHANGE_SCHEMA))
+    found = newest_by_key(pa.Table.from_pylist(rows, CHANGE_SCHEMA)).sort_by(KEY)
     assert list(zip(found[KEY].to_pylist(), found[RAW].to_pylist(), strict=True)) == sorted(
         last.items()
     )

@@ -17,8 +17,8 @@ from pyarrow import fs
 from changelog_tables import LaidTable
 from cli_kit import moldau
 from moldau.base.errors import UserError
-from moldau.spark.pipelines.changelog.reading import Snapshot, current
-from moldau.spark.pipelines.changelog.rows import CHANGE_SCHEMA
+from moldau.spark.pipelines.changelog.reading import Snapshot, current, first_by_key
+from moldau.spark.pipelines.changelog.rows import CHANGE_SCHEMA, newest_by_key
 from moldau.spark.pipelines.changelog.version import (
     CHANGES_MAX,
     ROWS_MIN,
@@ -189,6 +189,25 @@ def test_a_time_beyond_all_calendars_is_shown_as_milliseconds(tmp_path):
     ran = moldau("table", "show", "--out", tmp_path, "-o", "json")
     told = [row["_timestamp"] for row in json.loads(ran.out)]
     assert told == ["2026-09-21T14:13:20+00:00", "1790000000000000", None]
+
+
+def test_texts_may_be_more_than_arrow_can_sort():
+    """The same text again and again, which takes no memory."""
+    text = pa.array(["x" * 2**26])
+    count = 2**31 // 2**26 + 1
+    numbers = list(range(count))
+    columns = {
+        "_key": [str(number % 3) for number in numbers],
+        "_raw": pa.chunked_array([text] * count),
+        "_partition": [0] * count,
+        "_offset": numbers,
+        "_timestamp": [None] * count,
+        "_batch": [number // 10 for number in numbers],
+    }
+    found = newest_by_key(pa.table(columns, CHANGE_SCHEMA))
+    assert sorted(found["_offset"].to_pylist()) == numbers[-3:]
+    rows = pa.table({"_key": [str(number) for number in numbers], "_raw": columns["_raw"]})
+    assert first_by_key(rows, 3)["_key"].to_pylist() == ["0", "1", "10"]
 
 
 # What cannot be read

@@ -104,11 +104,11 @@ def _sorted_out(records: DataFrame, number: int) -> DataFrame:
 
 
 def _changes(rows: Rows) -> pa.Table | DataFrame:
-    """Return the last change of each key."""
+    """Return the last change of each key; the driver's are sorted, as those of files are."""
     part = rows.part(None, _COLUMNS)
     if isinstance(part, DataFrame):
         return last_by_key(part.where(F.col(KEY).isNotNull()))
-    return newest_by_key(part.filter(part.column(KEY).is_valid()))
+    return newest_by_key(part.filter(part.column(KEY).is_valid())).sort_by(KEY)
 
 
 def _seen(rows: Rows) -> Fields:

@@ -139,6 +139,16 @@ def current(
     )
 
 
+def first_by_key(rows: pa.Table, count: int) -> pa.Table:
+    """Return some rows, those with the first keys, by these.
+
+    The others are left out before anything is sorted, as their texts may be too many for Arrow.
+    """
+    keys = rows.column(KEY)
+    first = keys.take(pc.sort_indices(keys)).slice(0, count)
+    return rows.filter(pc.is_in(keys, first)).sort_by(KEY)
+
+
 def _type(version: Version, name: str) -> pa.DataType:
     if name in version.fields:
         return TYPES[version.fields[name]]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -95,16 +96,16 @@ def typed(texts: pa.Array | pa.ChunkedArray, fields: Fields) -> dict[str, pa.Arr
 
 
 def newest_by_key(changes: pa.Table) -> pa.Table:
-    """Return the last change of each key, sorted by key."""
-    order = [(name, "ascending") for name in (KEY, BATCH, "_partition", "_offset")]
-    changes = changes.sort_by(order).combine_chunks()
+    """Return the last change of each key.
+
+    Texts stay where they are: Arrow can sort no more than two gigabytes of them.
+    """
     if changes.num_rows == 0:
         return changes
-    keys = changes.column(KEY)
-    is_last = pc.not_equal(keys.slice(0, len(keys) - 1), keys.slice(1))
-    mask = pa.concat_arrays([*_chunks(is_last), pa.array([True])])
-    return changes.filter(mask)
-
-
-def _chunks(values: pa.Array | pa.ChunkedArray) -> list[pa.Array]:
-    return values.chunks if isinstance(values, pa.ChunkedArray) else [values]
+    order = [(name, "ascending") for name in (KEY, BATCH, "_partition", "_offset")]
+    places = pc.sort_indices(changes.select([name for name, _ in order]), order)
+    keys = changes.column(KEY).take(places)
+    is_last = np.append(pc.not_equal(keys.slice(0, len(keys) - 1), keys.slice(1)), True)
+    mask = np.zeros(len(keys), np.bool_)
+    mask[places.to_numpy()[is_last]] = True
+    return changes.filter(pa.array(mask))
