@@ -129,6 +129,17 @@ def test_files_stay_for_readers_of_a_version_and_go_when_these_are_through(
     assert {str(path) for path in kept} == Snapshot.of(str(tmp_path)).version.names()
 
 
+def test_a_folder_may_be_named_as_patterns_are(session, tmp_path):
+    """Another one fits the pattern; the last fits not even its own."""
+    for name in ("ab", "a*", "a[1]"):
+        stage = stage_of(session, CHANGELOG, tmp_path / name, {"topic": "none"})
+        Batches(stage, Noon()).take(frame_of(session, [(name.encode(), b"{}", 0)]), 0)
+        assert [row["_key"] for row in current(str(tmp_path / name)).to_pylist()] == [name]
+        assert [row["_key"] for row in current_frame(session, str(tmp_path / name)).collect()] == [
+            name
+        ]
+
+
 def test_what_does_not_fit_the_table_is_refused(session, tmp_path):
     stage = stage_of(session, CHANGELOG, tmp_path, {"topic": "none", "bad-ratio": 0.5})
     with pytest.raises(UserError, match="30 of 30 records cannot be read"):

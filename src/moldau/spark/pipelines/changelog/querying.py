@@ -23,6 +23,7 @@ from moldau.spark.pipelines.changelog.store import Store
 from moldau.spark.pipelines.changelog.version import Part, Version, widened_names
 from moldau.spark.pipelines.places import Places
 from moldau.spark.pipelines.storage import SparkFiles
+from moldau.spark.pipelines.tables.appending import read_files
 
 _ORIGIN_COLUMNS: Final = "_partition INT, _offset BIGINT, _timestamp TIMESTAMP"
 CHANGE_COLUMNS: Final = f"{KEY} STRING, {RAW} STRING, {_ORIGIN_COLUMNS}, {BATCH} BIGINT"
@@ -48,7 +49,7 @@ def frame_of(spark: SparkSession, table: str, version: Version) -> DataFrame:
     if not version.base.names:
         return changed
     columns = f"{KEY} STRING, {_declared(version.base_fields)}{_ORIGIN_COLUMNS}, {RAW} STRING"
-    base = spark.read.schema(columns).parquet(*_paths(table, [version.base]))
+    base = read_files(spark, columns, _paths(table, [version.base]))
     if not version.changes:
         return _with_fields(base, version.fields, widened_names(version))
     kept = base.join(newest.select(KEY), KEY, "left_anti")
@@ -59,7 +60,7 @@ def newest_changes(spark: SparkSession, table: str, parts: Sequence[Part]) -> Da
     """Return the last change of each key."""
     if not parts:
         return spark.createDataFrame([], CHANGE_COLUMNS)
-    return last_by_key(spark.read.schema(CHANGE_COLUMNS).parquet(*_paths(table, parts)))
+    return last_by_key(read_files(spark, CHANGE_COLUMNS, _paths(table, parts)))
 
 
 def last_by_key(changes: DataFrame) -> DataFrame:

@@ -32,7 +32,7 @@ from moldau.spark.pipelines.metrics.folding import (
 from moldau.spark.pipelines.metrics.results import Results
 from moldau.spark.pipelines.metrics.samples import SAMPLE_COLUMNS, SERIES
 from moldau.spark.pipelines.stage import Stage
-from moldau.spark.pipelines.tables.appending import TableWriter, parquet_bytes
+from moldau.spark.pipelines.tables.appending import TableWriter, parquet_bytes, read_files
 from moldau.spark.pipelines.windowed.closing import Closing, State
 from moldau.spark.pipelines.windowed.gathering import Chosen, Rows, gathered
 from moldau.spark.pipelines.windowed.reading import SPAN, rows_of
@@ -121,7 +121,7 @@ class Rollups:
             return spark.createDataFrame([], _CARRIED_COLUMNS)
         if not self._stage.files.exists(place):
             raise UserError(f"{place} is missing: rates and anomalies cannot go on without it")
-        return spark.read.schema(_CARRIED_COLUMNS).parquet(place)
+        return read_files(spark, _CARRIED_COLUMNS, [place])
 
     def _remember(self, rows: Rows, number: int) -> None:
         part = rows.part(Chosen("role", PAST), {name: name for name in (*SERIES, *_PAST_NAMES)})

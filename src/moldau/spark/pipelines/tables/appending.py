@@ -31,6 +31,9 @@ _NULL_FOLDER: Final = "__HIVE_DEFAULT_PARTITION__"
 _ESCAPED: Final = re.compile(r"""[\x00-\x1f"#%'*/:=?\\\x7f{\[\]^]""")
 """What Spark writes as `%` and two digits in the names of folders."""
 
+_PATTERNS: Final = "__globPaths__"
+"""Spark's own option for readers that have found their files themselves."""
+
 
 class TableWriter(Protocol):
     """One table, with one writer: this object. Who makes it holds the lock of its folder."""
@@ -112,7 +115,7 @@ class Table:
 
     def read(self, spark: SparkSession, columns: str, names: Sequence[str]) -> DataFrame:
         """Return the rows of files."""
-        return spark.read.schema(columns).parquet(*names)
+        return read_files(spark, columns, names)
 
     def _committed(self) -> int:
         """Return how many appends are committed; the first look also clears up after a crash."""
@@ -151,6 +154,15 @@ class Table:
             placed.append(self._files.entry(target))
         self._files.remove(staging)
         return placed
+
+
+def read_files(spark: SparkSession, columns: str, paths: Sequence[str]) -> DataFrame:
+    """Return the rows of files, or of all in a folder.
+
+    Paths are taken as they are: Spark would look for others that fit where one has a `*`, and for
+    none of its own name where it has a `[`.
+    """
+    return spark.read.schema(columns).option(_PATTERNS, "false").parquet(*paths)
 
 
 def _columns_of(frame: DataFrame) -> pa.Schema:
