@@ -70,3 +70,8 @@ def test_microseconds_become_milliseconds_and_null_becomes_now():
 def test_times_before_1970_are_refused():
     with pytest.raises(UserError, match="before 1970"):
         timestamps_ms(pa.array([-1], pa.timestamp("us", "UTC")), NOW_MS)
+
+
+def test_a_record_that_was_read_without_a_time_is_written_now():
+    column = pa.array([-1000, 5000], pa.timestamp("us", "UTC"))
+    assert timestamps_ms(column, NOW_MS).tolist() == [NOW_MS, 5]

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from moldau.base.errors import UserError
+from moldau.records.builder import NO_TIMESTAMP
 
 Integers = npt.NDArray[np.int64]
 
@@ -92,11 +93,15 @@ class Strings(NamedTuple):
 
 
 def timestamps_ms(column: Any, now_ms: int) -> Integers:
-    """Return milliseconds since 1970: of the column, or now where it is null or there is none."""
+    """Return milliseconds since 1970: of the column, or now where it is null or there is none.
+
+    Records that were written without a time are read with one millisecond before 1970.
+    """
     given = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
     if given.null_count:
         given = given.fill_null(now_ms * 1000)
-    found: Integers = given.to_numpy() // 1000
+    times_us = given.to_numpy()
+    found: Integers = np.where(times_us == NO_TIMESTAMP * 1000, now_ms, times_us // 1000)
     if found.size and found.min() < 0:
         raise UserError(
             f"a row has the timestamp {int(found.min())} ms before 1970, which no record may have:"
