@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from datetime import datetime
 from typing import Any, NamedTuple
+
+import pyarrow as pa
 
 from moldau.base.clock import SystemClock
 from moldau.base.errors import UserError
@@ -97,8 +98,9 @@ def _waiting_ms(options: SourceOptions, unread: RangePartition) -> int:
     first = next(reading, None)
     if first is None:
         return 0
-    timestamp: datetime = first.column("timestamp")[0].as_py()
-    return max(0, SystemClock().wall_ms() - round(timestamp.timestamp() * 1000))
+    # As a number: Python has no dates from 10000 on, and a time may be too far away for Spark.
+    time_us: int | None = first.column("timestamp").cast(pa.int64())[0].as_py()
+    return 0 if time_us is None else max(0, SystemClock().wall_ms() - time_us // 1000)
 
 
 def _sources(progress: Mapping[str, Any] | None) -> Iterator[Mapping[str, Any]]:
