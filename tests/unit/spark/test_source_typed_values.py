@@ -155,6 +155,11 @@ def test_numbers_that_spark_has_no_room_for_are_bad():
         ),
         ('{"type": "array", "items": "null"}', "an item of the value is of a type"),
         ('{"type": "bytes", "logicalType": "decimal", "precision": 39}', "has 39 digits"),
+        ('{"type": "bytes", "logicalType": "decimal"}', "does not say how many digits"),
+        (
+            '{"type": "bytes", "logicalType": "decimal", "precision": 0}',
+            "does not say how many digits",
+        ),
     ],
 )
 def test_schemas_of_avro_without_a_column_are_refused(schema, said):

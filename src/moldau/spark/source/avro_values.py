@@ -149,7 +149,9 @@ def _logical_type(schema: Mapping[str, Any], logical: str, where: str) -> DataTy
     """Return what a number or bytes stand for."""
     if logical in _LOGICAL:
         return _LOGICAL[logical]
-    precision = schema["precision"]
+    precision = schema.get("precision", 0)
+    if precision < 1:
+        raise _refusal("is a decimal that does not say how many digits it has", where)
     if precision > _DIGITS_MAX:
         raise _refusal(f"has {precision} digits, and Spark {_DIGITS_MAX}", where)
     return DecimalType(precision, schema.get("scale", 0))
