@@ -106,6 +106,8 @@ def test_other_conditions_change_nothing():
             StringStartsWith(("topic",), "t"),
             EqualTo(("value", "offset"), 5),
             LessThan(("timestamp",), datetime(2024, 1, 1, tzinfo=UTC)),
+            GreaterThanOrEqual(("timestamp",), datetime(1960, 1, 1, tzinfo=UTC)),
+            EqualTo(("timestamp",), datetime(1969, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC)),
         ]
     )
 

@@ -115,7 +115,10 @@ def _later(one_ms: int | None, other_ms: int | None) -> int | None:
 
 
 def _since(condition: Filter) -> int | None:
-    """Return the time that a condition makes the first, if it is a lower limit."""
+    """Return the time that a condition makes the first, if it is a lower limit.
+
+    Brokers are not asked for times before 1970, which records may have: -1 ms is no time at all.
+    """
     match condition:
         case (
             EqualTo(_, datetime() as value)
@@ -123,5 +126,6 @@ def _since(condition: Filter) -> int | None:
             | GreaterThanOrEqual(_, datetime() as value)
         ):
             # Spark's times without a zone are in that of this process, like all of Python's.
-            return max(0, int(value.astimezone(UTC).timestamp() * 1000))
+            since_ms = int(value.astimezone(UTC).timestamp() * 1000)
+            return since_ms if since_ms >= 0 else None
     return None
