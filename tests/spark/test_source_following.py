@@ -209,6 +209,24 @@ def test_what_comes_after_an_available_now_run_has_begun_is_for_the_next(broker,
     assert reader.latestOffset(last, ALL) == last
 
 
+def test_a_partition_that_came_before_an_available_now_run_looked_where_to_begin_is_not_gone(
+    broker, topic
+):
+    send(broker.address, topic, numbers(0, 5))
+    reader = following(broker, topic, startingOffsets="earliest")
+    reader.prepareForTriggerAvailableNow()
+    add_partitions(broker, topic, 2)
+    send(broker.address, topic, numbers(5, 10), partition=1)
+
+    end = reader.latestOffset(reader.initialOffset(), ALL)
+
+    assert positions(end) == {0: 5, 1: 0}
+    assert values_between(reader, reader.initialOffset(), kept(end)) == numbers(0, 5)
+    run = following(broker, topic, startingOffsets="earliest")
+    run.prepareForTriggerAvailableNow()
+    assert values_between(run, end, run.latestOffset(kept(end), ALL)) == numbers(5, 10)
+
+
 def test_a_new_partition_is_read_from_its_beginning(broker, topic):
     reader = following(broker, topic)
     end = reader.latestOffset(reader.initialOffset(), ALL)

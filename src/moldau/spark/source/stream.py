@@ -142,7 +142,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         latest = lookup.latest(topics.partitions, at_least=_same_topics(began, topics))
         self._latest = StreamOffset(latest, topics.ids)
         self._looked_at = SystemClock().monotonic()
-        ends = self._within_target(latest)
+        ends = self._within_target(latest, began.positions)
         places = places_of(began, StreamOffset(ends, topics.ids), lookup)
         if isinstance(limit, ReadMaxRows):
             admitted = limited(places, ends, limit.max_rows)
@@ -169,10 +169,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._missing = topics.missing
         return topics
 
-    def _within_target(self, latest: Positions) -> Positions:
-        target = self._target
-        if target is None:
+    def _within_target(self, latest: Positions, began: Positions) -> Positions:
+        """Return the ends as far as this run goes.
+
+        Of partitions that are newer than its target it knows those with which it begins, which
+        stay where they are: to be left out would mean that they are gone.
+        """
+        if self._target is None:
             return latest
+        target = {**began, **self._target}
         return {one: min(end, target[one]) for one, end in latest.items() if one in target}
 
     def _is_too_little(self, limit: ReadLimit, places: Positions, ends: Positions) -> bool:
