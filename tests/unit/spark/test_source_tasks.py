@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from moldau.client.engine.ports import system_ports
-from moldau.client.errors import CorruptAnswer, UnknownTopicOrPartition
+from moldau.client.errors import CorruptAnswer, NoBrokerReachable, UnknownTopicOrPartition
 from moldau.client.records import TopicPartition
 from moldau.client.settings import ConnectionSettings
 from moldau.protocol.errors import ErrorCode
@@ -17,8 +17,9 @@ from moldau.protocol.messages.data import (
     FetchableTopicResponse,
     FetchResponse,
 )
+from moldau.spark.source import connections
 from moldau.spark.source.options import SourceOptions
-from moldau.spark.source.tasks import RangePartition, _Fetching
+from moldau.spark.source.tasks import RangePartition, _Fetching, read_range
 
 NEEDED = {"kafka.bootstrap.servers": "b:1", "subscribe": "t"}
 
@@ -64,6 +65,25 @@ def test_a_short_range_asks_for_few_bytes_and_a_long_one_for_no_more_than_is_set
     assert fetching(0, 10)._size() < 100_000
     assert fetching(0, 10**9)._size() == 4 * 1024 * 1024
     assert fetching(0, 10**9, **{"kafka.max.partition.fetch.bytes": "5000"})._size() == 5000
+
+
+@pytest.mark.parametrize(
+    ("options", "patience_ms"),
+    [
+        ({}, 120_000),
+        ({"kafkaConsumer.pollTimeoutMs": "300"}, 300),
+        ({"kafka.bootstrap.timeout.ms": "7000"}, 7_000),
+    ],
+)
+def test_a_task_in_a_new_process_waits_for_brokers_as_any_other(monkeypatch, options, patience_ms):
+    def connection(settings):
+        raise NoBrokerReachable(str(settings.bootstrap_timeout_ms))
+
+    monkeypatch.setattr(connections, "Connection", connection)
+    wanted = RangePartition(TopicPartition("t", 0), "", 0, 1)
+
+    with pytest.raises(NoBrokerReachable, match=f"^{patience_ms}"):
+        next(read_range(SourceOptions.for_batch({**NEEDED, **options}), wanted))
 
 
 # Brokers that send us elsewhere, or away

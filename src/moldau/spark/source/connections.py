@@ -75,16 +75,16 @@ _open: Final[dict[frozenset[tuple[str, str]], Connection]] = {}
 _opening: Final = threading.Lock()
 
 
-def connection_to(options: ConnectionOptions) -> Connection:
+def connection_to(options: ConnectionOptions, patience_ms: int | None = None) -> Connection:
     """Return the connection that these settings make, the same one each time.
 
-    NoBrokerReachable if there is none yet and no broker answers.
+    NoBrokerReachable if there is none yet and no broker answers, for so long unless told otherwise.
     """
     key = frozenset(options.settings.items())
     with _opening:
         kept = _open.get(key)
         if kept is None or not kept.is_open:
-            kept = _open[key] = Connection(connection_settings(options))
+            kept = _open[key] = Connection(connection_settings(options, patience_ms))
         return kept
 
 
@@ -97,8 +97,13 @@ def close_all() -> None:
                 kept.close()
 
 
-def connection_settings(options: ConnectionOptions) -> ConnectionSettings:
+def connection_settings(
+    options: ConnectionOptions, patience_ms: int | None = None
+) -> ConnectionSettings:
     """Return how the brokers are reached: as was told, and as suits reading where it was not."""
-    values = {"receive_buffer_bytes": _RECEIVE_BUFFER_SIZE, **options.those_of(ConnectionSettings)}
+    own: dict[str, Any] = {"receive_buffer_bytes": _RECEIVE_BUFFER_SIZE}
+    if patience_ms is not None:
+        own["bootstrap_timeout_ms"] = patience_ms
+    values = {**own, **options.those_of(ConnectionSettings)}
     values["allow_auto_create_topics"] = False  # reading a topic must not make it
     return checked(ConnectionSettings, values)

@@ -116,7 +116,8 @@ def read_range(
     options: SourceOptions, wanted: RangePartition, pace: Pace = USUAL_PACE
 ) -> Iterator[RecordBatch]:
     """Read the records of a range, as record batches in the order of their offsets."""
-    connection = connection_to(options.connection)
+    # The driver has reached the brokers: a process that is new to them waits as any other task.
+    connection = connection_to(options.connection, options.poll_timeout_ms)
     finish = _finishing(options)
     fetching = _Fetching(connection.cluster, options, wanted)
     coming = connection.begin(fetching.next())
