@@ -18,6 +18,7 @@ NOW_MS = 1_700_000_000_000
         {"value": "binary", "key": "string", "headers": HEADERS, "partition": "int"},
         {"value": "binary", "timestamp": "timestamp", "offset": "bigint", "timestampType": "int"},
         {"value": "void", "key": "void"},
+        {"value": "string", "topic": "int"},
     ],
 )
 def test_the_columns_of_a_topic_are_taken(types):
@@ -35,6 +36,7 @@ def test_the_columns_of_a_topic_are_taken(types):
         ({"value": "string", "timestamp": "timestamp_ntz"}, "t", "cast it to timestamp"),
         ({"value": "string", "headers": "map<string,binary>"}, "t", "`headers`"),
         ({"value": "string", "topic": "void"}, None, "`topic` is of type void"),
+        ({"value": "string", "topic": "int"}, None, "`topic` is of type int"),
     ],
 )
 def test_other_columns_are_refused_in_one_line(types, topic, said):

@@ -42,6 +42,8 @@ def check_types(types: dict[str, str], topic: str | None) -> None:
     if topic is None and "topic" not in types:
         raise UserError("no topic to write to: set the option `topic`, or add a column `topic`")
     for name, allowed in TYPES.items():
+        if name == "topic" and topic is not None:
+            continue  # nobody looks at the column, as in Spark's own sink
         found = types.get(name)
         if found is not None and found not in allowed and (found != _VOID or name == "topic"):
             raise UserError(
