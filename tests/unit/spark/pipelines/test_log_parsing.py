@@ -129,7 +129,7 @@ def parsed(text, origin=USUAL, rules=RULES):
     ],
 )  # fmt: skip
 def test_a_line_is_understood(text, form, time, level, message, fields):
-    line = parsed(text)
+    line = parsed(text, Origin())
     assert (line.format, line.level, line.message, line.fields) == (form, level, message, fields)
     assert line.time_us == (SENT if time is None else us(time))
     assert line.stack is None
@@ -170,6 +170,18 @@ def test_headers_say_more_about_host_and_service_than_the_line():
     assert parsed(text, Origin("web-1", "/var/log/x.log"))[4:6] == ("web-1", "cart")
     assert parsed(text, Origin("web-1", None, "shop"))[4:6] == ("web-1", "shop")
     assert parsed("plain", Origin("web-1", "/srv/shop/app.log"))[4:6] == ("web-1", "shop")
+
+
+def test_what_the_line_says_of_host_and_service_stays_as_fields_beside_headers_that_differ():
+    text = '{"host":"inner","service":"cart","msg":"m","pid":7}'
+    assert parsed(text, Origin()).fields == {"pid": "7"}
+    assert parsed(text, Origin("inner", None, "cart")).fields == {"pid": "7"}
+    fields = {"pid": "7", "host": "inner", "service": "cart"}
+    assert parsed(text, Origin("web-1", None, "shop")).fields == fields
+    forwarded = parsed("Nov 15 12:00:00 gate su: x", Origin("collector", "/var/log/syslog"))
+    assert (forwarded.host, forwarded.fields) == ("collector", {"host": "gate"})
+    taken = parsed('{"host":"","hostname":"inner","msg":"m"}', Origin("web-1"))
+    assert taken.fields == {"host": "", "host.2": "inner"}
 
 
 @pytest.mark.parametrize(

@@ -97,7 +97,8 @@ def parse(text: str, origin: Origin, sent_us: int, now_us: int, rules: Rules) ->
 
     A record that was sent later than now is taken to be sent now. A line that claims a time so far
     ahead that its clock must be wrong, or one before 1970, has that of its record; what it claims
-    becomes a field.
+    becomes a field. So does another host or service than the headers name: a line may have been
+    forwarded.
     """
     sent = Sent(min(sent_us, now_us) if sent_us >= 0 else now_us, rules.zone)
     line = understood(text.rstrip("\r\n"), sent)
@@ -106,16 +107,13 @@ def parse(text: str, origin: Origin, sent_us: int, now_us: int, rules: Rules) ->
         time_us = sent.time_us
     elif not 0 <= time_us <= now_us + rules.skew_us:
         time_us, fields = sent.time_us, {**fields, CLAIMED: str(time_us)}
-    return Line(
-        line.format,
-        line.message,
-        time_us,
-        line.level,
-        origin.host or line.host,
-        origin.service or line.service or service_of(origin.path),
-        fields,
-        line.stack,
-    )
+    host = origin.host or line.host
+    service = origin.service or line.service or service_of(origin.path)
+    for name, told, taken in (("host", line.host, host), ("service", line.service, service)):
+        if told is not None and told != taken:
+            fields = dict(fields)
+            forms.put(fields, name, told, {})
+    return Line(line.format, line.message, time_us, line.level, host, service, fields, line.stack)
 
 
 def understood(text: str, sent: Sent) -> Line:
