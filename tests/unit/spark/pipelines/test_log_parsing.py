@@ -216,6 +216,21 @@ def test_a_time_without_a_year_is_in_the_nearest():
 
 
 @pytest.mark.parametrize(
+    ("sent", "time"),
+    [
+        ("2026-10-24T22:00:05", "2026-10-24T21:59:58"),  # the clocks go back in three hours
+        ("2026-03-28T23:00:05", "2026-03-28T22:59:58"),  # they go forward in two
+        ("2026-07-01T22:00:05", "2026-07-01T21:59:58"),
+        ("2026-10-25T22:59:50", "2026-10-25T22:59:58"),
+    ],
+)
+def test_a_time_of_day_before_midnight_is_right_where_clocks_are_changed(sent, time):
+    rules = RULES._replace(zone=ZoneInfo("Europe/Prague"))
+    line = parse("23:59:58.000 [main] INFO a.B - x", Origin(), us(sent), us(sent), rules)
+    assert line.time_us == us(time)
+
+
+@pytest.mark.parametrize(
     ("text", "claimed"),
     [
         ("2026-11-15 12:10:31 INFO hi", us("2026-11-15T12:10:31")),

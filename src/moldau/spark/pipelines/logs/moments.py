@@ -13,7 +13,6 @@ from typing import Final
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
-_DAY_US: Final = 86_400_000_000
 
 _NAMES: Final = "Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec"
 _MONTHS: Final = {name: number for number, name in enumerate(_NAMES.split("|"), 1)}
@@ -97,11 +96,11 @@ def clock_us(text: str, zone: tzinfo, sent_us: int) -> int | None:
     if _CLOCK.fullmatch(text) is None:
         return None
     sent = (_EPOCH + timedelta(microseconds=sent_us)).astimezone(zone)
-    there_us = iso_us(f"{sent:%Y-%m-%d}T{text}", zone)
-    if there_us is None:
-        return None
-    days = (there_us, there_us - _DAY_US, there_us + _DAY_US)
-    return min(days, key=lambda one: abs(one - sent_us))
+    # Not a day of 24 hours before or after: where clocks are changed, one has another number.
+    days = [sent.date() + timedelta(days=one) for one in (-1, 0, 1)]
+    times = [iso_us(f"{day.isoformat()}T{text}", zone) for day in days]
+    return min((one for one in times if one is not None), key=lambda one: abs(one - sent_us),
+               default=None)  # fmt: skip
 
 
 def number_us(text: str) -> int | None:
