@@ -150,6 +150,11 @@ def test_a_stack_trace_belongs_to_its_line(first, trace):
     assert (line.message, line.level, line.stack) == ("no plums", "ERROR", trace)
 
 
+def test_a_request_on_a_day_that_there_is_not_stays_whole():
+    text = '1.1.1.1 - - [31/Feb/2026:12:00:00 +0000] "GET / HTTP/1.1" 200 -'
+    assert parsed(text)[:3] == ("plain", text, SENT)
+
+
 def test_lines_below_that_are_no_trace_stay_in_the_message():
     line = parsed("2026-11-15 12:00:00 INFO shop: stock\nplums 7\npears 9\n")
     assert (line.message, line.stack) == ("stock\nplums 7\npears 9", None)

@@ -252,9 +252,9 @@ def access_line(text: str, sent: Sent) -> Line | None:
     """Read Apache's and nginx's common and combined format, with anything behind it."""
     del sent
     found = _ACCESS.fullmatch(text)
-    if found is None:
+    if found is None or (time_us := common_us(found[4])) is None:
         return None
-    client, ident, user, time, request, status, size, referer, agent, rest = found.groups()
+    client, ident, user, _, request, status, size, referer, agent, rest = found.groups()
     parts = _REQUEST.fullmatch(request)
     told = {
         "client": client,
@@ -271,7 +271,7 @@ def access_line(text: str, sent: Sent) -> Line | None:
     }
     fields = {name: value for name, value in told.items() if value and value != "-"}
     level = level_of_status(int(status))
-    return Line("access", f"{request} {status}", common_us(time), level, fields=fields)
+    return Line("access", f"{request} {status}", time_us, level, fields=fields)
 
 
 # Lines that begin with a date, or with the time of day
