@@ -150,6 +150,15 @@ def test_a_stack_trace_belongs_to_its_line(first, trace):
     assert (line.message, line.level, line.stack) == ("no plums", "ERROR", trace)
 
 
+@pytest.mark.parametrize("level", ["[INFO]", "[INFO ]", "INFO ", "INFO:"])
+def test_a_level_may_be_padded_within_its_brackets(level):
+    assert parsed(f"{level} no plums")[:2] == ("levelled", "no plums")
+    dated = parsed(f"2026-11-15 12:00:00 {level} no plums")
+    assert (dated.format, dated.level, dated.message) == ("dated", "INFO", "no plums")
+    named = parsed(f"2026-11-15 12:00:00 {level} a.Shop - no plums")
+    assert (named.level, named.message, named.fields["logger"]) == ("INFO", "no plums", "a.Shop")
+
+
 def test_a_request_on_a_day_that_there_is_not_stays_whole():
     text = '1.1.1.1 - - [31/Feb/2026:12:00:00 +0000] "GET / HTTP/1.1" 200 -'
     assert parsed(text)[:3] == ("plain", text, SENT)

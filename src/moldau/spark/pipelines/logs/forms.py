@@ -321,13 +321,13 @@ _SHAPES: Final = (
     # Flask: INFO in shop: message
     _shape("python", rf"{_ANY_LEVEL} in (?P<logger>{_NAME}): (?P<message>.*)"),
     # Python, as most write it: INFO shop: message, [INFO] shop:17: message
-    _shape("python", rf"\[?{_ANY_LEVEL}\]?:?\s+\[?(?P<logger>{_NAME})\]?(?::(?P<line>\d+))?",
+    _shape("python", rf"\[?{_ANY_LEVEL}(?:\s*\])?:?\s+\[?(?P<logger>{_NAME})\]?(?::(?P<line>\d+))?",
            r"(?::| -) (?P<message>.*)"),
     # Kafka: INFO message (kafka.server.KafkaServer)
     _shape("java", rf"{_ANY_LEVEL}\s++(?P<message>[^\n]*) \((?P<logger>[\w$]+(?:\.[\w$]+)+)\)",
            r"(?P<more>(?:\n.*)?)"),
     # A level, and that is all
-    _shape("dated", rf"\[?{_ANY_LEVEL}\]?(?:\s*[:|-])?\s+(?P<message>.*)"),
+    _shape("dated", rf"\[?{_ANY_LEVEL}(?:\s*\])?(?:\s*[:|-])?\s+(?P<message>.*)"),
 )  # fmt: skip
 _KEPT: Final = ("logger", "thread", "pid", "line")
 
@@ -377,7 +377,7 @@ def _split(text: str) -> tuple[str, str | None]:
 # Lines that begin with a level, or with the name of a month
 
 _BASIC: Final = re.compile(rf"(?P<level>{_LEVEL}):([^:\s]*):(.*)", re.DOTALL)
-_LEVELLED: Final = re.compile(rf"\[?(?P<level>{_LEVEL})\b\]?(?:\s*[:|-])?\s+(.*)", re.DOTALL)
+_LEVELLED: Final = re.compile(rf"\[?(?P<level>{_LEVEL})\b(?:\s*\])?(?:\s*[:|-])?\s+(.*)", re.DOTALL)
 
 
 def levelled_line(text: str, sent: Sent) -> Line | None:
