@@ -150,6 +150,21 @@ def test_a_stack_trace_belongs_to_its_line(first, trace):
     assert (line.message, line.level, line.stack) == ("no plums", "ERROR", trace)
 
 
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        (r"\x1b[31mno\x1b[0m", "\x1b[31mno\x1b[0m"),
+        (r"caf\u00e9 \U0001f351", "caf\u00e9 \U0001f351"),
+        (r"a\tb\nc\vd", "a\tb\nc\vd"),
+        (r"\"quoted\" C:\\x41", '"quoted" C:\\x41'),
+        (r"\xff \U00ffffff \x4 \q", r"\xff \U00ffffff \x4 \q"),
+        (r"\ud83c", "\ufffd"),
+    ],
+)
+def test_escapes_of_logfmt_are_what_they_stand_for(written, meant):
+    assert parsed(f'level=info msg="{written}"').message == meant
+
+
 @pytest.mark.parametrize("level", ["[INFO]", "[INFO ]", "INFO ", "INFO:"])
 def test_a_level_may_be_padded_within_its_brackets(level):
     assert parsed(f"{level} no plums")[:2] == ("levelled", "no plums")

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Mapping
 from datetime import tzinfo
 from typing import Any, Final, NamedTuple
@@ -208,8 +209,14 @@ def any_us(text: str, sent: Sent) -> int | None:
 _PAIR: Final = re.compile(
     r'([A-Za-z_@][\w.@/:-]*)=("(?:[^"\\]|\\.)*"|[^\s"]*)(?:\s+|$)', re.ASCII | re.DOTALL
 )
-_ESCAPE: Final = re.compile(r"\\(.)", re.DOTALL)
-_ESCAPED: Final = {"n": "\n", "t": "\t", "r": "\r"}
+_ESCAPE: Final = re.compile(
+    r"\\(?:x([\da-fA-F]{2})|u([\da-fA-F]{4})|U(00[\da-fA-F]{6})|(.))", re.ASCII | re.DOTALL
+)
+_ESCAPED: Final = {
+    "n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v",
+    '"': '"', "\\": "\\", "'": "'", "/": "/",
+}  # fmt: skip
+"""As Go and JSON write them; before anything else a backslash is one."""
 
 
 def logfmt_line(text: str, sent: Sent) -> Line | None:
@@ -231,7 +238,17 @@ def _unquoted(value: str) -> str:
         return value
     if "\\" not in value:
         return value[1:-1]
-    return _ESCAPE.sub(lambda found: _ESCAPED.get(found[1], found[1]), value[1:-1])
+    return _sound(_ESCAPE.sub(_meant, value[1:-1]))
+
+
+def _meant(found: re.Match[str]) -> str:
+    """Return the character that an escape stands for."""
+    byte, short, long, other = found.groups()
+    if other is not None:
+        return _ESCAPED.get(other, found[0])
+    number = int(byte or short or long, 16)
+    # A byte above ASCII is one of no character: such are written so because they are no UTF-8.
+    return found[0] if number > sys.maxunicode or (byte and number > 127) else chr(number)
 
 
 # Access logs
