@@ -190,6 +190,16 @@ def test_a_trace_in_json_is_found():
     assert line.fields == {"error.code": "X"}
 
 
+def test_an_object_is_not_taken_apart_where_names_would_be_many_times_the_line():
+    members = ", ".join(f'"{number}": 1' for number in range(1000))
+    name = "n" * 100
+    line = parsed(f'{{"msg": "m", "{name}": {{"{name}": {{{members}}}}}}}')
+    assert (line.format, line.message) == ("json", "m")
+    assert line.fields == {name: f'{{"{name}": {{{members}}}}}'}
+    few = parsed(f'{{"msg": "m", "{name}": {{"{name}": {{"1": 1, "2": 1}}}}}}')
+    assert few.fields == {f"{name}.{name}.1": "1", f"{name}.{name}.2": "1"}
+
+
 # Where and when
 
 

@@ -91,6 +91,9 @@ _DEPTH_MAX: Final = 4
 """How deep objects are taken apart; what lies deeper stays JSON."""
 _NAME_MAX: Final = 256
 """Characters of the name of an object that is taken apart: each of its members bears it."""
+_NAMES_MAX: Final = 16_384
+"""Characters of all names of a line, if they come to more than twice the line. Else a line of a
+megabyte could have names of a hundred and more, and a few of them more than a task can hold."""
 
 
 class _Number(str):
@@ -121,6 +124,9 @@ def json_line(text: str, sent: Sent) -> Line | None:
         if not isinstance(told, _Object):
             return None
         _flatten(told, "", 1, fields, {})
+        if sum(map(len, fields)) > max(2 * len(text), _NAMES_MAX):
+            fields = {}
+            _flatten(told, "", _DEPTH_MAX, fields, {})
     except (ValueError, RecursionError):
         return None
     if "\\u" in text:
