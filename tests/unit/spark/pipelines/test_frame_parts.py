@@ -384,6 +384,15 @@ def test_output_that_nobody_reads_is_not_taken_for_the_end_of_spark(monkeypatch,
     assert "Broken pipe" in read_status(tmp_path / "_moldau")["error"]
 
 
+def test_a_status_that_cannot_be_shown_ends_nothing(monkeypatch, tmp_path):
+    def show(status):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    start = lambda _: [FailingQuery("landing", 1, 1, error=None)]  # noqa: E731
+    made_up_run(monkeypatch, tmp_path, start, show).run()
+    assert read_status(tmp_path / "_moldau")["state"] == "stopped"
+
+
 # Settings and commands
 
 

@@ -287,7 +287,12 @@ class Run:
         self._status = {**self._status, **changed, "updated_ms": self._clock.wall_ms()}
         with suppress(OSError):  # a full disk: what matters will say so, and a status comes again
             desk.tell(self._status)
-        self._show(self._status)
+        try:
+            self._show(self._status)
+        except BrokenPipeError:
+            raise  # who has read it wants no more
+        except OSError:
+            pass  # a log on that disk, or a terminal that is gone: no reason to end
 
     def _end(self, query: StreamingQuery) -> PipelineFailed | None:
         """End a query after its running batch; return the error that has ended it."""
