@@ -6,6 +6,7 @@ All are made from the status that a pipeline writes down; they show the same fig
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
@@ -19,6 +20,9 @@ from moldau.cli.frame.terminal_text import safe
 Status = Mapping[str, Any]
 Show = Callable[[str, Status], None]
 """Shows the status of a pipeline under a title."""
+
+DUMB: Final = frozenset({"dumb", "unknown"})
+"""Terminals on which nothing can be replaced: Rich would show the last status there, at the end."""
 
 STYLES: Final = {"died": BAD, "failed": BAD, "retrying": DOUBTFUL}
 
@@ -100,8 +104,8 @@ def status_line(title: str, told: Status) -> str:
 
 @contextlib.contextmanager
 def view() -> Iterator[Show]:
-    """Show statuses as they change: in place on a terminal, line by line elsewhere."""
-    if not sys.stderr.isatty():
+    """Show statuses as they change: in place on a terminal that can do so, else line by line."""
+    if not sys.stderr.isatty() or os.environ.get("TERM") in DUMB:
         yield lambda title, told: click.echo(f"moldau: {status_line(title, told)}", err=True)
         return
     from rich.console import Console, Group, RenderableType  # noqa: PLC0415 - for terminals only

@@ -257,6 +257,7 @@ class Screen(io.StringIO):
 
 def test_a_terminal_shows_the_figures_and_what_is_wrong(monkeypatch):
     monkeypatch.setenv("COLUMNS", "140")
+    monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(sys, "stderr", screen := Screen())
     with view() as show:
         show("shop", {**STATUS, "state": "retrying", "error": "no broker; next try in 5 s"})
@@ -266,6 +267,14 @@ def test_a_terminal_shows_the_figures_and_what_is_wrong(monkeypatch):
         assert text in shown
     assert "failed" in shown
     assert "no disk" not in shown  # it is what the command ends with
+
+
+def test_a_terminal_that_can_replace_nothing_shows_lines(monkeypatch):
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setattr(sys, "stderr", screen := Screen())
+    with view() as show:
+        show("shop", {**STATUS, "state": "retrying", "error": "no broker; next try in 5 s"})
+        assert "no broker; next try" in screen.getvalue()
 
 
 def test_the_same_figures_are_metrics():
