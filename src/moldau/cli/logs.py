@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from moldau.base.errors import UserError
-from moldau.cli.frame.offset_words import Place, parse_offset_word, parse_time_ms
+from moldau.cli.frame.offset_words import Place, parse_offset_word, parse_time_us
 from moldau.cli.frame.output import output_option, show
 from moldau.cli.frame.report import BAD, DOUBTFUL, Column, listing
 from moldau.cli.frame.terminal_text import json_text, safe
@@ -123,8 +123,8 @@ def search(**given: Any) -> None:
 def _cut_before(time_text: str) -> str:
     """Say how to find rows that were left out before one of this time.
 
-    Some may have the same time, and those of a search end before its --until, which has
-    milliseconds: so it is the next one.
+    Some may have the same time, and those of a search end before its --until: so it is the next
+    millisecond.
     """
     next_ms = datetime.fromisoformat(time_text) + timedelta(milliseconds=1)
     until = next_ms.isoformat(timespec="milliseconds").replace("+00:00", "Z")
@@ -167,12 +167,13 @@ def _moment_us(text: str | None, now_ms: int) -> int | None:
     try:
         word = parse_offset_word(text, now_ms)
     except UserError:
-        return parse_time_ms(text) * 1000
+        return parse_time_us(text)
     if word.place is Place.OFFSET:
-        return parse_time_ms(text) * 1000
+        return parse_time_us(text)
     if word.place is not Place.TIME:
         raise UserError(f"{text!r} is no time: expected 2026-01-31T12:00, or 90m for so long ago")
-    return word.value * 1000
+    at = text.strip()
+    return parse_time_us(at[1:]) if at.startswith("@") else word.value * 1000
 
 
 def _levels(name: str | None) -> frozenset[str] | None:

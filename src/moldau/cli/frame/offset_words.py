@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from enum import Enum
 
 from moldau.base.errors import UserError
@@ -26,6 +26,9 @@ DURATION = re.compile(
 )
 """Python reads no number of thousands of digits, and nobody means one."""
 UNIT_MS = (604_800_000, 86_400_000, 3_600_000, 60_000, 1_000)
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
 
 FIRST_IN_MS = 100_000_000_000
 """A bare number below is seconds (until the year 5138), above it is milliseconds (since 1973)."""
@@ -82,11 +85,16 @@ def parse_offset_word(
 
 def parse_time_ms(text: str) -> int:
     """Read a time: ISO 8601, or a number since 1970."""
+    return parse_time_us(text) // 1000
+
+
+def parse_time_us(text: str) -> int:
+    """Read a time as `parse_time_ms` does, in microseconds."""
     if re.fullmatch(r"\d+", text, re.ASCII):
         number = int(text)
-        return number if number >= FIRST_IN_MS else number * 1000
+        return number * 1000 if number >= FIRST_IN_MS else number * 1_000_000
     try:
-        return int(datetime.fromisoformat(text).astimezone().timestamp() * 1000)
+        return (datetime.fromisoformat(text).astimezone() - _EPOCH) // _MICROSECOND
     except (ValueError, OverflowError, OSError) as error:
         raise UserError(
             f"@{text} is no time: expected 2026-01-31T12:00, a zone if it is not local, or"

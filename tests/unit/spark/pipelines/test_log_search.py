@@ -278,6 +278,18 @@ def test_the_command_prints_what_was_found(table):
     assert len(ran.out.splitlines()) == 2
 
 
+@pytest.mark.parametrize("sign", ["", "@"])
+def test_a_time_is_asked_for_to_the_microsecond_that_rows_are_printed_with(tmp_path, sign):
+    times_us = [NOON_US + after for after in (100, 499, 500, 900)]
+    rows = [row(offset, time_us=time_us) for offset, time_us in enumerate(times_us)]
+    log_table(tmp_path / "logs").append(arrow(rows), 0)
+    words = ["logs", "search", "--out", tmp_path, "-o", "json"]
+    moment = f"{sign}2026-11-15T12:00:00.000500Z"
+    before, after = (moldau(*words, option, moment) for option in ("--until", "--since"))
+    assert [one["offset"] for one in json.loads(before.out)] == [1, 0]
+    assert [one["offset"] for one in json.loads(after.out)] == [3, 2]
+
+
 def test_texts_expressions_and_their_absence_are_asked_for_together(table):
     words = ["logs", "search", "--out", str(table.parent), "-o", "json", "-n", "3"]
     found = [
