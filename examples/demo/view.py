@@ -39,7 +39,7 @@ class View(Protocol):
 @contextmanager
 def opened(console: Console) -> Iterator[View]:
     """Give the view that suits the console."""
-    if not console.is_terminal:
+    if not console.is_terminal or console.is_dumb_terminal:
         yield Lines(console)
         return
     with Live(console=console, screen=True, auto_refresh=False) as live:

@@ -66,3 +66,9 @@ def test_without_a_terminal_a_line_comes_now_and_then_and_whenever_something_els
         "0:20 until 2:00",
         "0:25 ends",
     ]
+
+
+def test_a_terminal_that_can_replace_nothing_gets_lines_too(monkeypatch):
+    monkeypatch.setenv("TERM", "dumb")
+    with opened(Console(file=io.StringIO(), force_terminal=True)) as view:
+        assert isinstance(view, Lines)
