@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import sys
+from types import SimpleNamespace
 
 import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError
@@ -84,6 +87,23 @@ def test_a_start_is_kept_and_what_follows_is_passed_on(capsys):
     heard = []
     eventually(lambda: heard.append(capsys.readouterr().err) or "".join(heard), "it is passed on")
     assert "".join(heard) == "an executor is lost\n"
+
+
+def test_a_line_that_cannot_be_written_does_not_end_the_listening(monkeypatch):
+    heard = []
+
+    def write(line):
+        heard.append(line)
+        if line == "first\n":
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(sys, "stderr", SimpleNamespace(write=write))
+    said = Said()
+    said.pass_on()
+    with os.fdopen(said.writing, "w", buffering=1) as machine:
+        machine.write("first\n")
+        machine.write("second\n")
+    eventually(lambda: heard == ["first\n", "second\n"], "both are heard")
 
 
 def test_the_trace_of_a_query_that_has_ended_is_not_passed_on():

@@ -14,7 +14,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 from py4j.protocol import Py4JError, Py4JNetworkError
@@ -74,7 +74,8 @@ class Said:
         with os.fdopen(self._reading, encoding="utf-8", errors="replace") as lines:
             for line in without_ends_of_queries(lines):
                 if self._is_started:
-                    sys.stderr.write(line)
+                    with suppress(OSError):  # a log on a disk that is full, for now
+                        sys.stderr.write(line)
                 else:
                     self._kept.append(line)
 
