@@ -118,6 +118,23 @@ def test_one_driver_publishes_batch_after_batch(committed, options):
     assert committed() == in_all(3)
 
 
+def test_processes_of_one_driver_publish_in_turn(committed, options):
+    """Spark asks whichever is free, if several streams run in a driver."""
+    query = str(uuid.uuid4())
+    tasks = Tasks(options, query, 13)
+    publishers = [
+        Publisher(SinkOptions.from_options(options), Writer.of_query(query)) for _ in "ab"
+    ]
+    try:
+        for batch_id, asked in enumerate([0, 0, 1, 0, 1, 1, 0]):
+            staged = tasks.staged(batch_id, rows(batch_id))
+            assert publishers[asked].publish(batch_id, staged) is Outcome.PUBLISHED
+    finally:
+        for publisher in publishers:
+            publisher.give_up()
+    assert committed() == in_all(7)
+
+
 def test_a_batch_that_was_planned_anew_is_not_written_and_its_driver_warns(
     committed, staging_options, caplog
 ):

@@ -12,7 +12,7 @@ from pyspark.sql import functions
 from pyspark.sql.types import BinaryType
 
 from kafka_harness.samples import fresh_topic
-from kafka_harness.topics import create_topic
+from kafka_harness.topics import create_topic, send
 from moldau.client.admin import Admin
 from moldau.client.producing.murmur2 import partition_for_key
 from moldau.spark.sink.options import DEFAULT_STAGING_PREFIX
@@ -273,6 +273,25 @@ def test_a_stream_whose_tasks_fail_writes_each_row_once(spark, broker, topic, co
             run_stream(frame, broker, topic, checkpoint, **STAGED)
         assert last_noted(checkpoint) == batch_id - 1
         assert committed() == batches_up_to(batch_id - 1)
+
+
+def test_streams_of_one_driver_do_not_end_each_other(spark, broker, tmp_path):
+    values = [b"%d" % number for number in range(8)]
+    source = create_topic(broker.address, fresh_topic("one-source"))
+    send(broker.address, source, values)
+    servers = {"kafka.bootstrap.servers": broker.address}
+    reading = {**servers, "subscribe": source, "startingOffsets": "earliest"}
+    topics = [create_topic(broker.address, fresh_topic("one-of-many")) for _ in range(3)]
+    queries = []
+    for topic in topics:
+        rows = spark.readStream.format("moldau").options(**reading, maxOffsetsPerTrigger="1").load()
+        writing = {**servers, **ONCE, "topic": topic, "checkpointLocation": f"{tmp_path}/{topic}"}
+        writer = rows.select("value").writeStream.format("moldau").options(**writing)
+        queries.append(writer.trigger(availableNow=True).start())
+    for query in queries:
+        query.awaitTermination()
+    for topic in topics:
+        assert [row.value for row in stored_rows(broker.address, topic)] == values
 
 
 def test_a_stream_without_rows_writes_nothing(spark, broker, topic, committed, tmp_path):

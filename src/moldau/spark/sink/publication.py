@@ -13,7 +13,9 @@ driver at a time can write. Nothing is undone after a commit whose outcome is no
 marker will tell. Why transactions of the tasks' own cannot do this is in docs/adr/0009-spark.md.
 
 As long as a driver's process lives it holds the transactional id and remembers the marker; if
-somebody else has written since, the id was taken away, and the next transaction fails.
+somebody else has written since, the id was taken away, and the next transaction fails. A driver has
+several processes that publish where several streams run in it, and Spark asks whichever is free. So
+one that has not published the batch before takes the id anew.
 """
 
 from __future__ import annotations
@@ -202,6 +204,8 @@ class Publisher:
                 )
 
     def _publish(self, batch_id: int, shares: Sequence[StagedRows]) -> Outcome:
+        if self._last is not None and batch_id > self._last.batch_id + 1:
+            self.give_up()  # batches without rows are not published: or another process was asked
         clients = self._taken()
         marker = Marker(batch_id, sum(one.row_count for one in shares))
         verdict = decide(self._last, batch_id)
