@@ -46,7 +46,9 @@ def drive(
     steps = count(1)
 
     def after(step: Step) -> None:
+        nonlocal stop_at
         if stop_at in (next(steps), step.name):
+            stop_at = None
             if dies:
                 os.kill(os.getpid(), signal.SIGKILL)
             channel.send(step.name)

@@ -15,7 +15,7 @@ marker will tell. Why transactions of the tasks' own cannot do this is in docs/a
 As long as a driver's process lives it holds the transactional id and remembers the marker; if
 somebody else has written since, the id was taken away, and the next transaction fails. A driver has
 several processes that publish where several streams run in it, and Spark asks whichever is free. So
-one that has not published the batch before takes the id anew.
+one that has not published the batch before, in the same run of the query, takes the id anew.
 """
 
 from __future__ import annotations
@@ -173,6 +173,7 @@ class Publisher:
         self._after = after
         self._clients: _Clients | None = None
         self._last: Marker | None = None
+        self._run = ""
 
     def publish(self, batch_id: int, staged: Iterable[StagedRows]) -> Outcome:
         """Have the rows of a batch in their topics, once; UserError says why they are not.
@@ -188,7 +189,7 @@ class Publisher:
                 return self._publish(batch_id, shares)
         except BaseException as error:
             self.give_up()
-            if isinstance(error.__cause__, (ProducerFenced, InvalidProducerEpoch)):
+            if _is_of_fencing(error):
                 raise UserError(
                     f"batch {batch_id} of {self._writer.name} was not published here: another run"
                     " of the query has begun since. End one of them"
@@ -204,8 +205,8 @@ class Publisher:
                 )
 
     def _publish(self, batch_id: int, shares: Sequence[StagedRows]) -> Outcome:
-        if self._last is not None and batch_id > self._last.batch_id + 1:
-            self.give_up()  # batches without rows are not published: or another process was asked
+        if self._may_be_fenced(batch_id, shares[0].share.run):
+            self.give_up()
         clients = self._taken()
         marker = Marker(batch_id, sum(one.row_count for one in shares))
         verdict = decide(self._last, batch_id)
@@ -220,6 +221,16 @@ class Publisher:
         return Outcome.PUBLISHED
 
     # Taking over
+
+    def _may_be_fenced(self, batch_id: int, run: str) -> bool:
+        """Tell whether another process may have published since, and remember the run.
+
+        One has if there was a batch in between, unless that had no rows. In a new run also without
+        that: the batch may be one that was published before, and not by this process.
+        """
+        before, self._run = self._run, run
+        behind = self._last is not None and batch_id > self._last.batch_id + 1
+        return behind or run != before
 
     def _taken(self) -> _Clients:
         """Take the transactional id, and learn what was published under it."""
@@ -331,3 +342,11 @@ class Publisher:
             clients.producer.give_up()
             clients.consumer.close()
             clients.admin.close()
+
+
+def _is_of_fencing(error: BaseException) -> bool:
+    """Tell whether an error comes of somebody else's having taken the transactional id."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, (ProducerFenced, InvalidProducerEpoch)):
+        cause = cause.__cause__
+    return cause is not None

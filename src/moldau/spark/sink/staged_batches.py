@@ -29,8 +29,9 @@ _PATIENCE_S: Final = 60.0
 Only asking in vain counts: who is handed a batch may take as long as it likes to send it."""
 
 _GONE: Final = (
-    "rows that tasks had staged are gone, so nothing of their batch was published: start the query"
-    f" again, and raise {STAGING_RETENTION} if a batch takes longer than that"
+    "rows that tasks had staged are gone, so nothing of their batch was published here. Unless"
+    " another run of the query has done so, start it again, and raise"
+    f" {STAGING_RETENTION} if a batch takes longer than that"
 )
 
 

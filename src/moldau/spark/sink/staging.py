@@ -31,6 +31,8 @@ class Share(NamedTuple):
     batch_id: int
     task: int
     attempt: int
+    run: str = ""
+    """From one start of a query to its end; Spark has only one at a time in a driver."""
 
     @property
     def label(self) -> bytes:

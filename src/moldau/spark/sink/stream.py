@@ -29,6 +29,7 @@ logger = logging.getLogger(__name__)
 
 QUERY_PROPERTY: Final = "sql.streaming.queryId"
 BATCH_PROPERTY: Final = "streaming.sql.batchId"
+RUN_PROPERTY: Final = "spark.jobGroup.id"
 """Spark's own names for what it tells its tasks; a test looks at them in every version."""
 
 _PUBLISHERS_MAX: Final = 8
@@ -109,9 +110,10 @@ def _share() -> Share:
         raise UserError("rows can only be staged in a task of Spark's")
     query = context.getLocalProperty(QUERY_PROPERTY)
     batch = context.getLocalProperty(BATCH_PROPERTY)
-    if query is None or batch is None:
+    run = context.getLocalProperty(RUN_PROPERTY)
+    if query is None or batch is None or run is None:
         raise UserError(
-            "this Spark does not tell a task its query and batch, which exactly.once=true needs:"
-            " use PySpark 4.2 or 4.3"
+            "this Spark does not tell a task its query, run and batch, which exactly.once=true"
+            " needs: use PySpark 4.2 or 4.3"
         )
-    return Share(query, int(batch), context.partitionId(), context.taskAttemptId())
+    return Share(query, int(batch), context.partitionId(), context.taskAttemptId(), run)
