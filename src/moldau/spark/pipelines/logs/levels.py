@@ -22,6 +22,12 @@ _NAMES: Final = {
 
 KNOWN: Final = {name: level for level, names in _NAMES.items() for name in names.split()}
 
+WRITTEN: Final = (
+    "TRACE|FINEST|FINER|DEBUG|FINE|CONFIG|INFO|NOTICE|WARN|WARNING|ERROR|SEVERE|CRITICAL|FATAL"
+    "|ALERT|EMERG|PANIC|CRIT|ERR"
+)
+"""The names by which a level is known in a line of text, as alternatives of an expression."""
+
 _OF_SEVERITY: Final = ("FATAL", "FATAL", "FATAL", "ERROR", "WARN", "INFO", "INFO", "DEBUG")
 
 

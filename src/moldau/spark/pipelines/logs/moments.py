@@ -7,6 +7,7 @@ day, is taken to be the one that is nearest to when the record was sent.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
 from typing import Final
@@ -17,6 +18,7 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 _NAMES: Final = "Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec"
 _MONTHS: Final = {name: number for number, name in enumerate(_NAMES.split("|"), 1)}
 MONTH: Final = f"(?:{_NAMES})"
+DAY: Final = "(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
 
 _ISO: Final = re.compile(
     r"(\d{4})[-/](\d\d)[-/](\d\d)[T ](\d\d:\d\d(?::\d\d)?)(?:[.,](\d{1,9}))?"
@@ -30,6 +32,10 @@ _SYSLOG: Final = re.compile(rf"({MONTH}) {{1,2}}(\d{{1,2}}) (\d\d):(\d\d):(\d\d)
 _AMERICAN: Final = re.compile(
     rf"({MONTH}) (\d{{1,2}}), (\d{{4}}),? (\d{{1,2}}):(\d\d):(\d\d) ([AP])M", re.ASCII
 )
+_ASCTIME: Final = re.compile(
+    rf"{DAY} ({MONTH}) ([ \d]\d) (\d\d:\d\d:\d\d(?:\.\d{{1,9}})?) (\d{{4}})", re.ASCII
+)
+_KLOG: Final = re.compile(r"(\d{4})?(\d\d)(\d\d) (\d\d:\d\d:\d\d\.\d{1,9})", re.ASCII)
 _CLOCK: Final = re.compile(r"(\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?", re.ASCII)
 _NUMBER: Final = re.compile(r"\d{9,19}(?:\.\d{1,9})?", re.ASCII)
 
@@ -85,10 +91,34 @@ def syslog_us(text: str, zone: tzinfo, sent_us: int) -> int | None:
         return None
     month, day, hour, minute, second = found.groups()
     rest = f"{_MONTHS[month]:02}-{int(day):02}T{hour}:{minute}:{second}"
+    return _in_nearest_year(rest, zone, sent_us)
+
+
+def asctime_us(text: str, zone: tzinfo) -> int | None:
+    """Read the time of Apache's error log, `Sun Nov 15 12:00:00.123456 2026`."""
+    found = _ASCTIME.fullmatch(text)
+    if found is None:
+        return None
+    month, day, clock, year = found.groups()
+    return iso_us(f"{year}-{_MONTHS[month]:02}-{int(day):02}T{clock}", zone)
+
+
+def klog_us(text: str, zone: tzinfo, sent_us: int) -> int | None:
+    """Read `1115 12:00:00.123456`, in the year that is nearest, or that is before it."""
+    found = _KLOG.fullmatch(text)
+    if found is None:
+        return None
+    year, month, day, clock = found.groups()
+    rest = f"{month}-{day}T{clock}"
+    return _in_nearest_year(rest, zone, sent_us) if year is None else iso_us(f"{year}-{rest}", zone)
+
+
+def _in_nearest_year(rest: str, zone: tzinfo, sent_us: int) -> int | None:
+    """Read a date without its year, which is the one that is nearest to when it was sent."""
     year = (_EPOCH + timedelta(microseconds=sent_us)).year
-    times = [_read(f"{one:04}-{rest}", zone) for one in (year - 1, year, year + 1)]
-    return min((one for one in times if one is not None), key=lambda one: abs(one - sent_us),
-               default=None)  # fmt: skip
+    return _nearest(
+        [iso_us(f"{one:04}-{rest}", zone) for one in (year - 1, year, year + 1)], sent_us
+    )
 
 
 def clock_us(text: str, zone: tzinfo, sent_us: int) -> int | None:
@@ -98,9 +128,12 @@ def clock_us(text: str, zone: tzinfo, sent_us: int) -> int | None:
     sent = (_EPOCH + timedelta(microseconds=sent_us)).astimezone(zone)
     # Not a day of 24 hours before or after: where clocks are changed, one has another number.
     days = [sent.date() + timedelta(days=one) for one in (-1, 0, 1)]
-    times = [iso_us(f"{day.isoformat()}T{text}", zone) for day in days]
-    return min((one for one in times if one is not None), key=lambda one: abs(one - sent_us),
-               default=None)  # fmt: skip
+    return _nearest([iso_us(f"{day.isoformat()}T{text}", zone) for day in days], sent_us)
+
+
+def _nearest(times: Iterable[int | None], sent_us: int) -> int | None:
+    known = (one for one in times if one is not None)
+    return min(known, key=lambda one: abs(one - sent_us), default=None)
 
 
 def number_us(text: str) -> int | None:
@@ -115,6 +148,14 @@ def number_us(text: str) -> int | None:
     if len(whole) > 11:
         return int(whole) * 1000 + int(fraction[:3].ljust(3, "0"))
     return int(whole) * 1_000_000 + int(fraction[:6].ljust(6, "0"))
+
+
+def any_us(text: str, zone: tzinfo) -> int | None:
+    """Read a time that may be written as a number, or as a date."""
+    if len(text) > TIME_SIZE_MAX:
+        return None
+    found = number_us(text) if text[:1].isdigit() and "-" not in text else None
+    return iso_us(text, zone) if found is None else found
 
 
 def _read(text: str, zone: tzinfo) -> int | None:

@@ -12,8 +12,16 @@ from datetime import tzinfo
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from moldau.spark.pipelines.logs import forms
-from moldau.spark.pipelines.logs.forms import Line, Sent
+from moldau.spark.pipelines.logs.forms.access import access_line
+from moldau.spark.pipelines.logs.forms.apache import apache_line
+from moldau.spark.pipelines.logs.forms.dated import clocked_line, dated_line
+from moldau.spark.pipelines.logs.forms.java_util import java_util_line
+from moldau.spark.pipelines.logs.forms.json_lines import json_line
+from moldau.spark.pipelines.logs.forms.klog import klog_line
+from moldau.spark.pipelines.logs.forms.levelled import levelled_line
+from moldau.spark.pipelines.logs.forms.line import Line, Sent, plain_line, put
+from moldau.spark.pipelines.logs.forms.logfmt import logfmt_line
+from moldau.spark.pipelines.logs.forms.syslog import syslog_line
 
 CLAIMED: Final = "claimed_time_us"
 """The field that holds a time which lies too far ahead, or too far back, to be true."""
@@ -25,21 +33,24 @@ BESIDE_SIZE_MAX: Final = 65_536
 """Bytes that a record may have beside its line. Paths, which are headers, have up to 4096."""
 
 _Form = Callable[[str, Sent], Line | None]
+
+# Which forms are tried, in this order, is decided by a line's first character: it leaves few.
 _LETTER: Final[tuple[_Form, ...]] = (
-    forms.logfmt_line,
-    forms.levelled_line,
-    forms.syslog_line,
-    forms.java_util_line,
-    forms.access_line,
+    logfmt_line,
+    levelled_line,
+    klog_line,
+    syslog_line,
+    java_util_line,
+    access_line,
 )
-_DIGIT: Final[tuple[_Form, ...]] = (forms.dated_line, forms.access_line, forms.clocked_line)
+_DIGIT: Final[tuple[_Form, ...]] = (dated_line, access_line, clocked_line)
 _OTHERS: Final[dict[str, tuple[_Form, ...]]] = {
-    "{": (forms.json_line,),
-    "<": (forms.syslog_line,),
-    "[": (forms.dated_line, forms.clocked_line, forms.levelled_line),
-    "_": (forms.logfmt_line, forms.access_line),
-    "@": (forms.logfmt_line,),
-    ":": (forms.access_line,),
+    "{": (json_line,),
+    "<": (syslog_line,),
+    "[": (dated_line, clocked_line, levelled_line, apache_line),
+    "_": (logfmt_line, access_line),
+    "@": (logfmt_line,),
+    ":": (access_line,),
 }
 
 _GENERAL: Final = re.compile(
@@ -112,7 +123,7 @@ def parse(text: str, origin: Origin, sent_us: int, now_us: int, rules: Rules) ->
     for name, told, taken in (("host", line.host, host), ("service", line.service, service)):
         if told is not None and told != taken:
             fields = dict(fields)
-            forms.put(fields, name, told, {})
+            put(fields, name, told, {})
     return Line(line.format, line.message, time_us, line.level, host, service, fields, line.stack)
 
 
@@ -122,7 +133,7 @@ def understood(text: str, sent: Sent) -> Line:
         line = form(text, sent)
         if line is not None:
             return line
-    return forms.plain_line(text)
+    return plain_line(text)
 
 
 def _forms_for(first: str) -> tuple[_Form, ...]:

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's users call it
 
 from moldau.spark.pipelines.arrow_functions import arrow_function
-from moldau.spark.pipelines.logs.forms import Line
+from moldau.spark.pipelines.logs.forms.line import Line
 from moldau.spark.pipelines.logs.parsing import DEAD_SIZE_MAX, Origin, Rules, parse, text_of
 
 OWN_COLUMNS: Final = {
