@@ -305,6 +305,16 @@ def neighbours():
             return first, second
 
 
+def test_partitions_that_are_added_to_the_marker_topic_hide_no_marker(broker, options):
+    mine = {**options, "exactly.once.marker.topic": fresh_topic("markers")}
+    queries = [str(uuid.uuid4()) for _ in range(4)]
+    staged = {query: Tasks(mine, query, 17).staged(0, rows(0)) for query in queries}
+    assert {run(mine, query, 0, staged[query]) for query in queries} == {"PUBLISHED"}
+    with Admin(broker.address) as admin:
+        admin.create_partitions(mine["exactly.once.marker.topic"], 7 * COUNT)
+    assert {run(mine, query, 0, staged[query]) for query in queries} == {"DONE_BEFORE"}
+
+
 def test_the_marker_topic_is_set_up_to_stay_short(broker, options):
     query = str(uuid.uuid4())
     staged = Tasks(options, query, 16).staged(0, rows(0))

@@ -37,7 +37,7 @@ from moldau.client.errors import (
 from moldau.client.records import TopicPartition
 from moldau.spark.sink.batches import BatchProducer
 from moldau.spark.sink.held import told
-from moldau.spark.sink.helping_topics import ensure_marker_topic
+from moldau.spark.sink.helping_topics import MARKER_PARTITIONS, ensure_marker_topic
 from moldau.spark.sink.markers import Marker, Verdict, decide, marker_place, read_marker
 from moldau.spark.sink.options import ONCE_ID, SinkOptions
 from moldau.spark.sink.rows import Outgoing
@@ -254,7 +254,9 @@ class Publisher:
 
     def _marker_place(self, producer: BatchProducer, key: str) -> TopicPartition:
         topic = self._options.marker_topic
-        return marker_place(topic, key, producer.partition_count(topic))
+        # Not more than it was made with: partitions that are added later move no marker.
+        count = min(producer.partition_count(topic), MARKER_PARTITIONS)
+        return marker_place(topic, key, count)
 
     # The transaction
 
