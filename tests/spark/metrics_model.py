@@ -100,7 +100,11 @@ class Expected:
             for time in sorted(samples):
                 if self.closed_until is not None and time < self.closed_until:
                     held[self.start(time)].append(samples[time])
+            seen: datetime | None = None
             for start, inside in held.items():
+                if seen is not None and start - seen > self.rules.history * self._window:
+                    levels = []
+                seen = start
                 if previous is not None and previous[0] < start - self._window:
                     previous = None
                 figures = self._figures(series[-1], inside, previous)

@@ -225,6 +225,19 @@ def test_series_that_have_ended_are_forgotten():
     assert not is_remembered(past, 6 * WINDOW_MS, WINDOW_MS, SENSE)
 
 
+def test_a_series_is_forgotten_however_many_windows_are_closed_at_once():
+    """A pipeline that catches up finds the silence and what follows it in one closing."""
+    usual = [sample(WINDOW_MS * n, 1.0) for n in range(SENSE.history)]
+    last = usual[-1].time_us // 1000
+    known = sample(last + WINDOW_MS * SENSE.history, 9.0)
+    forgotten = sample(last + WINDOW_MS * (SENSE.history + 1), 9.0)
+    assert windows(GAUGE, [*usual, known])[0][-1].deviation.is_anomaly
+    assert windows(GAUGE, [*usual, forgotten])[0][-1].deviation is None
+    _, past = windows(GAUGE, usual)
+    assert is_remembered(past, known.time_us // 1000, WINDOW_MS, SENSE)
+    assert not is_remembered(past, forgotten.time_us // 1000, WINDOW_MS, SENSE)
+
+
 def folded_rows(kind, samples):
     rules = Rules(WINDOW_MS, 1_767_225_600_000, SENSE)
     (rows,) = folded(pa.array([kind]), pa.array([samples]), pa.array([None]), rules).to_pylist()

@@ -108,6 +108,8 @@ def windows_of(
         _distinct(samples), lambda one: one.time_us // (1000 * window_ms) * window_ms
     ):
         held = list(found)
+        if past is not None and not is_remembered(past, start_ms, window_ms, sense):
+            past = None  # as if the windows in between had been closed one by one
         levels = () if past is None else past.levels
         before = _before(past, start_ms - window_ms)
         figures = _finite(_figures(kind, held, before, window_ms / 1000))
