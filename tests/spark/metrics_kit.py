@@ -45,6 +45,9 @@ BROKEN = {
     b'{"host": "h", "service": "s", "metric": "m", "kind": "histogram", "buckets": [[1, 1e19]]}': (
         "a bucket counts more than 9007199254740992"
     ),
+    b'{"host":"h","service":"s","metric":"m","kind":"histogram","buckets":[[1,1]],"sum":"much"}': (
+        "sum is no number"
+    ),
     b'{"host": "h", "service": "s", "metric": "m", "value": 1, "unit": "%s"}' % (b"u" * 513): (
         "unit of more than 512 characters"
     ),

@@ -104,7 +104,7 @@ def _reason() -> Column:
         (~is_histogram & ~_is_number("reading"), "value is no number"),
         (is_histogram & ~_are_buckets(), "buckets are no pairs of a bound and a count"),
         (is_histogram & _have_large_counts(), f"a bucket counts more than {COUNT_MAX}"),
-        (F.col("sum").isNotNull() & ~_is_number("sum"), "sum is no number"),
+        (_field("sum").isNotNull() & ~_is_number("sum"), "sum is no number"),
         (_is_wrong_interval(), "interval_s is no time above zero"),
         (F.col("time").isNull(), "no time such as 2026-11-16T12:00:00Z"),
     ]
