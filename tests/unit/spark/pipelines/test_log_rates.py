@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pyarrow.parquet as pq
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -179,6 +180,17 @@ def test_no_alert_is_taken_for_one_that_was_filed_under_other_limits(tmp_path):
     assert filed(tmp_path, ALERTS) == [0, 2, 3]
     assert filed(tmp_path, RATES) == [0, 1, 2, 3, 4, 5]
     assert state.appended == {ALERTS: 6, RATES: 6}
+
+
+@pytest.mark.parametrize("closings", [[0, 2, 9, 10, 11], [1, 2, 10, 11], [0, 10, 11], [11]])
+def test_an_alert_is_over_with_a_window_in_which_no_service_wrote(tmp_path, closings):
+    """Also if its service is the only one, and however windows fall into batches."""
+    windows = {number * WINDOW_MS: {"shop": Count(100, 95)} for number in (0, 1, 10)}
+    state = State().with_note("windows", rates.to_note(windows))
+    for number in closings:
+        state = close(tmp_path, state, number, rate=0.2)
+    assert filed(tmp_path, ALERTS) == [0, 2, 10, 11]
+    assert filed(tmp_path, RATES) == [0, 1, 10]
 
 
 def test_the_alerts_of_tables_from_before_go_on_with_the_next_number(tmp_path):

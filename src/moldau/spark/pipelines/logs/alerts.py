@@ -63,6 +63,16 @@ class Alert(NamedTuple):
 Watches = dict[str, Watch]
 
 
+def with_silence(windows: Windows, watches: Watches, window_ms: int, until_ms: int) -> Windows:
+    """Return closed windows, and after each, if there is none, the one in which nobody wrote.
+
+    Alerts are over with it. Further ones of a long silence would change nothing.
+    """
+    starts = {*windows, *(one.seen_ms for one in watches.values() if one.limit is not None)}
+    silent: Windows = {one + window_ms: {} for one in starts if one + window_ms < until_ms}
+    return {**silent, **windows}
+
+
 def watched(watches: Watches, windows: Windows, limits: Limits) -> tuple[Watches, list[Alert]]:
     """Return what is known after closed windows, and the alerts they give, in the order of time."""
     found = dict(watches)

@@ -110,7 +110,8 @@ class Closer:
         """
         over, still = rates.parted(rates.from_note(state.notes.get(WINDOWS)), closing.until_ms)
         watches = alerts.from_note(state.notes.get(WATCHES))
-        watches, raised = alerts.watched(watches, over, self._limits)
+        all_windows = alerts.with_silence(over, watches, self._window_ms, closing.until_ms)
+        watches, raised = alerts.watched(watches, all_windows, self._limits)
         told = {RATES: self._rates(over), ALERTS: [self._told(alert) for alert in raised]}
         for name, rows in told.items():
             state = self._append(state, name, rows)
