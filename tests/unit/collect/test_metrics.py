@@ -22,6 +22,9 @@ from moldau.collect.metrics.host import HostSamples, ProcessSamples
 from moldau.collect.metrics.rates import Rates
 from moldau.collect.metrics.readings import HostReading, ProcessReading
 from moldau.collect.metrics.samples import Distribution, Sample, encode
+from moldau.spark.pipelines.metrics.deviation import Sense
+from moldau.spark.pipelines.metrics.series import COUNT, HISTOGRAM, windows_of
+from moldau.spark.pipelines.metrics.series import Sample as PipelineSample
 from moldau.spark.pipelines.metrics.statistics import Bucket, histogram_percentile, merged
 
 # Rates
@@ -163,11 +166,55 @@ def test_times_may_be_given_in_microseconds():
 
 def test_an_interval_without_requests_says_so_and_has_no_times():
     log = access()
-    log.add(APACHE)
-    log.take(1.0)
     assert set(values(log.take(1.0))) == {
         ("http.requests", None), ("http.rate", None), ("http.errors", None),
     }  # fmt: skip
+    log.add(APACHE)
+    log.add(b"nonsense")
+    log.take(1.0)
+    for _ in range(2):
+        told = values(log.take(1.0))
+        assert told == {
+            ("http.requests", None): (0, "count"),
+            ("http.rate", None): (0, "1/s"),
+            ("http.errors", None): (0, "count"),
+            ("http.responses", "5xx"): (0, "count"),
+            ("http.time", None): (Distribution([(0.001, 0)], 0.0), "seconds"),
+            ("http.unreadable", None): (0, "count"),
+        }
+
+
+def test_rates_of_a_window_are_the_same_of_requests_of_their_classes_and_of_their_times():
+    """Most intervals of a service that is seldom asked hold nothing."""
+    log = access()
+    log.add(NGINX % b"0.200")
+    log.take(10.0)
+    found = {}
+    for beat in range(6):
+        if beat == 3:
+            log.add(NGINX % b"0.200")
+        for one in log.take(10.0):
+            found.setdefault(one.metric, []).append((beat, one.value))
+    rates = {
+        metric: windows_of(kind, [_read(*one) for one in found[metric]], None, 60_000, Sense())
+        for metric, kind in (
+            ("http.requests", COUNT), ("http.responses", COUNT), ("http.time", HISTOGRAM)
+        )
+    }  # fmt: skip
+    for (window,), _ in rates.values():
+        assert window.figures.rate == pytest.approx(1 / 60)
+    ((window,), _) = rates["http.time"]
+    assert window.figures[:4] == (1, None, None, pytest.approx(0.2))
+    assert 0.18 <= window.figures.p50 <= 0.2
+
+
+def _read(beat, value):
+    """Return a sample as the pipeline reads it."""
+    time_us = beat * 10_000_000
+    if isinstance(value, Distribution):
+        buckets = [Bucket(*pair) for pair in value.buckets]
+        return PipelineSample(time_us, 0.0, 10.0, "seconds", buckets, value.total)
+    return PipelineSample(time_us, value, 10.0, "count")
 
 
 def test_a_pattern_of_the_users_own_finds_status_and_time():

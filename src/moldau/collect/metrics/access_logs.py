@@ -49,10 +49,15 @@ class AccessSamples:
         self.service = service
         self._pattern = pattern
         self._unit_us = unit_us
+        self._statuses: Counter[str] = Counter()
+        self._has_times = self._has_strange = False
+        """Whether there have been any so far."""
         self._reset()
 
     def _reset(self) -> None:
-        self._statuses: Counter[str] = Counter()
+        # Zeros are told too of what was found once: a count is about its interval alone, and those
+        # in which nothing was found have to be in the rate of a longer time.
+        self._statuses = Counter(dict.fromkeys(self._statuses, 0))
         self._times = Histogram()
         self._buckets = TimeBuckets()
         self._strange_count = 0
@@ -90,18 +95,21 @@ class AccessSamples:
         yield Sample(service, "http.errors", statuses["5xx"], "count")
         for status, count in sorted(statuses.items()):
             yield Sample(service, "http.responses", count, "count", status)
-        if self._buckets.count:
+        self._has_times |= self._buckets.count > 0
+        if self._has_times:
             yield from self._of_times()
-        if self._strange_count:
+        self._has_strange |= self._strange_count > 0
+        if self._has_strange:
             yield Sample(service, "http.unreadable", self._strange_count, "count")
 
     def _of_times(self) -> Iterator[Sample]:
         """Yield figures of this interval, and the buckets that give those of longer times."""
         service, buckets = self.service, self._buckets
-        mean_us = buckets.total_us / buckets.count
-        yield Sample(service, "http.time.mean", mean_us / 1e6, "seconds")
-        for percent in PERCENTS:
-            value = self._times.percentile(percent) / 1e6
-            yield Sample(service, f"http.time.p{percent}", value, "seconds")
-        yield Sample(service, "http.time.max", self._times.maximum / 1e6, "seconds")
+        if buckets.count:
+            mean_us = buckets.total_us / buckets.count
+            yield Sample(service, "http.time.mean", mean_us / 1e6, "seconds")
+            for percent in PERCENTS:
+                value = self._times.percentile(percent) / 1e6
+                yield Sample(service, f"http.time.p{percent}", value, "seconds")
+            yield Sample(service, "http.time.max", self._times.maximum / 1e6, "seconds")
         yield Sample(service, "http.time", buckets.distribution(), "seconds")

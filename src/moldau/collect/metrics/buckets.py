@@ -45,10 +45,11 @@ class TimeBuckets:
         """Return the buckets that hold something, and those right below them.
 
         A bucket is as wide as the distance to the one before it: without an empty one there its
-        requests would be spread down to the next that is filled.
+        requests would be spread down to the next that is filled. Without any request it is the
+        first bucket alone.
         """
         below = (place - 1 for place in self._counts if place)
-        places = sorted({*self._counts, *below})
+        places = sorted({*self._counts, *below}) or [0]
         buckets = [(_bound_s(place), self._counts[place]) for place in places]
         return Distribution(buckets, self.total_us / 1_000_000)
 
