@@ -57,6 +57,30 @@ def test_crashes_between_its_steps_change_nothing(session, tmp_path):
     assert not stray_files(tmp_path, ACTIVITY.tables)
 
 
+def test_sessions_are_told_apart_to_the_microsecond(session, tmp_path):
+    """The gap is 15 s; the first batch closes windows until 12:00:20, the second until 12:01."""
+    batches = [
+        [("near", "00:05.000600"), ("far", "00:05.000600"), ("clock", "00:41")],
+        [("near", "00:20.000599"), ("far", "00:20.000600"), ("clock", "01:21")],
+    ]
+    values = [
+        b'{"event_id":"e","kind":"view","user":"%s","page":"/","time":"2026-11-16T12:%sZ"}'
+        % (user.encode(), time.encode())
+        for batch in batches
+        for user, time in batch
+    ]
+    records = [Record(0, offset, value) for offset, value in enumerate(values)]
+    taken = start.activity(stage_of(session, ACTIVITY, tmp_path, OPTIONS))
+    for number in range(2):
+        rows = records[3 * number : 3 * number + 3]
+        frame = frame_of(session, [(None, record.value, record.offset) for record in rows])
+        taken.take(read_events(frame), number)
+
+    check_tables(tmp_path, records, RULES)
+    users = [row["user"] for row in rows_of(tmp_path, "sessions")]
+    assert sorted(users) == ["clock", "far", "far", "near"]
+
+
 def test_what_is_too_large_for_the_driver_is_written_by_spark(session, tmp_path, monkeypatch):
     monkeypatch.setattr(gathering, "ROWS_MAX", 10)
     out = tmp_path / "with space"

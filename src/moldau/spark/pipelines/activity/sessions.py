@@ -47,7 +47,7 @@ class Sessions:
         if not parts:
             return []
         whole = parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1])
-        is_over = F.unix_millis("end") + self._gap_ms <= until_ms
+        is_over = F.unix_micros("end") + 1000 * self._gap_ms <= 1000 * until_ms
         return [
             _joined(whole, self._gap_ms).select(
                 F.when(is_over, _OVER).otherwise(_OPEN).alias("what"),
@@ -91,8 +91,8 @@ def _joined(parts: DataFrame, gap_ms: int) -> DataFrame:
     by_start = Window.partitionBy("name").orderBy("start", "end")
     before = by_start.rowsBetween(Window.unboundedPreceding, -1)
     last_end = F.max("end").over(before)
-    pause_ms = F.unix_millis("start") - F.unix_millis(last_end)
-    begins = (last_end.isNull() | (pause_ms >= gap_ms)).cast("int")
+    pause_us = F.unix_micros("start") - F.unix_micros(last_end)
+    begins = (last_end.isNull() | (pause_us >= 1000 * gap_ms)).cast("int")
     numbered = parts.withColumn("_begins", begins).withColumn(
         "_session", F.sum("_begins").over(by_start)
     )
