@@ -114,6 +114,10 @@ def test_both_formats_read_the_same_part_of_a_topic(spark, broker, official, fil
     assert 0 < len(rows) < 2 * COUNT
 
 
+def test_a_topic_without_records_has_no_rows(spark, broker, topic):
+    assert read(spark, broker, subscribe=topic).collect() == []
+
+
 def test_both_formats_read_the_same_by_a_stream(spark, broker, official, filled, tmp_path):
     given = {"includeHeaders": "true", "maxOffsetsPerTrigger": "50"}
 

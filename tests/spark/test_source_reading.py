@@ -7,7 +7,7 @@ import traceback
 from datetime import UTC, datetime
 
 import pytest
-from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual, In
+from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual, In, InputPartition
 
 from kafka_harness.kinds import kind_under_test, make_broker
 from kafka_harness.samples import CODECS, fresh_topic
@@ -309,7 +309,7 @@ def test_a_plan_without_tasks_has_no_rows(broker, topic):
     reader = batch_reader(options(broker, subscribe=topic))
 
     assert reader.partitions() == []
-    assert list(reader.read(None)) == []
+    assert list(reader.read(InputPartition(None))) == []
 
 
 def test_options_that_cannot_be_are_refused_before_anybody_is_asked():

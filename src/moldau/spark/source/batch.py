@@ -61,11 +61,13 @@ class BatchReader(DataSourceReader):
         )
         return [_from(each, since[each.partition]) for each in wanted]
 
-    def read(self, partition: InputPartition | None) -> Iterator[RecordBatch]:
-        """Read what one task reads; nothing, where Spark makes a task of a plan without any."""
-        if partition is None:
+    def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
+        """Read what one task reads; nothing, where Spark makes a task of a plan without any.
+
+        Such a task has a partition of Spark's own, `InputPartition(None)`.
+        """
+        if not isinstance(partition, RangePartition):
             return iter(())
-        assert isinstance(partition, RangePartition)
         return read_range(self._options, partition)
 
 
