@@ -286,6 +286,50 @@ def test_nothing_comes_of_offsets_that_are_not_there_yet(broker, filled):
         list(read_range(SourceOptions.for_batch(given), beyond))
 
 
+def test_offsets_that_are_not_there_end_a_query_or_are_passed_over(broker, filled):
+    quick = {"subscribe": filled, "fetchOffset__retryIntervalMs": "1"}
+    first = {"startingOffsets": each(filled, COUNT - 2, COUNT + 5)}
+    last = {"startingOffsets": each(filled, COUNT - 2, 0), "endingOffsets": each(filled, 999, 2)}
+
+    for given, option in ((first, "startingOffsets"), (last, "endingOffsets")):
+        with pytest.raises(
+            DataLost, match=rf"{option}: {filled}-\d ends at offset {COUNT}, before"
+        ):
+            batch_rows(broker, **quick, **given)
+
+    passed_over = {**quick, "failOnDataLoss": "false"}
+    rest = [(0, COUNT - 2), (0, COUNT - 1)]
+    assert offsets_of(batch_rows(broker, **passed_over, **first)) == rest
+    assert offsets_of(batch_rows(broker, **passed_over, **last)) == [*rest, (1, 0), (1, 1)]
+
+
+@pytest.mark.parametrize(
+    ("first", "last"),
+    [
+        ({"startingOffsets": (10, 0)}, {"endingOffsets": (5, 5)}),
+        ({"startingTimestamp": FIRST_MS + 9000}, {"endingTimestamp": FIRST_MS + 3000}),
+    ],
+)
+def test_a_query_that_would_end_before_it_begins_is_refused(broker, filled, first, last):
+    given = {
+        name: each(filled, *value) if isinstance(value, tuple) else str(value)
+        for name, value in {**first, **last}.items()
+    }
+
+    with pytest.raises(UserError, match=f"{filled}-0 would be read from offset .* check starting"):
+        batch_rows(broker, subscribe=filled, **given)
+
+
+def test_an_end_before_what_is_left_of_a_topic_is_lost(broker, filled):
+    delete_records(broker, filled, 0, 10)
+    given = {"subscribe": filled, "endingOffsets": each(filled, 5, 2)}
+
+    with pytest.raises(DataLost, match=f"{filled}-0 begins at offset 10, behind 5"):
+        batch_rows(broker, **given)
+    left = batch_rows(broker, **given, failOnDataLoss="false")
+    assert offsets_of(left) == [(1, 0), (1, 1)]
+
+
 def test_conditions_save_reading(broker, filled):
     reader = batch_reader(options(broker, subscribe=filled, filterPushdown="true"))
     conditions = [EqualTo(("partition",), 1), In(("offset",), (4, 9))]

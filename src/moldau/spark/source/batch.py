@@ -10,12 +10,17 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
+from moldau.base.errors import UserError
 from moldau.client.consuming.arrow_form import RecordBatch
+from moldau.client.consuming.settings import IsolationLevel
+from moldau.client.records import TopicPartition
 from moldau.spark.source.filters import Narrowing
 from moldau.spark.source.lookup import Lookup, require
-from moldau.spark.source.options import SourceOptions
+from moldau.spark.source.loss import report_loss
+from moldau.spark.source.offsets import Positions
+from moldau.spark.source.options import EARLIEST, LATEST, SourceOptions
 from moldau.spark.source.planning import tasks_of
-from moldau.spark.source.ranges import OffsetRange
+from moldau.spark.source.ranges import OffsetRange, later
 from moldau.spark.source.tasks import RangePartition, read_range
 
 
@@ -43,8 +48,44 @@ class BatchReader(DataSourceReader):
         require(topics)
         starts = lookup.resolve(self._options.starting, topics)
         ends = lookup.resolve(self._options.ending, topics)
+        if later(starts, ends) or self._options.ending.has_offsets:
+            ends = self._checked(starts, ends)
         ranges = [OffsetRange(each, starts[each], ends[each]) for each in sorted(starts)]
         return list(tasks_of(self._narrowed(ranges, lookup), topics.ids, self._options))
+
+    def _checked(self, starts: Positions, ends: Positions) -> dict[TopicPartition, int]:
+        """Return the ends as far as there are records; what is not there is reported as lost.
+
+        What is written counts, not what is settled: tasks wait for the end of a transaction.
+        """
+        options = self._options
+        uncommitted = options._replace(isolation=IsolationLevel.READ_UNCOMMITTED)
+        furthest = {one: max(starts[one], end) for one, end in ends.items()}
+        written = Lookup(uncommitted).latest(ends, at_least=furthest)
+        for bound, wanted in ((options.starting, starts), (options.ending, ends)):
+            for one in later(wanted, written):
+                report_loss(
+                    f"{bound.option}: {one} ends at offset {written[one]}, before {wanted[one]}",
+                    fail=options.fail_on_data_loss,
+                )
+        for one in later(starts, ends):
+            if starts[one] <= written[one] and not options.ending.is_at(LATEST, one):
+                self._refuse_backwards(one, starts[one], ends[one])
+        return {one: min(end, written[one]) for one, end in ends.items()}
+
+    def _refuse_backwards(self, one: TopicPartition, start: int, end: int) -> None:
+        """Refuse to begin behind the end; if it was not told to, records are gone in between."""
+        options = self._options
+        if options.starting.is_at(EARLIEST, one):
+            report_loss(
+                f"{options.ending.option}: {one} begins at offset {start}, behind {end}",
+                fail=options.fail_on_data_loss,
+            )
+        else:
+            raise UserError(
+                f"{one} would be read from offset {start} to {end}, which is before it: check"
+                f" {options.starting.option} and {options.ending.option}"
+            )
 
     def _narrowed(self, ranges: Iterable[OffsetRange], lookup: Lookup) -> list[OffsetRange]:
         """Leave out what no row can be made of that passes the filters."""

@@ -85,6 +85,16 @@ class Bound(NamedTuple):
     option: str = ""
     """The option it comes from, for errors."""
 
+    @property
+    def has_offsets(self) -> bool:
+        """Whether offsets were named, which need not be there."""
+        return self.each is not None and not self.by_time
+
+    def is_at(self, offset: int, partition: TopicPartition) -> bool:
+        """Tell whether a partition begins or ends at EARLIEST or LATEST."""
+        named = self.everywhere if self.each is None else self.each.get(partition)
+        return not self.by_time and named == offset
+
 
 class NoMatch(Enum):
     """What to do where no record is as late as the time where reading is to begin."""
