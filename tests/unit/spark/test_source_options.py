@@ -90,6 +90,7 @@ def test_only_assigned_partitions_are_wanted():
         ({"subscribe": " , "}, "names no topic"),
         ({"subscribePattern": "("}, "no regular expression"),
         ({"subscribePattern": "(?<x>a)"}, "no regular expression in Python's syntax: unknown"),
+        ({"subscribePattern": "t[0-9&&[^2]]"}, "Python's syntax: Possible set intersection"),
         ({"subscribePattern": " "}, "empty"),
         ({"assign": "a"}, "no JSON"),
         ({"assign": "{}"}, "names no partition"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import warnings
 from collections.abc import Mapping
 from enum import Enum
 from typing import Any, Final, NamedTuple
@@ -259,8 +260,11 @@ def _subscription(options: Options) -> Subscription:
     if given[0] == "assign":
         return Subscription(partitions=_assigned(text))
     try:
-        re.compile(text)
-    except re.error as error:
+        with warnings.catch_warnings():
+            # Such as Java's [a-z&&[^b]], which Python takes for something else.
+            warnings.simplefilter("error", FutureWarning)
+            re.compile(text)
+    except (re.error, FutureWarning) as error:
         raise ConfigError(
             f"subscribePattern={text!r} is no regular expression in Python's syntax: {error}"
         ) from None
