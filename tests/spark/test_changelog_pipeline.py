@@ -152,3 +152,20 @@ def test_what_does_not_fit_the_table_is_refused(session, tmp_path):
         batches.take(frame_of(session, [(b"k", None, number)]), number)
     with pytest.raises(UserError, match="the checkpoint is an older copy"):
         batches.take(frame_of(session, []), 0)
+
+
+def test_rows_are_still_there_when_a_missing_version_is_put_back(session, tmp_path):
+    def take(number):
+        stage = stage_of(session, CHANGELOG, tmp_path, {"topic": "none"})
+        rows = frame_of(session, [(b"key-%d" % number, b"{}", number)])
+        Batches(stage, Noon()).take(rows, number)
+
+    take(0)
+    take(1)
+    versions = tmp_path / "table" / "_versions"
+    versions.rename(tmp_path / "kept")
+    with pytest.raises(UserError, match="batches up to -1, and is to get 2"):
+        take(2)
+    (tmp_path / "kept").rename(versions)
+    take(2)
+    assert len(current(str(tmp_path))) == 3

@@ -106,6 +106,17 @@ def test_a_log_that_cannot_be_read_is_told_of_by_its_name(tmp_path, line):
         table_at(tmp_path).append(rows(0), 0)
 
 
+def test_rows_are_still_there_when_a_missing_part_of_the_log_is_put_back(tmp_path):
+    for number in range(3):
+        table_at(tmp_path).append(rows(number), number)
+    kept = (tmp_path / LOG / "2").rename(tmp_path / "kept")
+    with pytest.raises(UserError, match="part of the table is missing"):
+        table_at(tmp_path).append(rows(3), 3)
+    kept.rename(tmp_path / LOG / "2")
+    table_at(tmp_path).append(rows(3), 3)
+    assert sorted(found(tmp_path)) == list(range(8))
+
+
 @pytest.mark.parametrize(
     ("number", "said"),
     [(3, "has 2 appends and is to get number 3: part of the table is missing"),

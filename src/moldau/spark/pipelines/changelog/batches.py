@@ -35,9 +35,10 @@ class Batches:
 
     def take(self, records: DataFrame, number: int) -> None:
         """Handle a batch of records."""
-        version = self._found()
+        version = self._version or self._store.newest()
         _check(version, number)
         self._ledger.begin(number)
+        self._clear_up(version)
         if version.batch < number:
             version = self._commit(self._landing.land(version, records))
         merge = due(version, self._ratio)
@@ -46,13 +47,16 @@ class Batches:
             self._store.show_base(version)
         self._stage.report.totals = version.totals._asdict()
 
-    def _found(self) -> Version:
-        """Return the newest version; the first look also clears up after a crash."""
+    def _clear_up(self, version: Version) -> None:
+        """Clear up after a crash, before the first batch.
+
+        Not before it is known that the batch follows: where the newest version is gone, what looks
+        like the files of a crash is its rows, and it has to find them if it is put back.
+        """
         if self._version is None:
-            self._version = self._store.newest()
-            self._store.clear_up(self._version)
-            self._store.show_base(self._version)
-        return self._version
+            self._store.clear_up(version)
+            self._store.show_base(version)
+            self._version = version
 
     def _commit(self, version: Version) -> Version:
         self._version = self._store.commit(version, self._clock.wall_ms())

@@ -96,6 +96,8 @@ class Table:
         self._partitioned_by = list(partitioned_by)
         self._count: int | None = None
         """How many appends are committed; None before anybody has looked."""
+        self._is_clear = False
+        """Whether nothing is left of a crash."""
 
     def append(
         self, rows: DataFrame | pa.Table, number: int, wanted: Collection[str] = ()
@@ -106,6 +108,7 @@ class Table:
         """
         if check_number(self.path, number, self._committed()):
             return self._commits.files_of(number)
+        self._clear_up(number)
         write = self._write if isinstance(rows, pa.Table) else self._have_written
         entries = write(rows, number)
         columns = rows.schema if isinstance(rows, pa.Table) else _columns_of(rows)
@@ -118,14 +121,23 @@ class Table:
         return read_files(spark, columns, names)
 
     def _committed(self) -> int:
-        """Return how many appends are committed; the first look also clears up after a crash."""
         if self._count is None:
             self._count = self._commits.count()
-            self._files.remove(f"{self.path}/{STAGING}")
-            deep = "/".join("*" for _ in self._partitioned_by)
-            for orphan in self._files.matching(self.path, f"{deep}/*{prefix_of(self._count)}*"):
-                self._files.remove(orphan.path)
         return self._count
+
+    def _clear_up(self, number: int) -> None:
+        """Remove what a crash has left of the next append; once, as only another writer has.
+
+        Not before it is known to be the next: where part of the log is gone, what looks like the
+        files of a crash are rows, and a log that is put back has to find them.
+        """
+        if self._is_clear:
+            return
+        self._files.remove(f"{self.path}/{STAGING}")
+        deep = "/".join("*" for _ in self._partitioned_by)
+        for orphan in self._files.matching(self.path, f"{deep}/*{prefix_of(number)}*"):
+            self._files.remove(orphan.path)
+        self._is_clear = True
 
     def _write(self, rows: pa.Table, number: int) -> list[FileEntry]:
         """Write rows to where they belong; as no log names the files yet, nobody reads them."""
