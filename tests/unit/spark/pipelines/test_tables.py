@@ -13,6 +13,7 @@ import pytest
 from moldau.base.errors import StorageError, UserError
 from moldau.spark.pipelines.storage import LocalFiles
 from moldau.spark.pipelines.tables.appending import Table
+from moldau.spark.pipelines.tables.committed import files_of
 from moldau.spark.pipelines.tables.file_log import LOG, FileLog
 from moldau.spark.pipelines.windowed.closing import State
 from moldau.spark.pipelines.windowed.filing import Filing, Share
@@ -106,6 +107,17 @@ def test_a_log_that_cannot_be_read_is_told_of_by_its_name(tmp_path, line):
         table_at(tmp_path).append(rows(0), 0)
 
 
+@pytest.mark.parametrize("data", [b"", b"\0" * 200, b"nonsense"])
+def test_an_entry_that_a_crash_of_the_machine_left_empty_is_told_of_before_the_next(tmp_path, data):
+    for number in range(2):
+        table_at(tmp_path).append(rows(number), number)
+    entry = tmp_path / LOG / "1"
+    entry.write_bytes(data)
+    with pytest.raises(UserError, match=f"^{entry} cannot be read: put a copy back"):
+        table_at(tmp_path).append(rows(2), 2)
+    assert not (tmp_path / LOG / "2").exists()
+
+
 def test_rows_are_still_there_when_a_missing_part_of_the_log_is_put_back(tmp_path):
     for number in range(3):
         table_at(tmp_path).append(rows(number), number)
@@ -115,6 +127,19 @@ def test_rows_are_still_there_when_a_missing_part_of_the_log_is_put_back(tmp_pat
     kept.rename(tmp_path / LOG / "2")
     table_at(tmp_path).append(rows(3), 3)
     assert sorted(found(tmp_path)) == list(range(8))
+
+
+@pytest.mark.parametrize("gone", ["0", "1", "9.compact", "11"])
+def test_without_spark_readers_are_told_of_an_entry_that_is_gone(tmp_path, gone):
+    table = table_at(tmp_path)
+    for number in range(13 if int(gone.partition(".")[0]) > 8 else 3):
+        table.append(rows(number), number)
+    place = tmp_path / LOG / gone
+    place.unlink()
+    if gone == "9.compact":
+        place = tmp_path / LOG / "9"
+    with pytest.raises(UserError, match=f"cannot be followed: {place} is missing$"):
+        files_of(tmp_path)
 
 
 @pytest.mark.parametrize(

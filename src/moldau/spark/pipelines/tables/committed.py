@@ -8,7 +8,9 @@ looks again.
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from itertools import takewhile
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -36,17 +38,17 @@ def files_of(table: Path) -> list[TableFile]:
     for folder, name in _OTHER_LOGS.items():
         if (table / folder).is_dir():
             raise UserError(f"{table} is a table of {name}: this reads tables of Parquet only")
-    gone: FileNotFoundError | None = None
+    gone = ""
     for _ in range(_TRIES):
         try:
             return [_file(table, path) for name in _entries(table) for path in _paths(table, name)]
         except FileNotFoundError as error:
-            gone = error
+            gone = str(error.filename)
     raise UserError(f"the log of {table} cannot be followed: {gone} is missing")
 
 
 def _entries(table: Path) -> list[str]:
-    """Return the names of the entries that count, in order."""
+    """Return the names of the entries that count, in order; FileNotFoundError if one is gone."""
     log = table / LOG
     if not log.is_dir():
         return []
@@ -54,6 +56,9 @@ def _entries(table: Path) -> list[str]:
     compacts = [name.removesuffix(_COMPACT) for name in names if name.endswith(_COMPACT)]
     first = max((int(number) for number in compacts if number.isdecimal()), default=-1)
     later = sorted(int(name) for name in names if name.isdecimal() and int(name) > first)
+    for number, found in enumerate(later, first + 1):
+        if found != number:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(log / f"{number}"))
     return [*([f"{first}{_COMPACT}"] if first >= 0 else []), *map(str, later)]
 
 

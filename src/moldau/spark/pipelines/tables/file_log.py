@@ -27,6 +27,7 @@ from moldau.spark.pipelines.tables.appending import Append, prefix_of
 LOG: Final = "_spark_metadata"
 _COMPACT: Final = ".compact"
 _HEAD: Final = "v1"
+_ADVICE: Final = "put a copy back, or begin with a new --out"
 
 COMPACT_EVERY: Final = 10
 """Spark's default, which its readers take for granted while there is one compact entry only."""
@@ -48,8 +49,15 @@ class FileLog:
         self._tidy = tidy
 
     def count(self) -> int:
-        """Return how many appends are committed."""
-        return 1 + max(self._numbers(), default=-1)
+        """Return how many appends are committed; UserError if the newest entry cannot be read.
+
+        A machine that loses its power may leave it empty, and nobody could read the table from
+        there on.
+        """
+        newest = max(self._numbers(), default=-1)
+        if newest >= 0:
+            self._entries(newest)
+        return newest + 1
 
     def commit(self, append: Append, wanted: Collection[str]) -> None:
         """Name the files of an append, which is the next one.
@@ -102,16 +110,16 @@ class FileLog:
         place = self._place_of(number)
         text = self._files.read(place)
         if text is None:
-            raise UserError(f"{place} is missing: the table cannot go on")
+            raise UserError(f"{place} is missing: {_ADVICE}")
         head, *lines = text.split("\n")
-        if head != _HEAD:
-            raise UserError(f"{place} has the form {head!r}, not {_HEAD!r}")
+        if head != _HEAD and head.startswith("v"):
+            raise UserError(f"{place} has the form {head[:20]!r}, not {_HEAD!r}")
         try:
+            if head != _HEAD:
+                raise ValueError(head)
             return [_entry(line) for line in lines if line]
         except (KeyError, TypeError, ValueError):
-            raise UserError(
-                f"{place} cannot be read: put a copy back, or begin with a new --out"
-            ) from None
+            raise UserError(f"{place} cannot be read: {_ADVICE}") from None
 
 
 def log_text(entries: Iterable[FileEntry]) -> str:
