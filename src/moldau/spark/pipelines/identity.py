@@ -41,7 +41,10 @@ class Identity(NamedTuple):
             told = json.loads(text)
             return cls(str(told["id"]), str(told["pipeline"]), dict(told["pinned"]))
         except (KeyError, TypeError, ValueError):
-            raise UserError(f"{place} cannot be read: it says whose the folder is") from None
+            raise UserError(
+                f"{place} cannot be read: it says whose the folder is; restore it, or begin with a"
+                " new --out"
+            ) from None
 
 
 def claim(

@@ -71,7 +71,7 @@ class Batches:
         if state is None:
             raise UserError(
                 f"the state of batch {number - 1} is missing in {self._stage.place('state')}:"
-                " the tables cannot go on without it"
+                " the tables cannot go on without it; restore it, or begin with a new --out"
             )
         return state
 
