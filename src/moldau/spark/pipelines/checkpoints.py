@@ -18,7 +18,10 @@ from moldau.base.errors import UserError
 from moldau.spark.pipelines.storage import Files
 
 OFFSETS: Final = "offsets"
-LOGS: Final = (OFFSETS, "commits")
+COMMITS: Final = "commits"
+LOGS: Final = (OFFSETS, COMMITS)
+METADATA: Final = "metadata"
+"""The file with the id of the query."""
 _NOTHING: Final = "-"
 """Stands for an offset that is not known yet."""
 _LINES_BEFORE: Final = 2
@@ -88,11 +91,16 @@ class Ledger:
 
 def check_checkpoint(files: Files, folder: str) -> None:
     """Look at the checkpoint of a query; UserError if it is damaged."""
+    newest: dict[str, int] = {}
     for log in LOGS:
         numbers = [int(name) for name in files.names(f"{folder}/{log}") if name.isdecimal()]
         if numbers:
-            place = f"{folder}/{log}/{max(numbers)}"
+            newest[log] = max(numbers)
+            place = f"{folder}/{log}/{newest[log]}"
             _check(files.read(place) or "", place)
+    if newest.get(COMMITS, -1) > newest.get(OFFSETS, -1):
+        raise _damaged(f"{folder}/{OFFSETS}/{newest[COMMITS]}", "is missing")
+    _check_id(files.read(f"{folder}/{METADATA}"), f"{folder}/{METADATA}", is_new=not newest)
 
 
 def _check(text: str, place: str) -> None:
@@ -104,7 +112,21 @@ def _check(text: str, place: str) -> None:
             if line and line != _NOTHING:
                 json.loads(line)
     except ValueError as error:
-        raise UserError(
-            f"the checkpoint is damaged: {place} cannot be read ({error}); restore it, or begin"
-            " with a new --out"
-        ) from None
+        raise _damaged(place, f"cannot be read ({error})") from None
+
+
+def _check_id(text: str | None, place: str, *, is_new: bool) -> None:
+    if text is None:
+        if not is_new:
+            raise _damaged(place, "is missing")
+        return
+    try:
+        json.loads(text)
+    except ValueError as error:
+        raise _damaged(place, f"cannot be read ({error})") from None
+
+
+def _damaged(place: str, what: str) -> UserError:
+    return UserError(
+        f"the checkpoint is damaged: {place} {what}; restore it, or begin with a new --out"
+    )

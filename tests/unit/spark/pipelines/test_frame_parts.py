@@ -90,12 +90,36 @@ def test_a_damaged_checkpoint_is_refused_by_name_before_spark_reads_it(tmp_path,
     for log in ("offsets", "commits"):
         (tmp_path / log).mkdir()
         (tmp_path / log / "9").write_text('v1\n{"a": 1}\n-\n{}')
+    (tmp_path / "metadata").write_text('{"id": "a"}')
     check_checkpoint(LocalFiles(), str(tmp_path))
     newest = tmp_path / "offsets" / "10"
     newest.write_text(text)
     with pytest.raises(UserError, match=f"{newest} cannot be read") as refused:
         check_checkpoint(LocalFiles(), str(tmp_path))
     assert "\n" not in str(refused.value)
+
+
+def test_a_checkpoint_of_which_part_is_gone_is_refused_by_name(tmp_path):
+    def damage():
+        with pytest.raises(UserError, match="the checkpoint is damaged: ") as refused:
+            check_checkpoint(LocalFiles(), str(tmp_path))
+        return str(refused.value).partition("damaged: ")[2].partition(";")[0]
+
+    metadata = tmp_path / "metadata"
+    check_checkpoint(LocalFiles(), str(tmp_path))
+    metadata.touch()  # a crash of the machine can leave it empty
+    assert damage().startswith(f"{metadata} cannot be read (")
+    metadata.write_text('{"id": "a"}')
+    check_checkpoint(LocalFiles(), str(tmp_path))
+
+    for log in ("offsets", "commits"):
+        (tmp_path / log).mkdir()
+        (tmp_path / log / "9").write_text("v1\n{}")
+    metadata.unlink()
+    assert damage() == f"{metadata} is missing"
+    metadata.write_text('{"id": "a"}')
+    (tmp_path / "offsets" / "9").unlink()
+    assert damage() == f"{tmp_path}/offsets/9 is missing"
 
 
 # Where things are
@@ -312,6 +336,10 @@ def test_a_failure_is_one_line_and_says_whether_it_may_pass():
     assert str(PipelineFailed("q", raised)) == full
     other = PipelineFailed("q", "[STREAM_FAILED] terminated with exception: disk full\nat x")
     assert str(other) == "the query q has failed: disk full"
+    called = "An error occurred while calling o3.start.\n: java.io.EOFException: No content\n\tat x"
+    assert str(PipelineFailed("", called)) == (
+        "the queries do not start: java.io.EOFException: No content"
+    )
 
 
 # What is tried again

@@ -52,6 +52,8 @@ _QUERY: Final = "=== Streaming Query ==="
 _ADVICE: Final = ". Set failOnDataLoss"
 """What the source advises, and nobody can do here: tables are not to have gaps."""
 _TRACEBACK: Final = "Traceback (most recent call last)"
+_CALLED: Final = "An error occurred while calling "
+"""How an error begins that Java has raised for us; of what it says only the next line."""
 
 
 class PipelineFailed(UserError):  # noqa: N818 - it names the event
@@ -74,7 +76,7 @@ def _said(text: str) -> str:
     """Return the line of an error that is not ours which says what was wrong."""
     _, told, rest = text.partition("terminated with exception: ")
     rest = (rest if told else text).partition(_QUERY)[0]
-    raised = _RAISED.findall(rest) if _TRACEBACK in rest else []
+    raised = _RAISED.findall(rest) if _TRACEBACK in rest or rest.startswith(_CALLED) else []
     return raised[-1] if raised else first_line(rest).partition(" SQLSTATE: ")[0]
 
 
