@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from moldau.base.errors import StorageError, UserError
+from moldau.spark.pipelines.activity.sessions import Sessions
 from moldau.spark.pipelines.storage import LocalFiles
 from moldau.spark.pipelines.tables.appending import Table
 from moldau.spark.pipelines.tables.committed import files_of
@@ -179,6 +180,17 @@ def test_shares_go_to_their_tables_under_the_next_numbers(tmp_path):
     assert found(tmp_path / "a", "number") == [1, 3]
     assert filing.file(State(), Rows(None, kinds), shares) == state
     assert found(tmp_path / "a", "number") == [1, 3]
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_what_goes_on_from_window_to_window_is_not_taken_for_nothing(tmp_path, is_there):
+    folder = tmp_path / "0000000004"
+    if is_there:
+        folder.mkdir()
+        (folder / "_SUCCESS").touch()
+    sessions = Sessions(None, LocalFiles(), str(tmp_path), gap_ms=1)
+    with pytest.raises(UserError, match=f"^{folder} is missing or empty, .* restore it"):
+        sessions.of(State(notes={"sessions": str(folder)}), None, 0)
 
 
 # Files

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's users call it
 
 from moldau.spark.pipelines.storage import Files
-from moldau.spark.pipelines.tables.appending import parquet_bytes, read_files
+from moldau.spark.pipelines.tables.appending import parquet_bytes, read_folder
 from moldau.spark.pipelines.windowed.batches import STATES_KEPT
 from moldau.spark.pipelines.windowed.closing import State
 from moldau.spark.pipelines.windowed.gathering import Chosen, Rows
@@ -42,7 +42,7 @@ class Sessions:
         """
         parts = [] if events is None else [_moments(events)]
         if (place := state.notes.get(_NOTE)) is not None:
-            carried = read_files(self._spark, _COLUMNS, [place])
+            carried = read_folder(self._spark, self._files, _COLUMNS, place)
             parts.append(carried.repartition("name"))
         if not parts:
             return []

@@ -15,7 +15,6 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's users call it
 
-from moldau.base.errors import UserError
 from moldau.spark.pipelines.arrow_functions import arrow_function
 from moldau.spark.pipelines.metrics.deviation import Sense
 from moldau.spark.pipelines.metrics.folding import (
@@ -32,7 +31,7 @@ from moldau.spark.pipelines.metrics.folding import (
 from moldau.spark.pipelines.metrics.results import Results
 from moldau.spark.pipelines.metrics.samples import SAMPLE_COLUMNS, SERIES
 from moldau.spark.pipelines.stage import Stage
-from moldau.spark.pipelines.tables.appending import TableWriter, parquet_bytes, read_files
+from moldau.spark.pipelines.tables.appending import TableWriter, parquet_bytes, read_folder
 from moldau.spark.pipelines.windowed.closing import Closing, State
 from moldau.spark.pipelines.windowed.gathering import Chosen, Rows, gathered
 from moldau.spark.pipelines.windowed.reading import SPAN, rows_of
@@ -119,9 +118,7 @@ class Rollups:
         spark, place = self._stage.spark, self._place(number)
         if number == 0:
             return spark.createDataFrame([], _CARRIED_COLUMNS)
-        if not self._stage.files.exists(place):
-            raise UserError(f"{place} is missing: rates and anomalies cannot go on without it")
-        return read_files(spark, _CARRIED_COLUMNS, [place])
+        return read_folder(spark, self._stage.files, _CARRIED_COLUMNS, place)
 
     def _remember(self, rows: Rows, number: int) -> None:
         part = rows.part(Chosen("role", PAST), {name: name for name in (*SERIES, *_PAST_NAMES)})

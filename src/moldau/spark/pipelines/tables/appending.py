@@ -177,6 +177,19 @@ def read_files(spark: SparkSession, columns: str, paths: Sequence[str]) -> DataF
     return spark.read.schema(columns).option(_PATTERNS, "false").parquet(*paths)
 
 
+def read_folder(spark: SparkSession, files: Files, columns: str, folder: str) -> DataFrame:
+    """Return the rows of a folder in which there are some files; UserError if there are none.
+
+    To Spark a folder without files is one without rows.
+    """
+    if not any(name.endswith(".parquet") for name in files.names(folder)):
+        raise UserError(
+            f"{folder} is missing or empty, and holds what goes on from window to window: restore"
+            " it, or begin with a new --out"
+        )
+    return read_files(spark, columns, [folder])
+
+
 def _columns_of(frame: DataFrame) -> pa.Schema:
     return to_arrow_schema(frame.schema, timezone="UTC")
 
