@@ -334,6 +334,15 @@ def test_a_failure_is_one_line_and_says_whether_it_may_pass():
     raised += "\n\n=== Streaming Query ===\nIdentifier: q [id = 1]\n"
     full = "the query q has failed: java.io.IOException: No space left on device"
     assert str(PipelineFailed("q", raised)) == full
+    several = (
+        "terminated with exception: x\nTraceback (most recent call last):\n F\n"
+        "py4j.protocol.Py4JJavaError: An error occurred while calling o1.count.\n"
+        ": org.apache.spark.SparkException: [MULTIPLE] Multiple failures (2) in stage: \n"
+        "  1. SparkException: [FAILED] Error reading file:/a.parquet.  SQLSTATE: KD001\n"
+        "  2. SparkException: [FAILED] Error reading file:/b.parquet.  SQLSTATE: KD001"
+        " SQLSTATE: XX000\n\tat x"
+    )
+    assert str(PipelineFailed("q", several)).endswith("Error reading file:/b.parquet.")
     other = PipelineFailed("q", "[STREAM_FAILED] terminated with exception: disk full\nat x")
     assert str(other) == "the query q has failed: disk full"
     called = "An error occurred while calling o3.start.\n: java.io.EOFException: No content\n\tat x"

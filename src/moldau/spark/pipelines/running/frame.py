@@ -44,9 +44,12 @@ that restart are back by then. Each is said; after the last the run ends."""
 
 FINAL: Final = frozenset({"UserError", "ConfigError", "DataLost", "InvariantViolated"})
 _OWN_ERROR: Final = re.compile(r"\bmoldau\.[\w.]+\.(\w+): (.+)")
-_RAISED: Final = re.compile(r"^(?:: |Caused by: )?((?:[a-z_][\w.]*\.)?[A-Z]\w*: .+)", re.MULTILINE)
+_RAISED: Final = re.compile(
+    r"^(?:: |Caused by: | +\d+\. )?((?:[a-z_][\w.]*\.)?[A-Z]\w*: .+)", re.MULTILINE
+)
 """The last line of a traceback of Python's, which Spark puts into its own text whole; where Java
-was called there follows the first line of Java's, after a colon, and what that was caused by."""
+was called there follows the first line of Java's, after a colon, and what that was caused by. Where
+several tasks have failed for themselves, these are numbered."""
 _QUERY: Final = "=== Streaming Query ==="
 """Where Spark begins to tell of the query, in lines that look like those of errors."""
 _ADVICE: Final = ". Set failOnDataLoss"
@@ -74,10 +77,11 @@ class PipelineFailed(UserError):  # noqa: N818 - it names the event
 
 def _said(text: str) -> str:
     """Return the line of an error that is not ours which says what was wrong."""
-    _, told, rest = text.partition("terminated with exception: ")
-    rest = (rest if told else text).partition(_QUERY)[0]
+    _, is_query, rest = text.partition("terminated with exception: ")
+    rest = (rest if is_query else text).partition(_QUERY)[0]
     raised = _RAISED.findall(rest) if _TRACEBACK in rest or rest.startswith(_CALLED) else []
-    return raised[-1] if raised else first_line(rest).partition(" SQLSTATE: ")[0]
+    told = raised[-1] if raised else first_line(rest)
+    return told.partition(" SQLSTATE: ")[0].rstrip()
 
 
 @dataclass(frozen=True, slots=True)
