@@ -42,8 +42,15 @@ def test_a_word_is_read(text, word):
     assert parse_offset_word(text, NOW_MS) == word
 
 
+LONG = "9" * 5000
+
+
 @pytest.mark.parametrize(
-    "text", ["", "soon", "1.5", "+", "@", "@soon", "@2026-13-01", "5x", "P", "٣"]
+    "text",
+    [
+        *("", "soon", "1.5", "+", "@", "@soon", "@2026-13-01", "5x", "P", "٣"),
+        *(LONG, f"-{LONG}", f"@{LONG}"),
+    ],
 )
 def test_what_is_no_word_is_refused_with_what_there_is(text):
     with pytest.raises(UserError, match="expected"):

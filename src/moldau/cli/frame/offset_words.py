@@ -25,6 +25,8 @@ DURATION = re.compile(
     re.IGNORECASE,
 )
 """Python reads no number of thousands of digits, and nobody means one."""
+NUMBER = r"\d{1,30}"
+"""As with durations; what no offset can be is for a broker to say."""
 UNIT_MS = (604_800_000, 86_400_000, 3_600_000, 60_000, 1_000)
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -69,9 +71,9 @@ def parse_offset_word(
     word = text.strip()
     if (place := WORDS.get(word.lower())) is not None:
         return OffsetWord(place)
-    if re.fullmatch(r"[+-]\d+", word, re.ASCII):
+    if re.fullmatch(rf"[+-]{NUMBER}", word, re.ASCII):
         return OffsetWord(Place.SHIFT, int(word))
-    if re.fullmatch(r"\d+", word, re.ASCII):
+    if re.fullmatch(NUMBER, word, re.ASCII):
         return OffsetWord(Place.OFFSET, int(word))
     if word.startswith("@"):
         return OffsetWord(Place.TIME, parse_time_ms(word[1:]))
@@ -90,14 +92,14 @@ def parse_time_ms(text: str) -> int:
 
 def parse_time_us(text: str) -> int:
     """Read a time as `parse_time_ms` does, in microseconds."""
-    if re.fullmatch(r"\d+", text, re.ASCII):
+    if re.fullmatch(NUMBER, text, re.ASCII):
         number = int(text)
         return number * 1000 if number >= FIRST_IN_MS else number * 1_000_000
     try:
         return (datetime.fromisoformat(text).astimezone() - _EPOCH) // _MICROSECOND
     except (ValueError, OverflowError, OSError) as error:
         raise UserError(
-            f"@{text} is no time: expected 2026-01-31T12:00, a zone if it is not local, or"
+            f"{text!r} is no time: expected 2026-01-31T12:00, a zone if it is not local, or"
             " milliseconds since 1970"
         ) from error
 

@@ -312,7 +312,8 @@ def test_texts_expressions_and_their_absence_are_asked_for_together(table):
     [
         (["--level", "loud"], "'loud' is no level"),
         (["--since", "+5"], "'+5' is no time"),
-        (["--until", "soon"], "soon is no time"),
+        (["--until", "soon"], "'soon' is no time"),
+        (["--since", "9" * 5000], "is no time"),
         (["--field", "user"], "expected NAME=VALUE"),
         (["--regex", "plums("], "'plums(' is no regular expression"),
         (["--text", "\udcff"], "'\\udcff' is no text: expected UTF-8"),

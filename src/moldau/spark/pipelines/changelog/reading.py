@@ -145,7 +145,7 @@ def first_by_key(rows: pa.Table, count: int) -> pa.Table:
     The others are left out before anything is sorted, as their texts may be too many for Arrow.
     """
     keys = rows.column(KEY)
-    first = keys.take(pc.sort_indices(keys)).slice(0, count)
+    first = keys.take(pc.sort_indices(keys)).slice(0, min(count, len(keys)))
     return rows.filter(pc.is_in(keys, first)).sort_by(KEY)
 
 
