@@ -365,8 +365,10 @@ def _settings(texts: tuple[str, ...]) -> dict[str, str]:
 
 
 def _submit(declared: Pipeline, given: dict[str, Any]) -> None:
+    from moldau.spark.pipelines.places import Places  # noqa: PLC0415
     from moldau.spark.pipelines.submitting import submit_command  # noqa: PLC0415
 
+    Places.of(given["out"], given["checkpoint"], given["desk"])  # the driver would refuse them too
     words = ["run", declared.name]
     left_out = {"master", "conf", "image", "python", "program"}
     for parameter in click.get_current_context().command.params:

@@ -34,6 +34,9 @@ class Places:
     @classmethod
     def of(cls, out: str, checkpoint: str | None = None, desk: str | None = None) -> Places:
         """Understand what the user named; UserError if there is no place for lock and status."""
+        for option, path in (("out", out), ("checkpoint", checkpoint), ("desk", desk)):
+            if path == "":  # a script's variable that is not set; it would be where we stand
+                raise UserError(f"--{option} is empty: name a folder")
         local = _local(out)
         root = out.rstrip("/") if local is None else str(local)
         if desk is None and local is None:

@@ -158,6 +158,13 @@ def test_tables_of_another_system_need_a_desk_here(tmp_path):
     assert Places.of("hdfs://n/t/", desk=str(tmp_path)).table("pages") == "hdfs://n/t/pages"
 
 
+@pytest.mark.parametrize("option", ["out", "checkpoint", "desk"])
+def test_an_empty_path_is_no_folder(tmp_path, monkeypatch, option):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=f"--{option} is empty"):
+        Places.of(**{"out": str(tmp_path), option: ""})
+
+
 # Who runs it
 
 
@@ -187,8 +194,10 @@ def test_a_lock_that_cannot_be_had_or_read_is_one_line(tmp_path, monkeypatch):
     for use in (Desk, owner, ask_to_stop):
         with pytest.raises(UserError, match="Not a directory"):
             use(tmp_path / "file" / "desk")
-    ran = moldau("pipeline", "stop", "--out", tmp_path / "file")
-    assert (ran.status, ran.err.count("\n")) == (1, 1)
+    for command in ("stop", "status"):
+        ran = moldau("pipeline", command, "--out", tmp_path / "file")
+        assert (ran.status, ran.err.count("\n")) == (1, 1)
+        assert ran.err.endswith(": Not a directory\n")
 
     def refuse(*_):
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
@@ -502,6 +511,12 @@ def test_submit_repeats_what_was_typed_and_nothing_else():
     assert ran.status == 0
     words = "p.py run activity --bootstrap-server h:1 --out hdfs:///t --desk /d --once"
     assert ran.out.endswith(f"{words} --window 30s\n")
+
+
+def test_submit_prints_no_command_that_the_driver_would_refuse():
+    ran = moldau("pipeline", "submit", "activity", "--master", "yarn", "--out", "hdfs:///t")
+    assert (ran.status, ran.out) == (1, "")
+    assert "--desk" in ran.err
 
 
 LONG = "9" * 5000

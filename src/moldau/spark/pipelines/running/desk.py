@@ -109,7 +109,9 @@ def read_status(folder: Path) -> dict[str, Any]:
         told = json.loads((folder / STATUS).read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise UserError(f"no pipeline has run here yet: there is no {folder / STATUS}") from None
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise UserError(f"cannot read {folder / STATUS}: {error.strerror or error}") from error
+    except ValueError as error:
         raise UserError(f"cannot read {folder / STATUS}: {error}") from error
     if not isinstance(told, dict):
         raise UserError(f"cannot read {folder / STATUS}: it is no status")
