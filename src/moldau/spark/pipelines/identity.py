@@ -15,12 +15,18 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from moldau.base.errors import UserError
-from moldau.spark.pipelines.declaration import PARQUET, TABLE_FORMAT, Value
+from moldau.spark.pipelines.catalog import PIPELINES
+from moldau.spark.pipelines.checkpoints import OFFSETS
+from moldau.spark.pipelines.declaration import PARQUET, TABLE_FORMAT, Kind, Value
 from moldau.spark.pipelines.storage import Files
 
 NAME: Final = "moldau-pipeline.json"
 OUT: Final = "out"
 """What the folder of the tables is called among what is written down."""
+BATCH: Final = "batch"
+"""The file beside the id that says which batch was begun last."""
+_OF_PLACE: Final = frozenset({OUT, TABLE_FORMAT})
+"""What is known of tables before they have rows."""
 
 
 class Identity(NamedTuple):
@@ -64,7 +70,15 @@ def claim(
     if of_tables is None and of_checkpoint is not None and files.names(checkpoint) == [NAME]:
         files.remove(f"{checkpoint}/{NAME}")
         return claim(files, tables, checkpoint, pipeline, pinned)
-    return agreed(of_tables, of_checkpoint, new)
+    if of_tables is None or _has_batches(files, tables, checkpoint):
+        return agreed(of_tables, of_checkpoint, new)
+    # What a run was told that has read nothing, as its topic was misspelt, say, binds nobody.
+    kept = {name: value for name, value in of_tables.pinned.items() if name in _OF_PLACE}
+    unbound = of_tables._replace(pinned={**pinned, **kept})
+    found = agreed(unbound, of_checkpoint, new)
+    if found != of_tables:
+        files.write(f"{tables}/{NAME}", found.to_json())
+    return found
 
 
 def agreed(tables: Identity | None, checkpoint: Identity | None, wanted: Identity) -> Identity:
@@ -91,10 +105,25 @@ def agreed(tables: Identity | None, checkpoint: Identity | None, wanted: Identit
         before = pinned.get(name)
         if before != value:
             raise UserError(
-                f"the tables were begun with {name}={before}, and cannot go on with {value}:"
-                " give the same, or a new --out"
+                f"the tables were begun with {name}={_typed(wanted, name, before)}, and cannot go"
+                f" on with {_typed(wanted, name, value)}: give the same, or a new --out"
             )
     return tables
+
+
+def _has_batches(files: Files, tables: str, checkpoint: str) -> bool:
+    """Tell whether a batch was begun by the pipeline, or planned by Spark in one of its queries."""
+    queries = (name for name in files.names(checkpoint) if name != NAME)
+    planned = any(files.names(f"{checkpoint}/{query}/{OFFSETS}") for query in queries)
+    return planned or files.exists(f"{tables}/{BATCH}")
+
+
+def _typed(wanted: Identity, name: str, value: Value) -> str:
+    """Return a value as people write it: those of durations are written down in milliseconds."""
+    declared = PIPELINES.get(wanted.pipeline)
+    kinds = {} if declared is None else {one.name: one.kind for one in declared.options}
+    is_duration = kinds.get(name) is Kind.DURATION
+    return f"{value // 1000}s" if is_duration and isinstance(value, int) else str(value)
 
 
 def _read(files: Files, folder: str) -> Identity | None:

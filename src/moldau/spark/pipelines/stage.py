@@ -15,6 +15,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from moldau.spark.pipelines.checkpoints import Ledger, check_checkpoint
 from moldau.spark.pipelines.declaration import PARQUET, Value
+from moldau.spark.pipelines.identity import BATCH
 from moldau.spark.pipelines.places import Places
 from moldau.spark.pipelines.storage import Files
 from moldau.spark.pipelines.tables.appending import TableWriter
@@ -89,7 +90,7 @@ class Stage:
 
     def ledger(self) -> Ledger:
         """Return what tells whether the batches of the landing are those of the tables."""
-        return Ledger(self.files, self.place("batch"), self.places.checkpoint(LANDING))
+        return Ledger(self.files, self.place(BATCH), self.places.checkpoint(LANDING))
 
     def records(self, size_max: int, **more: str) -> DataFrame:
         """Return the stream of records of the pipeline's topic, from the first one on.

@@ -24,7 +24,7 @@ from moldau.cli.pipelines.view import status_line, view
 from moldau.spark.pipelines.catalog import PIPELINES
 from moldau.spark.pipelines.checkpoints import check_checkpoint
 from moldau.spark.pipelines.declaration import Kind, Option, Pipeline, checked
-from moldau.spark.pipelines.identity import Identity, agreed
+from moldau.spark.pipelines.identity import Identity, agreed, claim
 from moldau.spark.pipelines.places import Places
 from moldau.spark.pipelines.running import frame
 from moldau.spark.pipelines.running.desk import LOCK, STOP, Desk, ask_to_stop, owner, read_status
@@ -64,7 +64,18 @@ def test_tables_and_checkpoint_of_one_id_go_on():
         (None, OURS, OURS, "other tables than these, which are new"),
         (OURS, OURS._replace(id="b"), OURS, "belongs to b"),
         (OURS, OURS, OURS._replace(pipeline="logs"), "pipeline activity, not of logs"),
-        (OURS, OURS, OURS._replace(pinned={"window": 1}), "window=60000, and cannot go on with 1"),
+        (
+            OURS,
+            OURS,
+            OURS._replace(pinned={"window": 30_000}),
+            "begun with window=60s, and cannot go on with 30s",
+        ),
+        (
+            OURS._replace(pipeline="logs", pinned={"max-line": 4000}),
+            OURS,
+            OURS._replace(pipeline="logs", pinned={"max-line": 5000}),
+            "begun with max-line=4000, and cannot go on with 5000",
+        ),
         (
             OURS._replace(pinned={"out": "/a"}),
             OURS,
@@ -77,6 +88,25 @@ def test_what_does_not_belong_together_is_refused_in_one_line(tables, checkpoint
     with pytest.raises(UserError, match=reason) as refused:
         agreed(tables, checkpoint, wanted)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("begun", ["checkpoint/live/offsets/0", "batch"])
+def test_options_of_a_run_that_has_read_nothing_bind_nobody(tmp_path, begun):
+    tables, checkpoint = str(tmp_path), str(tmp_path / "checkpoint")
+
+    def claimed(topic, out="/a"):
+        pinned = {"out": out, "topic": topic}
+        return claim(LocalFiles(), tables, checkpoint, "activity", pinned)
+
+    first = claimed("activty")
+    (tmp_path / "checkpoint" / "landing" / "offsets").mkdir(parents=True)
+    second = claimed("activity")
+    assert (second.id, second.pinned["topic"]) == (first.id, "activity")
+    with pytest.raises(UserError, match="begun with out=/a"):
+        claimed("activity", out="/b")
+    LocalFiles().write(f"{tables}/{begun}", "1")
+    with pytest.raises(UserError, match="begun with topic=activity, and cannot go on with other"):
+        claimed("other")
 
 
 def test_an_id_is_read_as_it_was_written_and_nonsense_is_refused():
