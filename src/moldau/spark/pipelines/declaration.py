@@ -58,6 +58,13 @@ class Pipeline:
         """Return those of the values that a table cannot change any more."""
         return {one.name: values[one.name] for one in self.options if one.pinned}
 
+    def typed(self, name: str, value: Value) -> str:
+        """Return the value of an option as people write it: a duration not in milliseconds."""
+        is_duration = any(one.name == name and one.kind is Kind.DURATION for one in self.options)
+        if not is_duration or not isinstance(value, int):
+            return str(value)
+        return f"{value}ms" if value % 1000 else f"{value // 1000}s"
+
 
 PARQUET: Final = "parquet"
 DELTA: Final = "delta"

@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from moldau.base.errors import UserError
-from moldau.spark.pipelines.catalog import PIPELINES
 from moldau.spark.pipelines.checkpoints import OFFSETS
-from moldau.spark.pipelines.declaration import PARQUET, TABLE_FORMAT, Kind, Value
+from moldau.spark.pipelines.declaration import PARQUET, TABLE_FORMAT, Pipeline, Value
 from moldau.spark.pipelines.storage import Files
 
 NAME: Final = "moldau-pipeline.json"
@@ -27,6 +26,10 @@ BATCH: Final = "batch"
 """The file beside the id that says which batch was begun last."""
 _OF_PLACE: Final = frozenset({OUT, TABLE_FORMAT})
 """What is known of tables before they have rows."""
+
+
+Typed = Callable[[str, Value], str]
+"""How the value of an option looks as people type it."""
 
 
 class Identity(NamedTuple):
@@ -54,14 +57,14 @@ class Identity(NamedTuple):
 
 
 def claim(
-    files: Files, tables: str, checkpoint: str, pipeline: str, pinned: Mapping[str, Value]
+    files: Files, tables: str, checkpoint: str, pipeline: Pipeline, pinned: Mapping[str, Value]
 ) -> Identity:
     """Return the id of both folders; they get one if both are new, UserError if they differ.
 
     `tables` and `checkpoint` are the folders that hold the file with the id.
     """
     of_tables, of_checkpoint = _read(files, tables), _read(files, checkpoint)
-    new = Identity(uuid.uuid4().hex, pipeline, pinned)
+    new = Identity(uuid.uuid4().hex, pipeline.name, pinned)
     if of_tables is None and of_checkpoint is None:
         # The tables come last: a crash in between leaves a checkpoint without any batch.
         files.write(f"{checkpoint}/{NAME}", new.to_json())
@@ -71,17 +74,19 @@ def claim(
         files.remove(f"{checkpoint}/{NAME}")
         return claim(files, tables, checkpoint, pipeline, pinned)
     if of_tables is None or _has_batches(files, tables, checkpoint):
-        return agreed(of_tables, of_checkpoint, new)
+        return agreed(of_tables, of_checkpoint, new, pipeline.typed)
     # What a run was told that has read nothing, as its topic was misspelt, say, binds nobody.
     kept = {name: value for name, value in of_tables.pinned.items() if name in _OF_PLACE}
     unbound = of_tables._replace(pinned={**pinned, **kept})
-    found = agreed(unbound, of_checkpoint, new)
+    found = agreed(unbound, of_checkpoint, new, pipeline.typed)
     if found != of_tables:
         files.write(f"{tables}/{NAME}", found.to_json())
     return found
 
 
-def agreed(tables: Identity | None, checkpoint: Identity | None, wanted: Identity) -> Identity:
+def agreed(
+    tables: Identity | None, checkpoint: Identity | None, wanted: Identity, typed: Typed
+) -> Identity:
     """Return what both folders say; UserError if they differ, or say not what is wanted."""
     if tables is None:
         raise UserError(
@@ -105,8 +110,8 @@ def agreed(tables: Identity | None, checkpoint: Identity | None, wanted: Identit
         before = pinned.get(name)
         if before != value:
             raise UserError(
-                f"the tables were begun with {name}={_typed(wanted, name, before)}, and cannot go"
-                f" on with {_typed(wanted, name, value)}: give the same, or a new --out"
+                f"the tables were begun with {name}={typed(name, before)}, and cannot go on with"
+                f" {typed(name, value)}: give the same, or a new --out"
             )
     return tables
 
@@ -116,14 +121,6 @@ def _has_batches(files: Files, tables: str, checkpoint: str) -> bool:
     queries = (name for name in files.names(checkpoint) if name != NAME)
     planned = any(files.names(f"{checkpoint}/{query}/{OFFSETS}") for query in queries)
     return planned or files.exists(f"{tables}/{BATCH}")
-
-
-def _typed(wanted: Identity, name: str, value: Value) -> str:
-    """Return a value as people write it: those of durations are written down in milliseconds."""
-    declared = PIPELINES.get(wanted.pipeline)
-    kinds = {} if declared is None else {one.name: one.kind for one in declared.options}
-    is_duration = kinds.get(name) is Kind.DURATION
-    return f"{value // 1000}s" if is_duration and isinstance(value, int) else str(value)
 
 
 def _read(files: Files, folder: str) -> Identity | None:

@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 from moldau.base.errors import InvariantViolated, UserError
 from moldau.cli.pipeline import pipeline
+from moldau.spark.pipelines.catalog import PIPELINES
 from moldau.spark.pipelines.declaration import DELTA, ICEBERG, PARQUET, TABLE_FORMAT
 from moldau.spark.pipelines.identity import Identity, agreed
 from moldau.spark.pipelines.running import frame
@@ -31,11 +32,11 @@ def with_format(name):
 
 def test_tables_keep_their_format_and_those_of_before_are_parquet():
     for tables, wanted in ((OLD, PARQUET), (with_format(DELTA), DELTA)):
-        assert agreed(tables, tables, with_format(wanted)) == tables
+        assert agreed(tables, tables, with_format(wanted), PIPELINES["activity"].typed) == tables
     for tables, wanted in ((OLD, DELTA), (with_format(ICEBERG), PARQUET)):
         said = f"table-format=.*, and cannot go on with {wanted}"
         with pytest.raises(UserError, match=said):
-            agreed(tables, tables, with_format(wanted))
+            agreed(tables, tables, with_format(wanted), PIPELINES["activity"].typed)
 
 
 def test_settings_of_a_format_give_way_to_those_of_the_user_and_extensions_add_up():

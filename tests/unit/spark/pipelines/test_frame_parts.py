@@ -50,11 +50,13 @@ STATUS = {
 
 # Whose tables are
 
+typed = PIPELINES["activity"].typed
+
 
 def test_tables_and_checkpoint_of_one_id_go_on():
-    assert agreed(OURS, OURS, OURS._replace(id="new")) == OURS
+    assert agreed(OURS, OURS, OURS._replace(id="new"), typed) == OURS
     placed = OURS._replace(pinned={**OURS.pinned, "out": "/a"})
-    assert agreed(OURS, OURS, placed) == OURS  # from before places were written down
+    assert agreed(OURS, OURS, placed, typed) == OURS  # from before places were written down
 
 
 @pytest.mark.parametrize(
@@ -69,6 +71,12 @@ def test_tables_and_checkpoint_of_one_id_go_on():
             OURS,
             OURS._replace(pinned={"window": 30_000}),
             "begun with window=60s, and cannot go on with 30s",
+        ),
+        (
+            OURS,
+            OURS,
+            OURS._replace(pinned={"window": 1500}),
+            "begun with window=60s, and cannot go on with 1500ms",
         ),
         (
             OURS._replace(pipeline="logs", pinned={"max-line": 4000}),
@@ -86,7 +94,7 @@ def test_tables_and_checkpoint_of_one_id_go_on():
 )
 def test_what_does_not_belong_together_is_refused_in_one_line(tables, checkpoint, wanted, reason):
     with pytest.raises(UserError, match=reason) as refused:
-        agreed(tables, checkpoint, wanted)
+        agreed(tables, checkpoint, wanted, typed)
     assert "\n" not in str(refused.value)
 
 
@@ -96,7 +104,7 @@ def test_options_of_a_run_that_has_read_nothing_bind_nobody(tmp_path, begun):
 
     def claimed(topic, out="/a"):
         pinned = {"out": out, "topic": topic}
-        return claim(LocalFiles(), tables, checkpoint, "activity", pinned)
+        return claim(LocalFiles(), tables, checkpoint, PIPELINES["activity"], pinned)
 
     first = claimed("activty")
     (tmp_path / "checkpoint" / "landing" / "offsets").mkdir(parents=True)

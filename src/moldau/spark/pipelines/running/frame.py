@@ -253,9 +253,8 @@ class Run:
             TABLE_FORMAT: order.table_format,
             **order.pipeline.pinned(dict(order.options)),
         }
-        identity = claim(
-            files, order.places.identity, order.places.checkpoints, order.pipeline.name, pinned
-        )
+        places = order.places
+        identity = claim(files, places.identity, places.checkpoints, order.pipeline, pinned)
         self._status["id"] = identity.id
         self._status["master"] = spark.sparkContext.master
         return Stage(
