@@ -208,7 +208,7 @@ def test_texts_may_be_more_than_arrow_can_sort():
     assert sorted(found["_offset"].to_pylist()) == numbers[-3:]
     rows = pa.table({"_key": [str(number) for number in numbers], "_raw": columns["_raw"]})
     assert first_by_key(rows, 3)["_key"].to_pylist() == ["0", "1", "10"]
-    assert first_by_key(rows, 10**30).num_rows == rows.num_rows
+    assert first_by_key(rows.slice(0, 3), 10**30)["_key"].to_pylist() == ["0", "1", "2"]
 
 
 # What cannot be read
