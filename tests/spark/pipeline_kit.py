@@ -12,10 +12,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from moldau.spark.pipelines.declaration import Kind, Pipeline
 from moldau.spark.pipelines.places import Places
+from moldau.spark.pipelines.records.arriving import with_now
 from moldau.spark.pipelines.session.starting import SETTINGS
 from moldau.spark.pipelines.stage import Stage
 from moldau.spark.pipelines.storage import Files, LocalFiles, SparkFiles
-from moldau.spark.pipelines.windowed.reading import with_now
 
 _NUMBERS = {Kind.COUNT: int, Kind.RATIO: float, Kind.DURATION: int, Kind.TEXT: str}
 

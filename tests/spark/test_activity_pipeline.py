@@ -15,7 +15,7 @@ from moldau.base.errors import UserError
 from moldau.spark.pipelines.activity import start
 from moldau.spark.pipelines.activity.declared import ACTIVITY
 from moldau.spark.pipelines.activity.events import read_events
-from moldau.spark.pipelines.windowed import gathering
+from moldau.spark.pipelines.records import gathering
 from spark.activity_kit import BATCH_ROWS, OPTIONS, RULES, TestRun, activity_topic, made_up_records
 from spark.activity_model import Record, check_live, check_tables, rows_of, stray_files
 from spark.pipeline_kit import Crash, CrashingFiles, frame_of, pipeline_settings, stage_of

@@ -19,7 +19,7 @@ from moldau.spark.pipelines.changelog.querying import current_frame
 from moldau.spark.pipelines.changelog.reading import Snapshot, current
 from moldau.spark.pipelines.changelog.start import start
 from moldau.spark.pipelines.changelog.store import FILES_KEPT_MS
-from moldau.spark.pipelines.windowed import gathering
+from moldau.spark.pipelines.records import gathering
 from spark.activity_model import rows_of
 from spark.changelog_model import BROKEN, by_key, check_rows, last_values, made_up_records
 from spark.pipeline_kit import frame_of, pipeline_settings, stage_of, until_done

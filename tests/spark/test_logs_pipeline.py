@@ -20,9 +20,9 @@ from moldau.spark.pipelines.logs import landing, start
 from moldau.spark.pipelines.logs.declared import LOGS
 from moldau.spark.pipelines.logs.reading import read_lines
 from moldau.spark.pipelines.logs.search import Question, search
+from moldau.spark.pipelines.records.arriving import with_now
 from moldau.spark.pipelines.tables.committed import files_of
 from moldau.spark.pipelines.tables.merging import MERGED
-from moldau.spark.pipelines.windowed.reading import with_now
 from spark.activity_model import rows_of
 from spark.logs_model import BATCH_ROWS, OPTIONS, Sent, check_tables, logged, made_up
 from spark.pipeline_kit import Crash, CrashingFiles, pipeline_settings, stage_of

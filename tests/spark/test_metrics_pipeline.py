@@ -18,7 +18,7 @@ from moldau.collect.metrics.samples import encode
 from moldau.spark.pipelines.metrics.declared import METRICS
 from moldau.spark.pipelines.metrics.samples import read_samples
 from moldau.spark.pipelines.metrics.start import batches_of, start
-from moldau.spark.pipelines.windowed import gathering
+from moldau.spark.pipelines.records import gathering
 from spark.activity_model import rows_of, stray_files
 from spark.metrics_kit import BROKEN, OPTIONS, RULES, made_up_samples
 from spark.metrics_model import check_tables

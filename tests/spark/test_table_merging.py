@@ -15,9 +15,9 @@ from moldau.spark.pipelines.changelog.declared import CHANGELOG
 from moldau.spark.pipelines.metrics.declared import METRICS
 from moldau.spark.pipelines.metrics.samples import read_samples
 from moldau.spark.pipelines.metrics.start import batches_of
+from moldau.spark.pipelines.records import gathering
 from moldau.spark.pipelines.tables import file_log, merging
 from moldau.spark.pipelines.tables.merging import MERGED
-from moldau.spark.pipelines.windowed import gathering
 from spark import activity_kit, activity_model, metrics_kit, metrics_model
 from spark.activity_model import committed_files, rows_of
 from spark.pipeline_kit import frame_of, pipeline_settings, stage_of, until_done

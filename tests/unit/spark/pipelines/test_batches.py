@@ -10,11 +10,11 @@ import pytest
 from moldau.base.errors import UserError
 from moldau.spark.pipelines.activity.sessions import Sessions
 from moldau.spark.pipelines.checkpoints import Ledger
+from moldau.spark.pipelines.records.gathering import Rows
 from moldau.spark.pipelines.stage import Report
 from moldau.spark.pipelines.storage import LocalFiles
 from moldau.spark.pipelines.windowed.batches import Batches
 from moldau.spark.pipelines.windowed.closing import Batch, State, Totals, landed
-from moldau.spark.pipelines.windowed.gathering import Rows
 
 
 class Landings:

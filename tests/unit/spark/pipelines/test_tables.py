@@ -12,13 +12,13 @@ import pytest
 
 from moldau.base.errors import StorageError, UserError
 from moldau.spark.pipelines.activity.sessions import Sessions
+from moldau.spark.pipelines.records.gathering import Chosen, Rows
 from moldau.spark.pipelines.storage import LocalFiles
 from moldau.spark.pipelines.tables.appending import Table
 from moldau.spark.pipelines.tables.committed import files_of
 from moldau.spark.pipelines.tables.file_log import LOG, FileLog
 from moldau.spark.pipelines.windowed.closing import State
 from moldau.spark.pipelines.windowed.filing import Filing, Share
-from moldau.spark.pipelines.windowed.gathering import Chosen, Rows
 
 COUNT = 31
 DAYS = (date(2026, 11, 15), date(2026, 11, 16))

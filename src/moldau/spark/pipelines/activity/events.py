@@ -13,10 +13,10 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's users call it
 
-from moldau.spark.pipelines.windowed.json_records import not_an_object, read_object
+from moldau.spark.pipelines.records.arriving import ORIGIN, RECORD_SIZE_MAX, TIME_FORM
+from moldau.spark.pipelines.records.json_objects import not_an_object, read_object
+from moldau.spark.pipelines.records.reasons import first_reason, too_large, unfit
 from moldau.spark.pipelines.windowed.landing import PLACE_COLUMNS
-from moldau.spark.pipelines.windowed.reading import ORIGIN, RECORD_SIZE_MAX, TIME_FORM
-from moldau.spark.pipelines.windowed.reasons import first_reason, too_large, unfit
 
 _TEXTS: Final = ("event_id", "kind", "user", "page", "query")
 

@@ -31,10 +31,10 @@ from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's users c
 
 from moldau.spark.pipelines.activity.events import EVENT_COLUMNS, VIEW
 from moldau.spark.pipelines.activity.sessions import Sessions
+from moldau.spark.pipelines.records.gathering import Chosen, gathered
 from moldau.spark.pipelines.tables.appending import TableWriter
 from moldau.spark.pipelines.windowed.closing import Closing, State
 from moldau.spark.pipelines.windowed.filing import Filing, Share
-from moldau.spark.pipelines.windowed.gathering import Chosen, gathered
 from moldau.spark.pipelines.windowed.reading import SPAN, rows_of
 
 PAGES: Final = "pages"

@@ -14,11 +14,11 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's users call it
 
+from moldau.spark.pipelines.records.gathering import Chosen, Rows
 from moldau.spark.pipelines.storage import Files
 from moldau.spark.pipelines.tables.appending import parquet_bytes, read_folder
 from moldau.spark.pipelines.windowed.batches import STATES_KEPT
 from moldau.spark.pipelines.windowed.closing import State
-from moldau.spark.pipelines.windowed.gathering import Chosen, Rows
 
 _NOTE: Final = "sessions"
 _COLUMNS: Final = "name STRING, start TIMESTAMP, end TIMESTAMP, first BIGINT, second BIGINT"

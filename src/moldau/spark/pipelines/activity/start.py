@@ -11,11 +11,11 @@ from moldau.spark.pipelines.activity.events import OWN_COLUMNS, read_events
 from moldau.spark.pipelines.activity.live import live_counts
 from moldau.spark.pipelines.activity.rollups import Rollups
 from moldau.spark.pipelines.activity.sessions import Sessions
+from moldau.spark.pipelines.records.arriving import RECORD_SIZE_MAX, with_now
 from moldau.spark.pipelines.stage import LANDING, Stage
 from moldau.spark.pipelines.windowed.batches import Batches
 from moldau.spark.pipelines.windowed.filing import Filing
 from moldau.spark.pipelines.windowed.landing import Landing
-from moldau.spark.pipelines.windowed.reading import RECORD_SIZE_MAX, with_now
 
 EVENTS: Final = "events"
 

@@ -26,11 +26,9 @@ from moldau.spark.pipelines.changelog.rows import (
 )
 from moldau.spark.pipelines.changelog.store import Store
 from moldau.spark.pipelines.changelog.version import Totals, Version, with_batch
-from moldau.spark.pipelines.tables.appending import TableWriter
-from moldau.spark.pipelines.windowed.filing import ROWS_PER_FILE
-from moldau.spark.pipelines.windowed.gathering import Chosen, Rows, gathered
-from moldau.spark.pipelines.windowed.landing import check_ratio
-from moldau.spark.pipelines.windowed.reasons import too_large
+from moldau.spark.pipelines.records.gathering import Chosen, Rows, gathered
+from moldau.spark.pipelines.records.reasons import check_ratio, too_large
+from moldau.spark.pipelines.tables.appending import TableWriter, file_count
 
 RECORD_SIZE_MAX: Final = 16 * 1024 * 1024
 """Bytes of a record: those of a row that still fits many times into the memory of a task. Larger
@@ -68,7 +66,7 @@ class Landing:
             if totals.dead:
                 dead = rows.part(Chosen(_FATE, _DEAD), {name: name for name in _DEAD_COLUMNS})
                 if isinstance(dead, DataFrame):
-                    dead = dead.coalesce(max(1, totals.dead // ROWS_PER_FILE))
+                    dead = dead.coalesce(file_count(totals.dead))
                 self._dead_letters.append(dead, version.dead_appends)
             part, count = None, totals.changes + totals.deletes
             if count:

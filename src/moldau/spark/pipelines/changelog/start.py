@@ -7,8 +7,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from moldau.base.clock import SystemClock
 from moldau.spark.pipelines.changelog.batches import Batches
 from moldau.spark.pipelines.changelog.landing import RECORD_SIZE_MAX
+from moldau.spark.pipelines.records.arriving import with_now
 from moldau.spark.pipelines.stage import LANDING, Stage
-from moldau.spark.pipelines.windowed.reading import with_now
 
 
 def start(stage: Stage) -> list[StreamingQuery]:

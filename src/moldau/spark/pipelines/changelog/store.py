@@ -26,9 +26,8 @@ from moldau.spark.pipelines.changelog.reading import TRIES, VERSIONS
 from moldau.spark.pipelines.changelog.rows import KEY
 from moldau.spark.pipelines.changelog.version import Part, Version, newest, without_old
 from moldau.spark.pipelines.storage import Files
-from moldau.spark.pipelines.tables.appending import STAGING, parquet_bytes
+from moldau.spark.pipelines.tables.appending import STAGING, file_count, parquet_bytes
 from moldau.spark.pipelines.tables.file_log import LOG, log_text
-from moldau.spark.pipelines.windowed.filing import ROWS_PER_FILE
 
 CHANGES: Final = "_changes"
 
@@ -90,7 +89,7 @@ class Store:
         """
         staging = f"{self.path}/{STAGING}/{uuid.uuid4().hex}"
         seen = Observation()
-        rows = rows.repartition(max(1, rows_max // ROWS_PER_FILE), KEY).sortWithinPartitions(KEY)
+        rows = rows.repartition(file_count(rows_max), KEY).sortWithinPartitions(KEY)
         rows.observe(seen, F.count(F.lit(1)).alias("rows")).write.parquet(staging)
         staged = [one for one in self._files.below(staging) if one.name.endswith(".parquet")]
         names = tuple(f"{prefix}-{place}.parquet" for place in range(len(staged)))

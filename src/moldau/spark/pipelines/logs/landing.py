@@ -17,10 +17,11 @@ from moldau.spark.pipelines.logs import rates
 from moldau.spark.pipelines.logs.levels import ERRORS
 from moldau.spark.pipelines.logs.rates import Count, Part
 from moldau.spark.pipelines.logs.reading import OWN_COLUMNS, SIZE
+from moldau.spark.pipelines.records.gathering import ROWS_MAX, Rows
+from moldau.spark.pipelines.records.reasons import check_ratio
 from moldau.spark.pipelines.windowed.closing import Batch, State, Totals, landed
 from moldau.spark.pipelines.windowed.filing import Filing
-from moldau.spark.pipelines.windowed.gathering import ROWS_MAX, Rows
-from moldau.spark.pipelines.windowed.landing import DEAD, LATE, Landing, check_ratio
+from moldau.spark.pipelines.windowed.landing import DEAD, LATE, Landing
 
 LOGS: Final = "logs"
 WINDOWS: Final = "windows"

@@ -20,6 +20,7 @@ from moldau.spark.pipelines.logs.parsing import Rules
 from moldau.spark.pipelines.logs.rates import Windows
 from moldau.spark.pipelines.logs.reading import read_lines
 from moldau.spark.pipelines.logs.sketches import sketch_place
+from moldau.spark.pipelines.records.arriving import with_now
 from moldau.spark.pipelines.stage import LANDING, Stage
 from moldau.spark.pipelines.tables.appending import TableWriter
 from moldau.spark.pipelines.tables.merging import Layout
@@ -27,7 +28,6 @@ from moldau.spark.pipelines.windowed.batches import Batches
 from moldau.spark.pipelines.windowed.closing import Closing, State
 from moldau.spark.pipelines.windowed.filing import Filing
 from moldau.spark.pipelines.windowed.landing import DEAD
-from moldau.spark.pipelines.windowed.reading import with_now
 
 RATES: Final = "error_rates"
 ALERTS: Final = "alerts"

@@ -12,8 +12,8 @@ from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's users c
 
 from moldau.spark.pipelines.metrics.folding import ANOMALY, COMPARED, FIGURES, WINDOW
 from moldau.spark.pipelines.metrics.samples import SERIES
+from moldau.spark.pipelines.records.gathering import Rows
 from moldau.spark.pipelines.stage import Stage
-from moldau.spark.pipelines.windowed.gathering import Rows
 from moldau.spark.pipelines.windowed.reading import SPAN
 
 _KEY: Final = ("host", "service", "metric", "target")

@@ -30,10 +30,10 @@ from moldau.spark.pipelines.metrics.folding import (
 )
 from moldau.spark.pipelines.metrics.results import Results
 from moldau.spark.pipelines.metrics.samples import SAMPLE_COLUMNS, SERIES
+from moldau.spark.pipelines.records.gathering import Chosen, Rows, gathered
 from moldau.spark.pipelines.stage import Stage
 from moldau.spark.pipelines.tables.appending import TableWriter, parquet_bytes, read_folder
 from moldau.spark.pipelines.windowed.closing import Closing, State
-from moldau.spark.pipelines.windowed.gathering import Chosen, Rows, gathered
 from moldau.spark.pipelines.windowed.reading import SPAN, rows_of
 
 WINDOWS: Final = "windows"

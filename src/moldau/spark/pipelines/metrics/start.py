@@ -10,11 +10,11 @@ from moldau.spark.pipelines.metrics.deviation import Sense
 from moldau.spark.pipelines.metrics.results import Results
 from moldau.spark.pipelines.metrics.rollups import Rollups
 from moldau.spark.pipelines.metrics.samples import NAMES, read_samples
+from moldau.spark.pipelines.records.arriving import RECORD_SIZE_MAX, with_now
 from moldau.spark.pipelines.stage import LANDING, Stage
 from moldau.spark.pipelines.windowed.batches import Batches
 from moldau.spark.pipelines.windowed.filing import Filing
 from moldau.spark.pipelines.windowed.landing import Landing
-from moldau.spark.pipelines.windowed.reading import RECORD_SIZE_MAX, with_now
 
 
 def batches_of(stage: Stage) -> Batches:

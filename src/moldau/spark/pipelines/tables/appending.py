@@ -27,6 +27,8 @@ from moldau.base.errors import UserError
 from moldau.spark.pipelines.storage import FileEntry, Files
 
 STAGING: Final = "_staging"
+ROWS_PER_FILE: Final = 500_000
+"""What a file holds at least, if there is as much: files that are too small make tables slow."""
 _NULL_FOLDER: Final = "__HIVE_DEFAULT_PARTITION__"
 _ESCAPED: Final = re.compile(r"""[\x00-\x1f"#%'*/:=?\\\x7f{\[\]^]""")
 """What Spark writes as `%` and two digits in the names of folders."""
@@ -197,6 +199,11 @@ def _columns_of(frame: DataFrame) -> pa.Schema:
 def prefix_of(number: int) -> str:
     """Return how the names of an append's files begin."""
     return f"part-{number:010d}-"
+
+
+def file_count(rows_max: int) -> int:
+    """Return by how many of Spark's tasks, each of which makes a file, so many rows are written."""
+    return max(1, rows_max // ROWS_PER_FILE)
 
 
 def check_number(path: str, number: int, committed: int) -> bool:

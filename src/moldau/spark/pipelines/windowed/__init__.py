@@ -4,12 +4,13 @@ Such a pipeline takes batches of records. Each record is one of three things: a 
 whose window was closed before it came, or a dead letter. Rows on time are counted, once and for
 all, when their windows are closed. In this order:
 
-    reading   `with_now(records)`, then the pipeline's own parser: records become rows
-    reasons   what is wrong with a record, for that parser
     landing   files the rows of a batch: on time, late, dead letters
     closing   decides what is late and which windows are over (pure)
+    reading   the filed rows of windows that are over
     filing    appends rows to tables exactly once; `gathered` computes them once before
     batches   the loop: takes one batch after the other and keeps a state for each
+
+What comes before, from `with_now(records)` to the pipeline's own parser, is in `records`.
 
 A pipeline gives its parser, its columns, and a function that counts the rows of closed windows:
 

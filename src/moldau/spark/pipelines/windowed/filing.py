@@ -7,16 +7,13 @@ a table that has a number takes nothing twice. An append without rows is none, a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from pyspark.sql import DataFrame
 
-from moldau.spark.pipelines.tables.appending import TableWriter
+from moldau.spark.pipelines.records.gathering import Chosen, Rows
+from moldau.spark.pipelines.tables.appending import TableWriter, file_count
 from moldau.spark.pipelines.windowed.closing import State
-from moldau.spark.pipelines.windowed.gathering import Chosen, Rows
-
-ROWS_PER_FILE: Final = 500_000
-"""What a file holds at least, if there is as much: files that are too small make tables slow."""
 
 
 class Share(NamedTuple):
@@ -48,7 +45,7 @@ class Filing:
             return state, []
         part = rows.part(share.chosen, share.columns)
         if isinstance(part, DataFrame):
-            part = part.coalesce(max(1, count // ROWS_PER_FILE))
+            part = part.coalesce(file_count(count))
         number = state.next_append(share.table)
         paths = self._tables[share.table].append(part, number, state.wanted())
         return state.with_append(share.table), paths

@@ -19,12 +19,11 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's users call it
 
-from moldau.base.errors import UserError
+from moldau.spark.pipelines.records.gathering import Chosen, Rows, gathered
+from moldau.spark.pipelines.records.reasons import check_ratio, first_reason
 from moldau.spark.pipelines.windowed.closing import Batch, State, Totals, landed
 from moldau.spark.pipelines.windowed.filing import Filing, Share
-from moldau.spark.pipelines.windowed.gathering import Chosen, Rows, gathered
 from moldau.spark.pipelines.windowed.reading import is_too_old, moment
-from moldau.spark.pipelines.windowed.reasons import first_reason
 
 LATE: Final = "late"
 DEAD: Final = "dead_letters"
@@ -35,9 +34,6 @@ NO_TIME: Final = "no time"
 PLACE: Final = ("topic", "partition", "offset", "batch")
 PLACE_COLUMNS: Final = "topic STRING, partition INT, offset BIGINT, batch BIGINT"
 """Where a row comes from: the last columns of every table that holds records."""
-
-BAD_COUNT_MIN: Final = 20
-"""Below this many bad records their ratio says nothing."""
 
 _FATE: Final = "fate"
 _DEAD_COLUMNS: Final = ("key", "value", "reason", "timestamp")
@@ -108,15 +104,6 @@ class Landing:
         late, dead = (rows.count(share.chosen) for share in self._others)
         first_ms, last_ms = rows.span_ms("time", Chosen(_FATE, self._name))
         return Batch(Totals(rows.count(self._share.chosen), late, dead), first_ms, last_ms)
-
-
-def check_ratio(dead: int, total: int, allowed: float | None) -> None:
-    """Stop where so much is bad that somebody should look; call it before anything is filed."""
-    if allowed is not None and dead >= BAD_COUNT_MIN and dead / total > allowed:
-        raise UserError(
-            f"{dead} of {total} records cannot be read, more than --bad-ratio {allowed:g} allows:"
-            " look at what is sent, or go on with a higher one to have them filed as dead letters"
-        )
 
 
 def _same(names: Sequence[str], **others: str) -> dict[str, str]:

@@ -19,7 +19,7 @@ from typing import Final
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's users call it
 
-from moldau.spark.pipelines.windowed.reasons import Reason
+from moldau.spark.pipelines.records.reasons import Reason
 
 _BROKEN: Final = "broken"
 _OPTIONS: Final = {"columnNameOfCorruptRecord": _BROKEN, "allowSingleQuotes": "false"}
