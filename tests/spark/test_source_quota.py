@@ -9,8 +9,8 @@ from kafka_harness.java import run_class
 from kafka_harness.kinds import kind_under_test
 from kafka_harness.samples import fresh_topic
 from kafka_harness.topics import create_topic, send
-from moldau.spark.source import tasks
 from moldau.spark.source.connections import close_all
+from moldau.spark.source.fetching import Fetching
 from spark.source_kit import batch_rows
 
 pytestmark = pytest.mark.skipif(kind_under_test() == "moldau", reason="Moldau has no quotas")
@@ -35,13 +35,13 @@ def _quota(broker):
 @pytest.mark.usefixtures("_quota")
 def test_a_quota_of_kafkas_delays_rows_and_loses_none(broker, monkeypatch):
     told = []  # None where Kafka said only that we are too fast
-    ask = tasks._Fetching._ask
+    ask = Fetching._ask
 
     async def noted(self):
         told.append(await ask(self))
         return told[-1]
 
-    monkeypatch.setattr(tasks._Fetching, "_ask", noted)
+    monkeypatch.setattr(Fetching, "_ask", noted)
     topic = create_topic(broker.address, fresh_topic("quota"), 1)
     send(broker.address, topic, VALUES)
     small = {"kafka__max__partition__fetch__bytes": "20000"}

@@ -16,13 +16,14 @@ from moldau.base.errors import ConfigError, UserError
 from moldau.client.errors import ClientError
 from moldau.client.records import TopicPartition
 from moldau.spark.pipelines.running.frame import PipelineFailed
-from moldau.spark.source import tasks
+from moldau.spark.source import fetching
 from moldau.spark.source.batch import batch_reader
 from moldau.spark.source.columns import spark_schema
 from moldau.spark.source.connections import close_all
+from moldau.spark.source.fetching import ReadInterrupted
 from moldau.spark.source.loss import DataLost
 from moldau.spark.source.options import SourceOptions
-from moldau.spark.source.tasks import RangePartition, ReadInterrupted, read_range
+from moldau.spark.source.tasks import RangePartition, read_range
 from spark.source_kit import (
     batch_rows,
     delete_records,
@@ -166,7 +167,7 @@ def test_ranges_are_split_for_more_tasks_and_read_once(broker, filled):
 
 
 def test_small_answers_are_put_together_in_order(broker, topic, monkeypatch):
-    monkeypatch.setattr(tasks, "_SPARE", 0)
+    monkeypatch.setattr(fetching, "_SPARE", 0)
     send(broker.address, topic, [b"%d" % number * 100 for number in range(2000)])
 
     found = batch_rows(

@@ -8,8 +8,9 @@ import sys
 from moldau.client.consuming.decoding import split
 from moldau.client.records import TopicPartition
 from moldau.records.builder import BatchBuilder
+from moldau.spark.source.fetching import Answer
 from moldau.spark.source.options import SourceOptions
-from moldau.spark.source.tasks import USUAL_PACE, Pace, RangePartition, _Answer, _decoded
+from moldau.spark.source.tasks import USUAL_PACE, Pace, RangePartition, _decoded
 
 OPTIONS = SourceOptions.for_batch({"kafka.bootstrap.servers": "b:1", "subscribe": "t"})
 
@@ -24,7 +25,7 @@ def answer(*counts):
         content += first.to_bytes(8, "big") + builder.seal()[1][8:]
         first += count
     view = memoryview(content)
-    return _Answer(view, split(view, 0).spans, 0, (), first)
+    return Answer(view, split(view, 0).spans, 0, ())
 
 
 def offsets(told, end, pace=USUAL_PACE):

@@ -30,6 +30,7 @@ from moldau.client.consuming.fetch_answers import FetchAnswers, Sent
 from moldau.client.consuming.fetch_sessions import (
     FINAL_EPOCH,
     NO_SESSION,
+    TOPIC_ID_VERSION,
     FetchSession,
     SessionRequest,
     Wanted,
@@ -52,7 +53,6 @@ from moldau.protocol.messages.data import (
 logger = logging.getLogger(__name__)
 
 SESSION_VERSION: Final = 7
-TOPIC_ID_VERSION: Final = 13
 
 HELD_S: Final = 0.01
 """After how long a broker that has not answered counts as holding the request: longer than one with

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from moldau.base.errors import UserError
 from moldau.base.ids import ZERO_TOPIC_ID
+from moldau.client.consuming.fetch_sessions import TOPIC_ID_VERSION
 from moldau.client.consuming.offset_lookup import OffsetLookup
 from moldau.client.engine.cluster import Cluster, Lane
 from moldau.client.engine.metadata import MetadataImage, TopicImage
@@ -28,8 +29,6 @@ from moldau.spark.source.ranges import later
 
 logger = logging.getLogger(__name__)
 
-_TOPIC_ID_VERSION: Final = 13
-"""The version of Fetch since which topics are named by their ids."""
 _PATIENCE_S: Final = 1.0
 """How much longer than it was asked to wait a broker may take to say that nothing came."""
 
@@ -243,7 +242,7 @@ async def _written(
         connection = await cluster.connection(leader, Lane.DATA)
         version = connection.agreed_version(type(request))
         if ZERO_TOPIC_ID in ids.values():
-            version = min(version, _TOPIC_ID_VERSION - 1)
+            version = min(version, TOPIC_ID_VERSION - 1)
         answer = await connection.send(request, version)
     except ClientError as error:
         logger.debug("broker %d could not be waited for: %s", leader, error)

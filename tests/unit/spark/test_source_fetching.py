@@ -18,16 +18,22 @@ from moldau.protocol.messages.data import (
     FetchResponse,
 )
 from moldau.spark.source import connections
+from moldau.spark.source.fetching import Fetching
 from moldau.spark.source.options import SourceOptions
-from moldau.spark.source.tasks import RangePartition, _Fetching, read_range
+from moldau.spark.source.ranges import OffsetRange
+from moldau.spark.source.tasks import RangePartition, read_range
 
 NEEDED = {"kafka.bootstrap.servers": "b:1", "subscribe": "t"}
 
 
 def fetching(start=5, end=9, **options):
     cluster = SimpleNamespace(settings=ConnectionSettings())
-    wanted = RangePartition(TopicPartition("t", 0), "ab" * 16, start, end)
-    return _Fetching(cluster, SourceOptions.for_batch({**NEEDED, **options}), wanted)
+    return fetching_by(cluster, {**NEEDED, **options}, start, end)
+
+
+def fetching_by(cluster, given, start=5, end=9):
+    wanted = OffsetRange(TopicPartition("t", 0), start, end)
+    return Fetching(cluster, SourceOptions.for_batch(given), wanted, "ab" * 16)
 
 
 def empty(high_watermark, last_stable_offset=-1):
@@ -135,8 +141,7 @@ class Brokers:
 def read_near(**answers):
     brokers = Brokers(**answers)
     given = {**NEEDED, "kafka.client.rack": "east"}
-    wanted = RangePartition(TopicPartition("t", 0), "ab" * 16, 5, 9)
-    one = _Fetching(brokers, SourceOptions.for_batch(given), wanted)
+    one = fetching_by(brokers, given)
     assert asyncio.run(one.next()) is None
     assert one._position == 9
     assert not any(brokers.answers.values())
@@ -151,9 +156,8 @@ def test_a_range_that_has_ended_is_not_waited_for_any_longer(leader):
     brokers = Brokers(leader=[leader], found={})
     brokers.settings = ConnectionSettings(retry_backoff_ms=60_000, retry_backoff_max_ms=60_000)
     given = {**NEEDED, "kafkaConsumer.pollTimeoutMs": "1000", "failOnDataLoss": "false"}
-    wanted = RangePartition(TopicPartition("t", 0), "ab" * 16, 5, 9)
 
-    assert asyncio.run(_Fetching(brokers, SourceOptions.for_batch(given), wanted).next()) is None
+    assert asyncio.run(fetching_by(brokers, given).next()) is None
 
 
 def test_a_task_goes_where_its_leader_sends_it():
