@@ -88,6 +88,11 @@ class Options:
             raise ConfigError(f"{name}={value!r} is below {least}")
         return number
 
+    def number_or(self, name: str, default: int, *, least: int = 0) -> int:
+        """Read an option that is a whole number, and has this one unless another is given."""
+        given = self.number(name, least=least)
+        return default if given is None else given
+
     def choice(self, name: str, choices: Sequence[str], *, default: str) -> str:
         """Read an option that is one of some words, in any case."""
         value = self.text(name)

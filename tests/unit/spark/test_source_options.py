@@ -12,15 +12,8 @@ from moldau.client.consuming.settings import IsolationLevel
 from moldau.client.records import TopicPartition
 from moldau.spark import settings
 from moldau.spark.settings import tell_once, warn_once
-from moldau.spark.source.options import (
-    EARLIEST,
-    LATEST,
-    Bound,
-    NoMatch,
-    SourceOptions,
-    Subscription,
-    letter_options,
-)
+from moldau.spark.source.extent import EARLIEST, LATEST, Bound, NoMatch, Subscription
+from moldau.spark.source.options import SourceOptions, letter_options
 from moldau.spark.source.value_options import ValueOptions
 
 NEEDED = {"kafka.bootstrap.servers": "broker:9092", "subscribe": "t"}

@@ -96,8 +96,6 @@ class SinkOptions(NamedTuple):
                 "kafka.transactional.id is not taken, as all tasks would share it: set"
                 f" {EXACTLY_ONCE}=true to have rows written in a transaction"
             )
-        retention_ms = options.number(STAGING_RETENTION, least=1)
-        inline_size_max = options.number(INLINE_SIZE_MAX)
         number = options.number(ONCE_NUMBER, least=_NUMBER_MIN)
         read = cls(
             connection=connection,
@@ -107,8 +105,10 @@ class SinkOptions(NamedTuple):
             once_number=ONLY_NUMBER if number is None else number,
             marker_topic=options.text(MARKER_TOPIC) or DEFAULT_MARKER_TOPIC,
             staging_prefix=options.text(STAGING_PREFIX) or DEFAULT_STAGING_PREFIX,
-            staging_retention_ms=DEFAULT_RETENTION_MS if retention_ms is None else retention_ms,
-            inline_size_max=DEFAULT_INLINE_SIZE_MAX if inline_size_max is None else inline_size_max,
+            staging_retention_ms=options.number_or(
+                STAGING_RETENTION, DEFAULT_RETENTION_MS, least=1
+            ),
+            inline_size_max=options.number_or(INLINE_SIZE_MAX, DEFAULT_INLINE_SIZE_MAX),
         )
         if number is not None and read.once_id is None:
             raise ConfigError(f"{ONCE_NUMBER} has no effect without {ONCE_ID}: set that too")

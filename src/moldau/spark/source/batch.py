@@ -14,11 +14,12 @@ from moldau.base.errors import UserError
 from moldau.client.consuming.arrow_form import RecordBatch
 from moldau.client.consuming.settings import IsolationLevel
 from moldau.client.records import TopicPartition
+from moldau.spark.source.extent import EARLIEST, LATEST
 from moldau.spark.source.filters import Narrowing
 from moldau.spark.source.lookup import Lookup, require
 from moldau.spark.source.loss import report_loss
 from moldau.spark.source.offsets import Positions
-from moldau.spark.source.options import EARLIEST, LATEST, SourceOptions
+from moldau.spark.source.options import SourceOptions
 from moldau.spark.source.planning import tasks_of
 from moldau.spark.source.ranges import OffsetRange, later
 from moldau.spark.source.tasks import RangePartition, read_range

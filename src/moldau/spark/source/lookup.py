@@ -23,8 +23,9 @@ from moldau.client.records import TopicPartition
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.data import FetchPartition, FetchRequest, FetchTopic
 from moldau.spark.source.connections import Connection, connection_to
+from moldau.spark.source.extent import EARLIEST, Bound, NoMatch
 from moldau.spark.source.offsets import Positions
-from moldau.spark.source.options import EARLIEST, Bound, NoMatch, SourceOptions
+from moldau.spark.source.options import SourceOptions
 from moldau.spark.source.ranges import later
 
 logger = logging.getLogger(__name__)

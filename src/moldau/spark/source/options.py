@@ -1,22 +1,18 @@
-"""The options of the source, understood: which topics, from where to where, in what portions.
+"""The options of the source, understood: what is read (`extent`), in what portions, and how.
 
 Names, defaults and refusals are those of Spark's own Kafka connector; what is new here stands at
-the end of `SourceOptions`. Values only: what an offset such as "latest" is, is looked up elsewhere.
+the end of `SourceOptions`.
 """
 
 from __future__ import annotations
 
-import json
 import re
-import warnings
 from collections.abc import Mapping
-from enum import Enum
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from moldau.base.errors import ConfigError
 from moldau.client.consuming.settings import ConsumerSettings, IsolationLevel
 from moldau.client.producing.settings import ProducerSettings
-from moldau.client.records import TopicPartition
 from moldau.client.settings import ConnectionSettings
 from moldau.spark.settings import (
     CLIENT_PREFIX,
@@ -27,12 +23,20 @@ from moldau.spark.settings import (
     warn_once,
 )
 from moldau.spark.sink.options import SinkOptions
+from moldau.spark.source.extent import (
+    BOUNDS,
+    EARLIEST,
+    LATEST,
+    SUBSCRIPTIONS,
+    Bound,
+    NoMatch,
+    Subscription,
+    read_bound,
+    read_subscription,
+    refuse_offset,
+)
 from moldau.spark.source.value_options import DEAD_LETTER_TOPIC, ValueOptions
 from moldau.spark.source.value_options import NAMES as VALUE_NAMES
-
-LATEST: Final = -1
-EARLIEST: Final = -2
-"""Offsets that are looked up, as the JSON of Spark's own connector writes them."""
 
 MAX_RECORD_BYTES: Final = "maxRecordBytes"
 
@@ -49,59 +53,6 @@ Kafka's own default, a quarter of it, is made for consumers that read many."""
 _UNITS_MS: Final = {
     "ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000,
 }  # fmt: skip
-
-
-class Subscription(NamedTuple):
-    """Which partitions are read: exactly one of the three is given."""
-
-    topics: tuple[str, ...] = ()
-    pattern: str | None = None
-    """A regular expression that is found somewhere in the name of a topic."""
-    partitions: tuple[TopicPartition, ...] = ()
-
-    @property
-    def names(self) -> frozenset[str]:
-        """The topics that are named; none with a pattern."""
-        return frozenset(self.topics) | {one.topic for one in self.partitions}
-
-    def matches(self, topic: str) -> bool:
-        """Tell whether a topic is wanted, by its name."""
-        if self.pattern is not None:
-            return re.search(self.pattern, topic) is not None
-        return topic in self.names
-
-    def wants(self, partition: TopicPartition) -> bool:
-        """Tell whether a partition of such a topic is wanted."""
-        return not self.partitions or partition in self.partitions
-
-
-class Bound(NamedTuple):
-    """Where reading begins or ends: an offset or a time for all partitions, or for each its own."""
-
-    everywhere: int | None = None
-    """An offset: EARLIEST or LATEST. With `by_time`, a time."""
-    each: Mapping[TopicPartition, int] | None = None
-    by_time: bool = False
-    """Whether numbers are milliseconds since 1970: the first record at or after them is meant."""
-    option: str = ""
-    """The option it comes from, for errors."""
-
-    @property
-    def has_offsets(self) -> bool:
-        """Whether offsets were named, which need not be there."""
-        return self.each is not None and not self.by_time
-
-    def is_at(self, offset: int, partition: TopicPartition) -> bool:
-        """Tell whether a partition begins or ends at EARLIEST or LATEST."""
-        named = self.everywhere if self.each is None else self.each.get(partition)
-        return not self.by_time and named == offset
-
-
-class NoMatch(Enum):
-    """What to do where no record is as late as the time where reading is to begin."""
-
-    ERROR = "error"
-    LATEST = "latest"
 
 
 class SourceOptions(NamedTuple):
@@ -145,21 +96,21 @@ class SourceOptions(NamedTuple):
     def for_batch(cls, given: Mapping[str, str]) -> SourceOptions:
         """Read the options of a query over what there is; ConfigError if they cannot be."""
         options = _checked(given)
-        starting = _bound(options, "starting", EARLIEST)
-        ending = _bound(options, "ending", LATEST)
-        _refuse_offset(starting, LATEST, "a batch cannot begin at the latest offset")
-        _refuse_offset(ending, EARLIEST, "a batch cannot end at the earliest offset")
+        starting = read_bound(options, "starting", EARLIEST)
+        ending = read_bound(options, "ending", LATEST)
+        refuse_offset(starting, LATEST, "a batch cannot begin at the latest offset")
+        refuse_offset(ending, EARLIEST, "a batch cannot end at the earliest offset")
         return cls._read(given, options, starting, ending)
 
     @classmethod
     def for_stream(cls, given: Mapping[str, str]) -> SourceOptions:
         """Read the options of a query that goes on; ConfigError if they cannot be."""
         options = _checked(given)
-        for name in ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"):
+        for name in BOUNDS["ending"]:
             if name in options:
                 raise ConfigError(f"{name} is for batch queries: a stream has no end")
         return cls._read(
-            given, options, _bound(options, "starting", LATEST), Bound(LATEST, option="")
+            given, options, read_bound(options, "starting", LATEST), Bound(LATEST, option="")
         )
 
     @classmethod
@@ -167,25 +118,18 @@ class SourceOptions(NamedTuple):
         cls, given: Mapping[str, str], options: Options, starting: Bound, ending: Bound
     ) -> SourceOptions:
         connection = ConnectionOptions.from_options(given)
-        subscription = _subscription(options)
+        subscription = read_subscription(options)
         values = _values(options, subscription)
         _check_client(connection, values)
         level = options.choice("kafka.isolation.level", tuple(_LEVELS), default="read_uncommitted")
         poll_timeout_ms = options.number("kafkaConsumer.pollTimeoutMs") or _DEFAULT_POLL_TIMEOUT_MS
-        look_up_timeout_ms = options.number("kafka.default.api.timeout.ms")
         most, least = _limits(options)
-        retry_count = options.number("fetchOffset.numRetries")
-        retry_interval_ms = options.number("fetchOffset.retryIntervalMs")
         return cls(
             connection=connection,
             subscription=subscription,
             starting=starting,
             ending=ending,
-            no_match=NoMatch(
-                options.choice(
-                    "startingOffsetsByTimestampStrategy", ("error", "latest"), default="error"
-                )
-            ),
+            no_match=_no_match(options),
             fail_on_data_loss=options.flag("failOnDataLoss", default=True),
             include_headers=options.flag("includeHeaders", default=False),
             min_partitions=options.number("minPartitions", least=1),
@@ -194,18 +138,17 @@ class SourceOptions(NamedTuple):
             min_offsets_per_trigger=least,
             max_trigger_delay_ms=_duration_ms(options, "maxTriggerDelay"),
             poll_timeout_ms=poll_timeout_ms,
-            look_up_timeout_ms=(
-                poll_timeout_ms if look_up_timeout_ms is None else look_up_timeout_ms
-            ),
-            retry_count=3 if retry_count is None else retry_count,
-            retry_interval_ms=1_000 if retry_interval_ms is None else retry_interval_ms,
+            look_up_timeout_ms=options.number_or("kafka.default.api.timeout.ms", poll_timeout_ms),
+            retry_count=options.number_or("fetchOffset.numRetries", 3),
+            retry_interval_ms=options.number_or("fetchOffset.retryIntervalMs", 1_000),
             isolation=_LEVELS[level],
-            fetch_size=options.number("kafka.max.partition.fetch.bytes", least=1)
-            or _DEFAULT_FETCH_SIZE,
+            fetch_size=options.number_or(
+                "kafka.max.partition.fetch.bytes", _DEFAULT_FETCH_SIZE, least=1
+            ),
             check_crcs=options.flag("kafka.check.crcs", default=True),
             rack=options.text("kafka.client.rack") or "",
             commit_to_group=_group(options),
-            idle_wait_ms=_idle_wait_ms(options),
+            idle_wait_ms=options.number_or("idleWaitMs", _DEFAULT_IDLE_WAIT_MS),
             filter_pushdown=options.flag("filterPushdown", default=False),
             max_record_size=options.number(MAX_RECORD_BYTES),
             values=values,
@@ -221,12 +164,8 @@ _LEVELS: Final = {
     "read_uncommitted": IsolationLevel.READ_UNCOMMITTED,
     "read_committed": IsolationLevel.READ_COMMITTED,
 }
-_BOUNDS: Final = ("Timestamp", "OffsetsByTimestamp", "Offsets")
-"""The endings of the options that say where reading begins and ends, the strongest first."""
-
 NAMES: Final = (
-    "subscribe", "subscribePattern", "assign",
-    *(side + ending for side in ("starting", "ending") for ending in _BOUNDS),
+    *SUBSCRIPTIONS, *BOUNDS["starting"], *BOUNDS["ending"],
     "startingOffsetsByTimestampStrategy", "failOnDataLoss", "includeHeaders",
     "minPartitions", "maxRecordsPerPartition",
     "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay",
@@ -244,106 +183,11 @@ def _checked(given: Mapping[str, str]) -> Options:
     return options
 
 
-def _subscription(options: Options) -> Subscription:
-    given = [name for name in ("subscribe", "subscribePattern", "assign") if name in options]
-    if len(given) != 1:
-        raise ConfigError(
-            f"exactly one of subscribe, subscribePattern and assign says what is read, not"
-            f" {', '.join(given) if given else 'none'}"
-        )
-    text = options.text(given[0]) or ""
-    if given[0] == "subscribe":
-        topics = tuple(name for one in text.split(",") if (name := one.strip()))
-        if not topics:
-            raise ConfigError(f"subscribe={text!r} names no topic")
-        return Subscription(topics=topics)
-    if given[0] == "assign":
-        return Subscription(partitions=_assigned(text))
-    try:
-        with warnings.catch_warnings():
-            # Such as Java's [a-z&&[^b]], which Python takes for something else.
-            warnings.simplefilter("error", FutureWarning)
-            re.compile(text)
-    except (re.error, FutureWarning) as error:
-        raise ConfigError(
-            f"subscribePattern={text!r} is no regular expression in Python's syntax: {error}"
-        ) from None
-    if not text.strip():
-        raise ConfigError("subscribePattern is empty")
-    return Subscription(pattern=text)
-
-
-def _assigned(text: str) -> tuple[TopicPartition, ...]:
-    topics = _parsed("assign", text, '{"topic": [0, 1]}')
-    found = []
-    for topic, numbers in topics.items():
-        if not isinstance(numbers, list) or not all(map(_is_count, numbers)):
-            raise ConfigError(f"assign: the partitions of {topic} are no list of numbers")
-        found += [TopicPartition(topic, number) for number in numbers]
-    if not found:
-        raise ConfigError(f"assign={text!r} names no partition")
-    return tuple(sorted(set(found)))
-
-
-def _bound(options: Options, side: str, default: int) -> Bound:
-    """Read where reading begins or ends: a time for all, times for each, or offsets."""
-    timestamp, by_timestamp, offsets = (side + ending for ending in _BOUNDS)
-    time_ms = options.number(timestamp)
-    if time_ms is not None:
-        return Bound(time_ms, by_time=True, option=timestamp)
-    text = options.text(by_timestamp)
-    if text is not None:
-        each = read_partitions(by_timestamp, text, least=0, meant="milliseconds since 1970")
-        return Bound(each=each, by_time=True, option=by_timestamp)
-    text = options.text(offsets)
-    if text is None:
-        return Bound(default, option=offsets)
-    word = text.strip().lower()
-    if word in ("earliest", "latest"):
-        return Bound(EARLIEST if word == "earliest" else LATEST, option=offsets)
-    if not word.startswith("{"):
-        raise ConfigError(
-            f'{offsets}={text!r} is not earliest, latest or JSON such as {{"topic": {{"0": 23}}}}'
-        )
-    each = read_partitions(offsets, text, least=EARLIEST, meant="offsets, -2 and -1 included")
-    return Bound(each=each, option=offsets)
-
-
-def _refuse_offset(bound: Bound, offset: int, reason: str) -> None:
-    if bound.by_time:
-        return
-    named = [str(each) for each, where in (bound.each or {}).items() if where == offset]
-    if bound.everywhere == offset or named:
-        raise ConfigError(f"{bound.option}: {reason}{' of ' if named else ''}{', '.join(named)}")
-
-
-def read_partitions(name: str, text: str, *, least: int, meant: str) -> dict[TopicPartition, int]:
-    """Read a number for each partition: `{"topic": {"0": 23, "1": -1}}`."""
-    found: dict[TopicPartition, int] = {}
-    for topic, numbers in _parsed(name, text, '{"topic": {"0": 23}}').items():
-        if not isinstance(numbers, dict):
-            raise ConfigError(f"{name}: what stands at {topic} is no JSON object")
-        for partition, number in numbers.items():
-            if not partition.isdecimal():
-                raise ConfigError(f"{name}: {partition!r} of {topic} is no partition")
-            if not isinstance(number, int) or isinstance(number, bool) or number < least:
-                raise ConfigError(f"{name}: {number!r} of {topic}-{partition} is none of {meant}")
-            found[TopicPartition(topic, int(partition))] = number
-    return found
-
-
-def _parsed(name: str, text: str, example: str) -> dict[str, Any]:
-    try:
-        found = json.loads(text)
-    except ValueError:
-        found = None
-    if not isinstance(found, dict):
-        raise ConfigError(f"{name}={text!r} is no JSON such as {example}")
-    return found
-
-
-def _is_count(number: object) -> bool:
-    return isinstance(number, int) and not isinstance(number, bool) and number >= 0
+def _no_match(options: Options) -> NoMatch:
+    words = [one.value for one in NoMatch]
+    return NoMatch(
+        options.choice("startingOffsetsByTimestampStrategy", words, default=NoMatch.ERROR.value)
+    )
 
 
 def _limits(options: Options) -> tuple[int | None, int | None]:
@@ -408,11 +252,6 @@ def _values(options: Options, subscription: Subscription) -> ValueOptions:
             " cannot read for ever: take another topic"
         )
     return found
-
-
-def _idle_wait_ms(options: Options) -> int:
-    given = options.number("idleWaitMs")
-    return _DEFAULT_IDLE_WAIT_MS if given is None else given
 
 
 def _duration_ms(options: Options, name: str) -> int:
