@@ -25,7 +25,7 @@ from kafka_harness.waiting import eventually
 from moldau.base.errors import StorageError, UserError
 from moldau.spark.pipelines.activity.declared import ACTIVITY
 from moldau.spark.pipelines.running import frame
-from moldau.spark.pipelines.running.frame import PipelineFailed
+from moldau.spark.pipelines.running.failures import PipelineFailed
 from moldau.spark.pipelines.storage import LocalFiles
 from process.mounts import grow, small_volume
 from spark.activity_kit import (

@@ -20,7 +20,7 @@ from moldau.spark.pipelines.logs.reading import read_lines
 from moldau.spark.pipelines.metrics import start as metrics
 from moldau.spark.pipelines.metrics.declared import METRICS
 from moldau.spark.pipelines.metrics.samples import read_samples
-from moldau.spark.pipelines.running.frame import PipelineFailed
+from moldau.spark.pipelines.running.failures import PipelineFailed
 from moldau.spark.pipelines.storage import LocalFiles
 from spark import logs_model, metrics_kit
 from spark.activity_model import rows_of

@@ -15,7 +15,7 @@ from kafka_harness.topics import create_topic, send
 from moldau.base.errors import ConfigError, UserError
 from moldau.client.errors import ClientError
 from moldau.client.records import TopicPartition
-from moldau.spark.pipelines.running.frame import PipelineFailed
+from moldau.spark.pipelines.running.failures import PipelineFailed
 from moldau.spark.source import fetching
 from moldau.spark.source.batch import batch_reader
 from moldau.spark.source.columns import spark_schema

@@ -14,7 +14,7 @@ from moldau.client.errors import (
     RequestTimedOut,
     TopicAuthorizationFailed,
 )
-from moldau.spark.pipelines.running.frame import PipelineFailed
+from moldau.spark.pipelines.running.failures import PipelineFailed
 from moldau.spark.sink.held import WriteInterrupted, told
 
 

@@ -29,7 +29,8 @@ from moldau.spark.pipelines.places import Places
 from moldau.spark.pipelines.running import frame
 from moldau.spark.pipelines.running.desk import LOCK, STOP, Desk, ask_to_stop, owner, read_status
 from moldau.spark.pipelines.running.exposition import serve_metrics
-from moldau.spark.pipelines.running.frame import Order, PipelineFailed, Run
+from moldau.spark.pipelines.running.failures import PipelineFailed
+from moldau.spark.pipelines.running.frame import Order, Run
 from moldau.spark.pipelines.running.progress import Figures, figures_of
 from moldau.spark.pipelines.session.starting import LOCAL_SETTINGS, settings_for
 from moldau.spark.pipelines.storage import LocalFiles

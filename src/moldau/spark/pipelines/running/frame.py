@@ -8,7 +8,6 @@ next run goes on where the last committed batch ended.
 from __future__ import annotations
 
 import json
-import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
@@ -27,9 +26,10 @@ from moldau.spark.pipelines.identity import OUT, claim
 from moldau.spark.pipelines.places import Places
 from moldau.spark.pipelines.running.desk import Desk, read_status
 from moldau.spark.pipelines.running.exposition import serve_metrics
+from moldau.spark.pipelines.running.failures import PipelineFailed
 from moldau.spark.pipelines.running.progress import Figures, figures_of
 from moldau.spark.pipelines.running.signals import Signals
-from moldau.spark.pipelines.session.machine import first_line, is_silence, telling_of_its_end
+from moldau.spark.pipelines.session.machine import is_silence, telling_of_its_end
 from moldau.spark.pipelines.session.starting import running_session
 from moldau.spark.pipelines.stage import Stage
 from moldau.spark.pipelines.storage import Files, LocalFiles, SparkFiles
@@ -41,47 +41,6 @@ LOOK_S: Final = 0.5
 RETRY_PAUSES_S: Final = (1.0, 5.0, 20.0, 60.0)
 """How long a run waits before it begins again after a failure that may pass: brokers or executors
 that restart are back by then. Each is said; after the last the run ends."""
-
-FINAL: Final = frozenset({"UserError", "ConfigError", "DataLost", "InvariantViolated"})
-_OWN_ERROR: Final = re.compile(r"\bmoldau\.[\w.]+\.(\w+): (.+)")
-_RAISED: Final = re.compile(
-    r"^(?:: |Caused by: | +\d+\. )?((?:[a-z_][\w.]*\.)?[A-Z]\w*: .+)", re.MULTILINE
-)
-"""The last line of a traceback of Python's, which Spark puts into its own text whole; where Java
-was called there follows the first line of Java's, after a colon, and what that was caused by. Where
-several tasks have failed for themselves, these are numbered."""
-_QUERY: Final = "=== Streaming Query ==="
-"""Where Spark begins to tell of the query, in lines that look like those of errors."""
-_ADVICE: Final = ". Set failOnDataLoss"
-"""What the source advises, and nobody can do here: tables are not to have gaps."""
-_TRACEBACK: Final = "Traceback (most recent call last)"
-_CALLED: Final = "An error occurred while calling "
-"""How an error begins that Java has raised for us; of what it says only the next line."""
-
-
-class PipelineFailed(UserError):  # noqa: N818 - it names the event
-    """A query has ended with an error; the text says in one line why."""
-
-    def __init__(self, query: str, text: str) -> None:
-        own = _OWN_ERROR.search(text)
-        reason = own[2].strip() if own else _said(text)
-        if own is not None and own[1] == "DataLost":
-            reason = f"{reason.partition(_ADVICE)[0]}: begin with a new --out"
-        subject = f"the query {query} has failed" if query else "the queries do not start"
-        super().__init__(f"{subject}: {reason}")
-        self.query = query
-        """Its name; empty where none has started."""
-        self.is_final = own is not None and own[1] in FINAL
-        """Whether it would fail again: what the user has to change does not pass."""
-
-
-def _said(text: str) -> str:
-    """Return the line of an error that is not ours which says what was wrong."""
-    _, is_query, rest = text.partition("terminated with exception: ")
-    rest = (rest if is_query else text).partition(_QUERY)[0]
-    raised = _RAISED.findall(rest) if _TRACEBACK in rest or rest.startswith(_CALLED) else []
-    told = raised[-1] if raised else first_line(rest)
-    return told.partition(" SQLSTATE: ")[0].rstrip()
 
 
 @dataclass(frozen=True, slots=True)
