@@ -60,13 +60,20 @@ def lag_of(progress: Mapping[str, Any] | None) -> Lag:
     """
     found: dict[TopicPartition, PartitionLag] = {}
     for source in _sources(progress):
-        latest = _offset(source.get("latestOffset"))
-        if latest is not None:
-            end = _offset(source["endOffset"])
-            assert end is not None
-            for one, behind in latest.positions.items():
-                found[one] = PartitionLag(max(0, behind - end.positions.get(one, 0)))
+        for one, rows in (rows_behind(source) or {}).items():
+            found[one] = PartitionLag(rows)
     return Lag(found)
+
+
+def rows_behind(source: Mapping[str, Any]) -> dict[TopicPartition, int] | None:
+    """Return the lag of each partition, by what progress tells of one source.
+
+    None if that does not say it, or the source is not one of ours.
+    """
+    end, latest = _offset(source.get("endOffset")), _offset(source.get("latestOffset"))
+    if end is None or latest is None:
+        return None
+    return {one: max(0, at - end.positions.get(one, 0)) for one, at in latest.positions.items()}
 
 
 def lag_now(progress: Mapping[str, Any] | None, options: Mapping[str, str]) -> Lag:

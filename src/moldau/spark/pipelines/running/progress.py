@@ -1,6 +1,6 @@
 """What Spark tells of a query after each batch, reduced to what somebody wants to know.
 
-Pure: from the JSON of Spark's progress to figures, and from figures to a line.
+Pure: from the JSON of Spark's progress to figures.
 """
 
 from __future__ import annotations
@@ -9,8 +9,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from moldau.base.errors import UserError
-from moldau.spark.source.offsets import StreamOffset
+from moldau.spark.lag import rows_behind
 
 
 class Figures(NamedTuple):
@@ -49,23 +48,8 @@ def figures_of(progress: Mapping[str, Any]) -> Figures:
 
 def _lag(sources: Sequence[Mapping[str, Any]]) -> int | None:
     """Add up how many records all sources have before them."""
-    found: int | None = None
-    for source in sources:
-        end, latest = _positions(source.get("endOffset")), _positions(source.get("latestOffset"))
-        if end is None or latest is None:
-            continue
-        behind = sum(max(at - end.get(where, 0), 0) for where, at in latest.items())
-        found = behind if found is None else found + behind
-    return found
-
-
-def _positions(offset: Any) -> dict[Any, int] | None:
-    if not isinstance(offset, Mapping):
-        return None
-    try:
-        return dict(StreamOffset.from_json(offset).positions)
-    except UserError:
-        return None
+    known = [behind for one in sources if (behind := rows_behind(one)) is not None]
+    return sum(sum(behind.values()) for behind in known) if known else None
 
 
 def _watermark_ms(event_time: Mapping[str, str]) -> int | None:
