@@ -15,7 +15,8 @@ import fastavro
 from kafka_harness.distribution import SPARK_DELTA, SPARK_ICEBERG, jars
 from moldau.spark.pipelines.declaration import DELTA, ICEBERG
 from moldau.spark.pipelines.storage import LocalFiles
-from moldau.spark.pipelines.tables.file_log import LOG, log_text
+from moldau.spark.pipelines.tables.committed import LOG
+from moldau.spark.pipelines.tables.file_log import log_text
 
 LIBRARIES = {DELTA: SPARK_DELTA, ICEBERG: SPARK_ICEBERG}
 """Where the library of a format is found."""

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from moldau.client.producing.murmur2 import murmur2
+from moldau.spark.sink.columns import Integers
 
-Integers = npt.NDArray[np.int64]
 Hashes = npt.NDArray[np.uint32]
 
 _SEED: Final = np.uint32(0x9747B28C)

@@ -15,8 +15,8 @@ from moldau.spark.pipelines.activity.sessions import Sessions
 from moldau.spark.pipelines.records.gathering import Chosen, Rows
 from moldau.spark.pipelines.storage import LocalFiles
 from moldau.spark.pipelines.tables.appending import Table
-from moldau.spark.pipelines.tables.committed import files_of
-from moldau.spark.pipelines.tables.file_log import LOG, FileLog
+from moldau.spark.pipelines.tables.committed import LOG, files_of
+from moldau.spark.pipelines.tables.file_log import FileLog
 from moldau.spark.pipelines.windowed.closing import State
 from moldau.spark.pipelines.windowed.filing import Filing, Share
 

@@ -27,7 +27,8 @@ from moldau.spark.pipelines.changelog.rows import KEY
 from moldau.spark.pipelines.changelog.version import Part, Version, newest, without_old
 from moldau.spark.pipelines.storage import Files
 from moldau.spark.pipelines.tables.appending import STAGING, file_count, parquet_bytes
-from moldau.spark.pipelines.tables.file_log import LOG, log_text
+from moldau.spark.pipelines.tables.committed import COMPACT, LOG
+from moldau.spark.pipelines.tables.file_log import log_text
 
 CHANGES: Final = "_changes"
 
@@ -113,11 +114,11 @@ class Store:
         The log has nothing but compact entries, each of which holds all there is.
         """
         log, number = f"{self.path}/{LOG}", version.merges - 1
-        if number < 0 or self._files.exists(f"{log}/{number}.compact"):
+        if number < 0 or self._files.exists(f"{log}/{number}{COMPACT}"):
             return
         entries = [self._files.entry(f"{self.path}/{name}") for name in version.base.names]
-        self._files.write(f"{log}/{number}.compact", log_text(entries))
-        self._files.remove(f"{log}/{number - LOGS_KEPT}.compact")
+        self._files.write(f"{log}/{number}{COMPACT}", log_text(entries))
+        self._files.remove(f"{log}/{number - LOGS_KEPT}{COMPACT}")
 
     def _place(self, number: int) -> str:
         return f"{self.path}/{VERSIONS}/{number}"

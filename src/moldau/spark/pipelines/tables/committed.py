@@ -18,9 +18,11 @@ from typing import Final, NamedTuple
 from moldau.base.errors import UserError
 
 LOG: Final = "_spark_metadata"
+COMPACT: Final = ".compact"
+"""How the names of entries end that hold all before them."""
+HEAD: Final = "v1"
+"""The first line of an entry: its form."""
 _OTHER_LOGS: Final = {"_delta_log": "Delta", "metadata": "Iceberg"}
-_COMPACT: Final = ".compact"
-_HEAD: Final = "v1"
 _TRIES: Final = 5
 """Entries go every ten appends; nobody is so slow as to meet that five times."""
 
@@ -53,20 +55,20 @@ def _entries(table: Path) -> list[str]:
     if not log.is_dir():
         return []
     names = {path.name for path in log.iterdir()}
-    compacts = [name.removesuffix(_COMPACT) for name in names if name.endswith(_COMPACT)]
+    compacts = [name.removesuffix(COMPACT) for name in names if name.endswith(COMPACT)]
     first = max((int(number) for number in compacts if number.isdecimal()), default=-1)
     later = sorted(int(name) for name in names if name.isdecimal() and int(name) > first)
     for number, found in enumerate(later, first + 1):
         if found != number:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(log / f"{number}"))
-    return [*([f"{first}{_COMPACT}"] if first >= 0 else []), *map(str, later)]
+    return [*([f"{first}{COMPACT}"] if first >= 0 else []), *map(str, later)]
 
 
 def _paths(table: Path, name: str) -> list[str]:
     place = table / LOG / name
     head, *lines = place.read_text(encoding="utf-8").split("\n")
-    if head != _HEAD:
-        raise UserError(f"{place} has the form {head!r}, not {_HEAD!r}")
+    if head != HEAD:
+        raise UserError(f"{place} has the form {head!r}, not {HEAD!r}")
     try:
         return [str(json.loads(line)["path"]) for line in lines if line]
     except (KeyError, TypeError, ValueError):

@@ -23,10 +23,8 @@ from urllib.parse import unquote
 from moldau.base.errors import UserError
 from moldau.spark.pipelines.storage import FileEntry, Files
 from moldau.spark.pipelines.tables.appending import Append, prefix_of
+from moldau.spark.pipelines.tables.committed import COMPACT, HEAD, LOG
 
-LOG: Final = "_spark_metadata"
-_COMPACT: Final = ".compact"
-_HEAD: Final = "v1"
 _ADVICE: Final = "put a copy back, or begin with a new --out"
 
 COMPACT_EVERY: Final = 10
@@ -92,7 +90,7 @@ class FileLog:
 
     def _numbers(self) -> Iterable[int]:
         for name in self._files.names(f"{self._table}/{LOG}"):
-            number = name.removesuffix(_COMPACT)
+            number = name.removesuffix(COMPACT)
             if number.isdecimal():
                 yield int(number)
 
@@ -103,7 +101,7 @@ class FileLog:
                 self._files.remove(self._place_of(number))
 
     def _place_of(self, number: int) -> str:
-        name = f"{number}{_COMPACT}" if _is_compact(number) else str(number)
+        name = f"{number}{COMPACT}" if _is_compact(number) else str(number)
         return f"{self._table}/{LOG}/{name}"
 
     def _entries(self, number: int) -> list[FileEntry]:
@@ -112,10 +110,10 @@ class FileLog:
         if text is None:
             raise UserError(f"{place} is missing: {_ADVICE}")
         head, *lines = text.split("\n")
-        if head != _HEAD and head.startswith("v"):
-            raise UserError(f"{place} has the form {head[:20]!r}, not {_HEAD!r}")
+        if head != HEAD and head.startswith("v"):
+            raise UserError(f"{place} has the form {head[:20]!r}, not {HEAD!r}")
         try:
-            if head != _HEAD:
+            if head != HEAD:
                 raise ValueError(head)
             return [_entry(line) for line in lines if line]
         except (KeyError, TypeError, ValueError):
@@ -124,7 +122,7 @@ class FileLog:
 
 def log_text(entries: Iterable[FileEntry]) -> str:
     """Return an entry of the log that names these files."""
-    return "\n".join([_HEAD, *map(_line, entries)])
+    return "\n".join([HEAD, *map(_line, entries)])
 
 
 def _is_compact(number: int) -> bool:
