@@ -11,7 +11,8 @@ import click
 import pytest
 
 from cli_kit import moldau
-from moldau.cli.collect import files, metrics
+from moldau.cli.collectors.files import files
+from moldau.cli.collectors.metrics import metrics
 from moldau.cli.main import cli
 from moldau.collect.metrics.access_logs import COMBINED, UNITS_US, AccessSamples, access_pattern
 from moldau.collect.metrics.host import HostSamples, ProcessSamples

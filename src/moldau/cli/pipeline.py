@@ -7,7 +7,6 @@ The file can also be given to `spark-submit`, which takes what follows `moldau p
 from __future__ import annotations
 
 import logging
-import re
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -20,7 +19,7 @@ import click
 
 from moldau.base.errors import UserError
 from moldau.cli.frame.connection import Connection, connection_options
-from moldau.cli.frame.offset_words import parse_duration_ms
+from moldau.cli.frame.durations import Milliseconds
 from moldau.cli.frame.output import output_option
 from moldau.cli.frame.output import show as show_report
 from moldau.cli.frame.terminal_text import safe
@@ -43,34 +42,6 @@ Command = Callable[..., None]
 STOP_TIMEOUT_S: Final = 300
 """How long `stop` waits: a batch may be large."""
 _POLL_S: Final = 0.2
-
-
-DAYS_MAX: Final = 3650
-"""Of a duration: longer than records are kept, and Spark can still reckon with it."""
-
-
-class Milliseconds(click.ParamType[int]):
-    """`10s`, `5m`; milliseconds where a program reads it."""
-
-    name = "duration"
-
-    def __init__(self, *, zero: bool = False) -> None:
-        """`zero` is whether it may be none at all."""
-        self._zero = zero
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Return milliseconds."""
-        if isinstance(value, int):
-            return value
-        duration_ms = 0 if re.fullmatch(r"0+", value, re.ASCII) else parse_duration_ms(value)
-        if duration_ms is None:
-            raise click.BadParameter(f"{value!r} is no duration: expected 10s or 5m", ctx, param)
-        if not (0 if self._zero else 1) <= duration_ms <= DAYS_MAX * 86_400_000:
-            least = "0" if self._zero else "1s"
-            text = f"{value!r} is out of range: expected {least} to {DAYS_MAX}d"
-            raise click.BadParameter(text, ctx, param)
-        return duration_ms
-
 
 _KINDS: Final[Mapping[Kind, click.ParamType[Any]]] = {
     Kind.TEXT: click.STRING,

@@ -1,0 +1,1 @@
+"""The commands of `moldau collect`, and what they have in common (`frame`)."""
