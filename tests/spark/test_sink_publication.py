@@ -259,7 +259,7 @@ def test_staged_rows_that_nobody_publishes_have_a_short_life(broker, staging_opt
     assert topic_config(broker.address, one.staging_topic, "retention.ms") == "7200000"
 
 
-def test_a_batch_without_rows_costs_nothing(broker, topic, options):
+def test_a_batch_without_rows_costs_nothing(options):
     query = str(uuid.uuid4())
     staged = [Tasks(options, query, 13).attempt(0, 0, [])]
     assert run(options, query, 0, staged) == "EMPTY"

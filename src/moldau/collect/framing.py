@@ -105,11 +105,6 @@ class Splitter:
         """Whether the last of its lines has its line end."""
 
     @property
-    def waiting_size(self) -> int:
-        """Bytes that were pushed and not taken."""
-        return self._size + self._long_size + len(self._buffer)
-
-    @property
     def waits_for_lines(self) -> bool:
         """Whether whole lines wait for one that begins the next record."""
         return self._size > 0

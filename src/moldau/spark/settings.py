@@ -58,9 +58,6 @@ class Options:
     def __contains__(self, name: str) -> bool:
         return name.lower() in self._values
 
-    def __iter__(self) -> Any:
-        return iter(self._values)
-
     def text(self, name: str, default: str | None = None) -> str | None:
         """Return an option as it was given."""
         return self._values.get(name.lower(), default)

@@ -21,6 +21,7 @@ from moldau.base.errors import ConfigError
 from moldau.spark.source.columns import spark_schema
 from moldau.spark.source.finishing import finished
 from moldau.spark.source.options import SourceOptions
+from moldau.spark.source.tasks import _finishing
 from moldau.spark.source.value_schema import parse_value_schema
 
 SCHEMA = "id BIGINT, name STRING, tags ARRAY<STRING>"
@@ -45,7 +46,7 @@ def test_values_stay_bytes_unless_asked_for_otherwise():
     batch = pa.RecordBatch.from_arrays([pa.array([b"k"]), pa.array([b"\xff"])], ["key", "value"])
     options = SourceOptions.for_batch({"kafka.bootstrap.servers": "b:1", "subscribe": "t"})
 
-    assert finished(batch, options) is batch
+    assert _finishing(options)(batch, options) is batch
 
 
 @given(st.lists(st.none() | st.text(max_size=5).map(str.encode) | st.binary(max_size=3)))

@@ -88,7 +88,7 @@ def test_no_merge_makes_a_file_much_larger_than_large_and_folders_stay_apart():
     assert [len(part) for part in plan(apart, {})] == [FAN_IN]
 
 
-def test_a_day_of_many_appends_has_few_files(tmp_path, monkeypatch):
+def test_a_day_of_many_appends_has_few_files():
     """A thousand appends; sizes are those of notes, so that this takes no time."""
     sizes = itertools.count(5000)
     live: list[FileEntry] = []
