@@ -91,10 +91,13 @@ def send_refusal(state: State) -> InvalidState:
 
 
 def as_seen_by_user(error: ClientError) -> ClientError:
-    """Name a coordinator's refusal of our epoch for what it is: somebody else has a newer one."""
+    """Name a coordinator's refusal of our epoch for what it is: somebody else has a newer one.
+
+    Whoever raises what is returned leaves its cause: raised from itself it would be its own.
+    """
     if isinstance(error, BrokerError) and error.code in _FENCING:
         fenced = ProducerFenced(error.what)
-        fenced.__cause__ = error.__cause__
+        fenced.__cause__ = error
         return fenced
     return error
 

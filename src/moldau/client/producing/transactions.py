@@ -191,7 +191,8 @@ class Transactions:
             self.identity = await self._retried(self._init_producer_id, deadline)
             self._is_new_protocol = await self._retried(self._speaks_new_protocol, deadline)
         except ClientError as error:
-            raise as_seen_by_user(error) from error
+            seen = as_seen_by_user(error)
+            raise seen from seen.__cause__
         self._become_ready()
 
     def _deadline(self) -> float:
@@ -228,7 +229,8 @@ class Transactions:
                 coordinator=(CoordinatorKind.GROUP, member.group_id),
             )
         except ClientError as error:
-            raise self._broken_by(error) from error
+            seen = self._broken_by(error)
+            raise seen from seen.__cause__
 
     async def commit(self) -> None:
         """Make everything of the transaction count, after all of it was acknowledged.
@@ -307,7 +309,8 @@ class Transactions:
             if not self._is_new_protocol and any(map(_has_gap, self._added)):
                 self.identity = await self._retried(self._raise_epoch, deadline)
         except ClientError as error:
-            raise self._broken_by(error) from error
+            seen = self._broken_by(error)
+            raise seen from seen.__cause__
         self._become_ready()
 
     async def _tell_end(self, *, committed: bool, deadline: float) -> Identity:

@@ -347,8 +347,10 @@ class Publisher:
 
 
 def _is_of_fencing(error: BaseException) -> bool:
-    """Tell whether an error comes of somebody else's having taken the transactional id."""
-    cause: BaseException | None = error
-    while cause is not None and not isinstance(cause, (ProducerFenced, InvalidProducerEpoch)):
-        cause = cause.__cause__
-    return cause is not None
+    """Tell whether an error comes of somebody else's having taken the transactional id.
+
+    The client's is its cause; one that says that the transaction is broken has a cause in turn.
+    """
+    cause = error.__cause__
+    causes = (cause, None if cause is None else cause.__cause__)
+    return any(isinstance(one, (ProducerFenced, InvalidProducerEpoch)) for one in causes)

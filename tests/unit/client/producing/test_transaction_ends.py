@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from moldau.client.consumer import AsyncConsumer
-from moldau.client.errors import ClientError, ProducerFenced
+from moldau.client.errors import ClientError, InvalidTransactionTimeout, ProducerFenced
 from moldau.client.producer import AsyncProducer
 from moldau.testing.virtual import run_virtually
 
@@ -52,6 +52,27 @@ def test_a_commit_has_its_time_from_when_everything_is_acknowledged():
             world.network.heal()
             await committing
         assert await committed_values(world, 2) == [b"1", b"2"]
+
+    run_virtually(story, topics=["t"])
+
+
+def test_an_error_of_the_coordinator_is_not_its_own_cause():
+    """Who looks for what was behind it would look for ever."""
+
+    async def story(world):
+        with pytest.raises(InvalidTransactionTimeout) as refused:
+            async with transactional(world, transaction_timeout_ms=2**31 - 1):
+                pass
+        assert refused.value.__cause__ is None
+        async with transactional(world) as producer:
+            producer.begin_transaction()
+            await producer.send("t", b"lost")
+            async with transactional(world, "other"):
+                with pytest.raises(ProducerFenced) as fenced:
+                    await producer.commit_transaction()
+        cause = fenced.value.__cause__
+        assert isinstance(cause, ClientError)
+        assert cause.__cause__ is None
 
     run_virtually(story, topics=["t"])
 
