@@ -128,8 +128,11 @@ def test_lines_of_files_come_through_the_collector_and_are_found(session, broker
     assert [(one["service"], one["kind"], one["rate"]) for one in told] == [
         ("nginx", "raised", 1.0),
         ("shop", "raised", 0.5),
+        ("nginx", "over", 0.0),
+        ("shop", "over", 0.0),
     ]
-    assert told[0]["window_start"] == "2026-11-15T12:00:00Z"
+    starts = ["2026-11-15T12:00:00Z"] * 2 + ["2026-11-15T12:00:10Z"] * 2
+    assert [one["window_start"] for one in told] == starts
 
 
 def collect(broker, folder, topic, name, *words):
