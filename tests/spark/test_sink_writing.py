@@ -7,15 +7,17 @@ from collections import Counter
 from datetime import UTC, datetime
 
 import pytest
+from pyspark import TaskContext
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import functions
-from pyspark.sql.types import BinaryType
+from pyspark.sql.types import BinaryType, StringType
 
 from kafka_harness.samples import fresh_topic
 from kafka_harness.topics import create_topic, send
 from moldau.client.admin import Admin
 from moldau.client.producing.murmur2 import partition_for_key
 from moldau.spark.sink.options import DEFAULT_STAGING_PREFIX
+from moldau.spark.sink.stream import RUN_PROPERTY
 from spark.topic_rows import FIRST_MS, stored_rows
 
 PARTITIONS = 3
@@ -248,6 +250,23 @@ def test_a_stream_that_died_before_it_noted_its_commit_writes_nothing_twice(
     last = run_stream(stream(spark), broker, topic, tmp_path, **options)
     assert last >= 0
     assert committed() == batches_up_to(last)
+
+
+def test_spark_tells_its_tasks_the_run_of_their_query(spark, tmp_path):
+    """By it a publisher of an earlier run is told apart."""
+
+    @functions.udf(StringType(), useArrow=False)
+    def told(_):
+        return TaskContext.get().getLocalProperty(RUN_PROPERTY)
+
+    for _ in range(2):
+        seen: set[str] = set()
+        writer = stream(spark).select(told("value").alias("run")).writeStream
+        writer = writer.foreachBatch(lambda rows, _, seen=seen: seen.update(*rows.collect()))
+        writer = writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True)
+        query = writer.start()
+        query.awaitTermination()
+        assert seen == {str(query.runId)}
 
 
 def test_a_stream_whose_tasks_fail_writes_each_row_once(spark, broker, topic, committed, tmp_path):
