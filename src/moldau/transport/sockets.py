@@ -32,6 +32,7 @@ from moldau.base.errors import MoldauError
 from moldau.base.executor import Executor
 from moldau.base.files import Buffer, File, FileRegion
 from moldau.base.network import Accept, Address, Listener, Nobody, Part, Receiver, Stream
+from moldau.transport.readiness import Readiness, readiness_of
 
 logger = logging.getLogger(__name__)
 
@@ -73,7 +74,7 @@ class BufferPool:
     __slots__ = ("_free", "_pooled_size", "shared")
 
     def __init__(self) -> None:
-        self.shared = bytearray(SHARED_BUFFER_SIZE)
+        self.shared = memoryview(bytearray(SHARED_BUFFER_SIZE))
         self._free: dict[int, list[bytearray]] = {}
         self._pooled_size = 0
 
@@ -108,6 +109,7 @@ class SocketStream:
         "_paused",
         "_pool",
         "_queue",
+        "_readiness",
         "_receiver",
         "_resident_end",
         "_socket",
@@ -122,11 +124,13 @@ class SocketStream:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
+        readiness: Readiness,
         sock: socket.socket,
         pool: BufferPool,
         executor: Executor | None,
     ) -> None:
         self._loop = loop
+        self._readiness = readiness
         self._socket: socket.socket | None = sock
         self._fd = sock.fileno()
         self._pool = pool
@@ -151,22 +155,23 @@ class SocketStream:
         """Hand the stream to its owner and begin to read."""
         self._receiver = accept(cast("Stream", self))
         if self._socket is not None and not self._paused:
-            self._loop.add_reader(self._fd, self._readable)
+            self._readiness.add_reader(self._fd, self._readable)
 
     # Reading
 
     def _readable(self) -> None:
-        if self._socket is None:
+        sock, own = self._socket, self._buffer
+        if sock is None:
             return
-        own = self._buffer
-        if own is None:
-            target = memoryview(self._pool.shared)
-            filled = 0
-        else:
-            target = memoryview(own)
-            filled = self._filled
+        filled = 0
         try:
-            count = self._socket.recv_into(target[filled:])
+            if own is None:
+                target = self._pool.shared
+                count = sock.recv_into(target)
+            else:
+                target = memoryview(own)
+                filled = self._filled
+                count = sock.recv_into(target[filled:])
         except (BlockingIOError, InterruptedError):
             return
         except OSError as error:
@@ -179,9 +184,9 @@ class SocketStream:
 
     def _present(self, data: memoryview, filled: int) -> None:
         """Show the receiver what lies in a buffer and keep what it leaves."""
+        view = data[:filled]
         try:
-            with data[:filled] as view:
-                used = self._receiver.received(view)
+            used = self._receiver.received(view)
         except MoldauError as error:
             self._end(error)
             return
@@ -189,7 +194,11 @@ class SocketStream:
             logger.exception("closing %s: a bug while handling what it sent", self.peer)
             self._end(error)
             return
-        if self._socket is not None:
+        finally:
+            view.release()
+        if used == filled and self._buffer is None:
+            self._expected = 0
+        elif self._socket is not None:
             self._keep(data, used, filled)
 
     def _keep(self, data: memoryview, used: int, filled: int) -> None:
@@ -227,14 +236,14 @@ class SocketStream:
         if not self._paused:
             self._paused = True
             if self._socket is not None:
-                self._loop.remove_reader(self._fd)
+                self._readiness.remove_reader(self._fd)
 
     def resume(self) -> None:
         """Read again; what is left over is presented at once, on a later turn of the loop."""
         if self._paused:
             self._paused = False
             if self._socket is not None:
-                self._loop.add_reader(self._fd, self._readable)
+                self._readiness.add_reader(self._fd, self._readable)
         if self._filled:
             self._loop.call_soon(self._present_leftover)
 
@@ -246,12 +255,22 @@ class SocketStream:
 
     def send(self, parts: Sequence[Part]) -> None:
         """Queue these parts, in order, and send what the socket takes now."""
-        if self._socket is None or self._closing:
+        sock, queue = self._socket, self._queue
+        if sock is None or self._closing:
             return
-        queue = self._queue
         idle = not queue
-        if idle and len(parts) == 1 and self._send_at_once(parts[0]):
-            return
+        if idle and len(parts) == 1 and type(parts[0]) is bytes:
+            # Past the queue: nearly every answer is one piece, and the socket takes it whole.
+            try:
+                sent = sock.send(parts[0])
+            except (BlockingIOError, InterruptedError):
+                sent = 0
+            except OSError as error:
+                self._end(error)
+                return
+            if sent == len(parts[0]):
+                return
+            parts = [memoryview(parts[0])[sent:]]
         for part in parts:
             size = part.size if type(part) is FileRegion else len(part)
             if size:
@@ -259,24 +278,6 @@ class SocketStream:
                 self.unsent += size
         if idle and queue:
             self._flush()
-
-    def _send_at_once(self, part: Part) -> bool:
-        """Send an answer that is one piece past the queue; False if it has to be queued."""
-        if type(part) is not bytes:
-            return False
-        assert self._socket is not None
-        try:
-            sent = self._socket.send(part)
-        except (BlockingIOError, InterruptedError):
-            return False
-        except OSError as error:
-            self._end(error)
-            return True
-        if sent < len(part):
-            self._queue.append(memoryview(part)[sent:])
-            self.unsent += len(part) - sent
-            self._wait_writable()
-        return True
 
     def _flush(self) -> None:
         """Send until the queue is empty or the socket is full."""
@@ -300,7 +301,7 @@ class SocketStream:
     def _stop_writing(self) -> None:
         if self._writing:
             self._writing = False
-            self._loop.remove_writer(self._fd)
+            self._readiness.remove_writer(self._fd)
 
     def _send_buffers(self) -> bool:
         """Send the buffers at the head in one call; False when the socket is full."""
@@ -372,7 +373,7 @@ class SocketStream:
         self._waited = True
         if not self._writing:
             self._writing = True
-            self._loop.add_writer(self._fd, self._flush)
+            self._readiness.add_writer(self._fd, self._flush)
         return False
 
     def _warm(self, file: File, position: int, size: int) -> None:
@@ -410,7 +411,7 @@ class SocketStream:
         if sock is None:
             return
         self._socket = None
-        self._loop.remove_reader(self._fd)
+        self._readiness.remove_reader(self._fd)
         self._stop_writing()
         self._queue.clear()
         self.unsent = 0
@@ -473,6 +474,8 @@ class SocketNetwork:
     ) -> None:
         self._executor = executor
         self._pool = BufferPool()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._readiness: Readiness | None = None
         self._send_buffer_size = send_buffer_size
         self._receive_buffer_size = receive_buffer_size
         self._backlog = backlog
@@ -545,12 +548,19 @@ class SocketNetwork:
             with contextlib.suppress(OSError):
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            stream = SocketStream(asyncio.get_running_loop(), sock, self._pool, self._executor)
+            loop = asyncio.get_running_loop()
+            stream = SocketStream(loop, self._ready_on(loop), sock, self._pool, self._executor)
         except OSError:
             sock.close()
             return None
         stream.start(accept)
         return stream
+
+    def _ready_on(self, loop: asyncio.AbstractEventLoop) -> Readiness:
+        """Return what watches the streams of this network on a loop; there is but one as a rule."""
+        if self._loop is not loop or self._readiness is None:
+            self._loop, self._readiness = loop, readiness_of(loop)
+        return self._readiness
 
     def _size_buffers(self, sock: socket.socket) -> None:
         """Set what the settings ask for; -1 leaves the kernel's own tuning on."""

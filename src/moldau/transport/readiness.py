@@ -1,0 +1,129 @@
+"""Which sockets are ready: asked once a turn of the event loop, for all streams together.
+
+asyncio makes a handle of every ready descriptor and runs it in its context, half a dozen Python
+calls that cost a broker with many small requests a good part of its time. So the streams of a
+network have an epoll of their own, and the event loop watches that one: when it wakes up, the
+streams that are ready are called in a row.
+
+Where there is no epoll the event loop itself serves: it has the same four methods.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import select
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+Callback = Callable[[], None]
+
+
+class Readiness(Protocol):
+    """Calls back whenever a descriptor can be read from, or written to, until it is removed."""
+
+    def add_reader(self, descriptor: int, callback: Callback, /) -> None:
+        """Call whenever there is something to read, or the peer is gone."""
+        ...
+
+    def remove_reader(self, descriptor: int, /) -> object:
+        """Call no more; harmless if nobody was called."""
+        ...
+
+    def add_writer(self, descriptor: int, callback: Callback, /) -> None:
+        """Call whenever there is room to write, or the peer is gone."""
+        ...
+
+    def remove_writer(self, descriptor: int, /) -> object:
+        """Call no more; harmless if nobody was called."""
+        ...
+
+
+def readiness_of(loop: asyncio.AbstractEventLoop) -> Readiness:
+    """Return what watches the descriptors of many streams on this loop."""
+    return OwnEpoll(loop) if hasattr(select, "epoll") else loop
+
+
+class _Watched(NamedTuple):
+    """Who is called for a descriptor."""
+
+    reader: Callback | None
+    writer: Callback | None
+
+
+_NOBODY = _Watched(None, None)
+
+
+class OwnEpoll:
+    """An epoll within that of the event loop. There while anything is watched."""
+
+    __slots__ = ("_loop", "_poll", "_watched")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._poll: select.epoll | None = None
+        self._watched: dict[int, _Watched] = {}
+
+    def add_reader(self, descriptor: int, callback: Callback) -> None:
+        self._watch(descriptor, _Watched(callback, self._of(descriptor).writer))
+
+    def remove_reader(self, descriptor: int) -> None:
+        self._watch(descriptor, _Watched(None, self._of(descriptor).writer))
+
+    def add_writer(self, descriptor: int, callback: Callback) -> None:
+        self._watch(descriptor, _Watched(self._of(descriptor).reader, callback))
+
+    def remove_writer(self, descriptor: int) -> None:
+        self._watch(descriptor, _Watched(self._of(descriptor).reader, None))
+
+    def _of(self, descriptor: int) -> _Watched:
+        return self._watched.get(descriptor, _NOBODY)
+
+    def _watch(self, descriptor: int, watched: _Watched) -> None:
+        """Have these called, and nobody else."""
+        is_new = descriptor not in self._watched
+        if watched == _NOBODY:
+            if not is_new:
+                self._forget(descriptor)
+            return
+        reads = 0 if watched.reader is None else select.EPOLLIN
+        writes = 0 if watched.writer is None else select.EPOLLOUT
+        poll = self._poll or self._begin()
+        change = poll.register if is_new else poll.modify
+        change(descriptor, reads | writes)
+        self._watched[descriptor] = watched
+
+    def _forget(self, descriptor: int) -> None:
+        poll = self._poll
+        assert poll is not None
+        poll.unregister(descriptor)
+        del self._watched[descriptor]
+        if not self._watched:
+            self._poll = None
+            self._loop.remove_reader(poll.fileno())
+            poll.close()
+
+    def _begin(self) -> select.epoll:
+        poll = self._poll = select.epoll()
+        self._loop.add_reader(poll.fileno(), self._ready)
+        return poll
+
+    def _ready(self) -> None:
+        """Call those who are ready. One of them may end another, or itself."""
+        if self._poll is None:
+            return
+        of = self._watched.get
+        for descriptor, event in self._poll.poll(0):
+            try:
+                # Errors and hang-ups concern both directions.
+                if event & ~select.EPOLLOUT:
+                    reader = of(descriptor, _NOBODY)[0]
+                    if reader is not None:
+                        reader()
+                if event & ~select.EPOLLIN:
+                    writer = of(descriptor, _NOBODY)[1]
+                    if writer is not None:
+                        writer()
+            except Exception as error:  # noqa: BLE001 - the others are not to suffer from it
+                self._loop.call_exception_handler(
+                    {"message": f"a bug while serving descriptor {descriptor}", "exception": error}
+                )
