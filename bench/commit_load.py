@@ -40,7 +40,7 @@ def commits(
     address: str, topic: str, groups: int, warm_up_s: float, seconds: float
 ) -> dict[str, float]:
     """Commit one offset at a time for so many groups, each with one member."""
-    frames = asyncio.run(_commit_frames(address, topic, groups))
+    frames = asyncio.run(commit_frames(address, topic, groups))
     host, _, port = address.rpartition(":")
     sockets = [socket.create_connection((host, int(port))) for _ in frames]
     expected = []
@@ -59,7 +59,7 @@ def commits(
     return {"commits": count, "seconds": took}
 
 
-async def _commit_frames(address: str, topic: str, groups: int) -> list[bytes]:
+async def commit_frames(address: str, topic: str, groups: int) -> list[bytes]:
     """Form the groups, and make the request that each of them is going to send."""
     connection = await RawConnection.open(address)
     frames = []

@@ -1,8 +1,9 @@
 """What a request costs from its frame to its answer, without a socket: `python -m bench.hot_path`.
 
 A broker runs in this process on a temporary folder, and a connection is handed the same frame
-again and again. That is the cost with warm caches and nobody else on the machine: the floor, to see
-what a change of the code does. Under load the same work costs more; `bench.run` measures that.
+again and again; commits come in turn from as many groups as in `bench.run`. That is the cost with
+warm caches and nobody else on the machine: the floor, to see what a change of the code does. Under
+load the same work costs more; `bench.run` measures that.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ import tempfile
 import time
 from collections.abc import Sequence
 
+from bench.commit_load import commit_frames
+from bench.works.commits import GROUPS
+from bench.works.groups import SETTINGS
 from moldau.base.clock import SystemClock, system_random
 from moldau.base.network import Address, Part
 from moldau.cluster.topics import NewTopic, TopicDefaults
@@ -26,17 +30,11 @@ from moldau.protocol.messages.data import (
     ProduceRequest,
     TopicProduceData,
 )
-from moldau.protocol.messages.offsets import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
 from moldau.protocol.registry import encode_request, find_api
 from moldau.records.builder import BatchBuilder
 from moldau.server.broker import Broker
 from moldau.server.connection import Connection
 from moldau.server.executor import PoolExecutor
-from moldau.server.internal_topics import OFFSETS_TOPIC, InternalTopics
 from moldau.server.parts import Ports
 from moldau.server.settings import BrokerSettings
 from moldau.server.topic_admin import TopicAdmin
@@ -44,7 +42,8 @@ from moldau.storage.disk import Disk
 from moldau.transport.sockets import SocketNetwork
 
 TOPIC = "hot-path"
-REPEATED, RUNS = 2000, 7
+REPEATED, RUNS = 1000, 40
+"""Short runs and many of them: one that nothing disturbed is among them."""
 FETCH_FROM = 1000
 _LARGEST_FRAME = 1 << 24
 
@@ -69,12 +68,8 @@ def frames(size: int, version: int) -> dict[str, bytes]:
     fetched = FetchPartition(0, -1, FETCH_FROM, -1, -1, 1 << 20)
     topic = TopicProduceData(TOPIC, partition_data=data)
     read = FetchTopic(TOPIC, partitions=[fetched])
-    offset = OffsetCommitRequestPartition(0, 42)
-    committed = OffsetCommitRequestTopic(TOPIC, partitions=[offset])
-    commit = OffsetCommitRequest("group", -1, "", topics=[committed])
     requests = {
         "produce": (0, version, ProduceRequest(None, -1, 1000, [topic])),
-        "commit": (8, 8, commit),
         "fetch": (1, 12, FetchRequest(max_wait_ms=0, max_bytes=1 << 20, topics=[read])),
     }
     return {
@@ -86,7 +81,7 @@ def frames(size: int, version: int) -> dict[str, bytes]:
 async def measure(size: int, version: int, *, profile: bool) -> None:
     executor = PoolExecutor()
     with tempfile.TemporaryDirectory() as folder:
-        own = {"log.dirs": folder, "listeners": "PLAINTEXT://127.0.0.1:0"}
+        own = {"log.dirs": folder, "listeners": "PLAINTEXT://127.0.0.1:0", **SETTINGS}
         settings = BrokerSettings.load(None, own, {})
         network = SocketNetwork(executor)
         ports = Ports(SystemClock(), system_random(), Disk(), network, executor, executor)
@@ -103,29 +98,30 @@ async def measure(size: int, version: int, *, profile: bool) -> None:
             frame_limit=_LARGEST_FRAME,
             on_close=lambda _: None,
         )
-        internal = InternalTopics(parts.image, admin, settings.values, replica_limit=1)
-        await internal.create(OFFSETS_TOPIC)
+        (address,) = broker.addresses
+        commits = await commit_frames(str(address), TOPIC, GROUPS)
         for name, frame in frames(size, version).items():
-            _time(name, connection, frame, profile=profile)
+            _time(name, connection, [frame], profile=profile)
+        _time("commit", connection, commits, profile=profile)
         await broker.stop()
     await executor.close()
 
 
-def _time(name: str, connection: Connection, frame: bytes, *, profile: bool) -> None:
-    view = memoryview(frame)
+def _time(name: str, connection: Connection, frames: list[bytes], *, profile: bool) -> None:
+    views = [memoryview(frame) for frame in frames] * (REPEATED // len(frames))
     best = float("inf")
     for _ in range(RUNS):
         began = time.perf_counter()
-        for _ in range(REPEATED):
+        for view in views:
             connection.received(view)
-        best = min(best, (time.perf_counter() - began) / REPEATED)
+        best = min(best, (time.perf_counter() - began) / len(views))
     print(f"{name}: {best * 1e6:.1f} us a request")
     if profile:
         profiler = cProfile.Profile()
         with profiler:
-            for _ in range(REPEATED):
+            for view in views:
                 connection.received(view)
-        pstats.Stats(profiler).sort_stats("tottime").print_stats(25)
+        pstats.Stats(profiler).sort_stats("tottime").print_stats(40)
 
 
 def main() -> None:
