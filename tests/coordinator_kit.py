@@ -8,12 +8,10 @@ from log_kit import HandClock
 from moldau.coordination.outcome import NOTHING, Outcome, Reply, StateRecord, UnknownRecord
 from moldau.coordination.runtime import Runtime
 from moldau.protocol.errors import ApiError
-from moldau.records.batch import parse_header, rewritten_prefix
+from moldau.records.batch import CHECKED_POSITION, PREFIX_SIZE, batch_prefix, parse_header, seal
 from moldau.records.builder import BatchBuilder
 from moldau.records.control import EndTransactionMarker, end_transaction_batch
 from moldau.records.record import read_records
-
-PREFIX_SIZE = 16
 
 
 class MemoryLog:
@@ -34,20 +32,26 @@ class MemoryLog:
         for batch in batches:
             self.append(batch)
 
-    @property
-    def commits_at_once(self):
-        return self.commits
-
     def append(self, batch, header=None):
         if self.refusal is not None:
             raise ApiError(self.refusal)
         assert header in (None, parse_header(batch))
         header = parse_header(batch)
-        prefix = rewritten_prefix(header, self.log_end_offset, self.leader_epoch)
+        prefix = batch_prefix(self.log_end_offset, len(batch), self.leader_epoch)
         self.batches.append((self.log_end_offset, prefix + batch[PREFIX_SIZE:]))
         self.log_end_offset += header.last_offset_delta + 1
         if self.commits:
             self.commit()
+
+    def append_committed(self, checked, last_offset_delta, timestamp):
+        if not self.commits or self.refusal is not None:
+            return None
+        batch = seal(0, checked, 0)
+        header = parse_header(batch)
+        assert header.last_offset_delta == last_offset_delta
+        assert header.max_timestamp == timestamp
+        self.append(batch)
+        return self.log_end_offset
 
     def commit(self, offset=None):
         self.committed_offset = self.log_end_offset if offset is None else offset
@@ -142,14 +146,17 @@ class MapShard:
         self.parked.append(ticket)
         return NOTHING
 
-    def put_again(self, asked, now):
+    def put_again(self, asked, wall_ms, monotonic):
         key, value, bug = asked
         if bug == "deciding":
             raise ValueError("a bug")
         builder = BatchBuilder()
-        builder.append(now.wall_ms, key, value)
-        record = StateRecord(b"broken" if bug == "replaying" else key, value)
-        return *builder.seal(), lambda: self.replay(record, None)
+        builder.append(wall_ms, key, value)
+        return builder.build()[CHECKED_POSITION:], value
+
+    def replay_again(self, asked, value):
+        key, _, bug = asked
+        self.replay(StateRecord(b"broken" if bug == "replaying" else key, value), None)
 
 
 def failed(code):
@@ -194,7 +201,11 @@ class Bench:
         return self.runtime.call("k", lambda s, t, _: s.park(t), failed)
 
     def write_at_once(self, key, value, *, bug=None):
-        return self.runtime.write_at_once("k", MapShard.put_again, (key, value, bug))
+        host = self.runtime.host_for("k")
+        asked = (key, value, bug)
+        return host is not None and host.write_at_once(
+            MapShard.put_again, MapShard.replay_again, asked
+        )
 
     def do(self, outcome):
         self.runtime.tell("k", lambda shard, now: outcome)

@@ -13,9 +13,9 @@ The same happens when anything raises while an outcome is decided or carried out
 it may have left the state half changed: whoever waits is told that the coordinator is not available
 and the runtime loads the shard anew, so that its state is what the log says. Only `begin` raises.
 
-`write_at_once` is the short way of requests that come all day, come to one batch and are committed
-as soon as that is appended. It shares the append with everything else, and stands back wherever
-anything waits, is refused, or is not as usual.
+`write_at_once` is the short way of requests that come all day, come to one record and are committed
+as soon as that is appended. It stands back wherever anything waits, is refused, or is not as usual.
+A host that has ended stands back for good, so whoever comes often may keep the host it was given.
 
 The host does not know what its shard coordinates, nor who asks.
 """
@@ -171,27 +171,40 @@ class Host(Generic[S]):
         answer: Any = ticket.taken()
         return answer  # type: ignore[no-any-return]  # a ticket is answered by who knows its type
 
-    def write_at_once(self, decide: Callable[[S, A, Now], Sealed | None], asked: A) -> bool:
-        """Let a handler decide on a request that comes to one batch; tell whether it is committed.
+    def write_at_once(
+        self,
+        decide: Callable[[S, A, int, float], Sealed | None],
+        replay: Callable[[S, A, bytes], None],
+        asked: A,
+    ) -> bool:
+        """Let a handler decide on a request that comes to one record; tell whether it is committed.
 
         The short way for requests that come all day: no ticket, no outcome, nothing that waits.
-        False, with nothing appended, if that is not enough: `call` finds out what there is to say.
+        `decide` is told the time as two numbers, in the order of `Now`. `replay` takes the value of
+        the record into the state once it is appended, as `Shard.replay` would. False, with nothing
+        appended, if that is not enough: `call` finds out what there is to say.
         """
-        if (
-            self.refusal is not _NO_ERROR
-            or self._held
-            or self._busy
-            or not self._seals_itself
-            or not self.log.commits_at_once
-        ):
+        if self.refusal is not _NO_ERROR or self._held or self._busy or not self._seals_itself:
             return False
         self._busy = True
         try:
-            sealed = decide(self.shard, asked, self._now())
-            return sealed is not None and self._write(*sealed) is _NO_ERROR
+            clock = self._clock
+            wall_ms = clock.wall_ms()
+            sealed = decide(self.shard, asked, wall_ms, clock.monotonic())
+            if sealed is None:
+                return False
+            checked, value = sealed
+            # The log's own crash points stand around the one step that lasts.
+            end_offset = self.log.append_committed(checked, 0, wall_ms)
+            if end_offset is None:
+                return False
+            self._end_offset = end_offset
+            replay(self.shard, asked, value)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is dealt with
             self._fail(error)
             return False
+        else:
+            return True
         finally:
             self._busy = False
 

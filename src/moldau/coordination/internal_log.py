@@ -41,13 +41,18 @@ class InternalLog(Protocol):
         """Everything below will be there, whoever leads: the high watermark."""
         ...
 
-    @property
-    def commits_at_once(self) -> bool:
-        """Whether what is appended now is committed when `append` returns."""
-        ...
-
     def append(self, batch: bytes, header: BatchHeader) -> None:
         """Append one batch, its header given with it; ApiError, nothing appended, if it cannot."""
+        ...
+
+    def append_committed(
+        self, checked: bytes, last_offset_delta: int, timestamp: int
+    ) -> int | None:
+        """Append one batch that is committed as soon as it is appended; return the end offset then.
+
+        It comes as what its checksum covers, and all of its records have this timestamp. None, with
+        nothing appended, where it would have to wait, or cannot be appended: `append` tells.
+        """
         ...
 
     async def read(self, offset: int, max_bytes: int) -> bytes:

@@ -31,7 +31,6 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from moldau.base.errors import MoldauError
 from moldau.protocol.errors import ErrorCode
-from moldau.records.batch import BatchHeader
 
 
 class UnknownRecord(MoldauError):  # noqa: N818 - it names the thing
@@ -124,11 +123,11 @@ class Outcome(NamedTuple):
 NOTHING = Outcome()
 
 
-Sealed: TypeAlias = tuple[BatchHeader, bytes, Callable[[], None]]
-"""What follows from a request that comes again and again: success, and one batch ready to append.
+Sealed: TypeAlias = tuple[bytes, bytes]
+"""What follows from a request that comes again and again: success, and one record to append.
 
-The short form of an outcome, for `Runtime.write_at_once`: a header, its batch, and what takes the
-batch's records into the state once they are appended, as `Shard.replay` would."""
+The short form of an outcome, for `Host.write_at_once`: a batch with the time of now, as what its
+checksum covers, and the value of the one record in it."""
 
 
 class Shard(Protocol):

@@ -36,7 +36,7 @@ from moldau.coordination.hashing import partition_of
 from moldau.coordination.host import Host, HostSettings
 from moldau.coordination.internal_log import InternalLog
 from moldau.coordination.loading import Loader
-from moldau.coordination.outcome import Now, Outcome, ProducerIdentity, Sealed, Shard, Ticket
+from moldau.coordination.outcome import Now, Outcome, ProducerIdentity, Shard, Ticket
 from moldau.protocol.errors import ApiError, ErrorCode
 from moldau.records.compression import Codec
 
@@ -140,15 +140,12 @@ class Runtime(Generic[S]):
             return failed(ErrorCode.NOT_COORDINATOR)
         return host.call(handler, failed)
 
-    def write_at_once(
-        self, key: str, decide: Callable[[S, A, Now], Sealed | None], asked: A
-    ) -> bool:
-        """Let the shard of a key decide on a request that comes to one batch (`Host`).
+    def host_for(self, key: str) -> Host[S] | None:
+        """Return the host of a key's shard, for requests that come again and again.
 
-        False, with nothing appended, where anything but success at once is the answer.
+        It may be kept: once it has ended it refuses all of them (`Host.write_at_once`).
         """
-        host = self._hosts.get(partition_of(key, self.partition_count))
-        return host is not None and host.write_at_once(decide, asked)
+        return self._hosts.get(self.partition_for(key))
 
     def read_at_once(self, key: str, decide: Callable[[S, A], R | None], asked: A) -> R | None:
         """Let the shard of a key answer what needs no more than a look at its state (`Host`).

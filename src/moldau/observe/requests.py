@@ -12,6 +12,10 @@ TIME_BUCKETS_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.
 """From what one request costs at best to what a client gives up on."""
 
 
+_SHORTEST_S = TIME_BUCKETS_S[0]
+"""Most requests that are answered on the spot take less."""
+
+
 class RequestStats:
     """One API's requests."""
 
@@ -28,6 +32,14 @@ class RequestStats:
         """Note a request that has been understood."""
         self.requests += 1
         self.bytes_in += size
+
+    def answered(self, size: int, seconds: float) -> None:
+        """Note a request that was understood and answered on the spot: `count` and `time`."""
+        self.requests += 1
+        self.bytes_in += size
+        self.seconds += seconds
+        bucket = 0 if seconds <= _SHORTEST_S else bisect_left(TIME_BUCKETS_S, seconds)
+        self.buckets[bucket] += 1
 
     def time(self, seconds: float) -> None:
         """Note how long an answer took, waiting included."""

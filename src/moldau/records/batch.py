@@ -39,6 +39,8 @@ from moldau.records.compression import Codec
 
 HEADER_SIZE: Final = 61
 LENGTH_END: Final = 12
+CHECKED_POSITION: Final = 21
+"""From here on the checksum counts."""
 """Offset and length come before what the length counts."""
 PREFIX_SIZE: Final = 16
 """Base offset, length, leader epoch: what a leader rewrites without touching the checksum."""
@@ -47,6 +49,7 @@ PEEK_SIZE: Final = 17
 MAGIC: Final = 2
 
 _LENGTH_OF_EMPTY: Final = HEADER_SIZE - LENGTH_END
+_CHECKED_FROM_LENGTH: Final = CHECKED_POSITION - LENGTH_END
 _MIN_SIZES: Final = {0: 26, 1: 34, 2: HEADER_SIZE}
 """By magic: an old message with neither key nor value, a batch without records."""
 
@@ -58,12 +61,12 @@ DELETE_HORIZON_BIT: Final = 0x40
 
 _HEADER: Final = Struct(">qiibIhiqqqhii")
 _PEEK: Final = Struct(">qi4xb")
-_PREFIX: Final = Struct(">qii")
+_PACK_PREFIX: Final = Struct(">qii").pack
+_PACK_HEAD: Final = Struct(">qiibI").pack
 _BEFORE_CHECKED: Final = Struct(">qiibI")
 _CHECKED: Final = Struct(">hiqqqhii")
 _CRC: Final = Struct(">I")
 _CRC_POSITION: Final = 17
-_CHECKED_POSITION: Final = 21
 
 
 class TimestampType(IntEnum):
@@ -177,7 +180,7 @@ def is_transactional(view: Buffer) -> bool:
     return (
         len(view) >= HEADER_SIZE
         and view[PEEK_SIZE - 1] == MAGIC
-        and view[_CHECKED_POSITION + 1] & TRANSACTIONAL_BIT != 0
+        and view[CHECKED_POSITION + 1] & TRANSACTIONAL_BIT != 0
         and LENGTH_END + _PEEK.unpack_from(view)[1] == len(view)
     )
 
@@ -205,14 +208,20 @@ def iter_batches(view: Buffer, *, allow_cut: bool = False) -> Iterator[BatchSpan
 
 def crc_ok(view: Buffer, position: int, size: int) -> bool:
     """Tell whether a version 2 batch of this size carries its own checksum."""
-    checked = memoryview(view)[position + _CHECKED_POSITION : position + size]
+    checked = memoryview(view)[position + CHECKED_POSITION : position + size]
     stored: int = _CRC.unpack_from(view, position + _CRC_POSITION)[0]
     return crc32c(checked) == stored
 
 
-def rewritten_prefix(header: BatchHeader, base_offset: int, leader_epoch: int) -> bytes:
-    """Make the 16 leading bytes of an append: `[prefix, view[16:]]` is the batch as stored."""
-    return _PREFIX.pack(base_offset, header.length, leader_epoch)
+def seal(base_offset: int, checked: bytes, leader_epoch: int) -> bytes:
+    """Make a batch of what its checksum covers."""
+    length = _CHECKED_FROM_LENGTH + len(checked)
+    return _PACK_HEAD(base_offset, length, leader_epoch, MAGIC, crc32c(checked)) + checked
+
+
+def batch_prefix(base_offset: int, size: int, leader_epoch: int) -> bytes:
+    """Make the 16 bytes that lead a batch of this size: `[prefix, view[16:]]` is it as stored."""
+    return _PACK_PREFIX(base_offset, size - LENGTH_END, leader_epoch)
 
 
 def with_append_time(

@@ -34,7 +34,7 @@ class Watcher(Protocol):
         ...
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, frozen=True)
 class Role:
     """What the cluster's metadata says of a partition."""
 
@@ -107,8 +107,10 @@ class Partition:
         """Move the high watermark to what every in-sync replica has, and tell those who wait."""
         end = self.log.log_end_offset
         if end != self.high_watermark:
-            self.stand_at(end)
-            self.notify()
+            self.high_watermark = end
+            self.log.producers.high_watermark_moved(end)
+            if self._watchers:
+                self.notify()
 
     def stand_at(self, high_watermark: Offset) -> None:
         """Put the high watermark somewhere; transactions whose markers it passes become stable."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from moldau.base.errors import ProtocolError
 from moldau.base.limits import UNSENT_BYTES_PER_CONNECTION
@@ -62,6 +62,7 @@ class Connection:
         "_dispatch",
         "_finishing",
         "_frame_limit",
+        "_heard",
         "_loop",
         "_on_close",
         "_pending",
@@ -91,6 +92,7 @@ class Connection:
         self._stalled = False
         self._closing = False
         self._finishing = False
+        self._heard = False
         self.last_active = self._loop.time()
         self.software: tuple[str, str] = ("", "")
         """Name and version of the client's library, if it told."""
@@ -107,43 +109,47 @@ class Connection:
 
     def received(self, data: memoryview) -> int:
         """Handle every whole frame and return how many bytes they took."""
-        if self._pending is not None or self._stream.unsent > UNSENT_BYTES_PER_CONNECTION:
+        stream = self._stream
+        if self._pending is not None or stream.unsent > UNSENT_BYTES_PER_CONNECTION:
             self._stall()
             return 0
+        self._heard = True
         out: list[Part] = []
-        position = 0
+        position, size = 0, len(data)
         try:
-            while self._pending is None and self._stream.unsent <= UNSENT_BYTES_PER_CONNECTION:
+            while position < size:
                 end = frame_end(data, position, self._frame_limit)
-                if end > len(data):
-                    self._stream.expect(end - position)
+                if end > size:
+                    stream.expect(end - position)
                     break
-                self._take(self._dispatch(self, data[position + PREFIX_BYTES : end]), out)
+                answer = self._dispatch(self, data[position + PREFIX_BYTES : end])
                 position = end
-                if len(out) >= PARTS_PER_WRITE:
-                    self._stream.send(out)
-                    out = []
-            else:
-                if position < len(data):
-                    self._stall()
+                if type(answer) is list:
+                    out += answer
+                elif answer is not None:
+                    self._wait_for(cast("Pending", answer))
+                if (len(out) >= PARTS_PER_WRITE or self._pending is not None) and self._full(out):
+                    if position < size:
+                        self._stall()
+                    break
         except ProtocolError as error:
             logger.info("closing %s: %s", self.peer, error)
-            self._stream.send(out)
-            self._stream.close()
-            return len(data)
-        self.last_active = self._loop.time()
+            stream.send(out)
+            stream.close()
+            return size
         if out:
-            self._stream.send(out)
+            stream.send(out)
         return position
 
-    def _take(self, answer: list[Part] | Pending | None, out: list[Part]) -> None:
-        if answer is None:
-            return
-        if isinstance(answer, list):
-            out += answer
-        else:
-            self._pending = answer
-            answer.future.add_done_callback(self._answered)
+    def _full(self, out: list[Part]) -> bool:
+        """Send what has gathered, and tell whether nothing more may be handled for now."""
+        self._stream.send(out)
+        out.clear()
+        return self._pending is not None or self._stream.unsent > UNSENT_BYTES_PER_CONNECTION
+
+    def _wait_for(self, answer: Pending) -> None:
+        self._pending = answer
+        answer.future.add_done_callback(self._answered)
 
     def _answered(self, future: asyncio.Future[Any]) -> None:
         del future
@@ -195,7 +201,14 @@ class Connection:
         return pending.future if pending is not None and pending.under_way else None
 
     def idle_since(self, before: float) -> bool:
-        """Tell whether the client has neither asked nor waited for anything since then."""
+        """Tell whether the client has neither asked nor waited for anything since then.
+
+        Whoever was heard of since the last look counts as heard of now: no request has to look at
+        the clock for this.
+        """
+        if self._heard:
+            self._heard = False
+            self.last_active = self._loop.time()
         return self._pending is None and self.last_active < before
 
     def close(self) -> None:

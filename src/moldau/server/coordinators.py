@@ -23,13 +23,13 @@ from moldau.coordination.runtime import Runtime
 from moldau.coordination.transactions.shard import TransactionShard
 from moldau.observe.traffic import Traffic
 from moldau.protocol.errors import ApiError, ErrorCode
-from moldau.records.batch import BatchHeader, with_append_time
-from moldau.replication.partition import Partition
+from moldau.records.batch import CHECKED_POSITION, BatchHeader, with_append_time
+from moldau.replication.partition import Partition, Role
 from moldau.replication.partitions import Partitions
 from moldau.storage.disk_errors import disk_errors
 from moldau.storage.flushing import Flusher
 from moldau.storage.producers import Origin
-from moldau.storage.topic_config import LONG_MAX
+from moldau.storage.topic_config import LONG_MAX, LogConfig
 
 _NO_ERROR: Final = ErrorCode.NONE
 _COORDINATOR: Final = Origin.COORDINATOR
@@ -61,6 +61,10 @@ class LedPartition:
         self._traffic = parts.traffic.of(partition.key.topic)
         self._told: Callable[[], None] | None = None
         self._flushes: set[asyncio.Task[None]] = set()
+        self._seen_role: Role | None = None
+        self._seen_config: LogConfig | None = None
+        self._largest_at_once = -1
+        """As `_look` has found it for these; below 0 if nothing may be appended at once."""
         self.index = partition.key.partition
         self.leader_epoch: int = partition.role.leader_epoch
 
@@ -76,11 +80,6 @@ class LedPartition:
     def committed_offset(self) -> int:
         high_watermark = self._partition.high_watermark
         return min(high_watermark, self._log.recovery_point) if self._flushes else high_watermark
-
-    @property
-    def commits_at_once(self) -> bool:
-        alone = len(self._partition.role.isr) == 1
-        return alone and not self._flushes and self._log.config.flush_messages == LONG_MAX
 
     def append(self, batch: bytes, header: BatchHeader) -> None:
         """Append a batch as the coordinator; what stands in its way is the log's own error."""
@@ -111,6 +110,48 @@ class LedPartition:
         if config.flush_messages != LONG_MAX and log.unflushed_count >= config.flush_messages:
             self._begin_flush()
         partition.advance()
+
+    def append_committed(
+        self, checked: bytes, last_offset_delta: int, timestamp: int
+    ) -> int | None:
+        """Append a batch where nobody has to be waited for.
+
+        Whether that may be is a matter of role and configs, which are values: it is found out when
+        one of them is another than before, and not for each of a hundred thousand batches.
+        """
+        partition, log = self._partition, self._log
+        if self._seen_role is not partition.role or self._seen_config is not log.config:
+            self._look()
+        size = CHECKED_POSITION + len(checked)
+        if size > self._largest_at_once or log.offline or self._flushes:
+            return None
+        try:
+            log.append_checked(checked, last_offset_delta, timestamp, self.leader_epoch)
+        except ApiError:
+            return None
+        except StorageError as error:
+            self._parts.storage_failed(error)
+            return None
+        traffic = self._traffic
+        traffic.messages_in += last_offset_delta + 1
+        traffic.bytes_in += size
+        partition.advance()
+        return log.log_end_offset
+
+    def _look(self) -> None:
+        """Find out whether batches may be appended that are committed at once, and how large."""
+        partition, log = self._partition, self._log
+        role, config = partition.role, log.config
+        may = (
+            role.leader_epoch == self.leader_epoch
+            and role.leader == self._parts.broker_id
+            and len(role.isr) == 1
+            and partition.in_sync_enough
+            and config.flush_messages == LONG_MAX
+            and config.message_timestamp_type == "CreateTime"
+        )
+        self._largest_at_once = config.max_message_bytes if may else -1
+        self._seen_role, self._seen_config = role, config
 
     async def read(self, offset: int, max_bytes: int) -> bytes:
         """Read batches in the executor; cancelling it leaves the read to itself."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from struct import Struct
+from struct import error as StructError  # noqa: N812 - it is a class
 from typing import Any, NamedTuple
 
 from moldau.base.clock import Clock
@@ -50,7 +51,7 @@ that is parked: it is cancelled when the client leaves.
 UsualRequest = Callable[[memoryview], list[Part] | None]
 """Answers a request of the most frequent shape, or returns None with nothing done."""
 
-_KEY = Struct(">h").pack
+_KEY = Struct(">h").unpack_from
 """The first two bytes of a frame."""
 
 
@@ -115,13 +116,17 @@ class Dispatcher:
         self, routes: Sequence[Route], clock: Clock, unsupported_api_versions: Callable[[], Any]
     ) -> None:
         self.routes = {route.api.key: route for route in routes}
-        self._usual = {_KEY(route.api.key): route.usual for route in routes if route.usual}
+        self._usual = {(route.api.key,): route.usual for route in routes if route.usual}
+        """By what `_KEY` reads."""
         self._clock = clock
         self._unsupported_api_versions = unsupported_api_versions
 
-    def __call__(self, connection: Connection, frame: memoryview) -> list[Part] | Later | None:
+    def handle(self, connection: Connection, frame: memoryview) -> list[Part] | Later | None:
         """Handle one request; ProtocolError closes the connection."""
-        usual = self._usual.get(bytes(frame[:2]))
+        try:
+            usual = self._usual.get(_KEY(frame))
+        except StructError:
+            usual = None  # not even a key: decoding the header says so
         if usual is not None:
             answer = usual(frame)
             if answer is not None:

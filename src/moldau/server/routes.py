@@ -125,9 +125,9 @@ def _short_ways(
     )
     parts.store.subscribe(usual_commit.metadata_changed)
     return {
-        PRODUCE_KEY: UsualProduce(produce, metrics.of("Produce"), clock),
-        OFFSET_COMMIT_KEY: usual_commit,
-        SYNC_GROUP_KEY: UsualSync(groups, metrics.of("SyncGroup"), clock),
+        PRODUCE_KEY: UsualProduce(produce, metrics.of("Produce"), clock).answer,
+        OFFSET_COMMIT_KEY: usual_commit.answer,
+        SYNC_GROUP_KEY: UsualSync(groups, metrics.of("SyncGroup"), clock).answer,
     }
 
 

@@ -56,12 +56,15 @@ class DiskFile:
         return os.lseek(self._descriptor, 0, os.SEEK_END)
 
     def append(self, parts: Sequence[Buffer]) -> None:
-        if len(parts) > VECTOR_COUNT_MAX:
+        if len(parts) == 1:
+            written, size = os.write(self._descriptor, parts[0]), len(parts[0])
+        elif len(parts) <= VECTOR_COUNT_MAX:
+            written, size = os.writev(self._descriptor, parts), sum(map(len, parts))
+        else:
             for first in range(0, len(parts), VECTOR_COUNT_MAX):
                 self.append(parts[first : first + VECTOR_COUNT_MAX])
             return
-        written = os.writev(self._descriptor, parts)
-        if written != sum(map(len, parts)):
+        if written != size:
             self._append_rest(parts, written)
 
     def _append_rest(self, parts: Sequence[Buffer], written: int) -> None:

@@ -23,7 +23,7 @@ committed and who waits is none of this module's business.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from moldau.base.checks import crash_point, invariant
 from moldau.base.errors import InvariantViolated, StorageError
@@ -34,7 +34,8 @@ from moldau.records.batch import (
     LENGTH_END,
     PREFIX_SIZE,
     BatchHeader,
-    rewritten_prefix,
+    batch_prefix,
+    seal,
 )
 from moldau.records.control import end_transaction_marker
 from moldau.storage.disk_errors import disk_errors, storage_error
@@ -52,6 +53,9 @@ from moldau.storage.segment import HalfWritten, Segment
 from moldau.storage.segments import Segments
 from moldau.storage.time_search import Search, TimestampOffset, finish, search
 from moldau.storage.topic_config import LONG_MAX, LogConfig
+
+SMALL_BATCH_BYTES = 2048
+"""Up to here a batch is joined before it is written: that costs less than to write two pieces."""
 
 
 class AppendResult(NamedTuple):
@@ -158,7 +162,7 @@ class Log:
         """Follow new topic configs from the next append on."""
         self.config = config
         for segment in self.segments:
-            segment.config = config
+            segment.follow(config)
 
     # Appending
 
@@ -177,7 +181,7 @@ class Log:
             known = self.producers.check(header, origin)
             if known is not None:
                 return AppendResult(known.first_offset, known.last_offset, known.timestamp, True)
-        base_offset = self._append_at_end(batch, header, leader_epoch)
+        base_offset = self._append_batch(batch, header, leader_epoch)
         if header.producer_id >= 0:
             self.producers.apply(header, base_offset)
         return AppendResult(
@@ -192,41 +196,79 @@ class Log:
         if marker is None:
             raise InvariantViolated(f"{self.folder}: not a transaction marker")
         self.producers.check_marker(header, marker, transaction_version)
-        offset = self._append_at_end(batch, header, leader_epoch)
+        offset = self._append_batch(batch, header, leader_epoch)
         completed = self.producers.apply_marker(header, marker, offset)
         if completed is not None and completed.aborted:
             self._add_aborted(self.active, AbortedTransaction(*completed[:4]))
         return AppendResult(offset, offset, header.max_timestamp, False)
 
-    def _append_at_end(self, batch: Buffer, header: BatchHeader, leader_epoch: int) -> int:
+    def append_checked(
+        self, checked: bytes, last_offset_delta: int, max_timestamp: int, leader_epoch: int
+    ) -> None:
+        """Append a small batch that is no producer's, given as what its checksum covers."""
+        if self.offline:
+            raise self._offline_error()
         base_offset = self.log_end_offset
+        batch = seal(base_offset, checked, leader_epoch)
+        self._append_whole(batch, base_offset + last_offset_delta, max_timestamp, leader_epoch)
+
+    def _append_batch(self, batch: Buffer, header: BatchHeader, leader_epoch: int) -> Offset:
+        """Append a batch with the next offsets and this epoch before it; return the first."""
+        if self.offline:
+            raise self._offline_error()
+        base_offset, size = self.log_end_offset, LENGTH_END + header.length
         last_offset = base_offset + header.last_offset_delta
-        max_timestamp = header.max_timestamp
-        size = LENGTH_END + header.length
+        prefix = batch_prefix(base_offset, size, leader_epoch)
+        body = memoryview(batch)[PREFIX_SIZE:]
+        if size <= SMALL_BATCH_BYTES:
+            self._append_whole(prefix + body, last_offset, header.max_timestamp, leader_epoch)
+        else:
+            self._append_with_care((prefix, body), size, last_offset, header.max_timestamp)
+            self._grown_to(last_offset + 1, leader_epoch)
+        return base_offset
+
+    def _append_whole(
+        self, batch: bytes, last_offset: int, max_timestamp: int, leader_epoch: int
+    ) -> None:
+        """Append a batch in one piece."""
+        try:
+            quietly = self.active.append_quietly(
+                batch, self.log_end_offset, last_offset, max_timestamp
+            )
+        except HalfWritten:
+            self.offline = True
+            raise
+        if not quietly:
+            self._append_with_care((batch,), len(batch), last_offset, max_timestamp)
+        self._grown_to(last_offset + 1, leader_epoch)
+
+    def _append_with_care(
+        self, parts: Sequence[Buffer], size: int, last_offset: int, max_timestamp: int
+    ) -> None:
+        """Write a batch that may need a new segment, or an entry in the indexes."""
+        base_offset = self.log_end_offset
         if size > self.config.segment_bytes:
             raise ApiError(
                 ErrorCode.RECORD_LIST_TOO_LARGE,
                 f"{size} bytes are more than segment.bytes, {self.config.segment_bytes}",
             )
         segment = self.active
-        if self.offline:
-            raise self._offline_error()
         if segment.should_roll(size, last_offset, max_timestamp):
             segment = self.roll(base_offset)
-        prefix = rewritten_prefix(header, base_offset, leader_epoch)
         try:
-            segment.write((prefix, memoryview(batch)[PREFIX_SIZE:]))
+            segment.write(parts)
         except HalfWritten:
             self.offline = True
             raise
         segment.account(size, base_offset, last_offset, max_timestamp)
-        self._grow_to(last_offset + 1)
-        if leader_epoch > self.epochs.latest:
-            self.epochs.assign(LeaderEpoch(leader_epoch), base_offset)
-        return base_offset
+        if size <= SMALL_BATCH_BYTES:
+            segment.settle()
 
-    def _grow_to(self, end_offset: int) -> None:
-        self.log_end_offset = Offset(end_offset)
+    def _grown_to(self, end_offset: int, leader_epoch: int) -> None:
+        """Take a batch into account that is in the file now, written in this epoch."""
+        if leader_epoch > self.epochs.latest:
+            self.epochs.assign(LeaderEpoch(leader_epoch), self.log_end_offset)
+        self.log_end_offset = cast("Offset", end_offset)
         self._changed = True
         if self.config.flush_ms < LONG_MAX:
             self._resources.timed[self] = None
@@ -275,9 +317,9 @@ class Log:
     def _take_replicated(self, segment: Segment, batch: memoryview, header: BatchHeader) -> None:
         """Account for a batch that a leader wrote and that is in our file now."""
         segment.account(header.size, header.base_offset, header.last_offset, header.max_timestamp)
-        self._grow_to(header.next_offset)
         if header.leader_epoch > self.epochs.latest:
             self.epochs.assign(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
+        self._grown_to(header.next_offset, header.leader_epoch)
         completed = self.producers.replay(header, batch)
         if completed is not None and completed.aborted:
             self._add_aborted(segment, AbortedTransaction(*completed[:4]))

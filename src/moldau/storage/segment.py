@@ -36,7 +36,7 @@ from moldau.storage.indexes import (
 )
 from moldau.storage.resources import Doomed, Resources
 from moldau.storage.scan import StoredBatch, StoredPlace, find_offset, walk, walk_checked
-from moldau.storage.tail import Tail
+from moldau.storage.tail import NEVER_QUIET, Quiet, Tail
 from moldau.storage.topic_config import LogConfig
 from moldau.storage.transaction_index import (
     TRANSACTION_INDEX_SUFFIX,
@@ -168,9 +168,15 @@ class Segment:
         return (
             self.size > config.segment_bytes - size
             or waited_ms > config.segment_ms - self._jitter_ms
-            or len(tail.offsets) >= config.segment_index_bytes // OFFSET_ENTRY_SIZE
+            or self._indexes_full(tail)
+        )
+
+    def _indexes_full(self, tail: Tail) -> bool:
+        size_max = self.config.segment_index_bytes
+        return (
+            len(tail.offsets) >= size_max // OFFSET_ENTRY_SIZE
             # One slot stays free for the entry that closing adds.
-            or len(tail.times) >= config.segment_index_bytes // TIME_ENTRY_SIZE - 1
+            or len(tail.times) >= size_max // TIME_ENTRY_SIZE - 1
         )
 
     def write(self, parts: Sequence[Buffer]) -> None:
@@ -197,6 +203,48 @@ class Segment:
         except OSError as second:
             raise HalfWritten(self.path, f"{error}, then cutting it back: {second}") from error
         raise storage_error(self.path, error) from error
+
+    def append_quietly(
+        self, batch: bytes, base_offset: int, last_offset: int, max_timestamp: int
+    ) -> bool:
+        """Write and account for a batch after which nothing is due, neither roll nor index entry.
+
+        False, with nothing done, where something may be: `should_roll` finds out. Which batches are
+        such is known beforehand, so that a small one costs little more than its write.
+        """
+        tail, position = self.tail, self.size
+        if tail is None:
+            return False
+        end_position = position + len(batch)
+        until_position, until_timestamp, until_offset = tail.quiet
+        if (
+            end_position > until_position
+            or max_timestamp > until_timestamp
+            or last_offset > until_offset
+        ):
+            return False
+        self.write((batch,))
+        tail.note_quiet(position, base_offset, last_offset, max_timestamp)
+        self.size = end_position
+        return True
+
+    def settle(self) -> None:
+        """Work out how far the next batches are `quiet`."""
+        tail, config = self.tail or self.warm_up(), self.config
+        if self.first_timestamp < 0 or self._indexes_full(tail):
+            tail.quiet = NEVER_QUIET
+            return
+        tail.quiet = Quiet(
+            min(config.segment_bytes, tail.indexed_position + config.index_interval_bytes),
+            self.first_timestamp + config.segment_ms - self._jitter_ms,
+            self.base_offset + RELATIVE_OFFSET_MAX,
+        )
+
+    def follow(self, config: LogConfig) -> None:
+        """Obey other settings from now on."""
+        self.config = config
+        if self.tail is not None:
+            self.tail.quiet = NEVER_QUIET
 
     def account(self, size: int, base_offset: int, last_offset: int, max_timestamp: int) -> None:
         """Count a batch that was written behind all others."""
@@ -267,7 +315,7 @@ class Segment:
     def position_of(self, offset: int) -> int | None:
         """Find where the first batch starts that ends at or behind this offset."""
         if self.tail is not None:
-            position = self.tail.recent.get(offset)
+            position = self.tail.position_of(offset)
             if position is not None:
                 return position
         place = self.place_of(offset)

@@ -4,26 +4,46 @@ Appending, rebuilding and recovering all go through `note`, so that an index is 
 it came about: an entry is due when more than `index.interval.bytes` lie between the start of the
 batch and the start of the last one that has an entry; it names the batch's last offset, and the
 time index gets the largest timestamp so far beside it if that has grown.
+
+Between two entries there is nothing to decide: small batches, of which dozens fit there, are noted
+by `note_quiet`. How far that goes is worked out once for all of them (`Quiet`), and whatever could
+make it wrong makes it void.
 """
 
 from __future__ import annotations
 
+from typing import Final, NamedTuple
+
 from moldau.storage.indexes import OffsetIndex, TimeIndex
 
-RECENT_BATCHES = 64
-"""Batch positions remembered: readers at the end of the log, and high watermarks a few batches
-behind it, are found without a search."""
+RECENT_BATCHES: Final = 64
+"""Batch positions remembered at least: readers at the end of the log, and high watermarks a few
+batches behind it, are found without a search."""
+
+
+class Quiet(NamedTuple):
+    """Up to where batches may be appended with neither an index entry nor a new segment due."""
+
+    end_position: int
+    timestamp: int
+    offset: int
+
+
+NEVER_QUIET: Final = Quiet(-1, -2, -1)
+"""No batch ends there."""
 
 
 class Tail:
     """What a segment being written keeps in memory."""
 
     __slots__ = (
+        "_older",
+        "_recent",
         "indexed_position",
         "largest_offset",
         "largest_timestamp",
         "offsets",
-        "recent",
+        "quiet",
         "stored_offsets",
         "stored_times",
         "times",
@@ -35,8 +55,11 @@ class Tail:
         self.stored_offsets = len(offsets)
         """How many entries the index files hold already."""
         self.stored_times = len(times)
-        self.recent: dict[int, int] = {}
+        self._recent: dict[int, int] = {}
         """Base offset -> position of the batches noted last."""
+        self._older: dict[int, int] = {}
+        """Of those before, as many as `RECENT_BATCHES`, or none."""
+        self.quiet = NEVER_QUIET
         self.indexed_position = offsets.last_position
         self.largest_timestamp, self.largest_offset = times.last
 
@@ -54,17 +77,29 @@ class Tail:
         index_interval_bytes: int,
     ) -> None:
         """Account for a batch that starts at this position, behind all others."""
-        if max_timestamp > self.largest_timestamp:
-            self.largest_timestamp = max_timestamp
-            self.largest_offset = last_offset
+        self.note_quiet(position, base_offset, last_offset, max_timestamp)
         if position - self.indexed_position > index_interval_bytes:
             self.offsets.append(last_offset, position)
             self.times.append_if_larger(self.largest_timestamp, self.largest_offset)
             self.indexed_position = position
-        recent = self.recent
+            self.quiet = NEVER_QUIET
+
+    def note_quiet(
+        self, position: int, base_offset: int, last_offset: int, max_timestamp: int
+    ) -> None:
+        """Account for a batch with which no index entry is due."""
+        if max_timestamp > self.largest_timestamp:
+            self.largest_timestamp = max_timestamp
+            self.largest_offset = last_offset
+        recent = self._recent
         recent[base_offset] = position
-        if len(recent) > RECENT_BATCHES:
-            del recent[next(iter(recent))]
+        if len(recent) >= RECENT_BATCHES:
+            self._older, self._recent = recent, {}
+
+    def position_of(self, base_offset: int) -> int | None:
+        """Say where the batch with this base offset starts, if it is one of the last."""
+        position = self._recent.get(base_offset)
+        return self._older.get(base_offset) if position is None else position
 
     def note_largest(self, max_timestamp: int, last_offset: int) -> None:
         """Account for the timestamp alone of a batch that is in the offset index already."""
@@ -78,7 +113,9 @@ class Tail:
         self.times.truncate_to(end_offset)
         self.stored_offsets = min(self.stored_offsets, len(self.offsets))
         self.stored_times = min(self.stored_times, len(self.times))
-        self.recent.clear()
+        self._recent.clear()
+        self._older.clear()
+        self.quiet = NEVER_QUIET
         self.indexed_position = self.offsets.last_position
         self.largest_timestamp, self.largest_offset = self.times.last
 

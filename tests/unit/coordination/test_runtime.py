@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from coordinator_kit import Bench, MemoryLog, batches, failed, run
+from coordinator_kit import Bench, MapShard, MemoryLog, batches, failed, run
 from moldau.coordination.answers import combined
 from moldau.coordination.outcome import (
     NOTHING,
@@ -403,7 +403,8 @@ class TestWritingAtOnce:
     def test_a_shard_that_decides_against_it_leaves_everything_as_it_was(self):
         async def work():
             bench = await Bench().begin()
-            assert not bench.runtime.write_at_once("k", lambda *_: None, None)
+            host = bench.runtime.host_for("k")
+            assert not host.write_at_once(lambda *_: None, MapShard.replay_again, None)
             assert bench.stored() == []
 
         run(work)

@@ -7,12 +7,12 @@ from moldau.records.batch import (
     BatchHeader,
     BatchSpan,
     TimestampType,
+    batch_prefix,
     crc_ok,
     iter_batches,
     pack_batch,
     parse_header,
     peek,
-    rewritten_prefix,
     with_append_time,
 )
 from moldau.records.builder import BatchBuilder
@@ -156,7 +156,7 @@ def test_the_checksum_covers_everything_behind_it_and_nothing_before():
 
 def test_an_append_rewrites_the_prefix_alone():
     header = parse_header(FULL)
-    stored = rewritten_prefix(header, 2**40, 9) + FULL[16:]
+    stored = batch_prefix(2**40, len(FULL), 9) + FULL[16:]
     assert parse_header(stored) == header._replace(base_offset=2**40, leader_epoch=9)
     assert crc_ok(stored, 0, len(stored))
 

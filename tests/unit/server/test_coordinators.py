@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
 
 import log_kit
-from coordinator_kit import MapShard, failed
+from coordinator_kit import MapShard, failed, one
 from moldau.base.ids import PartitionKey, TopicId
 from moldau.cluster.changes import TopicRemoved
 from moldau.coordination.outcome import NOTHING, ProducerIdentity
 from moldau.coordination.runtime import Runtime
 from moldau.observe.traffic import Traffic
-from moldau.records.batch import parse_header
+from moldau.records.batch import CHECKED_POSITION, parse_header
 from moldau.replication.partition import Partition, Role
 from moldau.replication.partitions import Partitions
 from moldau.server.coordinators import Coordinators, LedPartition, LogParts
@@ -26,6 +28,7 @@ ME, OTHER = 1, 2
 TOPIC = "__consumer_offsets"
 TOPIC_ID = TopicId(bytes([7] * 16))
 COMPACTED = frozenset({"compact"})
+BATCH = one(b"a", b"1")
 
 
 class HandExecutor:
@@ -243,20 +246,65 @@ class TestLedPartition:
         run(work)
 
     @pytest.mark.parametrize(
-        ("isr", "config", "expected"),
+        ("role", "config", "appended"),
         [
-            ((ME,), {}, True),
-            ((ME, OTHER), {}, False),
-            ((ME,), {"flush_messages": 1}, False),
-            ((ME,), {"flush_messages": 1000}, False),
+            (Role(ME, 0, 0, (ME, OTHER), (ME,)), {}, True),
+            (Role(ME, 0, 0, (ME, OTHER), (ME, OTHER)), {}, False),
+            (Role(OTHER, 0, 0, (ME, OTHER), (ME,)), {}, False),
+            (Role(ME, 1, 0, (ME, OTHER), (ME,)), {}, False),
+            (Role(ME, 0, 0, (ME, OTHER), (ME,)), {"min_insync_replicas": 2}, False),
+            (Role(ME, 0, 0, (ME, OTHER), (ME,)), {"flush_messages": 1}, False),
+            (Role(ME, 0, 0, (ME, OTHER), (ME,)), {"flush_messages": 1000}, False),
+            (Role(ME, 0, 0, (ME,), (ME,)), {"message_timestamp_type": "LogAppendTime"}, False),
+            (Role(ME, 0, 0, (ME,), (ME,)), {"max_message_bytes": len(BATCH)}, True),
+            (Role(ME, 0, 0, (ME,), (ME,)), {"max_message_bytes": len(BATCH) - 1}, False),
         ],
     )
-    def test_only_who_is_alone_and_need_not_flush_commits_at_once(self, isr, config, expected):
+    def test_only_who_need_not_wait_appends_what_is_committed_at_once(self, role, config, appended):
         async def work():
             kit = Kit(**config)
             partition = kit.partition()
-            partition.role = Role(ME, 0, 0, (ME, OTHER), isr)
-            assert LedPartition(partition, kit.parts).commits_at_once is expected
+            led = LedPartition(partition, kit.parts)
+            partition.role = role
+            for count in (1, 2):
+                end_offset = count if appended else None
+                assert led.append_committed(BATCH[CHECKED_POSITION:], 0, 1) == end_offset
+            assert partition.high_watermark == partition.log.log_end_offset == 2 * appended
+            assert kit.traffic.of(TOPIC).messages_in == 2 * appended
+            assert kit.traffic.of(TOPIC).bytes_in == 2 * appended * len(BATCH)
+
+        run(work)
+
+    def test_another_role_or_config_counts_from_the_next_batch_on(self):
+        async def work():
+            kit = Kit()
+            partition = kit.partition()
+            led, alone = LedPartition(partition, kit.parts), partition.role
+            append = partial(led.append_committed, BATCH[CHECKED_POSITION:], 0, 1)
+            assert append() == 1
+            partition.role = Role(ME, 0, 1, (ME, OTHER), (ME, OTHER))
+            assert append() is None
+            partition.role = alone
+            assert append() == 2
+            config = partition.log.config
+            partition.log.update_config(replace(config, flush_messages=1))
+            assert append() is None
+            partition.log.update_config(config)
+            assert append() == 3
+
+        run(work)
+
+    def test_a_disk_that_fails_is_told_of_and_nothing_is_appended_at_once(self):
+        async def work():
+            kit = Kit()
+            partition = kit.partition()
+            led = LedPartition(partition, kit.parts)
+            kit.disk.sim().faults.fail(Operation.APPEND, "/data")
+            assert led.append_committed(BATCH[CHECKED_POSITION:], 0, 1) is None
+            assert len(kit.failures) == 1
+            assert partition.log.log_end_offset == partition.high_watermark == 0
+            partition.log.offline = True
+            assert led.append_committed(BATCH[CHECKED_POSITION:], 0, 1) is None
 
         run(work)
 

@@ -34,7 +34,7 @@ class Broker:
             ],
             HandClock(),
             lambda: ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION),
-        )
+        ).handle
 
     def handle(self, request, context):
         self.seen.append((request, context))

@@ -71,7 +71,7 @@ class Broker:
         self.short = 0
         if short_way:
             route.usual = self.count
-        self.dispatch = Dispatcher([route], self.clock, None)
+        self.dispatch = Dispatcher([route], self.clock, None).handle
 
     def _make(self, index, leader_epoch):
         self.shards.append(GroupShard(self.settings, random.Random(1), self.counters))
@@ -89,7 +89,7 @@ class Broker:
             listener(changes, self.image)
 
     def count(self, frame):
-        answer = self.usual(frame)
+        answer = self.usual.answer(frame)
         self.short += answer is not None
         return answer
 
@@ -388,7 +388,7 @@ async def test_a_coordinator_that_moved_away_says_so_and_serves_when_it_is_back(
 async def test_a_bug_while_deciding_ends_the_shard_and_is_loaded_anew(monkeypatch, caplog):
     both = Both()
     both.send(frame())
-    monkeypatch.setattr(GroupShard, "commit_again", lambda *asked: 1 / 0)
+    monkeypatch.setattr(usual_commit, "_DECIDE", lambda *asked: 1 / 0)
     assert error_of(both.quick.send(frame())) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert "has a bug" in caplog.text
     assert len(both.quick.shards) == 2
@@ -412,7 +412,7 @@ async def test_commits_of_several_partitions_are_decoded_once(monkeypatch):
     decoded = []
     monkeypatch.setattr(usual_commit, "decode_request", lambda *asked: decoded.append(asked))
     for sent in (frame(more_partitions=[(1, 6, -1)]), frame(more_topics=[PAYMENTS])):
-        assert both.quick.usual(memoryview(sent)) is None
+        assert both.quick.usual.answer(memoryview(sent)) is None
     assert decoded == []
 
 

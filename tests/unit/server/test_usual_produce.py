@@ -56,7 +56,7 @@ class Broker:
         self.short = 0
         if short_way:
             route.usual = self.count
-        self.dispatch = Dispatcher([route], clock, None)
+        self.dispatch = Dispatcher([route], clock, None).handle
 
     def add(self, index, topic_id):
         key = PartitionKey("topic", index)
@@ -67,7 +67,7 @@ class Broker:
         self.disk.manager.directory_failed(error)
 
     def count(self, frame):
-        answer = self.usual(frame)
+        answer = self.usual.answer(frame)
         self.short += answer is not None
         return answer
 
@@ -196,14 +196,14 @@ def test_a_topic_made_again_under_its_name_is_not_meant_by_its_old_id():
 
 def test_a_topic_that_syncs_before_it_answers_takes_the_long_way():
     broker = Broker(short_way=True, config=LogConfig(flush_messages=1))
-    assert broker.usual(memoryview(frame(batch()))) is None
+    assert broker.usual.answer(memoryview(frame(batch()))) is None
     assert broker.content() == [(0, 0, 0), (0, 0, 0)]
 
 
 def test_records_that_must_be_looked_at_take_the_long_way():
     config = LogConfig(cleanup_policy=frozenset({"compact"}))
     broker = Broker(short_way=True, config=config)
-    assert broker.usual(memoryview(frame(batch(codec=Codec.GZIP)))) is None
+    assert broker.usual.answer(memoryview(frame(batch(codec=Codec.GZIP)))) is None
     assert broker.content() == [(0, 0, 0), (0, 0, 0)]
 
 
@@ -245,7 +245,7 @@ def test_a_request_without_acks_is_decoded_once(monkeypatch):
     broker = Broker(short_way=True)
     decoded = []
     monkeypatch.setattr(usual_produce, "decode_request", lambda *asked: decoded.append(asked))
-    assert broker.usual(memoryview(frame(batch(), acks=0))) is None
+    assert broker.usual.answer(memoryview(frame(batch(), acks=0))) is None
     assert decoded == []
 
 
@@ -261,5 +261,5 @@ def test_what_goes_the_long_way_is_not_examined_on_the_short_one(monkeypatch, co
     broker = Broker(short_way=True, config=config)
     examined = []
     monkeypatch.setattr(produce, "examine", lambda *asked: examined.append(asked))
-    assert broker.usual(memoryview(frame(batch()))) is None
+    assert broker.usual.answer(memoryview(frame(batch()))) is None
     assert examined == []

@@ -62,10 +62,10 @@ class Broker:
         self.short = 0
         if short_way:
             route.usual = self.count
-        self.dispatch = Dispatcher([route], HandClock(), None)
+        self.dispatch = Dispatcher([route], HandClock(), None).handle
 
     def count(self, frame):
-        answer = self.usual(frame)
+        answer = self.usual.answer(frame)
         self.short += answer is not None
         return answer
 

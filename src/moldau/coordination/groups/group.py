@@ -50,6 +50,7 @@ _NO_ERROR: Final = ErrorCode.NONE
 _DEAD: Final = GroupState.DEAD
 _EMPTY: Final = GroupState.EMPTY
 _COMPLETING: Final = GroupState.COMPLETING_REBALANCE
+_STABLE: Final = GroupState.STABLE
 """What every commit asks for, as globals: Python 3.11 looks a member of an enum up by a call."""
 
 
@@ -224,13 +225,31 @@ class Group:
             code = ErrorCode.REBALANCE_IN_PROGRESS
         return code
 
-    def committed(self, member_id: str, now: Now) -> None:
+    def committed(self, member_id: str, now_s: float) -> None:
         """Note that a member committed offsets, outside of a transaction: a sign of life."""
         core = self._core
         member = core.roster.get(member_id)
         if member is not None and core.state is not _COMPLETING:
-            later = now.monotonic + member.session_timeout_ms / 1000
-            member.deadline = max(member.deadline, later)
+            member.heard_of(now_s)
+
+    def commits_again(
+        self, member_id: str, instance_id: str | None, generation: int, now_s: float
+    ) -> bool:
+        """Do what `check_commit` and `committed` do, and tell whether there was no error.
+
+        For those who come all day, most of whom are members of a generation that lasts.
+        """
+        core = self._core
+        if instance_id is None and core.state is _STABLE and generation == core.generation:
+            member = core.roster.get(member_id)
+            if member is not None:
+                member.heard_of(now_s)
+                return True
+        code = self.check_commit(member_id, instance_id, generation, transactional=False)
+        if code is not _NO_ERROR:
+            return False
+        self.committed(member_id, now_s)
+        return True
 
     def check_delete(self) -> ErrorCode:
         """Say whether the group may be deleted."""

@@ -85,6 +85,12 @@ class Member:
         member.assignment = snapshot.assignment
         return member
 
+    def heard_of(self, now_s: float) -> None:
+        """Move the deadline on, without a timer: one that fires early is set again."""
+        deadline = now_s + self.session_timeout_ms / 1000
+        if deadline > self.deadline:  # noqa: PLR1730 - `max` costs more, and this is for every commit
+            self.deadline = deadline
+
     @property
     def must_heartbeat(self) -> bool:
         """Whether silence counts against it; a request of its own that waits is a sign of life."""

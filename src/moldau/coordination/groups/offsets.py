@@ -68,7 +68,10 @@ class OffsetStore:
 
     def commit(self, group: str, topic: str, partition: int, value: bytes) -> None:
         """Take an offset outside of any transaction, in a version that is known to be ours."""
-        self._keep(group, topic, partition, value)
+        try:
+            self._committed[group][topic][partition] = value
+        except KeyError:
+            self._keep(group, topic, partition, value)
         if group in self._waiting:
             waiting = self._waiting_at(_Place(group, topic, partition)) or {}
             for earlier in waiting:

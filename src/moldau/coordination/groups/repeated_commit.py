@@ -19,7 +19,7 @@ from moldau.coordination.groups.records import (
     offset_record,
 )
 from moldau.protocol.messages.offsets import OffsetCommitRequest
-from moldau.records.batch import BatchHeader
+from moldau.records.batch import CHECKED_POSITION
 from moldau.records.builder import BatchBuilder
 from moldau.records.mould import BatchMould
 
@@ -39,8 +39,8 @@ class RepeatedCommit:
     """
 
     __slots__ = (
-        "_mould",
-        "_value_position",
+        "_cast",
+        "_value",
         "generation",
         "group_id",
         "instance_id",
@@ -72,17 +72,15 @@ class RepeatedCommit:
         builder.append(time_ms, key, value)
         batch = builder.build()
         # Behind the value there is only the number of headers, none.
-        self._value_position = len(batch) - len(value) - 1
-        marks = self._value_position + value.index(_NUMBERS.pack(*_MARKS))
-        self._mould = BatchMould(batch, marks, _NUMBERS.size)
+        position = len(batch) - len(value) - 1
+        marks = position + value.index(_NUMBERS.pack(*_MARKS))
+        self._cast = BatchMould(batch, marks, _NUMBERS).cast
+        self._value = slice(position - CHECKED_POSITION, -1)
 
-    def sealed(
-        self, offset: int, leader_epoch: int, wall_ms: int
-    ) -> tuple[BatchHeader, bytes, bytes]:
-        """Make the batch of one commit; its header comes with it, and the value of its record."""
-        numbers = _NUMBERS.pack(offset, leader_epoch, _NO_METADATA, wall_ms)
-        header, batch = self._mould.cast(wall_ms, numbers)
-        return header, batch, batch[self._value_position : -1]
+    def sealed(self, offset: int, leader_epoch: int, wall_ms: int) -> tuple[bytes, bytes]:
+        """Make the batch of one commit, as a mould casts it, and the value of its record."""
+        checked = self._cast(wall_ms, offset, leader_epoch, _NO_METADATA, wall_ms)
+        return checked, checked[self._value]
 
 
 CommitAgain: TypeAlias = tuple[RepeatedCommit, int, int]

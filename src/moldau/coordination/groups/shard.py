@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Collection, Hashable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Final, NamedTuple
 
 from moldau.base.checks import invariant
@@ -43,7 +42,7 @@ from moldau.coordination.groups.records import (
     group_record,
     offset_tombstone,
 )
-from moldau.coordination.groups.repeated_commit import CommitAgain, RepeatedCommit
+from moldau.coordination.groups.repeated_commit import CommitAgain
 from moldau.coordination.groups.responses import (
     describe_without_group,
     heartbeat_answer,
@@ -343,7 +342,7 @@ class GroupShard:
             return _answer(ticket, commit_refused(request, error))
         group = self._groups.get(request.group_id)
         if group is not None:
-            group.committed(request.member_id, now)
+            group.committed(request.member_id, now.monotonic)
         records, response = self._commits.plain(request, now)
         self._counters.offset_commits += len(records)
         return Outcome(
@@ -352,7 +351,7 @@ class GroupShard:
             refused=lambda code, _: _answer(ticket, commit_refused(request, _commit_error(code))),
         )
 
-    def commit_again(self, asked: CommitAgain, now: Now) -> Sealed | None:
+    def commit_again(self, asked: CommitAgain, wall_ms: int, monotonic: float) -> Sealed | None:
         """Decide on a commit that was made before with another offset, as `commit` would.
 
         None, with nothing changed that `commit` would not change too, where there is more to it
@@ -362,17 +361,14 @@ class GroupShard:
         group = self._groups.get(commit.group_id)
         if group is None or self._settings.form is not CURRENT_FORM:
             return None
-        member_id = commit.member_id
-        error = group.check_commit(
-            member_id, commit.instance_id, commit.generation, transactional=False
-        )
-        if error is not _NO_ERROR:
+        member_id, generation = commit.member_id, commit.generation
+        if not group.commits_again(member_id, commit.instance_id, generation, monotonic):
             return None
-        group.committed(member_id, now)
-        header, batch, value = commit.sealed(offset, leader_epoch, now.wall_ms)
-        return header, batch, partial(self._committed_again, commit, value)
+        return commit.sealed(offset, leader_epoch, wall_ms)
 
-    def _committed_again(self, commit: RepeatedCommit, value: bytes) -> None:
+    def committed_again(self, asked: CommitAgain, value: bytes) -> None:
+        """Take the value of a record that `commit_again` has made, now that it is appended."""
+        commit, _, _ = asked
         self._counters.offset_commits += 1
         self._offsets.commit(commit.group_id, commit.topic, commit.partition, value)
 

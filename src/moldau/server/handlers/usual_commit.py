@@ -26,6 +26,7 @@ from moldau.cluster.changes import Change
 from moldau.cluster.image import MetadataImage
 from moldau.coordination.groups.repeated_commit import RepeatedCommit
 from moldau.coordination.groups.shard import GroupShard
+from moldau.coordination.host import Host
 from moldau.coordination.runtime import Runtime
 from moldau.observe.requests import RequestStats
 from moldau.protocol.compiler import encode
@@ -73,9 +74,15 @@ _FIXED_SIZE: Final = _GROUP + _GENERATION_SIZE + _PARTITIONS
 """Less than any commit has."""
 
 
-class _Known(NamedTuple):
-    """What an opening said, and its answer around the correlation id."""
+_DECIDE: Final = GroupShard.commit_again
+_REPLAY: Final = GroupShard.committed_again
 
+
+class _Known(NamedTuple):
+    """What an opening said, who decides on it, and its answer around the correlation id."""
+
+    version: int
+    host: Host[GroupShard]
     repeated: RepeatedCommit
     size: bytes
     rest: bytes
@@ -95,38 +102,40 @@ class UsualCommit:
         self._runtime = runtime
         self._stats = stats
         self._clock = clock
-        self._known: dict[tuple[int, bytes], _Known] = {}
+        self._known: dict[bytes, _Known] = {}
 
     def metadata_changed(self, changes: Sequence[Change], image: MetadataImage) -> None:
         """Learn anew: a topic may be gone, or have come back with another id."""
         del changes, image
         self._known.clear()
 
-    def __call__(self, frame: memoryview) -> list[Part] | None:
+    def answer(self, frame: memoryview) -> list[Part] | None:
         """Handle the request in this frame, or return None with nothing done."""
-        began = self._clock.monotonic()
+        monotonic = self._clock.monotonic
+        began = monotonic()
         size = len(frame)
         if not _FIXED_SIZE <= size <= LARGEST_KNOWN:
             return None
-        offset, leader_epoch, end = _READ_END(frame, size - _END_SIZE)
+        content = bytes(frame)  # cutting pieces from views would cost more
+        offset, leader_epoch, end = _READ_END(content, size - _END_SIZE)
         if end not in _NO_METADATA:
             return None
-        opening = (_VERSION(frame)[0], bytes(frame[_OPENING : size - _END_SIZE]))
-        known = self._known.get(opening) or self._learn(opening, frame)
-        if known is None:
+        opening = content[_OPENING:-_END_SIZE]
+        known = self._known.get(opening)
+        if known is None or known[0] != _VERSION(content)[0]:
+            known = self._learn(opening, frame)
+            if known is None:
+                return None
+        _, host, repeated, answer_size, rest = known
+        if not host.write_at_once(_DECIDE, _REPLAY, (repeated, offset, leader_epoch)):
+            del self._known[opening]
             return None
-        repeated, answer_size, rest = known
-        asked = (repeated, offset, leader_epoch)
-        if not self._runtime.write_at_once(repeated.group_id, GroupShard.commit_again, asked):
-            return None
-        stats = self._stats
-        stats.count(size)
-        stats.time(self._clock.monotonic() - began)
-        return [b"".join((answer_size, frame[_CORRELATION_ID], rest))]
+        self._stats.answered(size, monotonic() - began)
+        return [b"".join((answer_size, content[_CORRELATION_ID], rest))]
 
-    def _learn(self, opening: tuple[int, bytes], frame: memoryview) -> _Known | None:
+    def _learn(self, opening: bytes, frame: memoryview) -> _Known | None:
         """Understand an opening that was not met before, if it is of the usual shape."""
-        version, _ = opening
+        (version,) = _VERSION(frame)
         if not FIRST_VERSION <= version <= LAST_VERSION or not _may_have_one_partition(frame):
             return None
         try:
@@ -138,11 +147,13 @@ class UsualCommit:
         if encode(request, version) != frame[header.end :] or not _has_one_partition(request):
             return None
         repeated = self._handlers.repeated(request, version)
-        if repeated is None:
+        host = self._runtime.host_for(request.group_id)
+        if repeated is None or host is None:
             return None
         if len(self._known) >= OPENINGS_KEPT:
             self._known.clear()
-        known = self._known[opening] = _Known(repeated, *_answer_around(repeated, version))
+        around = _answer_around(repeated, version)
+        known = self._known[opening] = _Known(version, host, repeated, *around)
         return known
 
 

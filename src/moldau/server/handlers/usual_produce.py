@@ -79,7 +79,7 @@ class UsualProduce:
         self._clock = clock
         self._known: dict[tuple[int, bytes], _Known] = {}
 
-    def __call__(self, frame: memoryview) -> list[Part] | None:
+    def answer(self, frame: memoryview) -> list[Part] | None:
         """Handle the request in this frame, or return None with nothing done."""
         began = self._clock.monotonic()
         recognised = self._recognise(frame)
@@ -90,8 +90,7 @@ class UsualProduce:
         placed = self._handler.append_at_once(where, records, version)
         if placed is None:
             return None
-        self._stats.count(len(frame))
-        self._stats.time(self._clock.monotonic() - began)
+        self._stats.answered(len(frame), self._clock.monotonic() - began)
         return [b"".join((size, frame[_CORRELATION_ID], before, _NUMBERS(*placed), after))]
 
     def _recognise(self, frame: memoryview) -> tuple[_Known, int, memoryview] | None:

@@ -72,7 +72,7 @@ class UsualSync:
         self._clock = clock
         self._known: dict[tuple[bytes, bytes], _Known] = {}
 
-    def __call__(self, frame: memoryview) -> list[Part] | None:
+    def answer(self, frame: memoryview) -> list[Part] | None:
         """Handle the request in this frame, or return None with nothing done."""
         began = self._clock.monotonic()
         known = self._recognise(frame) if bytes(frame[-2:]) == _NO_ASSIGNMENTS else None
@@ -85,8 +85,7 @@ class UsualSync:
         length = uvarint(len(assignment) + 1)
         size = 4 + len(before) + len(length) + len(assignment) + len(after)
         answer = (size.to_bytes(4), frame[_CORRELATION_ID], before, length, assignment, after)
-        self._stats.count(len(frame))
-        self._stats.time(self._clock.monotonic() - began)
+        self._stats.answered(len(frame), self._clock.monotonic() - began)
         return [b"".join(answer)]
 
     def _recognise(self, frame: memoryview) -> _Known | None:

@@ -144,8 +144,8 @@ def test_a_generation_of_new_members_begins_without_setting_timers_for_them(desk
 def test_commits_keep_a_member_too(desk):
     (member,) = desk.stable(1, session_ms=10_000)
     desk.advance(9)
-    desk.group.committed(member, desk.now)
-    desk.group.committed("nobody", desk.now)
+    desk.group.committed(member, desk.now.monotonic)
+    desk.group.committed("nobody", desk.now.monotonic)
     desk.advance(9.9)
     assert desk.heartbeat(member, 1) is ErrorCode.NONE
 
@@ -153,7 +153,7 @@ def test_commits_keep_a_member_too(desk):
 def test_a_commit_says_nothing_while_assignments_are_made(desk):
     (member,) = desk.members(1, session_ms=10_000)
     desk.advance(9)
-    desk.group.committed(member, desk.now)
+    desk.group.committed(member, desk.now.monotonic)
     desk.advance(1)
     assert desk.group.is_empty
 

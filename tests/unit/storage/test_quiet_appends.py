@@ -1,0 +1,115 @@
+"""Small batches are appended past most decisions, and nobody can tell from what is stored."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from unittest.mock import patch
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+import log_kit
+from log_kit import NOW_MS, append, make_batch
+from moldau.records.batch import CHECKED_POSITION
+from moldau.storage.segment import Segment
+from moldau.storage.topic_config import LogConfig
+
+CONFIG = LogConfig(
+    segment_bytes=3000, index_interval_bytes=400, segment_ms=5000, segment_index_bytes=48
+)
+SIZES, TIMES = st.integers(0, 200), st.integers(-2000, 9000)
+STEPS = st.one_of(
+    st.tuples(st.just("batch"), SIZES, st.integers(1, 3), TIMES),
+    st.tuples(st.just("checked"), SIZES, TIMES),
+    st.tuples(st.just("untimed"), SIZES),
+    st.tuples(st.just("large"), st.integers(2100, 2900)),
+    st.tuples(st.just("truncate"), st.integers(0, 30)),
+    st.tuples(st.just("configure"), st.sampled_from([100, 400, 2000]), st.integers(3000, 6000)),
+    st.tuples(st.just("lead_anew")),
+    st.tuples(st.just("stop")),
+    st.tuples(st.just("kill")),
+)
+
+
+class Twin:
+    """One of two logs that go through the same steps."""
+
+    def __init__(self):
+        self.broker = log_kit.Broker(config=CONFIG)
+        self.log = self.broker.log()
+        self.epoch = 0
+
+    def take(self, step):
+        name, *values = step
+        getattr(self, name)(*values)
+
+    def batch(self, size, count, later_ms):
+        batch = make_batch([b"x" * size] * count, timestamps=NOW_MS + later_ms)
+        append(self.log, batch, self.epoch)
+
+    def checked(self, size, later_ms):
+        batch = make_batch([b"x" * size], timestamps=NOW_MS + later_ms)
+        self.log.append_checked(batch[CHECKED_POSITION:], 0, NOW_MS + later_ms, self.epoch)
+
+    def untimed(self, size):
+        append(self.log, make_batch([b"x" * size], timestamps=-1), self.epoch)
+
+    def large(self, size):
+        self.batch(size, 1, 0)
+
+    def truncate(self, back):
+        self.log.truncate_to(max(self.log.log_start_offset, self.log.log_end_offset - back))
+
+    def configure(self, interval, segment_bytes):
+        self.log.update_config(
+            replace(CONFIG, index_interval_bytes=interval, segment_bytes=segment_bytes)
+        )
+
+    def lead_anew(self):
+        self.epoch += 1
+
+    def stop(self):
+        self.broker = self.broker.stop()
+        self.log = self.broker.log()
+
+    def kill(self):
+        self.broker = self.broker.kill()
+        self.log = self.broker.log()
+
+    def state(self):
+        """Everything that is stored, and where readers are sent."""
+        segments = []
+        for segment in self.log.segments:
+            indexes = segment.indexes()
+            first, end = segment.base_offset, self.log.log_end_offset
+            segments.append(
+                {
+                    "first": first,
+                    "content": segment.handle().read(0, segment.size),
+                    "offsets": indexes.offsets.encode(),
+                    "times": indexes.times.encode(),
+                    "largest": segment.largest(),
+                    "positions": [segment.position_of(offset) for offset in range(first, end)],
+                }
+            )
+        return self.log.log_end_offset, self.log.epochs.latest, segments
+
+
+@given(st.lists(STEPS, max_size=80))
+def test_it_is_as_if_every_batch_were_appended_with_care(steps):
+    quick, careful = Twin(), Twin()
+    for step in steps:
+        quick.take(step)
+        with patch.object(Segment, "append_quietly", lambda *_: False):
+            careful.take(step)
+    assert quick.state() == careful.state()
+
+
+def test_most_small_batches_are_appended_quietly():
+    twin = Twin()
+    twin.log.update_config(LogConfig())
+    with patch.object(Segment, "should_roll", autospec=True, return_value=False) as looked:
+        for _ in range(1000):
+            twin.checked(100, 0)
+    assert twin.log.log_end_offset == 1000
+    assert looked.call_count < 100
