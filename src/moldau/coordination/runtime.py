@@ -135,7 +135,7 @@ class Runtime(Generic[S]):
         failed: Failed[R],
     ) -> Answer[R]:
         """Let the shard of a key decide on a request; the answer is there at once, or a future."""
-        host = self._hosts.get(self.partition_for(key))
+        host = self.host_for(key)
         if host is None:
             return failed(ErrorCode.NOT_COORDINATOR)
         return host.call(handler, failed)
@@ -152,7 +152,7 @@ class Runtime(Generic[S]):
 
         None, with nothing done, where there is more to it.
         """
-        host = self._hosts.get(self.partition_for(key))
+        host = self.host_for(key)
         return None if host is None else host.read_at_once(decide, asked)
 
     async def call_all(
@@ -175,7 +175,7 @@ class Runtime(Generic[S]):
         A shard that is still loading hears of it afterwards; without a shard here it is dropped,
         because whoever leads the partition next finds out by itself what there is to do.
         """
-        host = self._hosts.get(self.partition_for(key))
+        host = self.host_for(key)
         if host is not None:
             host.tell(handler)
 

@@ -39,9 +39,9 @@ from moldau.records.compression import Codec
 
 HEADER_SIZE: Final = 61
 LENGTH_END: Final = 12
+"""Offset and length come before what the length counts."""
 CHECKED_POSITION: Final = 21
 """From here on the checksum counts."""
-"""Offset and length come before what the length counts."""
 PREFIX_SIZE: Final = 16
 """Base offset, length, leader epoch: what a leader rewrites without touching the checksum."""
 PEEK_SIZE: Final = 17
@@ -63,7 +63,7 @@ _HEADER: Final = Struct(">qiibIhiqqqhii")
 _PEEK: Final = Struct(">qi4xb")
 _PACK_PREFIX: Final = Struct(">qii").pack
 _PACK_HEAD: Final = Struct(">qiibI").pack
-_BEFORE_CHECKED: Final = Struct(">qiibI")
+"""What stands before that."""
 _CHECKED: Final = Struct(">hiqqqhii")
 _CRC: Final = Struct(">I")
 _CRC_POSITION: Final = 17
@@ -275,4 +275,4 @@ def _sealed_fields(
     checked = _CHECKED.pack(*fields)
     crc = crc32c(payload, crc32c(checked))
     before = (base_offset, _LENGTH_OF_EMPTY + len(payload), leader_epoch, MAGIC, crc)
-    return before, _BEFORE_CHECKED.pack(*before) + checked
+    return before, _PACK_HEAD(*before) + checked

@@ -34,7 +34,8 @@ STOP_PATIENCE_S = 5.0
 """How long a stop waits for requests that are being carried out."""
 
 IDLE_LOOKS_PER_PERIOD = 10
-"""An idle connection is closed at most a tenth late."""
+"""An idle connection is closed at most two tenths late: a look is also how its last request is
+dated."""
 
 
 class Broker:

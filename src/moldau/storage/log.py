@@ -224,23 +224,22 @@ class Log:
             self._append_whole(prefix + body, last_offset, header.max_timestamp, leader_epoch)
         else:
             self._append_with_care((prefix, body), size, last_offset, header.max_timestamp)
-            self._grown_to(last_offset + 1, leader_epoch)
+            self._grown_to(last_offset + 1, leader_epoch, base_offset)
         return base_offset
 
     def _append_whole(
         self, batch: bytes, last_offset: int, max_timestamp: int, leader_epoch: int
     ) -> None:
         """Append a batch in one piece."""
+        base_offset = self.log_end_offset
         try:
-            quietly = self.active.append_quietly(
-                batch, self.log_end_offset, last_offset, max_timestamp
-            )
+            quietly = self.active.append_quietly(batch, base_offset, last_offset, max_timestamp)
         except HalfWritten:
             self.offline = True
             raise
         if not quietly:
             self._append_with_care((batch,), len(batch), last_offset, max_timestamp)
-        self._grown_to(last_offset + 1, leader_epoch)
+        self._grown_to(last_offset + 1, leader_epoch, base_offset)
 
     def _append_with_care(
         self, parts: Sequence[Buffer], size: int, last_offset: int, max_timestamp: int
@@ -264,10 +263,10 @@ class Log:
         if size <= SMALL_BATCH_BYTES:
             segment.settle()
 
-    def _grown_to(self, end_offset: int, leader_epoch: int) -> None:
+    def _grown_to(self, end_offset: int, leader_epoch: int, base_offset: int) -> None:
         """Take a batch into account that is in the file now, written in this epoch."""
         if leader_epoch > self.epochs.latest:
-            self.epochs.assign(LeaderEpoch(leader_epoch), self.log_end_offset)
+            self.epochs.assign(LeaderEpoch(leader_epoch), Offset(base_offset))
         self.log_end_offset = cast("Offset", end_offset)
         self._changed = True
         if self.config.flush_ms < LONG_MAX:
@@ -317,9 +316,7 @@ class Log:
     def _take_replicated(self, segment: Segment, batch: memoryview, header: BatchHeader) -> None:
         """Account for a batch that a leader wrote and that is in our file now."""
         segment.account(header.size, header.base_offset, header.last_offset, header.max_timestamp)
-        if header.leader_epoch > self.epochs.latest:
-            self.epochs.assign(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
-        self._grown_to(header.next_offset, header.leader_epoch)
+        self._grown_to(header.next_offset, header.leader_epoch, header.base_offset)
         completed = self.producers.replay(header, batch)
         if completed is not None and completed.aborted:
             self._add_aborted(segment, AbortedTransaction(*completed[:4]))

@@ -182,7 +182,7 @@ class Segment:
     def write(self, parts: Sequence[Buffer]) -> None:
         """Put batches at the end of the file: all of them, or none and StorageError.
 
-        `account` must follow for each of them.
+        `account` must follow for each of them, or the `note_quiet` of the tail.
         """
         file = self.file
         crash_point("segment.append.before_write")
@@ -207,10 +207,11 @@ class Segment:
     def append_quietly(
         self, batch: bytes, base_offset: int, last_offset: int, max_timestamp: int
     ) -> bool:
-        """Write and account for a batch after which nothing is due, neither roll nor index entry.
+        """Write and account for a batch with which nothing is due, neither roll nor index entry.
 
-        False, with nothing done, where something may be: `should_roll` finds out. Which batches are
-        such is known beforehand, so that a small one costs little more than its write.
+        False, with nothing done, where something may be: `should_roll` finds out. How far that goes
+        is in the `quiet` of the tail, as `settle` has worked it out, so that a small batch costs
+        little more than its write.
         """
         tail, position = self.tail, self.size
         if tail is None:

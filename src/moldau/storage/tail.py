@@ -121,4 +121,5 @@ class Tail:
 
     def close_times(self) -> None:
         """Give the time index its last entry: the largest timestamp of all."""
+        self.quiet = NEVER_QUIET
         self.times.append_if_larger(self.largest_timestamp, self.largest_offset)

@@ -11,6 +11,7 @@ Where there is no epoll the event loop itself serves: it has the same four metho
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import select
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
@@ -95,8 +96,9 @@ class OwnEpoll:
     def _forget(self, descriptor: int) -> None:
         poll = self._poll
         assert poll is not None
-        poll.unregister(descriptor)
         del self._watched[descriptor]
+        with contextlib.suppress(OSError):  # the kernel forgets who was closed
+            poll.unregister(descriptor)
         if not self._watched:
             self._poll = None
             self._loop.remove_reader(poll.fileno())

@@ -1,6 +1,6 @@
 """The network port over plain non-blocking sockets.
 
-A stream owns its socket and registers it with the event loop directly, instead of going through
+A stream owns its socket and has it watched directly (`readiness`), instead of going through
 an asyncio transport, for two reasons: frames are handled in place as they arrive, and a region of
 a file goes from the page cache to the socket by `sendfile` without passing through Python.
 
@@ -186,7 +186,10 @@ class SocketStream:
         """Show the receiver what lies in a buffer and keep what it leaves."""
         view = data[:filled]
         try:
-            used = self._receiver.received(view)
+            try:
+                used = self._receiver.received(view)
+            finally:
+                view.release()
         except MoldauError as error:
             self._end(error)
             return
@@ -194,8 +197,6 @@ class SocketStream:
             logger.exception("closing %s: a bug while handling what it sent", self.peer)
             self._end(error)
             return
-        finally:
-            view.release()
         if used == filled and self._buffer is None:
             self._expected = 0
         elif self._socket is not None:
@@ -553,7 +554,12 @@ class SocketNetwork:
         except OSError:
             sock.close()
             return None
-        stream.start(accept)
+        try:
+            stream.start(accept)
+        except OSError as error:
+            logger.warning("%s cannot be watched: %s", stream.peer, error.strerror)
+            stream.abort()
+            return None
         return stream
 
     def _ready_on(self, loop: asyncio.AbstractEventLoop) -> Readiness:

@@ -406,6 +406,18 @@ async def test_openings_are_forgotten_before_they_fill_the_memory(monkeypatch):
 
 
 @on_a_loop
+async def test_an_opening_is_learned_once_where_the_short_way_is_never_taken(monkeypatch):
+    both = Both(codec=Codec.GZIP)
+    both.send(frame())
+    learned = []
+    monkeypatch.setattr(usual_commit, "decode_request", lambda *asked: learned.append(asked))
+    for _ in range(3):
+        both.send(frame())
+    assert both.short == 0
+    assert learned == []
+
+
+@on_a_loop
 async def test_commits_of_several_partitions_are_decoded_once(monkeypatch):
     both = Both()
     both.send(frame())

@@ -26,6 +26,7 @@ STEPS = st.one_of(
     st.tuples(st.just("truncate"), st.integers(0, 30)),
     st.tuples(st.just("configure"), st.sampled_from([100, 400, 2000]), st.integers(3000, 6000)),
     st.tuples(st.just("lead_anew")),
+    st.tuples(st.just("follow"), SIZES, st.integers(0, 3)),
     st.tuples(st.just("stop")),
     st.tuples(st.just("kill")),
 )
@@ -68,6 +69,15 @@ class Twin:
     def lead_anew(self):
         self.epoch += 1
 
+    def follow(self, size, gap):
+        """Take two batches from a leader of the next epoch, with a gap that compaction has left."""
+        self.epoch += 1
+        end_offset = self.log.log_end_offset
+        offsets = (end_offset + gap, end_offset + gap + 1)
+        options = {"leader_epoch": self.epoch}
+        batches = [make_batch([b"x" * size], base_offset=one, **options) for one in offsets]
+        self.log.append_as_follower(b"".join(batches))
+
     def stop(self):
         self.broker = self.broker.stop()
         self.log = self.broker.log()
@@ -92,7 +102,7 @@ class Twin:
                     "positions": [segment.position_of(offset) for offset in range(first, end)],
                 }
             )
-        return self.log.log_end_offset, self.log.epochs.latest, segments
+        return self.log.log_end_offset, self.log.epochs.entries, segments
 
 
 @given(st.lists(STEPS, max_size=80))

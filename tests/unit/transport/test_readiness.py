@@ -188,6 +188,20 @@ def test_a_bug_in_one_is_told_and_harms_no_other(pairs, caplog):
     assert "a bug while serving descriptor" in caplog.text
 
 
+def test_a_descriptor_that_was_closed_by_somebody_else_can_be_forgotten(pairs):
+    async def scenario(readiness):
+        closed, other = pairs
+        for pair in pairs:
+            readiness.add_reader(pair.descriptor, pair.read)
+        closed.near.close()
+        readiness.remove_reader(closed.descriptor)
+        other.far.send(b"two")
+        await turns()
+        assert other.heard == [b"two"]
+
+    on_a_loop(scenario)
+
+
 def test_nothing_stays_open_once_nothing_is_watched(pairs):
     async def scenario(readiness):
         pair = pairs[0]

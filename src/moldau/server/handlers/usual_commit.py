@@ -74,6 +74,7 @@ _FIXED_SIZE: Final = _GROUP + _GENERATION_SIZE + _PARTITIONS
 """Less than any commit has."""
 
 
+_NO_ERROR: Final = ErrorCode.NONE
 _DECIDE: Final = GroupShard.commit_again
 _REPLAY: Final = GroupShard.committed_again
 
@@ -128,7 +129,8 @@ class UsualCommit:
                 return None
         _, host, repeated, answer_size, rest = known
         if not host.write_at_once(_DECIDE, _REPLAY, (repeated, offset, leader_epoch)):
-            del self._known[opening]
+            if host.refusal is not _NO_ERROR:  # it has ended, or loads: another may serve
+                self._known.pop(opening, None)
             return None
         self._stats.answered(size, monotonic() - began)
         return [b"".join((answer_size, content[_CORRELATION_ID], rest))]
