@@ -45,13 +45,13 @@ from moldau.storage.flushing import Flush
 from moldau.storage.indexes import RELATIVE_OFFSET_MAX, AbortedTransaction
 from moldau.storage.producer_history import remove_snapshots, restore_producers, store_snapshot
 from moldau.storage.producers import Origin, ProducerStates
-from moldau.storage.reader import ReadResult, aborted_in, read_segment
+from moldau.storage.reader import ReadResult, aborted_in, read_segments
 from moldau.storage.resources import Resources
 from moldau.storage.retention import expired_count
 from moldau.storage.scan import checked_headers
 from moldau.storage.segment import HalfWritten, Segment
 from moldau.storage.segments import Segments
-from moldau.storage.time_search import Search, TimestampOffset, finish, search
+from moldau.storage.time_search import Search, TimestampOffset, finish, search, starts_until
 from moldau.storage.topic_config import LONG_MAX, LogConfig
 
 SMALL_BATCH_BYTES = 2048
@@ -384,35 +384,16 @@ class Log:
         even beyond `max_bytes`; all else may be cut anywhere. ApiError OFFSET_OUT_OF_RANGE when
         the log does not hold the offset.
         """
-        if not self.log_start_offset <= offset <= self.log_end_offset:
-            raise ApiError(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"offset {offset} is not in [{self.log_start_offset}, {self.log_end_offset}]",
-            )
-        segments = self.segments
-        number = self._segments.number_of(offset)
+        start, end = self.log_start_offset, self.log_end_offset
+        if not start <= offset <= end:
+            text = f"offset {offset} is not in [{start}, {end}]"
+            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
         try:
-            while offset < end_offset and number < len(segments):
-                segment = segments[number]
-                position = segment.position_of(offset)
-                if position is not None:
-                    end_position = self._end_position(number, end_offset)
-                    return read_segment(
-                        segment, position, end_position, max_bytes, at_least_one=at_least_one
-                    )
-                # Compaction may leave nothing between an offset and its segment's end.
-                number += 1
+            return read_segments(
+                self._segments, offset, max_bytes, end_offset, end, at_least_one=at_least_one
+            )
         except OSError as error:
             raise storage_error(self.folder, error) from error
-        return ReadResult((), 0, False, self.active.base_offset)
-
-    def _end_position(self, number: int, end_offset: int) -> int:
-        """Find where the batch at `end_offset` starts, if it is in this segment."""
-        segment = self.segments[number]
-        if end_offset >= self._segments.end_of(number, self.log_end_offset):
-            return segment.size
-        position = segment.position_of(end_offset)
-        return segment.size if position is None else position
 
     def search(self, timestamp: int | None) -> Search:
         """Begin what the two below do at once, in steps (`time_search`); None is the largest."""
@@ -433,11 +414,7 @@ class Log:
         All of them for a negative one. It is what ListOffsets 0 answers with.
         """
         with disk_errors(self.folder):
-            return [
-                segment.base_offset
-                for segment in self.segments
-                if timestamp < 0 or segment.newest_ms() <= timestamp
-            ]
+            return starts_until(self.segments, timestamp)
 
     def aborted_transactions(self, offset: int, read: ReadResult) -> tuple[AbortedTransaction, ...]:
         """List the aborted transactions with records in what `read` found from an offset on."""

@@ -25,7 +25,40 @@ class ReadResult(NamedTuple):
     segment_base_offset: int
 
 
-def read_segment(
+def read_segments(
+    segments: Segments,
+    offset: int,
+    max_bytes: int,
+    end_offset: int,
+    log_end_offset: int,
+    *,
+    at_least_one: bool,
+) -> ReadResult:
+    """Make the region from the batch that holds an offset, below `end_offset`; see `Log.read`."""
+    number = segments.number_of(offset)
+    while offset < end_offset and number < len(segments.all):
+        segment = segments.all[number]
+        position = segment.position_of(offset)
+        if position is not None:
+            end_position = _end_position(segments, number, end_offset, log_end_offset)
+            return _read_segment(
+                segment, position, end_position, max_bytes, at_least_one=at_least_one
+            )
+        # Compaction may leave nothing between an offset and its segment's end.
+        number += 1
+    return ReadResult((), 0, False, segments.all[-1].base_offset)
+
+
+def _end_position(segments: Segments, number: int, end_offset: int, log_end_offset: int) -> int:
+    """Find where the batch at `end_offset` starts, if it is in this segment."""
+    segment = segments.all[number]
+    if end_offset >= segments.end_of(number, log_end_offset):
+        return segment.size
+    position = segment.position_of(end_offset)
+    return segment.size if position is None else position
+
+
+def _read_segment(
     segment: Segment, position: int, end_position: int, max_bytes: int, *, at_least_one: bool
 ) -> ReadResult:
     """Make the region from a batch's start up to the limits; the last batch may be cut.

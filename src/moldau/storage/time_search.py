@@ -202,3 +202,12 @@ def _uncompressed_count(batch: StoredBatch, content: bytes) -> int | None:
     if batch.header is not None:
         return None if batch.header.codec else batch.header.count
     return None if content[_OLD_ATTRIBUTES_POSITION] & CODEC_BITS else 1
+
+
+def starts_until(segments: Sequence[Segment], timestamp: int) -> list[int]:
+    """List the base offsets of segments not newer than this timestamp; all for a negative one."""
+    return [
+        segment.base_offset
+        for segment in segments
+        if timestamp < 0 or segment.newest_ms() <= timestamp
+    ]

@@ -9,7 +9,7 @@ import socket
 
 import pytest
 
-from moldau.transport import sockets
+from moldau.transport import stream as streams
 from moldau.transport.readiness import OwnEpoll
 from moldau.transport.sockets import SocketNetwork
 
@@ -48,7 +48,7 @@ def adopt(network, make):
 @pytest.fixture
 def addresses(monkeypatch):
     """Unnamed sockets stand for those of a network."""
-    monkeypatch.setattr(sockets, "_address", lambda name: "somewhere")
+    monkeypatch.setattr(streams, "address_of", lambda name: "somewhere")
 
 
 @pytest.mark.usefixtures("addresses")

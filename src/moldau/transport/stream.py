@@ -1,0 +1,417 @@
+"""One stream over a plain non-blocking socket: reading in place, sending buffers and files.
+
+A stream owns its socket and has it watched directly (`readiness`), instead of going through an
+asyncio transport, for two reasons: frames are handled in place as they arrive, and a region of a
+file goes from the page cache to the socket by `sendfile` without passing through Python.
+
+Reading uses one large buffer shared by all streams, because most reads end on a frame boundary
+and leave nothing behind; only a stream in the middle of a frame holds a buffer of its own, taken
+from a pool, so that thousands of quiet connections cost no memory.
+
+`sendfile` from pages that are not in memory would stop the whole loop for the time of a disk read.
+A region is therefore sent only while it is resident; otherwise the executor warms it first. Who
+sends no files, as a client, needs no executor.
+
+This module knows nothing of Kafka, nor of how the socket came to be connected.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import os
+import socket
+from collections import deque
+from collections.abc import Sequence
+from typing import Protocol, cast
+
+from moldau.base.checks import invariant
+from moldau.base.errors import MoldauError
+from moldau.base.executor import Executor
+from moldau.base.files import Buffer, File, FileRegion
+from moldau.base.network import Accept, Address, Nobody, Part, Receiver, Stream
+from moldau.transport.readiness import Readiness
+
+logger = logging.getLogger(__name__)
+
+SHARED_BUFFER_SIZE = 256 * 1024
+"""More than the usual socket buffer gives at once."""
+
+SMALLEST_OWN_BUFFER = 32 * 1024
+GROWTH = 8
+"""A frame gets room for this many times what has arrived of it: one that is announced as large but
+never sent costs nothing (CVE-2022-34917), and one that is sent is moved two or three times."""
+
+POOLED_BUFFERS_SIZE = 64 * 1024 * 1024
+"""What is kept for reuse: enough for sixty connections in the middle of a full produce request."""
+
+SENDFILE_CHUNK = 1024 * 1024
+"""How far ahead residency is asked for: one probe per this many bytes."""
+
+VECTOR_COUNT_MAX = 512
+"""Below the kernel's limit of 1024 buffers a call."""
+
+
+class _Descriptor(Protocol):
+    """A file that lives on a real disk, as `storage.disk` opens them."""
+
+    def fileno(self) -> int: ...
+
+
+class BufferPool:
+    """Receive buffers of streams in the middle of a frame, kept for the next one."""
+
+    __slots__ = ("_free", "_pooled_size", "shared")
+
+    def __init__(self) -> None:
+        self.shared = memoryview(bytearray(SHARED_BUFFER_SIZE))
+        self._free: dict[int, list[bytearray]] = {}
+        self._pooled_size = 0
+
+    def take(self, size: int) -> bytearray:
+        """Return a buffer of at least this size; its content is arbitrary."""
+        rounded = max(SMALLEST_OWN_BUFFER, 1 << (size - 1).bit_length())
+        free = self._free.get(rounded)
+        if free:
+            self._pooled_size -= rounded
+            return free.pop()
+        return bytearray(rounded)
+
+    def give(self, buffer: bytearray) -> None:
+        """Take a buffer back, unless enough are kept already."""
+        size = len(buffer)
+        if self._pooled_size + size <= POOLED_BUFFERS_SIZE:
+            self._free.setdefault(size, []).append(buffer)
+            self._pooled_size += size
+
+
+class SocketStream:
+    """One connected socket. Owned by the event loop's thread."""
+
+    __slots__ = (
+        "_buffer",
+        "_closing",
+        "_executor",
+        "_expected",
+        "_fd",
+        "_filled",
+        "_loop",
+        "_paused",
+        "_pool",
+        "_queue",
+        "_readiness",
+        "_receiver",
+        "_resident_end",
+        "_socket",
+        "_waited",
+        "_warming",
+        "_writing",
+        "local",
+        "peer",
+        "unsent",
+    )
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        readiness: Readiness,
+        sock: socket.socket,
+        pool: BufferPool,
+        executor: Executor | None,
+    ) -> None:
+        self._loop = loop
+        self._readiness = readiness
+        self._socket: socket.socket | None = sock
+        self._fd = sock.fileno()
+        self._pool = pool
+        self._executor = executor
+        self._buffer: bytearray | None = None
+        self._filled = 0
+        self._expected = 0
+        self._queue: deque[Part] = deque()
+        self._resident_end = 0
+        """Up to here the file region at the head of the queue is known to be in memory."""
+        self.unsent = 0
+        self._writing = False
+        self._warming = False
+        self._waited = False
+        self._paused = False
+        self._closing = False
+        self.peer = address_of(sock.getpeername())
+        self.local = address_of(sock.getsockname())
+        self._receiver: Receiver = Nobody()
+
+    def start(self, accept: Accept) -> None:
+        """Hand the stream to its owner and begin to read."""
+        self._receiver = accept(cast("Stream", self))
+        if self._socket is not None and not self._paused:
+            self._readiness.add_reader(self._fd, self._readable)
+
+    # Reading
+
+    def _readable(self) -> None:
+        sock, own = self._socket, self._buffer
+        if sock is None:
+            return
+        filled = 0
+        try:
+            if own is None:
+                target = self._pool.shared
+                count = sock.recv_into(target)
+            else:
+                target = memoryview(own)
+                filled = self._filled
+                count = sock.recv_into(target[filled:])
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            self._end(error)
+            return
+        if not count:
+            self._end(None)
+            return
+        self._present(target, filled + count)
+
+    def _present(self, data: memoryview, filled: int) -> None:
+        """Show the receiver what lies in a buffer and keep what it leaves."""
+        view = data[:filled]
+        try:
+            try:
+                used = self._receiver.received(view)
+            finally:
+                view.release()
+        except MoldauError as error:
+            self._end(error)
+            return
+        except Exception as error:
+            logger.exception("closing %s: a bug while handling what it sent", self.peer)
+            self._end(error)
+            return
+        if used == filled and self._buffer is None:
+            self._expected = 0
+        elif self._socket is not None:
+            self._keep(data, used, filled)
+
+    def _keep(self, data: memoryview, used: int, filled: int) -> None:
+        left = filled - used
+        if not left:
+            self._release_buffer()
+            return
+        needed = max(left + 1, min(self._expected, max(SMALLEST_OWN_BUFFER, left * GROWTH)))
+        own = self._buffer
+        if own is not None and len(own) >= needed:
+            if used:
+                data[:left] = data[used:filled]
+        else:
+            larger = self._pool.take(needed)
+            larger[:left] = data[used:filled]
+            if own is not None:
+                data.release()
+                self._pool.give(own)
+            self._buffer = larger
+        self._filled = left
+
+    def _release_buffer(self) -> None:
+        self._expected = 0
+        self._filled = 0
+        if self._buffer is not None:
+            self._pool.give(self._buffer)
+            self._buffer = None
+
+    def expect(self, size: int) -> None:
+        """Say how many bytes the frame at the head needs, so that the buffer grows once."""
+        self._expected = size
+
+    def pause(self) -> None:
+        """Stop reading: the peer will feel it."""
+        if not self._paused:
+            self._paused = True
+            if self._socket is not None:
+                self._readiness.remove_reader(self._fd)
+
+    def resume(self) -> None:
+        """Read again; what is left over is presented at once, on a later turn of the loop."""
+        if self._paused:
+            self._paused = False
+            if self._socket is not None:
+                self._readiness.add_reader(self._fd, self._readable)
+        if self._filled:
+            self._loop.call_soon(self._present_leftover)
+
+    def _present_leftover(self) -> None:
+        if self._socket is not None and self._buffer is not None and not self._paused:
+            self._present(memoryview(self._buffer), self._filled)
+
+    # Writing
+
+    def send(self, parts: Sequence[Part]) -> None:
+        """Queue these parts, in order, and send what the socket takes now."""
+        sock, queue = self._socket, self._queue
+        if sock is None or self._closing:
+            return
+        idle = not queue
+        if idle and len(parts) == 1 and type(parts[0]) is bytes:
+            # Past the queue: nearly every answer is one piece, and the socket takes it whole.
+            try:
+                sent = sock.send(parts[0])
+            except (BlockingIOError, InterruptedError):
+                sent = 0
+            except OSError as error:
+                self._end(error)
+                return
+            if sent == len(parts[0]):
+                return
+            parts = [memoryview(parts[0])[sent:]]
+        for part in parts:
+            size = part.size if type(part) is FileRegion else len(part)
+            if size:
+                queue.append(part)
+                self.unsent += size
+        if idle and queue:
+            self._flush()
+
+    def _flush(self) -> None:
+        """Send until the queue is empty or the socket is full."""
+        queue = self._queue
+        try:
+            while queue:
+                head = queue[0]
+                region = type(head) is FileRegion
+                if not (self._send_region(head) if region else self._send_buffers()):
+                    return
+        except OSError as error:
+            self._end(error)
+            return
+        if self._closing:
+            self._end(None)
+        elif self._waited:
+            self._waited = False
+            self._stop_writing()
+            self._receiver.drained()
+
+    def _stop_writing(self) -> None:
+        if self._writing:
+            self._writing = False
+            self._readiness.remove_writer(self._fd)
+
+    def _send_buffers(self) -> bool:
+        """Send the buffers at the head in one call; False when the socket is full."""
+        queue = self._queue
+        assert self._socket is not None
+        buffers: list[Buffer] = []
+        before_region = False
+        for part in queue:
+            if type(part) is FileRegion:
+                before_region = True
+                break
+            buffers.append(cast("Buffer", part))
+            if len(buffers) == VECTOR_COUNT_MAX:
+                break
+        # A small header before a file region travels in the region's first segment.
+        flags = socket.MSG_MORE if before_region else 0
+        try:
+            if len(buffers) == 1:
+                sent = self._socket.send(buffers[0], flags)
+            else:
+                sent = self._socket.sendmsg(buffers, (), flags)
+        except (BlockingIOError, InterruptedError):
+            return self._wait_writable()
+        self.unsent -= sent
+        for buffer in buffers:
+            size = len(buffer)
+            if sent < size:
+                queue[0] = memoryview(buffer)[sent:]
+                return self._wait_writable()
+            sent -= size
+            queue.popleft()
+        return True
+
+    def _send_region(self, region: Part) -> bool:
+        """Send from a file region; False when the socket is full or the disk must be waited for."""
+        if self._warming:
+            return False
+        file, start, size = cast("FileRegion", region)
+        position, end = start, start + size
+        descriptor = cast("_Descriptor", file).fileno()
+        try:
+            while position < end and self._resident(file, position, end):
+                sent = os.sendfile(self._fd, descriptor, position, self._resident_end - position)
+                if not sent:
+                    raise OSError(errno.EIO, f"{file.path} ended before a region that was promised")
+                position += sent
+        except (BlockingIOError, InterruptedError):
+            self._wait_writable()
+        self.unsent -= position - start
+        if position < end:
+            self._queue[0] = FileRegion(file, position, end - position)
+            return False
+        self._queue.popleft()
+        self._resident_end = 0
+        return True
+
+    def _resident(self, file: File, position: int, end: int) -> bool:
+        """Tell whether the next piece is in memory; if it is not, have it read."""
+        if position < self._resident_end:
+            return True
+        chunk = min(end - position, SENDFILE_CHUNK)
+        if not file.resident(position, chunk):
+            self._warm(file, position, chunk)
+            return False
+        self._resident_end = position + chunk
+        return True
+
+    def _wait_writable(self) -> bool:
+        self._waited = True
+        if not self._writing:
+            self._writing = True
+            self._readiness.add_writer(self._fd, self._flush)
+        return False
+
+    def _warm(self, file: File, position: int, size: int) -> None:
+        invariant(self._executor is not None, "a network without an executor was given a file")
+        assert self._executor is not None
+        self._stop_writing()
+        self._waited = self._warming = True
+        work = asyncio.ensure_future(self._executor.run(file.warm, position, size))
+        work.add_done_callback(self._warmed)
+
+    def _warmed(self, work: asyncio.Future[None]) -> None:
+        self._warming = False
+        if self._socket is None or work.cancelled():
+            return
+        error = work.exception()
+        if isinstance(error, Exception):
+            self._end(error)
+        else:
+            self._flush()
+
+    # Ending
+
+    def close(self) -> None:
+        """Send what is queued, then close."""
+        self._closing = True
+        if not self._queue:
+            self._end(None)
+
+    def abort(self) -> None:
+        """Close now and forget what is queued."""
+        self._end(None)
+
+    def _end(self, error: Exception | None) -> None:
+        sock = self._socket
+        if sock is None:
+            return
+        self._socket = None
+        self._readiness.remove_reader(self._fd)
+        self._stop_writing()
+        self._queue.clear()
+        self.unsent = 0
+        self._release_buffer()
+        sock.close()
+        self._receiver.closed(error)
+
+
+def address_of(name: object) -> Address:
+    """Make an address of what a socket calls its end; IPv6 has more to say than we keep."""
+    return Address(*cast("tuple[str, int]", name)[:2])
