@@ -155,7 +155,8 @@ def test_only_those_are_closed_that_were_silent_for_the_whole_time():
         for stream in (silent, busy):
             arrive(every, stream)
         every.begin()
-        silent.receiver.last_active -= 100
+        for stream in (silent, busy):
+            stream.receiver.last_active -= 100
         busy.receiver.received(memoryview(FRAME))
         assert every.close_idle(loop.time() - 50) == 1
         assert silent.ended
