@@ -31,7 +31,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bench.usage import stolen_seconds
+from bench.usage import Stolen
 from moldau.spark.pipelines.logs.layout import SCHEMA, write_rows
 from moldau.spark.pipelines.logs.search import Question, search
 from moldau.spark.pipelines.logs.sketches import sketch_place
@@ -284,7 +284,7 @@ def ask_all(out: Path, rounds: int) -> None:
     used: dict[str, list[float]] = {name: [] for name in QUESTIONS}
     inner: dict[str, list[float]] = {name: [] for name in QUESTIONS}
     found: dict[str, tuple[int, str]] = {}
-    began, stolen_s = time.perf_counter(), stolen_seconds()
+    stolen = Stolen()
     for _ in range(rounds):
         for name, words in QUESTIONS.items():
             took, used_s = timed_command(out, words)
@@ -293,8 +293,7 @@ def ask_all(out: Path, rounds: int) -> None:
             took, rows, read = timed_search(out, words)
             inner[name].append(took)
             found[name] = rows, read
-    stolen_s = stolen_seconds() - stolen_s
-    stolen = stolen_s / (time.perf_counter() - began) / (os.cpu_count() or 1)
+    share = stolen.share()
     heads = "best s", "command s", "worst s", "", "CPU s", "search s", "rows", "read"
     print(form("question", *heads))
     for name, times in whole.items():
@@ -303,7 +302,7 @@ def ask_all(out: Path, rounds: int) -> None:
         others = (f"{statistics.median(one[name]):.2f}" for one in (used, inner))
         met = "met" if median <= BAR_S else "missed"
         print(form(name, *of_command, met, *others, *map(str, found[name])))
-    print(f"{stolen:.0%} of the processors' time went to other guests of the machine")
+    print(f"{share:.0%} of the processors' time went to other guests of the machine")
 
 
 def form(name: str, *figures: str) -> str:

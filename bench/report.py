@@ -19,6 +19,9 @@ _CLIENT = (
     f"confluent-kafka {confluent_kafka.__version__} (librdkafka {confluent_kafka.libversion()[0]})"
 )
 
+_WORTH_SAYING = 0.005
+"""Of the processors' time; less than that would be shown as nothing."""
+
 
 @dataclass(slots=True)
 class Samples:
@@ -27,11 +30,14 @@ class Samples:
     baseline: str
     candidate: str
     rounds: dict[str, list[tuple[Figures, Figures]]] = field(default_factory=dict)
+    stolen: dict[str, list[float]] = field(default_factory=dict)
+    """The larger share of the processors' time that other guests took from either side."""
     failures: list[str] = field(default_factory=list)
 
-    def add(self, work: str, baseline: Figures, candidate: Figures) -> None:
+    def add(self, work: str, baseline: Figures, candidate: Figures, *, stolen: float = 0.0) -> None:
         """Keep one round of one kind of work."""
         self.rounds.setdefault(work, []).append((baseline, candidate))
+        self.stolen.setdefault(work, []).append(stolen)
 
 
 def render(samples: Samples, scale: Scale, scale_name: str) -> str:
@@ -60,9 +66,22 @@ def render(samples: Samples, scale: Scale, scale_name: str) -> str:
         "|---|---|---|---|---|---|---|",
         *(row for measure in MEASURES for row in _row(measure, samples)),
     ]
+    if any(share >= _WORTH_SAYING for shares in samples.stolen.values() for share in shares):
+        lines += ["", _stolen(samples)]
     if samples.failures:
         lines += ["", "Not measured:", "", *(f"- {failure}" for failure in samples.failures)]
     return "\n".join(lines) + "\n"
+
+
+def _stolen(samples: Samples) -> str:
+    told = (
+        f"{work} {', '.join(f'{share:.0%}' for share in shares)}"
+        for work, shares in samples.stolen.items()
+    )
+    return (
+        "Processor time that other guests of the machine took, per round, from the side that "
+        f"lost more: {'; '.join(told)}."
+    )
 
 
 def _row(measure: Measure, samples: Samples) -> list[str]:

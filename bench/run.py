@@ -20,6 +20,7 @@ from bench.bars import MEASURES
 from bench.report import Figures, Samples, render
 from bench.scale import FULL, QUICK, Scale
 from bench.stage import BenchError, Stage
+from bench.usage import Stolen
 
 WORKS = tuple(dict.fromkeys(measure.work for measure in MEASURES))
 RESULTS = Path(__file__).parent / "RESULTS.md"
@@ -62,16 +63,22 @@ def _round(
     module = importlib.import_module(f"bench.works.{work}")
     sides = [asked.baseline, asked.candidate]
     measured: list[Figures] = [{}, {}]
+    stolen = [0.0, 0.0]
     for side in (0, 1) if number % 2 == 0 else (1, 0):
+        others = Stolen()
         try:
             measured[side] = module.run(Stage(sides[side], directory, scale))
         except (BenchError, BrokerError, KafkaUnavailableError) as reason:
             samples.failures.append(f"{work}, round {number + 1}, {sides[side]}: {reason}")
             print(samples.failures[-1], file=sys.stderr)
             return
+        stolen[side] = others.share()
         shown = ", ".join(f"{name} {value:.4g}" for name, value in measured[side].items())
-        print(f"{work}, round {number + 1}, {sides[side]}: {shown}", flush=True)
-    samples.add(work, *measured)
+        print(
+            f"{work}, round {number + 1}, {sides[side]}: {shown}; {stolen[side]:.1%} stolen",
+            flush=True,
+        )
+    samples.add(work, *measured, stolen=max(stolen))
 
 
 if __name__ == "__main__":

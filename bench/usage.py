@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
@@ -32,10 +33,16 @@ def cpu_seconds(pid: int) -> float:
     return ticks / _TICKS_PER_SECOND
 
 
-def stolen_seconds() -> float:
-    """Return how long processors were wanted here and given to other guests of the machine."""
-    _, *ticks = Path("/proc/stat").read_text().split(maxsplit=10)
-    return int(ticks[_STOLEN]) / _TICKS_PER_SECOND
+class Stolen:
+    """How much of the processors' time other guests of the machine took, from here on."""
+
+    def __init__(self) -> None:
+        self._began, self._before_s = time.perf_counter(), _stolen_seconds()
+
+    def share(self) -> float:
+        """Return it as a part of all the time that the processors had."""
+        processors_s = (time.perf_counter() - self._began) * (os.cpu_count() or 1)
+        return (_stolen_seconds() - self._before_s) / processors_s
 
 
 def peak_memory_mb(pid: int) -> float:
@@ -50,6 +57,11 @@ def disk_read_bytes(pid: int) -> int:
         if name == "read_bytes":
             return int(value)
     raise OSError(f"/proc/{pid}/io has no read_bytes")
+
+
+def _stolen_seconds() -> float:
+    _, *ticks = Path("/proc/stat").read_text().split(maxsplit=10)
+    return int(ticks[_STOLEN]) / _TICKS_PER_SECOND
 
 
 def _stat(pid: int) -> list[str] | None:

@@ -39,6 +39,15 @@ def test_a_ratio_is_taken_within_a_round_and_shown_with_its_spread():
     assert p99.endswith("| in 1 of 2 |")
 
 
+def test_what_other_guests_took_is_said_per_round_and_nothing_of_it_on_a_quiet_machine():
+    samples = Samples("Kafka", "Moldau")
+    figures = {"p50": 100.0, "p99": 200.0}
+    samples.add("latency", figures, figures, stolen=0.004)
+    assert "other guests" not in render(samples, QUICK, "quick")
+    samples.add("latency", figures, figures, stolen=0.234)
+    assert "lost more: latency 0%, 23%." in render(samples, QUICK, "quick")
+
+
 def test_what_could_not_be_measured_is_said():
     samples = Samples("Kafka", "Moldau", failures=["latency, round 1, moldau: it did not start"])
     assert "- latency, round 1, moldau: it did not start" in render(samples, QUICK, "quick")
