@@ -204,7 +204,7 @@ class Bench:
         host = self.runtime.host_for("k")
         asked = (key, value, bug)
         return host is not None and host.write_at_once(
-            MapShard.put_again, MapShard.replay_again, asked
+            MapShard.put_again, MapShard.replay_again, asked, 0.0
         )
 
     def do(self, outcome):

@@ -176,21 +176,22 @@ class Host(Generic[S]):
         decide: Callable[[S, A, int, float], Sealed | None],
         replay: Callable[[S, A, bytes], None],
         asked: A,
+        now_s: float,
     ) -> bool:
         """Let a handler decide on a request that comes to one record; tell whether it is committed.
 
         The short way for requests that come all day: no ticket, no outcome, nothing that waits.
-        `decide` is told the time as two numbers, in the order of `Now`. `replay` takes the value of
-        the record into the state once it is appended, as `Shard.replay` would. False, with nothing
-        appended, if that is not enough: `call` finds out what there is to say.
+        `now_s` is monotonic: who times its requests has just looked at that clock. `decide` is told
+        the time as two numbers, in the order of `Now`. `replay` takes the value of the record into
+        the state once it is appended, as `Shard.replay` would. False, with nothing appended, if
+        that is not enough: `call` finds out what there is to say.
         """
         if self.refusal is not _NO_ERROR or self._held or self._busy or not self._seals_itself:
             return False
         self._busy = True
         try:
-            clock = self._clock
-            wall_ms = clock.wall_ms()
-            sealed = decide(self.shard, asked, wall_ms, clock.monotonic())
+            wall_ms = self._clock.wall_ms()
+            sealed = decide(self.shard, asked, wall_ms, now_s)
             if sealed is None:
                 return False
             checked, value = sealed

@@ -404,7 +404,7 @@ class TestWritingAtOnce:
         async def work():
             bench = await Bench().begin()
             host = bench.runtime.host_for("k")
-            assert not host.write_at_once(lambda *_: None, MapShard.replay_again, None)
+            assert not host.write_at_once(lambda *_: None, MapShard.replay_again, None, 0.0)
             assert bench.stored() == []
 
         run(work)

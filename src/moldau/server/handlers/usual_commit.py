@@ -128,7 +128,7 @@ class UsualCommit:
             if known is None:
                 return None
         _, host, repeated, answer_size, rest = known
-        if not host.write_at_once(_DECIDE, _REPLAY, (repeated, offset, leader_epoch)):
+        if not host.write_at_once(_DECIDE, _REPLAY, (repeated, offset, leader_epoch), began):
             if host.refusal is not _NO_ERROR:  # it has ended, or loads: another may serve
                 self._known.pop(opening, None)
             return None
