@@ -5,7 +5,11 @@ calls that cost a broker with many small requests a good part of its time. So th
 network have an epoll of their own, and the event loop watches that one: when it wakes up, the
 streams that are ready are called in a row.
 
-Where there is no epoll the event loop itself serves: it has the same four methods.
+What they have to say goes out a few streams at a time (`call_soon`): sending to a process that
+sleeps wakes it up, at the sender's cost, and one that has many connections to us is so woken up
+once for several answers.
+
+Where there is no epoll the event loop itself serves: it has the same five methods.
 """
 
 from __future__ import annotations
@@ -14,9 +18,13 @@ import asyncio
 import contextlib
 import select
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 Callback = Callable[[], None]
+
+CALLED_TOGETHER: Final = 16
+"""So many are called before those who want to be called soon: nearly all wake-ups are saved, and an
+answer waits until fifteen others are there, at most."""
 
 
 class Readiness(Protocol):
@@ -38,6 +46,10 @@ class Readiness(Protocol):
         """Call no more; harmless if nobody was called."""
         ...
 
+    def call_soon(self, callback: Callback, /) -> object:
+        """Call once, behind those who are being called; it may be at once if nobody is."""
+        ...
+
 
 def readiness_of(loop: asyncio.AbstractEventLoop) -> Readiness:
     """Return what watches the descriptors of many streams on this loop."""
@@ -57,12 +69,14 @@ _NOBODY = _Watched(None, None)
 class OwnEpoll:
     """An epoll within that of the event loop. There while anything is watched."""
 
-    __slots__ = ("_loop", "_poll", "_watched")
+    __slots__ = ("_calling", "_loop", "_poll", "_soon", "_watched")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._poll: select.epoll | None = None
         self._watched: dict[int, _Watched] = {}
+        self._calling = False
+        self._soon: list[Callback] = []
 
     def add_reader(self, descriptor: int, callback: Callback) -> None:
         self._watch(descriptor, _Watched(callback, self._of(descriptor).writer))
@@ -109,23 +123,49 @@ class OwnEpoll:
         self._loop.add_reader(poll.fileno(), self._ready)
         return poll
 
+    def call_soon(self, callback: Callback) -> None:
+        if self._calling:
+            self._soon.append(callback)
+        else:
+            callback()
+
     def _ready(self) -> None:
         """Call those who are ready. One of them may end another, or itself."""
         if self._poll is None:
             return
-        of = self._watched.get
-        for descriptor, event in self._poll.poll(0):
+        events = self._poll.poll(0)
+        self._calling = True
+        try:
+            for first in range(0, len(events), CALLED_TOGETHER):
+                self._call(events[first : first + CALLED_TOGETHER])
+                self._call_waiting()
+        finally:
+            self._calling = False
+
+    def _call(self, events: list[tuple[int, int]]) -> None:
+        """Call those who watch these descriptors. Errors and hang-ups concern both directions."""
+        of, not_writable, not_readable = self._watched.get, ~select.EPOLLOUT, ~select.EPOLLIN
+        for descriptor, event in events:
             try:
-                # Errors and hang-ups concern both directions.
-                if event & ~select.EPOLLOUT:
+                if event & not_writable:
                     reader = of(descriptor, _NOBODY)[0]
                     if reader is not None:
                         reader()
-                if event & ~select.EPOLLIN:
+                if event & not_readable:
                     writer = of(descriptor, _NOBODY)[1]
                     if writer is not None:
                         writer()
-            except Exception as error:  # noqa: BLE001 - the others are not to suffer from it
-                self._loop.call_exception_handler(
-                    {"message": f"a bug while serving descriptor {descriptor}", "exception": error}
-                )
+            except Exception as error:  # noqa: BLE001 - the others are not to suffer
+                self._tell(f"a bug while serving descriptor {descriptor}", error)
+
+    def _call_waiting(self) -> None:
+        """Call those who are to be called soon; they may bring more of them."""
+        for callback in self._soon:
+            try:
+                callback()
+            except Exception as error:  # noqa: BLE001 - the others are not to suffer
+                self._tell("a bug in what was to be called soon", error)
+        self._soon.clear()
+
+    def _tell(self, message: str, error: Exception) -> None:
+        self._loop.call_exception_handler({"message": message, "exception": error})

@@ -90,6 +90,7 @@ class SocketStream:
     """One connected socket. Owned by the event loop's thread."""
 
     __slots__ = (
+        "_answer",
         "_buffer",
         "_closing",
         "_executor",
@@ -129,6 +130,8 @@ class SocketStream:
         self._buffer: bytearray | None = None
         self._filled = 0
         self._expected = 0
+        self._answer: bytes | None = None
+        """Goes out soon, before all that is queued."""
         self._queue: deque[Part] = deque()
         self._resident_end = 0
         """Up to here the file region at the head of the queue is known to be in memory."""
@@ -154,15 +157,14 @@ class SocketStream:
         sock, own = self._socket, self._buffer
         if sock is None:
             return
-        filled = 0
         try:
             if own is None:
                 target = self._pool.shared
-                count = sock.recv_into(target)
+                filled = count = sock.recv_into(target)
             else:
                 target = memoryview(own)
-                filled = self._filled
-                count = sock.recv_into(target[filled:])
+                count = sock.recv_into(target[self._filled :])
+                filled = self._filled + count
         except (BlockingIOError, InterruptedError):
             return
         except OSError as error:
@@ -171,7 +173,7 @@ class SocketStream:
         if not count:
             self._end(None)
             return
-        self._present(target, filled + count)
+        self._present(target, filled)
 
     def _present(self, data: memoryview, filled: int) -> None:
         """Show the receiver what lies in a buffer and keep what it leaves."""
@@ -247,28 +249,44 @@ class SocketStream:
 
     def send(self, parts: Sequence[Part]) -> None:
         """Queue these parts, in order, and send what the socket takes now."""
-        sock, queue = self._socket, self._queue
-        if sock is None or self._closing:
+        if self._answer is not None:
+            self._send_answer()
+        if self._socket is None or self._closing:
             return
+        queue = self._queue
         idle = not queue
         if idle and len(parts) == 1 and type(parts[0]) is bytes:
             # Past the queue: nearly every answer is one piece, and the socket takes it whole.
-            try:
-                sent = sock.send(parts[0])
-            except (BlockingIOError, InterruptedError):
-                sent = 0
-            except OSError as error:
-                self._end(error)
-                return
-            if sent == len(parts[0]):
-                return
-            parts = [memoryview(parts[0])[sent:]]
+            self._answer = parts[0]
+            if self._buffer is None:
+                self._readiness.call_soon(self._send_answer)
+            else:  # a large frame has taken long already
+                self._send_answer()
+            return
         for part in parts:
             size = part.size if type(part) is FileRegion else len(part)
             if size:
                 queue.append(part)
                 self.unsent += size
         if idle and queue:
+            self._flush()
+
+    def _send_answer(self) -> None:
+        """Send what was to go out soon, if it is still there."""
+        answer, self._answer = self._answer, None
+        sock = self._socket
+        if answer is None or sock is None:
+            return
+        try:
+            sent = sock.send(answer)
+        except (BlockingIOError, InterruptedError):
+            sent = 0
+        except OSError as error:
+            self._end(error)
+            return
+        if sent < len(answer):
+            self._queue.append(memoryview(answer)[sent:])
+            self.unsent += len(answer) - sent
             self._flush()
 
     def _flush(self) -> None:
@@ -390,6 +408,7 @@ class SocketStream:
 
     def close(self) -> None:
         """Send what is queued, then close."""
+        self._send_answer()
         self._closing = True
         if not self._queue:
             self._end(None)
@@ -405,6 +424,7 @@ class SocketStream:
         self._socket = None
         self._readiness.remove_reader(self._fd)
         self._stop_writing()
+        self._answer = None
         self._queue.clear()
         self.unsent = 0
         self._release_buffer()

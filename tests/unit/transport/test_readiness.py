@@ -9,7 +9,7 @@ import socket
 
 import pytest
 
-from moldau.transport.readiness import OwnEpoll, readiness_of
+from moldau.transport.readiness import CALLED_TOGETHER, OwnEpoll, readiness_of
 
 pytestmark = pytest.mark.skipif(not hasattr(select, "epoll"), reason="there is no epoll here")
 
@@ -214,3 +214,83 @@ def test_nothing_stays_open_once_nothing_is_watched(pairs):
         assert readiness._poll is None
 
     on_a_loop(scenario)
+
+
+def test_soon_is_at_once_while_nobody_is_called():
+    async def scenario(readiness):
+        called = []
+        readiness.call_soon(lambda: called.append("now"))
+        assert called == ["now"]
+
+    on_a_loop(scenario)
+
+
+@pytest.fixture
+def many():
+    made = [Pair() for _ in range(CALLED_TOGETHER + 2)]
+    yield made
+    for pair in made:
+        pair.close()
+
+
+def test_soon_is_behind_a_few_of_those_who_are_ready(many):
+    async def scenario(readiness):
+        order = []
+
+        def reader(pair):
+            def read():
+                pair.read()
+                order.append("read")
+                readiness.call_soon(lambda: order.append("soon"))
+
+            return read
+
+        for pair in many:
+            readiness.add_reader(pair.descriptor, reader(pair))
+            pair.far.send(b"one")
+        await turns()
+        together = CALLED_TOGETHER
+        assert order == ["read"] * together + ["soon"] * together + ["read"] * 2 + ["soon"] * 2
+
+    on_a_loop(scenario)
+
+
+def test_who_is_called_soon_may_bring_another(pairs):
+    async def scenario(readiness):
+        pair, called = pairs[0], []
+
+        def read():
+            pair.read()
+            readiness.call_soon(lambda: readiness.call_soon(lambda: called.append("second")))
+
+        readiness.add_reader(pair.descriptor, read)
+        pair.far.send(b"one")
+        await turns()
+        assert called == ["second"]
+        readiness.call_soon(lambda: called.append("third"))
+        assert called == ["second", "third"]
+
+    on_a_loop(scenario)
+
+
+def test_a_bug_in_one_that_is_called_soon_is_told_and_harms_no_other(pairs, caplog):
+    async def scenario(readiness):
+        pair, called = pairs[0], []
+
+        def fail():
+            raise ValueError("a bug")
+
+        def read():
+            pair.read()
+            readiness.call_soon(fail)
+            readiness.call_soon(lambda: called.append("good"))
+
+        readiness.add_reader(pair.descriptor, read)
+        for _ in range(2):
+            pair.far.send(b"one")
+            await turns()
+        assert called == ["good", "good"]
+
+    with caplog.at_level(logging.ERROR, logger="asyncio"):
+        on_a_loop(scenario)
+    assert caplog.text.count("a bug in what was to be called soon") == 2

@@ -9,6 +9,7 @@ import socket
 
 import pytest
 
+from moldau.transport import sockets
 from moldau.transport import stream as streams
 from moldau.transport.readiness import OwnEpoll
 from moldau.transport.sockets import SocketNetwork
@@ -79,3 +80,155 @@ def test_a_stream_that_cannot_be_watched_is_closed_again(monkeypatch, caplog):
     monkeypatch.setattr(OwnEpoll, "add_reader", refuse)
     asyncio.run(scenario())
     assert "cannot be watched: Too many open files" in caplog.text
+
+
+class Speaker:
+    """Does as it is told whenever something comes."""
+
+    def __init__(self, stream, speak):
+        self.stream = stream
+        self.speak = speak
+        self.drains = 0
+        self.ended = asyncio.get_running_loop().create_future()
+
+    def received(self, data):
+        self.speak(self.stream)
+        return len(data)
+
+    def drained(self):
+        self.drains += 1
+
+    def closed(self, error):
+        self.ended.set_result(error)
+
+
+def heard_from(speak, *, size):
+    """Return what a speaker has said in answer to one byte, so many bytes of it, and its drains."""
+
+    async def scenario():
+        stream, owner, far = adopt(SocketNetwork(), lambda stream: Speaker(stream, speak))
+        far.setblocking(False)
+        loop = asyncio.get_running_loop()
+        with far:
+            await loop.sock_sendall(far, b"?")
+            said = b""
+            while len(said) < size:
+                piece = await asyncio.wait_for(loop.sock_recv(far, 1 << 16), 10)
+                if not piece:
+                    break
+                said += piece
+            stream.abort()
+            assert await owner.ended is None
+        return said, owner.drains
+
+    return asyncio.run(scenario())
+
+
+def say(*sayings):
+    def speak(stream):
+        for parts in sayings:
+            stream.send(parts)
+
+    return speak
+
+
+def say_and_close(stream):
+    stream.send([b"bye"])
+    stream.close()
+
+
+@pytest.mark.usefixtures("addresses")
+@pytest.mark.parametrize(
+    "speak",
+    [
+        say([b"one"], [b"two"], [b"three"]),
+        say([b"one"], [b"two", b"three"]),
+        say([b"one", b"two"], [b"three"]),
+        say([b"one"], [], [bytearray(b"twothree")]),
+    ],
+)
+def test_what_is_said_in_one_turn_goes_out_in_its_order(speak):
+    assert heard_from(speak, size=11) == (b"onetwothree", 0)
+
+
+@pytest.mark.usefixtures("addresses")
+def test_what_was_said_before_closing_is_sent():
+    assert heard_from(say_and_close, size=100) == (b"bye", 0)
+
+
+@pytest.mark.usefixtures("addresses")
+@pytest.mark.parametrize("rest", [[], [[b"end"]], [[b"e", b"nd"]]])
+def test_what_the_socket_does_not_take_at_once_follows_in_its_order(rest):
+    large = bytes(range(256)) * 16_384
+    whole = large + b"".join(b"".join(parts) for parts in rest)
+    said, drains = heard_from(say([large], *rest), size=len(whole))
+    assert said == whole
+    assert drains == 1
+
+
+@pytest.mark.usefixtures("addresses")
+def test_saying_something_to_nobody_ends_the_stream_once():
+    async def scenario():
+        def speak(stream):
+            far.close()
+            stream.send([b"one"])
+            stream.send([b"two"])
+
+        _, owner, far = adopt(SocketNetwork(), lambda stream: Speaker(stream, speak))
+        far.send(b"?")
+        assert isinstance(await asyncio.wait_for(owner.ended, 10), BrokenPipeError)
+
+    asyncio.run(scenario())
+
+
+class Whole:
+    """Waits for a whole frame of this size, and answers it."""
+
+    def __init__(self, stream, size):
+        self.stream = stream
+        self.size = size
+
+    def received(self, data):
+        if len(data) < self.size:
+            self.stream.expect(self.size)
+            return 0
+        self.stream.send([b"done"])
+        return self.size
+
+    def drained(self):
+        """Hear of nothing."""
+
+    def closed(self, error):
+        """Hear of nothing."""
+
+
+class Watched(OwnEpoll):
+    """Counts what was to be called soon."""
+
+    __slots__ = ("soon",)
+
+    def __init__(self, loop):
+        super().__init__(loop)
+        self.soon = 0
+
+    def call_soon(self, callback):
+        self.soon += 1
+        super().call_soon(callback)
+
+
+@pytest.mark.usefixtures("addresses")
+@pytest.mark.parametrize(("size", "soon"), [(1000, 1), (streams.SHARED_BUFFER_SIZE + 1, 0)])
+def test_the_answer_to_a_large_frame_waits_for_no_other(monkeypatch, size, soon):
+    async def scenario():
+        loop = asyncio.get_running_loop()
+        readiness = Watched(loop)
+        monkeypatch.setattr(sockets, "readiness_of", lambda _: readiness)
+        stream, _, far = adopt(SocketNetwork(), lambda stream: Whole(stream, size))
+        far.setblocking(False)
+        with far:
+            await loop.sock_sendall(far, bytes(size))
+            assert await asyncio.wait_for(loop.sock_recv(far, 100), 10) == b"done"
+        stream.abort()
+        assert readiness.soon == soon
+
+    asyncio.run(scenario())
