@@ -84,13 +84,9 @@ class LedPartition:
     def append(self, batch: bytes, header: BatchHeader) -> None:
         """Append a batch as the coordinator; what stands in its way is the log's own error."""
         partition, log, config = self._partition, self._log, self._log.config
-        if partition.role.leader_epoch != self.leader_epoch:
-            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        fence = partition.fence(NO_LEADER_EPOCH, self._parts.broker_id)
-        if fence is not _NO_ERROR:
-            raise ApiError(fence)
-        if not partition.in_sync_enough:
-            raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS)
+        refusal = self._refusal()
+        if refusal is not _NO_ERROR:
+            raise ApiError(refusal)
         if len(batch) > config.max_message_bytes:
             raise ApiError(
                 ErrorCode.MESSAGE_TOO_LARGE,
@@ -143,15 +139,23 @@ class LedPartition:
         partition, log = self._partition, self._log
         role, config = partition.role, log.config
         may = (
-            role.leader_epoch == self.leader_epoch
-            and role.leader == self._parts.broker_id
+            self._refusal() is _NO_ERROR
             and len(role.isr) == 1
-            and partition.in_sync_enough
             and config.flush_messages == LONG_MAX
             and config.message_timestamp_type == "CreateTime"
         )
         self._largest_at_once = config.max_message_bytes if may else -1
         self._seen_role, self._seen_config = role, config
+
+    def _refusal(self) -> ErrorCode:
+        """Say why nothing may be appended, whatever it is."""
+        partition = self._partition
+        if partition.role.leader_epoch != self.leader_epoch:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        fence = partition.fence(NO_LEADER_EPOCH, self._parts.broker_id)
+        if fence is _NO_ERROR and not partition.in_sync_enough:
+            return ErrorCode.NOT_ENOUGH_REPLICAS
+        return fence
 
     async def read(self, offset: int, max_bytes: int) -> bytes:
         """Read batches in the executor; cancelling it leaves the read to itself."""
