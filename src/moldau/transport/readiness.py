@@ -5,11 +5,11 @@ calls that cost a broker with many small requests a good part of its time. So th
 network have an epoll of their own, and the event loop watches that one: when it wakes up, the
 streams that are ready are called in a row.
 
-What they have to say goes out a few streams at a time (`call_soon`): sending to a process that
-sleeps wakes it up, at the sender's cost, and one that has many connections to us is so woken up
-once for several answers.
+What streams have to do at the end of such a row they do one behind the other (`call_behind`). So
+their small answers leave together: sending to a process that sleeps wakes it up, at the sender's
+cost, and one that has many connections to us is so woken up once for several answers.
 
-Where there is no epoll the event loop itself serves: it has the same five methods.
+Where there is no epoll the event loop itself serves.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from typing import Final, NamedTuple, Protocol
 Callback = Callable[[], None]
 
 CALLED_TOGETHER: Final = 16
-"""So many are called before those who want to be called soon: nearly all wake-ups are saved, and an
-answer waits until fifteen others are there, at most."""
+"""So many streams are called in a row: nearly all wake-ups are saved, and an answer waits for what
+fifteen other streams have brought, at most."""
 
 
 class Readiness(Protocol):
@@ -46,14 +46,29 @@ class Readiness(Protocol):
         """Call no more; harmless if nobody was called."""
         ...
 
-    def call_soon(self, callback: Callback, /) -> object:
-        """Call once, behind those who are being called; it may be at once if nobody is."""
+    def call_behind(self, callback: Callback, /) -> None:
+        """Call once, behind those who are being called in a row; at once if nobody is."""
         ...
 
 
 def readiness_of(loop: asyncio.AbstractEventLoop) -> Readiness:
     """Return what watches the descriptors of many streams on this loop."""
-    return OwnEpoll(loop) if hasattr(select, "epoll") else loop
+    return OwnEpoll(loop) if hasattr(select, "epoll") else LoopAlone(loop)
+
+
+class LoopAlone:
+    """The event loop calls everybody by itself, so that nobody is ever called in a row."""
+
+    __slots__ = ("add_reader", "add_writer", "remove_reader", "remove_writer")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.add_reader = loop.add_reader
+        self.remove_reader = loop.remove_reader
+        self.add_writer = loop.add_writer
+        self.remove_writer = loop.remove_writer
+
+    def call_behind(self, callback: Callback) -> None:
+        callback()
 
 
 class _Watched(NamedTuple):
@@ -69,14 +84,14 @@ _NOBODY = _Watched(None, None)
 class OwnEpoll:
     """An epoll within that of the event loop. There while anything is watched."""
 
-    __slots__ = ("_calling", "_loop", "_poll", "_soon", "_watched")
+    __slots__ = ("_behind", "_calling", "_loop", "_poll", "_watched")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._poll: select.epoll | None = None
         self._watched: dict[int, _Watched] = {}
         self._calling = False
-        self._soon: list[Callback] = []
+        self._behind: list[Callback] = []
 
     def add_reader(self, descriptor: int, callback: Callback) -> None:
         self._watch(descriptor, _Watched(callback, self._of(descriptor).writer))
@@ -123,9 +138,9 @@ class OwnEpoll:
         self._loop.add_reader(poll.fileno(), self._ready)
         return poll
 
-    def call_soon(self, callback: Callback) -> None:
+    def call_behind(self, callback: Callback) -> None:
         if self._calling:
-            self._soon.append(callback)
+            self._behind.append(callback)
         else:
             callback()
 
@@ -137,35 +152,39 @@ class OwnEpoll:
         self._calling = True
         try:
             for first in range(0, len(events), CALLED_TOGETHER):
-                self._call(events[first : first + CALLED_TOGETHER])
-                self._call_waiting()
+                try:
+                    self._call(events[first : first + CALLED_TOGETHER])
+                finally:
+                    self._call_those_behind()
         finally:
             self._calling = False
 
     def _call(self, events: list[tuple[int, int]]) -> None:
-        """Call those who watch these descriptors. Errors and hang-ups concern both directions."""
-        of, not_writable, not_readable = self._watched.get, ~select.EPOLLOUT, ~select.EPOLLIN
+        """Call those who watch these descriptors."""
+        of = self._watched.get
+        # Errors and hang-ups concern both directions.
+        reading, writing = ~select.EPOLLOUT, ~select.EPOLLIN
         for descriptor, event in events:
             try:
-                if event & not_writable:
+                if event & reading:
                     reader = of(descriptor, _NOBODY)[0]
                     if reader is not None:
                         reader()
-                if event & not_readable:
+                if event & writing:
                     writer = of(descriptor, _NOBODY)[1]
                     if writer is not None:
                         writer()
             except Exception as error:  # noqa: BLE001 - the others are not to suffer
                 self._tell(f"a bug while serving descriptor {descriptor}", error)
 
-    def _call_waiting(self) -> None:
-        """Call those who are to be called soon; they may bring more of them."""
-        for callback in self._soon:
+    def _call_those_behind(self) -> None:
+        """Call those who have asked for it in this row; they may bring more of them."""
+        for callback in self._behind:
             try:
                 callback()
             except Exception as error:  # noqa: BLE001 - the others are not to suffer
-                self._tell("a bug in what was to be called soon", error)
-        self._soon.clear()
+                self._tell(f"a bug behind a row of streams, in {callback}", error)
+        self._behind.clear()
 
     def _tell(self, message: str, error: Exception) -> None:
         self._loop.call_exception_handler({"message": message, "exception": error})

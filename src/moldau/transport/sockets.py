@@ -52,7 +52,7 @@ class SocketListener:
                     raise
                 self._rest(error)
                 return
-            self._network.adopt(connected, self._accept)
+            self._network.adopt(connected, self._accept, accepted=True)
 
     def _rest(self, error: OSError) -> None:
         """Stop accepting for a second: a readable port would keep the loop spinning."""
@@ -111,7 +111,7 @@ class SocketNetwork:
         """Open a stream to a peer, at whichever address of its name answers first."""
         targets = await _resolve(host, port, passive=False)
         sock = await (self._connected(*targets[0]) if len(targets) == 1 else self._first(targets))
-        stream = self.adopt(sock, receiver)
+        stream = self.adopt(sock, receiver, accepted=False)
         if stream is None:
             raise ConnectionResetError(errno.ECONNRESET, f"{host}:{port} closed at once")
         return cast("Stream", stream)
@@ -151,7 +151,7 @@ class SocketNetwork:
         assert refusal is not None
         raise refusal
 
-    def adopt(self, sock: socket.socket, accept: Accept) -> SocketStream | None:
+    def adopt(self, sock: socket.socket, accept: Accept, *, accepted: bool) -> SocketStream | None:
         """Make a stream of a connected socket; None if the peer has gone already."""
         try:
             sock.setblocking(False)
@@ -159,7 +159,9 @@ class SocketNetwork:
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             loop = asyncio.get_running_loop()
-            stream = SocketStream(loop, self._ready_on(loop), sock, self._pool, self._executor)
+            stream = SocketStream(
+                loop, self._ready_on(loop), sock, self._pool, self._executor, accepted=accepted
+            )
         except OSError:
             sock.close()
             return None

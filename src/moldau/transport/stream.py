@@ -90,13 +90,14 @@ class SocketStream:
     """One connected socket. Owned by the event loop's thread."""
 
     __slots__ = (
-        "_answer",
         "_buffer",
         "_closing",
         "_executor",
         "_expected",
         "_fd",
         "_filled",
+        "_held",
+        "_holds",
         "_loop",
         "_paused",
         "_pool",
@@ -120,7 +121,10 @@ class SocketStream:
         sock: socket.socket,
         pool: BufferPool,
         executor: Executor | None,
+        *,
+        accepted: bool,
     ) -> None:
+        """Take a connected socket. Streams that were accepted answer, and may do so together."""
         self._loop = loop
         self._readiness = readiness
         self._socket: socket.socket | None = sock
@@ -130,8 +134,9 @@ class SocketStream:
         self._buffer: bytearray | None = None
         self._filled = 0
         self._expected = 0
-        self._answer: bytes | None = None
-        """Goes out soon, before all that is queued."""
+        self._holds = accepted
+        self._held: bytes | None = None
+        """Goes out behind a row of streams; nothing is queued while it is there."""
         self._queue: deque[Part] = deque()
         self._resident_end = 0
         """Up to here the file region at the head of the queue is known to be in memory."""
@@ -248,20 +253,24 @@ class SocketStream:
     # Writing
 
     def send(self, parts: Sequence[Part]) -> None:
-        """Queue these parts, in order, and send what the socket takes now."""
-        if self._answer is not None:
-            self._send_answer()
+        """Queue these parts, in order, and send what the socket takes now.
+
+        An answer of one piece may wait until the streams that are ready have been called; it does
+        not count as unsent, and there is one of them at most.
+        """
+        if self._held is not None:
+            self._send_held()
         if self._socket is None or self._closing:
             return
         queue = self._queue
         idle = not queue
         if idle and len(parts) == 1 and type(parts[0]) is bytes:
             # Past the queue: nearly every answer is one piece, and the socket takes it whole.
-            self._answer = parts[0]
-            if self._buffer is None:
-                self._readiness.call_soon(self._send_answer)
-            else:  # a large frame has taken long already
-                self._send_answer()
+            self._held = parts[0]
+            if self._holds and self._buffer is None:
+                self._readiness.call_behind(self._send_held)
+            else:  # a request of ours, or the answer to a large frame, which has taken long already
+                self._send_held()
             return
         for part in parts:
             size = part.size if type(part) is FileRegion else len(part)
@@ -271,22 +280,22 @@ class SocketStream:
         if idle and queue:
             self._flush()
 
-    def _send_answer(self) -> None:
-        """Send what was to go out soon, if it is still there."""
-        answer, self._answer = self._answer, None
+    def _send_held(self) -> None:
+        """Send what is held, if it is still there."""
+        held, self._held = self._held, None
         sock = self._socket
-        if answer is None or sock is None:
+        if held is None or sock is None:
             return
         try:
-            sent = sock.send(answer)
+            sent = sock.send(held)
         except (BlockingIOError, InterruptedError):
             sent = 0
         except OSError as error:
             self._end(error)
             return
-        if sent < len(answer):
-            self._queue.append(memoryview(answer)[sent:])
-            self.unsent += len(answer) - sent
+        if sent < len(held):
+            self._queue.append(memoryview(held)[sent:])
+            self.unsent += len(held) - sent
             self._flush()
 
     def _flush(self) -> None:
@@ -408,7 +417,7 @@ class SocketStream:
 
     def close(self) -> None:
         """Send what is queued, then close."""
-        self._send_answer()
+        self._send_held()
         self._closing = True
         if not self._queue:
             self._end(None)
@@ -424,7 +433,7 @@ class SocketStream:
         self._socket = None
         self._readiness.remove_reader(self._fd)
         self._stop_writing()
-        self._answer = None
+        self._held = None
         self._queue.clear()
         self.unsent = 0
         self._release_buffer()

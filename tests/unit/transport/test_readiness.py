@@ -9,7 +9,7 @@ import socket
 
 import pytest
 
-from moldau.transport.readiness import CALLED_TOGETHER, OwnEpoll, readiness_of
+from moldau.transport.readiness import CALLED_TOGETHER, LoopAlone, OwnEpoll, readiness_of
 
 pytestmark = pytest.mark.skipif(not hasattr(select, "epoll"), reason="there is no epoll here")
 
@@ -67,7 +67,7 @@ def test_without_epoll_the_loop_itself_watches(monkeypatch):
         with monkeypatch.context() as patched:
             patched.delattr(select, "epoll")
             found = readiness_of(loop)
-        assert found is loop
+        assert isinstance(found, LoopAlone)
 
     asyncio.run(scenario())
 
@@ -216,10 +216,10 @@ def test_nothing_stays_open_once_nothing_is_watched(pairs):
     on_a_loop(scenario)
 
 
-def test_soon_is_at_once_while_nobody_is_called():
+def test_behind_nobody_is_at_once():
     async def scenario(readiness):
         called = []
-        readiness.call_soon(lambda: called.append("now"))
+        readiness.call_behind(lambda: called.append("now"))
         assert called == ["now"]
 
     on_a_loop(scenario)
@@ -233,7 +233,7 @@ def many():
         pair.close()
 
 
-def test_soon_is_behind_a_few_of_those_who_are_ready(many):
+def test_those_behind_are_called_behind_a_row_of_those_who_are_ready(many):
     async def scenario(readiness):
         order = []
 
@@ -241,7 +241,7 @@ def test_soon_is_behind_a_few_of_those_who_are_ready(many):
             def read():
                 pair.read()
                 order.append("read")
-                readiness.call_soon(lambda: order.append("soon"))
+                readiness.call_behind(lambda: order.append("behind"))
 
             return read
 
@@ -250,30 +250,30 @@ def test_soon_is_behind_a_few_of_those_who_are_ready(many):
             pair.far.send(b"one")
         await turns()
         together = CALLED_TOGETHER
-        assert order == ["read"] * together + ["soon"] * together + ["read"] * 2 + ["soon"] * 2
+        assert order == ["read"] * together + ["behind"] * together + ["read"] * 2 + ["behind"] * 2
 
     on_a_loop(scenario)
 
 
-def test_who_is_called_soon_may_bring_another(pairs):
+def test_who_is_called_behind_may_bring_another(pairs):
     async def scenario(readiness):
         pair, called = pairs[0], []
 
         def read():
             pair.read()
-            readiness.call_soon(lambda: readiness.call_soon(lambda: called.append("second")))
+            readiness.call_behind(lambda: readiness.call_behind(lambda: called.append("second")))
 
         readiness.add_reader(pair.descriptor, read)
         pair.far.send(b"one")
         await turns()
         assert called == ["second"]
-        readiness.call_soon(lambda: called.append("third"))
+        readiness.call_behind(lambda: called.append("third"))
         assert called == ["second", "third"]
 
     on_a_loop(scenario)
 
 
-def test_a_bug_in_one_that_is_called_soon_is_told_and_harms_no_other(pairs, caplog):
+def test_a_bug_in_one_behind_is_told_and_harms_no_other(pairs, caplog):
     async def scenario(readiness):
         pair, called = pairs[0], []
 
@@ -282,8 +282,8 @@ def test_a_bug_in_one_that_is_called_soon_is_told_and_harms_no_other(pairs, capl
 
         def read():
             pair.read()
-            readiness.call_soon(fail)
-            readiness.call_soon(lambda: called.append("good"))
+            readiness.call_behind(fail)
+            readiness.call_behind(lambda: called.append("good"))
 
         readiness.add_reader(pair.descriptor, read)
         for _ in range(2):
@@ -293,4 +293,40 @@ def test_a_bug_in_one_that_is_called_soon_is_told_and_harms_no_other(pairs, capl
 
     with caplog.at_level(logging.ERROR, logger="asyncio"):
         on_a_loop(scenario)
-    assert caplog.text.count("a bug in what was to be called soon") == 2
+    assert caplog.text.count("a bug behind a row of streams") == 2
+
+
+def test_one_that_is_cancelled_keeps_nobody_behind_it_waiting(pairs):
+    async def scenario(readiness):
+        pair, called = pairs[0], []
+
+        def read():
+            pair.read()
+            readiness.call_behind(lambda: called.append("behind"))
+            raise asyncio.CancelledError
+
+        readiness.add_reader(pair.descriptor, read)
+        pair.far.send(b"one")
+        await turns()
+        assert called == ["behind"]
+
+    on_a_loop(scenario)
+
+
+def test_a_loop_alone_calls_nobody_in_a_row(pairs):
+    async def scenario():
+        pair, called = pairs[0], []
+        readiness = LoopAlone(asyncio.get_running_loop())
+
+        def read():
+            pair.read()
+            readiness.call_behind(lambda: called.append("behind"))
+            called.append("read")
+
+        readiness.add_reader(pair.descriptor, read)
+        pair.far.send(b"one")
+        await turns()
+        readiness.remove_reader(pair.descriptor)
+        assert called == ["behind", "read"]
+
+    asyncio.run(scenario())

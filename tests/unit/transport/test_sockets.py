@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import errno
 import pickle
+import select
 import socket
 
 import pytest
 
 from moldau.transport import sockets
 from moldau.transport import stream as streams
-from moldau.transport.readiness import OwnEpoll
+from moldau.transport.readiness import LoopAlone, OwnEpoll
 from moldau.transport.sockets import SocketNetwork
+
+needs_epoll = pytest.mark.skipif(not hasattr(select, "epoll"), reason="there is no epoll here")
 
 
 class Keeper:
@@ -34,7 +37,7 @@ class Keeper:
         self.ended.set_result(error)
 
 
-def adopt(network, make):
+def adopt(network, make, *, accepted=True):
     """Return our end of a connection, whoever owns it, and the other one."""
     near, far = socket.socketpair()
     owners = []
@@ -43,7 +46,7 @@ def adopt(network, make):
         owners.append(make(stream))
         return owners[0]
 
-    return network.adopt(near, accept), owners[0], far
+    return network.adopt(near, accept, accepted=accepted), owners[0], far
 
 
 @pytest.fixture
@@ -89,6 +92,7 @@ class Speaker:
         self.stream = stream
         self.speak = speak
         self.drains = 0
+        self.ends = []
         self.ended = asyncio.get_running_loop().create_future()
 
     def received(self, data):
@@ -99,7 +103,9 @@ class Speaker:
         self.drains += 1
 
     def closed(self, error):
-        self.ended.set_result(error)
+        self.ends.append(error)
+        if not self.ended.done():
+            self.ended.set_result(error)
 
 
 def heard_from(speak, *, size):
@@ -132,12 +138,18 @@ def say(*sayings):
     return speak
 
 
+@pytest.fixture(params=[pytest.param(OwnEpoll, marks=needs_epoll), LoopAlone])
+def watching(monkeypatch, request):
+    """Streams are watched by an epoll of their own, and by the loop alone."""
+    monkeypatch.setattr(sockets, "readiness_of", request.param)
+
+
 def say_and_close(stream):
     stream.send([b"bye"])
     stream.close()
 
 
-@pytest.mark.usefixtures("addresses")
+@pytest.mark.usefixtures("addresses", "watching")
 @pytest.mark.parametrize(
     "speak",
     [
@@ -151,12 +163,12 @@ def test_what_is_said_in_one_turn_goes_out_in_its_order(speak):
     assert heard_from(speak, size=11) == (b"onetwothree", 0)
 
 
-@pytest.mark.usefixtures("addresses")
+@pytest.mark.usefixtures("addresses", "watching")
 def test_what_was_said_before_closing_is_sent():
     assert heard_from(say_and_close, size=100) == (b"bye", 0)
 
 
-@pytest.mark.usefixtures("addresses")
+@pytest.mark.usefixtures("addresses", "watching")
 @pytest.mark.parametrize("rest", [[], [[b"end"]], [[b"e", b"nd"]]])
 def test_what_the_socket_does_not_take_at_once_follows_in_its_order(rest):
     large = bytes(range(256)) * 16_384
@@ -166,17 +178,45 @@ def test_what_the_socket_does_not_take_at_once_follows_in_its_order(rest):
     assert drains == 1
 
 
-@pytest.mark.usefixtures("addresses")
-def test_saying_something_to_nobody_ends_the_stream_once():
+@pytest.mark.usefixtures("addresses", "watching")
+@pytest.mark.parametrize("sayings", [[[b"one"]], [[b"one"], [b"two"]], [[b"one", b"two"]]])
+def test_saying_something_to_nobody_ends_the_stream_once(sayings):
     async def scenario():
         def speak(stream):
             far.close()
-            stream.send([b"one"])
-            stream.send([b"two"])
+            say(*sayings)(stream)
 
         _, owner, far = adopt(SocketNetwork(), lambda stream: Speaker(stream, speak))
         far.send(b"?")
-        assert isinstance(await asyncio.wait_for(owner.ended, 10), BrokenPipeError)
+        await asyncio.wait_for(owner.ended, 10)
+        await asyncio.sleep(0)
+        (error,) = owner.ends
+        assert isinstance(error, BrokenPipeError)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.usefixtures("addresses")
+def test_one_that_is_ended_by_another_in_its_row_says_nothing_more():
+    async def scenario():
+        network, said = SocketNetwork(), []
+
+        def speak(stream):
+            said.append(stream)
+            stream.send([b"one"])
+            if len(said) == 2:
+                said[0].abort()
+
+        pairs = [adopt(network, lambda stream: Speaker(stream, speak)) for _ in range(2)]
+        for _, _, far in pairs:
+            far.send(b"?")
+        for _ in range(5):
+            await asyncio.sleep(0)
+        heard = {stream: far.recv(100) for stream, _, far in pairs}
+        assert [heard[stream] for stream in said] == [b"", b"one"]
+        said[1].abort()
+        for _, _, far in pairs:
+            far.close()
 
     asyncio.run(scenario())
 
@@ -203,32 +243,38 @@ class Whole:
 
 
 class Watched(OwnEpoll):
-    """Counts what was to be called soon."""
+    """Counts what was to be called behind others."""
 
-    __slots__ = ("soon",)
+    __slots__ = ("behind",)
 
     def __init__(self, loop):
         super().__init__(loop)
-        self.soon = 0
+        self.behind = 0
 
-    def call_soon(self, callback):
-        self.soon += 1
-        super().call_soon(callback)
+    def call_behind(self, callback):
+        self.behind += 1
+        super().call_behind(callback)
 
 
+@needs_epoll
 @pytest.mark.usefixtures("addresses")
-@pytest.mark.parametrize(("size", "soon"), [(1000, 1), (streams.SHARED_BUFFER_SIZE + 1, 0)])
-def test_the_answer_to_a_large_frame_waits_for_no_other(monkeypatch, size, soon):
+@pytest.mark.parametrize(
+    ("accepted", "size", "behind"),
+    [(True, 1000, 1), (True, streams.SHARED_BUFFER_SIZE + 1, 0), (False, 1000, 0)],
+)
+def test_answers_to_small_frames_alone_wait_for_others(monkeypatch, accepted, size, behind):
     async def scenario():
         loop = asyncio.get_running_loop()
         readiness = Watched(loop)
         monkeypatch.setattr(sockets, "readiness_of", lambda _: readiness)
-        stream, _, far = adopt(SocketNetwork(), lambda stream: Whole(stream, size))
+        stream, _, far = adopt(
+            SocketNetwork(), lambda stream: Whole(stream, size), accepted=accepted
+        )
         far.setblocking(False)
         with far:
             await loop.sock_sendall(far, bytes(size))
             assert await asyncio.wait_for(loop.sock_recv(far, 100), 10) == b"done"
         stream.abort()
-        assert readiness.soon == soon
+        assert readiness.behind == behind
 
     asyncio.run(scenario())
