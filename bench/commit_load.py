@@ -40,6 +40,17 @@ def commits(
     address: str, topic: str, groups: int, warm_up_s: float, seconds: float
 ) -> dict[str, float]:
     """Commit one offset at a time for so many groups, each with one member."""
+    loop = commit_loop(address, topic, groups)
+    loop.run(warm_up_s)
+    began = time.perf_counter()
+    count = loop.run(seconds)
+    took = time.perf_counter() - began
+    loop.close()
+    return {"commits": count, "seconds": took}
+
+
+def commit_loop(address: str, topic: str, groups: int) -> CommitLoop:
+    """Form so many groups, each with a connection that has committed once."""
     frames = asyncio.run(commit_frames(address, topic, groups))
     host, _, port = address.rpartition(":")
     sockets = [socket.create_connection((host, int(port))) for _ in frames]
@@ -49,14 +60,7 @@ def commits(
         connection.sendall(frame)
         expected.append(connection.recv(65_536))
         _check_commit(expected[-1])
-    loop = CommitLoop(sockets, frames, expected)
-    loop.run(warm_up_s)
-    began = time.perf_counter()
-    count = loop.run(seconds)
-    took = time.perf_counter() - began
-    for connection in sockets:
-        connection.close()
-    return {"commits": count, "seconds": took}
+    return CommitLoop(sockets, frames, expected)
 
 
 async def commit_frames(address: str, topic: str, groups: int) -> list[bytes]:
@@ -99,6 +103,12 @@ class CommitLoop:
         for connection, _, expected in self._lanes.values():
             self._take(connection, expected)
         return count
+
+    def close(self) -> None:
+        """End all connections."""
+        for connection, _, _ in self._lanes.values():
+            connection.close()
+        self._poll.close()
 
     def _take(self, connection: socket.socket, expected: bytes) -> None:
         answer = connection.recv(65_536)
