@@ -100,8 +100,14 @@ def test_groups_and_transactions_are_told_while_they_last_and_after_a_restart(tm
 
 
 def member(address):
-    """Join a group and wait for both partitions."""
-    consumer = Consumer({"bootstrap.servers": address, "group.id": "g"})
+    """Join a group and wait for both partitions.
+
+    It commits nothing by itself: what it has seen of the transaction before it is closed would
+    count among the commits.
+    """
+    consumer = Consumer(
+        {"bootstrap.servers": address, "group.id": "g", "enable.auto.commit": False}
+    )
     consumer.subscribe(["copied"])
     while len(consumer.assignment()) < 2:
         consumer.poll(0.1)
