@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 
-from bench.usage import cpu_seconds, family, peak_memory_mb
+from bench.usage import Stolen, cpu_seconds, family, peak_memory_mb, running_seconds
 
 PARENT = """
 import subprocess, sys
@@ -33,3 +34,21 @@ def test_time_of_a_dead_child_is_counted():
     subprocess.run([sys.executable, "-c", spin], check=True)
     # The kernel counts in ticks of 10 ms, rounded for each process; half is far from none.
     assert cpu_seconds(os.getpid()) - before > 0.15
+
+
+def test_the_time_of_a_thread_that_runs_is_counted():
+    before, used = running_seconds(os.getpid()), time.thread_time()
+    while time.thread_time() < used + 0.1:
+        pass
+    # The kernel may be a tick behind; half is far from none.
+    assert running_seconds(os.getpid()) - before > 0.05
+
+
+def test_what_was_stolen_is_a_part_of_the_time_of_all_processors(monkeypatch):
+    taken_s = iter([7.0, 12.0])
+    monkeypatch.setattr("bench.usage.time.perf_counter", lambda: 100.0)
+    monkeypatch.setattr("bench.usage._stolen_seconds", lambda: next(taken_s))
+    monkeypatch.setattr("bench.usage.os.cpu_count", lambda: 2)
+    stolen = Stolen()
+    monkeypatch.setattr("bench.usage.time.perf_counter", lambda: 110.0)
+    assert stolen.share() == 0.25
