@@ -43,12 +43,12 @@ class MemoryLog:
         if self.commits:
             self.commit()
 
-    def append_committed(self, checked, last_offset_delta, timestamp):
+    def append_committed(self, checked, timestamp):
         if not self.commits or self.refusal is not None:
             return None
         batch = seal(0, checked, 0)
         header = parse_header(batch)
-        assert header.last_offset_delta == last_offset_delta
+        assert not header.last_offset_delta
         assert header.max_timestamp == timestamp
         self.append(batch)
         return self.log_end_offset

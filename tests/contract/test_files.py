@@ -40,6 +40,14 @@ def test_appended_parts_are_read_back_in_order(file):
     assert file.size() == 15
 
 
+def test_a_piece_is_appended_as_one_part_would_be(file):
+    file.append([b"one"])
+    file.append_piece(b"two")
+    file.append_piece(b"")
+    file.append([b"three"])
+    assert file.read(0, 100) == b"onetwothree"
+
+
 def test_more_parts_than_one_system_call_takes_are_all_written(file):
     parts = [index.to_bytes(4) for index in range(3000)]
     file.append(parts)
@@ -126,7 +134,14 @@ def test_a_closed_handle_is_of_no_more_use_and_closes_twice(files, folder):
     file = files.open(f"{folder}/b.log", create=True)
     file.close()
     file.close()
-    for use in (lambda: file.read(0, 1), lambda: file.append([b"x"]), file.sync, file.size):
+    uses = (
+        lambda: file.read(0, 1),
+        lambda: file.append([b"x"]),
+        lambda: file.append_piece(b"x"),
+        file.sync,
+        file.size,
+    )
+    for use in uses:
         with pytest.raises(OSError):
             use()
 

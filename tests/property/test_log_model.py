@@ -20,6 +20,7 @@ from log_kit import FOLDER, Broker, append, make_batch, read_all, region_bytes
 from moldau.records.batch import parse_header
 from moldau.records.record import read_records
 from moldau.sim.disk import SimDisk
+from moldau.storage.time_search import finish
 from moldau.storage.topic_config import LogConfig
 from moldau.storage.verify import verify_partition
 
@@ -211,7 +212,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(time=TIMES)
     def look_up(self, time):
-        found = self.log.offset_for_timestamp(time)
+        found = finish(self.log.search(time))
         expected = next((r for r in self.records() if r[2] >= time), None)
         assert (found and (found.offset, found.timestamp)) == (
             expected and (expected[0], expected[2])
@@ -219,7 +220,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule()
     def look_up_newest(self):
-        found = self.log.max_timestamp_entry()
+        found = finish(self.log.search(None))
         expected = max(self.records(), key=lambda r: (r[2], -r[0]), default=None)
         assert (found and (found.offset, found.timestamp)) == (
             expected and (expected[0], expected[2])

@@ -39,6 +39,10 @@ class File(Protocol):
         """Bytes in the file now."""
         ...
 
+    def append_piece(self, piece: bytes) -> None:
+        """Do as `append` does, for who has one small piece and many of them to write."""
+        ...
+
     def append(self, parts: Sequence[Buffer]) -> None:
         """Write all parts at the end. After an OSError any prefix may have been written."""
         ...

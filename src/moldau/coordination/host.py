@@ -196,7 +196,7 @@ class Host(Generic[S]):
                 return False
             checked, value = sealed
             # The log's own crash points stand around the one step that lasts.
-            end_offset = self.log.append_committed(checked, 0, wall_ms)
+            end_offset = self.log.append_committed(checked, wall_ms)
             if end_offset is None:
                 return False
             self._end_offset = end_offset

@@ -45,13 +45,11 @@ class InternalLog(Protocol):
         """Append one batch, its header given with it; ApiError, nothing appended, if it cannot."""
         ...
 
-    def append_committed(
-        self, checked: bytes, last_offset_delta: int, timestamp: int
-    ) -> int | None:
-        """Append one batch that is committed as soon as it is appended; return the end offset then.
+    def append_committed(self, checked: bytes, timestamp: int) -> int | None:
+        """Append one record that is committed as soon as it is appended; return the end offset.
 
-        It comes as what its checksum covers, and all of its records have this timestamp. None, with
-        nothing appended, where it would have to wait, or cannot be appended: `append` tells.
+        It comes as what the checksum of its batch covers. None, with nothing appended, where it
+        would have to wait, or cannot be appended: `append` tells.
         """
         ...
 

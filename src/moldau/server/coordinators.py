@@ -107,10 +107,8 @@ class LedPartition:
             self._begin_flush()
         partition.advance()
 
-    def append_committed(
-        self, checked: bytes, last_offset_delta: int, timestamp: int
-    ) -> int | None:
-        """Append a batch where nobody has to be waited for.
+    def append_committed(self, checked: bytes, timestamp: int) -> int | None:
+        """Append a batch of one record where nobody has to be waited for.
 
         Whether that may be is a matter of role and configs, which are values: it is found out when
         one of them is another than before, and not for each of a hundred thousand batches.
@@ -122,14 +120,14 @@ class LedPartition:
         if size > self._largest_at_once or log.offline or self._flushes:
             return None
         try:
-            log.append_checked(checked, last_offset_delta, timestamp, self.leader_epoch)
+            log.append_checked(checked, timestamp, self.leader_epoch)
         except ApiError:
             return None
         except StorageError as error:
             self._parts.storage_failed(error)
             return None
         traffic = self._traffic
-        traffic.messages_in += last_offset_delta + 1
+        traffic.messages_in += 1
         traffic.bytes_in += size
         partition.advance()
         return log.log_end_offset

@@ -23,7 +23,7 @@ committed and who waits is none of this module's business.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from moldau.base.checks import crash_point, invariant
 from moldau.base.errors import InvariantViolated, StorageError
@@ -51,7 +51,7 @@ from moldau.storage.retention import expired_count
 from moldau.storage.scan import checked_headers
 from moldau.storage.segment import HalfWritten, Segment
 from moldau.storage.segments import Segments
-from moldau.storage.time_search import Search, TimestampOffset, finish, search, starts_until
+from moldau.storage.time_search import Search, search, starts_until
 from moldau.storage.topic_config import LONG_MAX, LogConfig
 
 SMALL_BATCH_BYTES = 2048
@@ -143,11 +143,6 @@ class Log:
         return sum(segment.size for segment in self.segments)
 
     @property
-    def local_log_start_offset(self) -> Offset:
-        """The first offset on this disk; differs from the log's start once a tier holds more."""
-        return self.log_start_offset
-
-    @property
     def first_unstable_offset(self) -> Offset | None:
         """Where the first undecided transaction begins; None if all are decided."""
         return self.producers.first_unstable_offset
@@ -202,29 +197,22 @@ class Log:
             self._add_aborted(self.active, AbortedTransaction(*completed[:4]))
         return AppendResult(offset, offset, header.max_timestamp, False)
 
-    def append_checked(
-        self, checked: bytes, last_offset_delta: int, max_timestamp: int, leader_epoch: int
-    ) -> None:
-        """Append a small batch that is no producer's, given as what its checksum covers."""
-        if self.offline:
-            raise self._offline_error()
-        base_offset = self.log_end_offset
-        batch = seal(base_offset, checked, leader_epoch)
-        self._append_whole(batch, base_offset + last_offset_delta, max_timestamp, leader_epoch)
+    def append_checked(self, checked: bytes, timestamp: int, leader_epoch: int) -> None:
+        """Append a small batch of one record and no producer, given as what its checksum covers."""
+        offset = self.log_end_offset
+        self._append_whole(seal(offset, checked, leader_epoch), offset, timestamp, leader_epoch)
 
     def _append_batch(self, batch: Buffer, header: BatchHeader, leader_epoch: int) -> Offset:
         """Append a batch with the next offsets and this epoch before it; return the first."""
-        if self.offline:
-            raise self._offline_error()
         base_offset, size = self.log_end_offset, LENGTH_END + header.length
         last_offset = base_offset + header.last_offset_delta
+        timestamp = header.max_timestamp
         prefix = batch_prefix(base_offset, size, leader_epoch)
         body = memoryview(batch)[PREFIX_SIZE:]
         if size <= SMALL_BATCH_BYTES:
-            self._append_whole(prefix + body, last_offset, header.max_timestamp, leader_epoch)
+            self._append_whole(prefix + body, last_offset, timestamp, leader_epoch)
         else:
-            self._append_with_care((prefix, body), size, last_offset, header.max_timestamp)
-            self._grown_to(last_offset + 1, leader_epoch, base_offset)
+            self._append_with_care((prefix, body), size, last_offset, timestamp, leader_epoch)
         return base_offset
 
     def _append_whole(
@@ -233,18 +221,28 @@ class Log:
         """Append a batch in one piece."""
         base_offset = self.log_end_offset
         try:
-            quietly = self.active.append_quietly(batch, base_offset, last_offset, max_timestamp)
+            quietly = self.active.append_quietly(
+                batch, base_offset, last_offset, max_timestamp, leader_epoch
+            )
         except HalfWritten:
-            self.offline = True
+            self._go_offline()
             raise
-        if not quietly:
-            self._append_with_care((batch,), len(batch), last_offset, max_timestamp)
-        self._grown_to(last_offset + 1, leader_epoch, base_offset)
+        if quietly:
+            self.log_end_offset = last_offset + 1  # type: ignore[assignment]  # a cast is a call
+        else:
+            self._append_with_care((batch,), len(batch), last_offset, max_timestamp, leader_epoch)
 
     def _append_with_care(
-        self, parts: Sequence[Buffer], size: int, last_offset: int, max_timestamp: int
+        self,
+        parts: Sequence[Buffer],
+        size: int,
+        last_offset: int,
+        max_timestamp: int,
+        leader_epoch: int,
     ) -> None:
-        """Write a batch that may need a new segment, or an entry in the indexes."""
+        """Append a batch that may need a new segment, an entry in the indexes, or a new epoch."""
+        if self.offline:
+            raise self._offline_error()
         base_offset = self.log_end_offset
         if size > self.config.segment_bytes:
             raise ApiError(
@@ -257,17 +255,18 @@ class Log:
         try:
             segment.write(parts)
         except HalfWritten:
-            self.offline = True
+            self._go_offline()
             raise
         segment.account(size, base_offset, last_offset, max_timestamp)
+        self._grown_to(last_offset + 1, leader_epoch, base_offset)
         if size <= SMALL_BATCH_BYTES:
-            segment.settle()
+            segment.settle(leader_epoch)
 
     def _grown_to(self, end_offset: int, leader_epoch: int, base_offset: int) -> None:
         """Take a batch into account that is in the file now, written in this epoch."""
         if leader_epoch > self.epochs.latest:
             self.epochs.assign(LeaderEpoch(leader_epoch), Offset(base_offset))
-        self.log_end_offset = cast("Offset", end_offset)
+        self.log_end_offset = Offset(end_offset)
         self._changed = True
         if self.config.flush_ms < LONG_MAX:
             self._resources.timed[self] = None
@@ -305,7 +304,7 @@ class Log:
         try:
             segment.write((view[position:end],))
         except HalfWritten:
-            self.offline = True
+            self._go_offline()
             raise
         for header in headers[:run]:
             self._take_replicated(segment, view[position : position + header.size], header)
@@ -326,6 +325,10 @@ class Log:
             segment.add_aborted(transaction)
         self._segments.note_aborted(segment)
         self._durability.names_changed()
+
+    def _go_offline(self) -> None:
+        self.offline = True
+        self.active.unsettle()
 
     def _offline_error(self) -> StorageError:
         return StorageError(self.folder, "the log is offline")
@@ -396,17 +399,9 @@ class Log:
             raise storage_error(self.folder, error) from error
 
     def search(self, timestamp: int | None) -> Search:
-        """Begin what the two below do at once, in steps (`time_search`); None is the largest."""
+        """Find the first record that is not older than this, or the newest for None, in steps."""
         with disk_errors(self.folder):
             return (yield from search(self, timestamp))
-
-    def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
-        """Find the first record that is not older than this timestamp."""
-        return finish(self.search(timestamp))
-
-    def max_timestamp_entry(self) -> TimestampOffset | None:
-        """Find the record with the largest timestamp; None without records."""
-        return finish(self.search(None))
 
     def segment_starts(self, timestamp: int) -> list[int]:
         """List where the segments begin that are not newer than this timestamp, oldest first.
@@ -586,7 +581,7 @@ class Log:
 
     def let_go(self) -> None:
         """Give up descriptors and appended work; the log is not used any more."""
-        self.offline = True
+        self._go_offline()
         self._resources.rolled.pop(self, None)
         self._resources.timed.pop(self, None)
         for segment in self.segments:

@@ -7,7 +7,7 @@ time index gets the largest timestamp so far beside it if that has grown.
 
 Between two entries there is nothing to decide: small batches, of which dozens fit there, are noted
 by `note_quiet`. How far that goes is worked out once for all of them (`Quiet`), and whatever could
-make it wrong makes it void.
+make it wrong makes it void. `note` comes at least as often as `QUIET_BYTES` say.
 """
 
 from __future__ import annotations
@@ -20,16 +20,20 @@ RECENT_BATCHES: Final = 64
 """Batch positions remembered at least: readers at the end of the log, and high watermarks a few
 batches behind it, are found without a search."""
 
+QUIET_BYTES: Final = 16 * 1024
+"""The most that is appended before somebody looks again: bounds what is remembered in between."""
+
 
 class Quiet(NamedTuple):
-    """Up to where batches may be appended with neither an index entry nor a new segment due."""
+    """Up to where batches of one epoch may be appended with nothing else due."""
 
     end_position: int
     timestamp: int
     offset: int
+    leader_epoch: int
 
 
-NEVER_QUIET: Final = Quiet(-1, -2, -1)
+NEVER_QUIET: Final = Quiet(-1, -2, -1, -1)
 """No batch ends there."""
 
 
@@ -78,6 +82,8 @@ class Tail:
     ) -> None:
         """Account for a batch that starts at this position, behind all others."""
         self.note_quiet(position, base_offset, last_offset, max_timestamp)
+        if len(self._recent) >= RECENT_BATCHES:
+            self._older, self._recent = self._recent, {}
         if position - self.indexed_position > index_interval_bytes:
             self.offsets.append(last_offset, position)
             self.times.append_if_larger(self.largest_timestamp, self.largest_offset)
@@ -91,10 +97,7 @@ class Tail:
         if max_timestamp > self.largest_timestamp:
             self.largest_timestamp = max_timestamp
             self.largest_offset = last_offset
-        recent = self._recent
-        recent[base_offset] = position
-        if len(recent) >= RECENT_BATCHES:
-            self._older, self._recent = recent, {}
+        self._recent[base_offset] = position
 
     def position_of(self, base_offset: int) -> int | None:
         """Say where the batch with this base offset starts, if it is one of the last."""

@@ -268,7 +268,7 @@ class TestLedPartition:
             partition.role = role
             for count in (1, 2):
                 end_offset = count if appended else None
-                assert led.append_committed(BATCH[CHECKED_POSITION:], 0, 1) == end_offset
+                assert led.append_committed(BATCH[CHECKED_POSITION:], 1) == end_offset
             assert partition.high_watermark == partition.log.log_end_offset == 2 * appended
             assert kit.traffic.of(TOPIC).messages_in == 2 * appended
             assert kit.traffic.of(TOPIC).bytes_in == 2 * appended * len(BATCH)
@@ -280,7 +280,7 @@ class TestLedPartition:
             kit = Kit()
             partition = kit.partition()
             led, alone = LedPartition(partition, kit.parts), partition.role
-            append = partial(led.append_committed, BATCH[CHECKED_POSITION:], 0, 1)
+            append = partial(led.append_committed, BATCH[CHECKED_POSITION:], 1)
             assert append() == 1
             partition.role = Role(ME, 0, 1, (ME, OTHER), (ME, OTHER))
             assert append() is None
@@ -300,11 +300,11 @@ class TestLedPartition:
             partition = kit.partition()
             led = LedPartition(partition, kit.parts)
             kit.disk.sim().faults.fail(Operation.APPEND, "/data")
-            assert led.append_committed(BATCH[CHECKED_POSITION:], 0, 1) is None
+            assert led.append_committed(BATCH[CHECKED_POSITION:], 1) is None
             assert len(kit.failures) == 1
             assert partition.log.log_end_offset == partition.high_watermark == 0
             partition.log.offline = True
-            assert led.append_committed(BATCH[CHECKED_POSITION:], 0, 1) is None
+            assert led.append_committed(BATCH[CHECKED_POSITION:], 1) is None
 
         run(work)
 

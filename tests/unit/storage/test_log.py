@@ -21,6 +21,7 @@ from moldau.records.batch import parse_header
 from moldau.records.record import read_records
 from moldau.sim.disk_faults import Operation
 from moldau.storage.indexes import AbortedTransaction
+from moldau.storage.time_search import finish
 from moldau.storage.topic_config import LogConfig
 
 
@@ -283,7 +284,7 @@ class TestLookingUpByTime:
     def test_the_first_record_not_older_is_found(self, log):
         append(log, make_batch([b"a", b"b"], timestamps=[100, 300]), 2)
         append(log, make_batch([b"c", b"d"], timestamps=[200, 400]), 3)
-        found = {time: log.offset_for_timestamp(time) for time in (0, 100, 101, 300, 301, 400, 401)}
+        found = {time: finish(log.search(time)) for time in (0, 100, 101, 300, 301, 400, 401)}
         assert found == {
             0: (100, 0, 2),
             100: (100, 0, 2),
@@ -300,23 +301,23 @@ class TestLookingUpByTime:
             append(log, make_batch(timestamps=stamp))
         for time in range(102):
             expected = next((n for n, stamp in enumerate(stamps) if stamp >= time), None)
-            found = log.offset_for_timestamp(time)
+            found = finish(log.search(time))
             assert (found and found.offset) == expected
 
     def test_records_before_the_logs_start_are_not_found(self, log):
         for stamp in (100, 200, 300):
             append(log, make_batch(timestamps=stamp))
         log.delete_records_before(1)
-        assert log.offset_for_timestamp(50) == (200, 1, 0)
+        assert finish(log.search(50)) == (200, 1, 0)
 
     def test_the_largest_timestamp_is_found_at_its_first_record(self, log):
         for stamp in (100, 500, 200, 500):
             append(log, make_batch([b"a", b"b"], timestamps=[50, stamp]))
-        assert log.max_timestamp_entry() == (500, 3, 0)
+        assert finish(log.search(None)) == (500, 3, 0)
 
     def test_an_empty_log_has_no_largest_timestamp(self, log):
-        assert log.max_timestamp_entry() is None
-        assert log.offset_for_timestamp(0) is None
+        assert finish(log.search(None)) is None
+        assert finish(log.search(0)) is None
 
     def test_segment_starts_by_age(self, log):
         for stamp in (100, 200, 300):

@@ -5,13 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from unittest.mock import patch
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 import log_kit
 from log_kit import NOW_MS, append, make_batch, stored_batches
+from moldau.base.errors import StorageError
 from moldau.records.batch import CHECKED_POSITION
+from moldau.sim.disk_faults import Operation
 from moldau.storage.segment import Segment
+from moldau.storage.tail import QUIET_BYTES
 from moldau.storage.topic_config import LogConfig
 
 CONFIG = LogConfig(
@@ -53,7 +57,7 @@ class Twin:
 
     def checked(self, size, later_ms):
         batch = make_batch([b"x" * size], timestamps=NOW_MS + later_ms)
-        self.log.append_checked(batch[CHECKED_POSITION:], 0, NOW_MS + later_ms, self.epoch)
+        self.log.append_checked(batch[CHECKED_POSITION:], NOW_MS + later_ms, self.epoch)
 
     def run(self, size, count):
         for _ in range(count):
@@ -135,6 +139,65 @@ def test_an_epoch_begins_with_its_first_batch(steps):
             assert batch.header is not None
             first_offsets.setdefault(batch.header.leader_epoch, batch.base_offset)
     assert dict(twin.log.epochs.entries) == first_offsets
+
+
+class TestWhatEndsAQuietTime:
+    """Each of them comes behind batches that were appended quietly."""
+
+    @pytest.fixture
+    def twin(self):
+        twin = Twin()
+        twin.log.update_config(LogConfig())
+        twin.run(10, 5)
+        return twin
+
+    def test_a_log_that_is_flushed_in_time_is_noted_with_every_batch(self, twin):
+        twin.log.update_config(LogConfig(flush_ms=1000))
+        for _ in range(3):
+            twin.run(10, 3)
+            assert list(twin.broker.resources.timed) == [twin.log]
+            twin.broker.resources.timed.clear()
+
+    def test_a_log_that_is_offline_takes_nothing_more(self, twin):
+        faults = twin.broker.sim().faults
+        faults.fail(Operation.APPEND, "/data", times=1)
+        faults.fail(Operation.TRUNCATE, "/data", times=1)
+        for _ in range(2):
+            with pytest.raises(StorageError):
+                twin.checked(10, 0)
+        assert twin.log.offline
+        assert twin.log.log_end_offset == 5
+
+    def test_a_write_that_was_taken_back_leaves_the_log_as_it_was(self, twin):
+        before = twin.state()
+        twin.broker.sim().faults.fill_up(after_size=30)
+        with pytest.raises(StorageError):
+            twin.checked(10, 0)
+        assert twin.state() == before
+        twin.broker.sim().faults.heal()
+        twin.checked(10, 0)
+        assert len(stored_batches(twin.log)) == 6
+
+    def test_a_log_that_was_let_go_takes_nothing_more(self, twin):
+        twin.log.let_go()
+        with pytest.raises(StorageError):
+            twin.checked(10, 0)
+
+    def test_a_descriptor_that_was_given_up_is_opened_again(self, twin):
+        twin.log.active.let_go()
+        twin.checked(10, 0)
+        assert twin.log.active.file is not None
+        assert len(stored_batches(twin.log)) == 6
+
+
+def test_what_is_remembered_of_batches_is_bounded_whatever_the_interval():
+    twin = Twin()
+    twin.log.update_config(LogConfig(index_interval_bytes=1 << 30))
+    with patch("moldau.storage.tail.RECENT_BATCHES", 4):
+        twin.run(10, 2000)
+    tail = twin.log.active.tail
+    remembered = [offset for offset in range(2000) if tail.position_of(offset) is not None]
+    assert 4 <= len(remembered) <= 2 * (4 + QUIET_BYTES // 70)
 
 
 def test_most_small_batches_are_appended_quietly():

@@ -22,6 +22,7 @@ from moldau.sim.disk_faults import Operation
 from moldau.storage.checkpoints import CLEANER_OFFSETS, write_offsets
 from moldau.storage.indexes import AbortedTransaction
 from moldau.storage.recovery import finish_interrupted, segment_base
+from moldau.storage.time_search import finish
 from moldau.storage.topic_config import LogConfig
 from moldau.storage.verify import verify_partition
 
@@ -233,7 +234,7 @@ class TestIndexes:
         if content is not None:
             disk.open(path(0, suffix), create=True).append([content])
         log = Broker(disk, CONFIG).log()
-        assert log.offset_for_timestamp(0).offset == 0
+        assert finish(log.search(0)).offset == 0
         assert len(read_all(log)) == 5
         assert verify_partition(disk, FOLDER) == []
 
@@ -402,5 +403,5 @@ def test_messages_of_the_old_formats_are_recovered_too(broker):
     broker.disk.open(path(0, ".log")).append([old])
     log = broker.kill().log()
     assert log.log_end_offset == 3
-    assert log.offset_for_timestamp(NOW_MS + 2) == (NOW_MS + 2, 2, -1)
+    assert finish(log.search(NOW_MS + 2)) == (NOW_MS + 2, 2, -1)
     assert append_values(log, b"new").base_offset == 3
