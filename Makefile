@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test lint types imports check sim sim-many soak soak-exactly-once soak-pipelines clients-on-kafka spark-on-kafka spark-newest golden bench bench-clients bench-spark lock clean help
+.PHONY: setup wheel demo test lint types imports check sim sim-many soak soak-exactly-once soak-pipelines clients-on-kafka spark-on-kafka spark-newest golden bench bench-clients bench-spark lock clean help
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 14
@@ -19,6 +19,25 @@ $(STAMP): pyproject.toml requirements.lock
 	$(BIN)/python -m compileall -q src
 	@touch $(STAMP)
 
+# Built from a copy: machine code beside the sources would be run in place of what is edited there.
+COMPILED := build/compiled
+TREE := build/tree
+SOURCES := $(shell find src -name '*.py')
+CAN_COMPILE = $(BIN)/python -c 'import os, shutil, sys, sysconfig as s; \
+  sys.exit(not (shutil.which(s.get_config_var("CC").split()[0]) and os.path.exists(s.get_path("include") + "/Python.h")))'
+
+wheel: $(COMPILED)/.built ## dist/*.whl for this Python, its busiest modules compiled; needs a C compiler
+
+$(COMPILED)/.built: $(STAMP) $(SOURCES)
+	@$(CAN_COMPILE) || { echo "make wheel needs the C compiler of this Python, and its Python.h (on Debian: gcc, python3-dev)"; exit 1; }
+	rm -rf $(TREE) $(COMPILED) dist
+	mkdir -p $(TREE)
+	cp -r src pyproject.toml README.md LICENSE $(TREE)
+	HATCH_BUILD_HOOK_ENABLE_MYPYC=1 $(BIN)/pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist ./$(TREE)
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --target $(COMPILED) dist/moldau-*.whl
+	rm -rf $(TREE)
+	@touch $@
+
 demo: setup ## broker, collectors, pipelines and their tables, for two minutes: make demo ARGS=--forever
 	$(BIN)/python -m examples.demo $(ARGS)
 
@@ -29,22 +48,31 @@ OF_BROKERS := tests/compat tests/docs tests/process
 OF_TOPICS := $(wildcard tests/spark/test_source_*.py tests/spark/test_sink_*.py)
 LANES := test-brokers test-pipelines test-others test-topics
 
-.PHONY: $(LANES)
+.PHONY: $(LANES) test-compiled
 
 test: setup ## run every test, or some in one process: make test PYTEST_ARGS=tests/unit
 ifdef PYTEST_ARGS
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 else
-	@$(MAKE) --no-print-directory --keep-going --jobs=3 $(LANES)
+	@$(MAKE) --no-print-directory --keep-going --jobs=3 $(LANES) test-compiled
 endif
 
 test-brokers: TESTS := $(OF_BROKERS)
 test-pipelines: TESTS := tests/spark $(patsubst %,--ignore=%,$(OF_TOPICS))
 test-others: TESTS := $(patsubst %,--ignore=%,$(OF_BROKERS) tests/spark)
 test-topics: TESTS := $(OF_TOPICS)
-$(LANES): SHELL := bash
+IN_LANE = $(BIN)/python -m pytest $(TESTS) | (trap "" INT; sed -u "s/^/$*: /")
+$(LANES) test-compiled: SHELL := bash
 $(LANES): test-%: setup
-	@set -o pipefail; $(BIN)/python -m pytest $(TESTS) | (trap "" INT; sed -u "s/^/$*: /")
+	@set -o pipefail; $(IN_LANE)
+
+# Once more on what `make wheel` builds: what drives whole brokers, real and simulated, and patches
+# nothing in them. More goes there too: make test-compiled OF_COMPILED="tests/process tests/compat"
+OF_COMPILED := tests/process/test_form.py tests/process/test_kill_nine.py tests/process/test_serve.py tests/sim/test_broker_seeds.py
+test-compiled: TESTS = $(OF_COMPILED)
+test-compiled: test-%: setup
+	@set -o pipefail; if ! $(CAN_COMPILE); then echo "$*: left out, for want of a C compiler or Python.h"; \
+	else $(MAKE) --no-print-directory wheel && PYTHONPATH=$(CURDIR)/$(COMPILED) $(IN_LANE); fi
 
 lint: setup ## ruff: rules and format
 	$(BIN)/ruff check .
@@ -102,9 +130,11 @@ spark-newest: setup ## the tests with Spark on the newest PySpark that Moldau go
 golden: setup ## make the reference bytes again with the Java clients
 	$(BIN)/python -m tests.golden.generate
 
-bench: setup ## Moldau against Apache Kafka on this machine; writes bench/RESULTS.md
+FORM ?= moldau-compiled
+
+bench: setup $(if $(filter moldau-compiled,$(FORM)),wheel) ## Moldau against Apache Kafka on this machine; writes bench/RESULTS.md. As it is: make bench FORM=moldau
 	$(BIN)/python -m compileall -q src
-	$(BIN)/python -m bench.run
+	$(BIN)/python -m bench.run --candidate $(FORM)
 
 bench-clients: setup ## the Python client against aiokafka, kafka-python and confluent-kafka; writes bench/CLIENTS.md
 	$(BIN)/python -m compileall -q src
@@ -120,4 +150,4 @@ lock: setup ## resolve the dependencies again
 	  --upgrade --group pyproject.toml:dev pyproject.toml -o requirements.lock --custom-compile-command "make lock"
 
 clean: ## remove what the targets made
-	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build dist .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -130,13 +130,17 @@ class BrokerProcess(ABC):
         """Return the exit statuses of an orderly stop."""
         return (0,)
 
+    def environment(self) -> Mapping[str, str]:
+        """Return what its process finds in the environment beside what is there."""
+        return {}
+
     def _spawn(self, sink: IO[bytes]) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
             self.command(),
             stdin=subprocess.DEVNULL,
             stdout=sink,
             stderr=subprocess.STDOUT,
-            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            env={**os.environ, "PYTHONUNBUFFERED": "1", **self.environment()},
             start_new_session=True,
         )
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from .broker import BrokerProcess
 from .kafka_node import EarlierKafkaNode, KafkaNode
-from .moldau_node import MoldauNode
+from .moldau_node import CompiledMoldauNode, MoldauNode
 
 KINDS: dict[str, type[BrokerProcess]] = {
-    node.kind: node for node in (MoldauNode, KafkaNode, EarlierKafkaNode)
+    node.kind: node for node in (MoldauNode, CompiledMoldauNode, KafkaNode, EarlierKafkaNode)
 }
 
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 
-from .broker import BrokerProcess
+from .broker import BrokerError, BrokerProcess
+
+COMPILED = Path(__file__).parents[2] / "build" / "compiled"
+"""Where `make wheel` unpacks what it has built."""
 
 
 class MoldauNode(BrokerProcess):
@@ -26,3 +30,17 @@ class MoldauNode(BrokerProcess):
         moldau = Path(sys.executable).with_name("moldau")
         return [str(moldau), "serve", "--data", str(self.data), "--listen", self.address,
                 *overrides]  # fmt: skip
+
+
+class CompiledMoldauNode(MoldauNode):
+    """The same from the wheel, with its busiest modules compiled."""
+
+    kind = "moldau-compiled"
+
+    def version(self) -> str:
+        return f"{super().version()} (compiled)"
+
+    def environment(self) -> Mapping[str, str]:
+        if not COMPILED.is_dir():
+            raise BrokerError(f"{COMPILED} is not there: `make wheel` builds it")
+        return {"PYTHONPATH": str(COMPILED)}

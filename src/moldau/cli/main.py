@@ -9,10 +9,10 @@ import sys
 
 import click
 
-from moldau import __version__
 from moldau.base.errors import InvariantViolated, MoldauError
 from moldau.cli.frame.failures import INTERRUPTED, REFUSED, complain
 from moldau.cli.frame.lazy import COMPLETE_VARIABLE, LazyGroup, Place
+from moldau.cli.frame.version import show_version
 from moldau.cli.kafka.table import called_tool, run_tool
 
 RECORDS = "Send and read records"
@@ -55,7 +55,10 @@ COMMANDS = {
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Ends with 0 done, 1 refused, 2 wrong usage, 3 no broker reached, 130 interrupted.",
 )
-@click.version_option(__version__, "-V", "--version", message="moldau %(version)s")
+@click.option(
+    "-V", "--version", is_flag=True, is_eager=True, expose_value=False, callback=show_version,
+    help="Show the version and exit.",
+)  # fmt: skip
 def cli() -> None:
     """A replicated commit log that speaks Kafka's protocol and keeps Kafka's files."""
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 from moldau.base.errors import ProtocolError
 from moldau.base.limits import UNSENT_BYTES_PER_CONNECTION
@@ -116,6 +116,7 @@ class Connection:
         self._heard = True
         out: list[Part] = []
         position, size = 0, len(data)
+        waits = False
         try:
             while position < size:
                 end = frame_end(data, position, self._frame_limit)
@@ -124,11 +125,12 @@ class Connection:
                     break
                 answer = self._dispatch(self, data[position + PREFIX_BYTES : end])
                 position = end
-                if type(answer) is list:
+                if isinstance(answer, list):
                     out += answer
                 elif answer is not None:
-                    self._wait_for(cast("Pending", answer))
-                if (len(out) >= PARTS_PER_WRITE or self._pending is not None) and self._full(out):
+                    self._wait_for(answer)
+                    waits = True
+                if (waits or len(out) >= PARTS_PER_WRITE) and self._full(out):
                     if position < size:
                         self._stall()
                     break

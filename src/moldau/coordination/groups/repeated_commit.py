@@ -75,12 +75,12 @@ class RepeatedCommit:
         position = len(batch) - len(value) - 1
         marks = position + value.index(_NUMBERS.pack(*_MARKS))
         self._cast = BatchMould(batch, marks, _NUMBERS).cast
-        self._value = slice(position - CHECKED_POSITION, -1)
+        self._value = position - CHECKED_POSITION
 
     def sealed(self, offset: int, leader_epoch: int, wall_ms: int) -> tuple[bytes, bytes]:
         """Make the batch of one commit, as a mould casts it, and the value of its record."""
         checked = self._cast(wall_ms, offset, leader_epoch, _NO_METADATA, wall_ms)
-        return checked, checked[self._value]
+        return checked, checked[self._value : -1]
 
 
 CommitAgain: TypeAlias = tuple[RepeatedCommit, int, int]

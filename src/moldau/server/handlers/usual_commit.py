@@ -50,7 +50,7 @@ LARGEST_KNOWN: Final = 1024
 """Names of the usual lengths take a quarter of it. Bounds what is kept: some megabytes."""
 
 _VERSION: Final = Struct(">2xh").unpack_from
-_CORRELATION_ID: Final = slice(4, 8)
+_CORRELATION_ID: Final = 4
 _OPENING: Final = 8
 """Where an opening begins, behind the correlation id."""
 _CLIENT_ID: Final = Struct(">8xh").unpack_from
@@ -133,7 +133,7 @@ class UsualCommit:
                 self._known.pop(opening, None)
             return None
         self._stats.answered(size, monotonic() - began)
-        return [b"".join((answer_size, content[_CORRELATION_ID], rest))]
+        return [b"".join((answer_size, content[_CORRELATION_ID:_OPENING], rest))]
 
     def _learn(self, opening: bytes, frame: memoryview) -> _Known | None:
         """Understand an opening that was not met before, if it is of the usual shape."""
