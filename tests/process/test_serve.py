@@ -81,6 +81,13 @@ def test_one_ready_line_on_stdout_names_an_address_that_answers(tmp_path):
         assert broker.read_line() == "", "stdout holds the ready line and nothing else"
 
 
+def test_a_broker_may_be_asked_over_ipv6(tmp_path):
+    data = ("--data", str(tmp_path / "data"))
+    with Serving(tmp_path, *data, "--listen", "[::1]:0") as broker:
+        assert broker.host == "[::1]"
+        assert ask_api_versions("::1", broker.port)
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda one: one.name)
 def test_a_signal_stops_the_broker_in_order_with_status_0_and_a_clean_mark(tmp_path, number):
     broker = Serving(tmp_path).start()

@@ -267,6 +267,12 @@ class Host(Generic[S]):
 
     def _carry_out(self, outcome: Outcome) -> None:
         """Do what an outcome asks for, and what follows from that."""
+        self._follow(outcome)
+        if self._held:
+            self._moved()
+
+    def _follow(self, outcome: Outcome) -> None:
+        """Carry out an outcome and those that follow from it at once."""
         if self._busy:
             raise InvariantViolated(f"{self}: an outcome in the middle of another")
         self._busy = True
@@ -276,8 +282,6 @@ class Host(Generic[S]):
                 following = self._step(following)
         finally:
             self._busy = False
-        if self._held:
-            self._moved()
 
     def _step(self, outcome: Outcome) -> Outcome | None:
         """Carry out one outcome as far as it goes now; return what follows at once."""
@@ -379,7 +383,7 @@ class Host(Generic[S]):
             try:
                 following = self._finish(self._held.popleft().outcome)
                 if following is not None:
-                    self._carry_out(following)
+                    self._follow(following)
             except Exception as error:  # noqa: BLE001 - whatever it is, it is dealt with
                 self._fail(error)
         if not self._held:

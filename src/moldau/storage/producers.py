@@ -326,7 +326,7 @@ class ProducerStates:
         self.clear()
         for producer in producers:
             self._producers[producer.producer_id] = producer
-        opened = (p for p in self._producers.values() if p.transaction_first_offset >= 0)
+        opened = [p for p in self._producers.values() if p.transaction_first_offset >= 0]
         for producer in sorted(opened, key=lambda p: p.transaction_first_offset):
             self._ongoing[producer.transaction_first_offset] = producer.producer_id
         self._stability_changed()

@@ -24,7 +24,7 @@ import os
 import socket
 from collections import deque
 from collections.abc import Sequence
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 from moldau.base.checks import invariant
 from moldau.base.errors import MoldauError
@@ -441,6 +441,6 @@ class SocketStream:
         self._receiver.closed(error)
 
 
-def address_of(name: object) -> Address:
+def address_of(name: Any) -> Address:
     """Make an address of what a socket calls its end; IPv6 has more to say than we keep."""
-    return Address(*cast("tuple[str, int]", name)[:2])
+    return Address(*name[:2])

@@ -255,6 +255,16 @@ class TestOutcomes:
 
         run(work)
 
+    def test_many_that_wait_for_one_commit_are_no_deep_chain_either(self):
+        async def work():
+            bench = await Bench(MemoryLog(commits=False)).begin()
+            for number in range(3000):
+                bench.put(b"n", b"%d" % number, then=lambda now: Outcome(effects=["followed"]))
+            bench.log.commit()
+            assert bench.effects == ["followed"] * 3000
+
+        run(work)
+
     def test_effects_are_handed_out_after_the_commit_only(self):
         async def work():
             bench = await Bench(MemoryLog(commits=False)).begin()

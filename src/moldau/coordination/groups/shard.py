@@ -12,7 +12,7 @@ that what tools list is what a restart finds.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Collection, Hashable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -445,8 +445,7 @@ class GroupShard:
         """Write the next slice of tombstones for a topic that is gone."""
         slices = self._deletions.get(deletion)
         if slices is None:
-            keys = self._offsets.keys_of_topic(*deletion)
-            slices = Slices(None if key is None else offset_tombstone(key) for key in keys)
+            slices = Slices(_tombstones(self._offsets.keys_of_topic(*deletion)))
         records, is_last = slices.next_slice()
         if is_last:
             self._deletions.pop(deletion, None)
@@ -497,7 +496,7 @@ class GroupShard:
         if group is None or error is not ErrorCode.NONE:
             return _answer(ticket, DeletableGroupResult(group_id, error))
         keys = self._offsets.keys(group_id)
-        records, is_last = Slices(offset_tombstone(key) for key in keys).next_slice()
+        records, is_last = Slices(_tombstones(keys)).next_slice()
         if is_last:
             records.append(group.tombstone())
             return Outcome(records, (Reply(ticket, DeletableGroupResult(group_id)),))
@@ -540,6 +539,12 @@ class GroupShard:
 
     def _next_sweep(self) -> Timer:
         return Timer(EXPIRY_TIMER, self._sweep_interval_s)
+
+
+def _tombstones(keys: Iterable[OffsetKey | None]) -> Iterator[StateRecord | None]:
+    """Say that offsets are gone, one at a time: the state may change between two of them."""
+    for key in keys:
+        yield None if key is None else offset_tombstone(key)
 
 
 def _answer(ticket: Ticket, response: object) -> Outcome:
