@@ -32,6 +32,8 @@ class Samples:
     rounds: dict[str, list[tuple[Figures, Figures]]] = field(default_factory=dict)
     stolen: dict[str, list[float]] = field(default_factory=dict)
     """The larger share of the processors' time that other guests took from either side."""
+    repeated: dict[str, int] = field(default_factory=dict)
+    """Rounds that were measured anew, because others took too much."""
     failures: list[str] = field(default_factory=list)
 
     def add(self, work: str, baseline: Figures, candidate: Figures, *, stolen: float = 0.0) -> None:
@@ -66,7 +68,8 @@ def render(samples: Samples, scale: Scale, scale_name: str) -> str:
         "|---|---|---|---|---|---|---|",
         *(row for measure in MEASURES for row in _row(measure, samples)),
     ]
-    if any(share >= _WORTH_SAYING for shares in samples.stolen.values() for share in shares):
+    shares = [share for rounds in samples.stolen.values() for share in rounds]
+    if samples.repeated or max(shares, default=0.0) >= _WORTH_SAYING:
         lines += ["", _stolen(samples)]
     if samples.failures:
         lines += ["", "Not measured:", "", *(f"- {failure}" for failure in samples.failures)]
@@ -78,10 +81,14 @@ def _stolen(samples: Samples) -> str:
         f"{work} {', '.join(f'{share:.0%}' for share in shares)}"
         for work, shares in samples.stolen.items()
     )
-    return (
+    text = (
         "Processor time that other guests of the machine took, per round, from the side that "
         f"lost more: {'; '.join(told)}."
     )
+    if samples.repeated:
+        counts = (f"{work} {count}" for work, count in samples.repeated.items())
+        text += f" Rounds thrown away and measured anew for that: {', '.join(counts)}."
+    return text
 
 
 def _row(measure: Measure, samples: Samples) -> list[str]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib
+from types import SimpleNamespace
 
 import pytest
+from bench import run
 from bench.bars import MEASURES, Better, Measure
 from bench.report import Samples, render, verdict
 from bench.run import WORKS
@@ -46,6 +48,32 @@ def test_what_other_guests_took_is_said_per_round_and_nothing_of_it_on_a_quiet_m
     assert "other guests" not in render(samples, QUICK, "quick")
     samples.add("latency", figures, figures, stolen=0.234)
     assert "lost more: latency 0%, 23%." in render(samples, QUICK, "quick")
+
+
+@pytest.mark.parametrize(
+    ("steady", "shares", "repeated", "kept"),
+    [
+        (100, [0.5, 0.5], 0, 0.5),
+        (5, [0.0, 0.04], 0, 0.04),
+        (5, [0.2, 0.0, 0.0, 0.01], 1, 0.01),
+        (5, [0.2] * 6, 2, 0.2),
+    ],
+)
+def test_rounds_that_others_disturbed_are_measured_anew_a_few_times(
+    monkeypatch, tmp_path, steady, shares, repeated, kept
+):
+    taken = iter(shares)
+    monkeypatch.setattr(run, "Stolen", lambda: SimpleNamespace(share=lambda: next(taken)))
+    monkeypatch.setattr(run, "_measured", lambda work, stage: {"p50": 100.0, "p99": 200.0})
+    samples = Samples("Kafka", "Moldau")
+    asked = run.parse([f"--steady={steady}"])
+    run._round("latency", 0, asked, tmp_path, QUICK, samples)
+    assert samples.stolen == {"latency": [kept]}
+    assert sum(samples.repeated.values()) == repeated
+    assert len(samples.rounds["latency"]) == 1
+    assert list(taken) == []
+    page = render(samples, QUICK, "quick")
+    assert ("thrown away and measured anew for that: latency" in page) == (repeated > 0)
 
 
 def test_what_could_not_be_measured_is_said():
