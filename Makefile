@@ -20,20 +20,21 @@ $(STAMP): pyproject.toml requirements.lock
 	@touch $(STAMP)
 
 # Built from a copy: machine code beside the sources would be run in place of what is edited there.
-COMPILED := build/compiled
+# It is for one Python, so it lives in that Python's environment.
+COMPILED := $(VENV)/compiled
 TREE := build/tree
-SOURCES := $(shell find src -name '*.py')
+PACKED := $(shell find src -not -path '*/__pycache__*') README.md LICENSE
 CAN_COMPILE = $(BIN)/python -c 'import os, shutil, sys, sysconfig as s; \
-  sys.exit(not (shutil.which(s.get_config_var("CC").split()[0]) and os.path.exists(s.get_path("include") + "/Python.h")))'
+  sys.exit(not (shutil.which((s.get_config_var("CC") or "cc").split()[0]) and os.path.exists(s.get_path("include") + "/Python.h")))'
 
 wheel: $(COMPILED)/.built ## dist/*.whl for this Python, its busiest modules compiled; needs a C compiler
 
-$(COMPILED)/.built: $(STAMP) $(SOURCES)
+$(COMPILED)/.built: $(STAMP) $(PACKED)
 	@$(CAN_COMPILE) || { echo "make wheel needs the C compiler of this Python, and its Python.h (on Debian: gcc, python3-dev)"; exit 1; }
-	rm -rf $(TREE) $(COMPILED) dist
+	rm -rf $(TREE) $(COMPILED) dist/moldau-*
 	mkdir -p $(TREE)
 	cp -r src pyproject.toml README.md LICENSE $(TREE)
-	HATCH_BUILD_HOOK_ENABLE_MYPYC=1 $(BIN)/pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist ./$(TREE)
+	HATCH_BUILD_HOOK_ENABLE_MYPYC=1 $(BIN)/pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist ./$(TREE)
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --target $(COMPILED) dist/moldau-*.whl
 	rm -rf $(TREE)
 	@touch $@
@@ -61,18 +62,19 @@ test-brokers: TESTS := $(OF_BROKERS)
 test-pipelines: TESTS := tests/spark $(patsubst %,--ignore=%,$(OF_TOPICS))
 test-others: TESTS := $(patsubst %,--ignore=%,$(OF_BROKERS) tests/spark)
 test-topics: TESTS := $(OF_TOPICS)
-IN_LANE = $(BIN)/python -m pytest $(TESTS) | (trap "" INT; sed -u "s/^/$*: /")
 $(LANES) test-compiled: SHELL := bash
 $(LANES): test-%: setup
-	@set -o pipefail; $(IN_LANE)
+	@set -o pipefail; $(BIN)/python -m pytest $(TESTS) | (trap "" INT; sed -u "s/^/$*: /")
 
-# Once more on what `make wheel` builds: what drives whole brokers, real and simulated, and patches
-# nothing in them. More goes there too: make test-compiled OF_COMPILED="tests/process tests/compat"
-OF_COMPILED := tests/process/test_form.py tests/process/test_kill_nine.py tests/process/test_serve.py tests/sim/test_broker_seeds.py
-test-compiled: TESTS = $(OF_COMPILED)
-test-compiled: test-%: setup
-	@set -o pipefail; if ! $(CAN_COMPILE); then echo "$*: left out, for want of a C compiler or Python.h"; \
-	else $(MAKE) --no-print-directory wheel && PYTHONPATH=$(CURDIR)/$(COMPILED) $(IN_LANE); fi
+# Once more on what `make wheel` builds: what drives whole brokers, real and simulated, and the parts
+# of them that are compiled. More goes there: make test-compiled OF_COMPILED="tests/process tests/compat"
+OF_COMPILED := tests/process/test_form.py tests/process/test_kill_nine.py tests/process/test_serve.py tests/sim/test_broker_seeds.py \
+  tests/contract tests/unit/coordination tests/unit/storage tests/unit/records tests/unit/server/test_connection.py
+test-compiled: setup
+	@$(CAN_COMPILE) && $(MAKE) --no-print-directory wheel || ! $(CAN_COMPILE)
+	@set -o pipefail; if $(CAN_COMPILE); then \
+	  PYTHONPATH="$(CURDIR)/$(COMPILED)" MOLDAU_TEST_FORM=compiled $(BIN)/python -m pytest $(OF_COMPILED) | (trap "" INT; sed -u "s/^/compiled: /"); \
+	else echo "compiled: left out, for want of a C compiler or Python.h"; test "$$CI" != true; fi
 
 lint: setup ## ruff: rules and format
 	$(BIN)/ruff check .
@@ -132,7 +134,7 @@ golden: setup ## make the reference bytes again with the Java clients
 
 FORM ?= moldau-compiled
 
-bench: setup $(if $(filter moldau-compiled,$(FORM)),wheel) ## Moldau against Apache Kafka on this machine; writes bench/RESULTS.md. As it is: make bench FORM=moldau
+bench: setup $(if $(filter moldau-compiled,$(FORM)),wheel) ## Moldau against Apache Kafka on this machine; writes bench/RESULTS.md. The checkout: make bench FORM=moldau
 	$(BIN)/python -m compileall -q src
 	$(BIN)/python -m bench.run --candidate $(FORM)
 

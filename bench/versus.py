@@ -1,5 +1,7 @@
 """Two checkouts of Moldau against each other: `python -m bench.versus OTHER`, OTHER a folder.
 
+`.venv/compiled` is one too: what `make wheel` has built of this checkout.
+
 On a machine that others use too, one minute differs from the next by more than most changes are
 worth. So both brokers are up at the same time and take turns of a tenth of a second, in which the
 machine is the same for both; what counts is the median over the ratios of neighbours. How much of
@@ -50,9 +52,9 @@ class Turn(NamedTuple):
 
 def start(stack: ExitStack, checkout: Path, folder: Path, name: str) -> Side:
     """Start the broker of a checkout; it ends with the stack."""
-    source = checkout / "src"
-    if not (source / "moldau").is_dir():
-        sys.exit(f"{checkout} is no checkout of Moldau: it has no src/moldau")
+    source = next((one for one in (checkout / "src", checkout) if (one / "moldau").is_dir()), None)
+    if source is None:
+        sys.exit(f"{checkout} is no checkout of Moldau, nor what `make wheel` has built of one")
     os.environ["PYTHONPATH"] = str(source)
     stage = Stage("moldau", folder / name.replace(" ", "-"), FULL)
     broker = stack.enter_context(stage.broker(settings=SETTINGS))

@@ -19,6 +19,7 @@ from kafka_harness.distribution import CURRENT, KafkaUnavailableError, jars
 from kafka_harness.java import QUICK_START
 from kafka_harness.kafka_node import KafkaNode
 from kafka_harness.kinds import kind_under_test, release_of
+from moldau.cli.frame.version import is_compiled
 
 _MISSING = pytest.StashKey[dict[str, str]]()
 
@@ -67,6 +68,8 @@ def pytest_runtestloop(session: pytest.Session) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip what cannot run here, or fail it where nothing may be skipped."""
+    if is_compiled() and item.get_closest_marker("patches"):
+        pytest.skip("nothing can be put in the place of what is compiled")
     missing = item.config.stash[_MISSING]
     for version in _needed(item):
         if reason := missing.get(version):

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from .broker import BrokerError, BrokerProcess
 
-COMPILED = Path(__file__).parents[2] / "build" / "compiled"
-"""Where `make wheel` unpacks what it has built."""
+COMPILED = Path(sys.prefix) / "compiled"
+"""Where `make wheel` unpacks what it has built for this Python."""
 
 
 class MoldauNode(BrokerProcess):
@@ -41,6 +41,6 @@ class CompiledMoldauNode(MoldauNode):
         return f"{super().version()} (compiled)"
 
     def environment(self) -> Mapping[str, str]:
-        if not COMPILED.is_dir():
-            raise BrokerError(f"{COMPILED} is not there: `make wheel` builds it")
+        if not (COMPILED / ".built").exists():
+            raise BrokerError(f"{COMPILED} is not there, or not whole: `make wheel` builds it")
         return {"PYTHONPATH": str(COMPILED)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -9,7 +10,11 @@ from pathlib import Path
 
 from compiled_modules import compiled_names
 from moldau import __version__
-from moldau.base.form import is_compiled
+from moldau.cli.frame.version import is_compiled
+
+
+def test_it_is_the_form_that_was_asked_for():
+    assert is_compiled() == (os.environ.get("MOLDAU_TEST_FORM") == "compiled")
 
 
 def test_all_modules_that_may_be_compiled_are_of_one_form():

@@ -39,12 +39,12 @@ class File(Protocol):
         """Bytes in the file now."""
         ...
 
-    def append_piece(self, piece: bytes) -> None:
-        """Do as `append` does, for who has one small piece and many of them to write."""
-        ...
-
     def append(self, parts: Sequence[Buffer]) -> None:
         """Write all parts at the end. After an OSError any prefix may have been written."""
+        ...
+
+    def append_piece(self, piece: bytes) -> None:
+        """Write one piece at the end, as `append` would: the quick way of small batches."""
         ...
 
     def read(self, position: int, size: int) -> bytes:

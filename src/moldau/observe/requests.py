@@ -9,19 +9,8 @@ from __future__ import annotations
 from bisect import bisect_left
 
 TIME_BUCKETS_S: tuple[float, ...] = (
-    0.0001,
-    0.00025,
-    0.0005,
-    0.001,
-    0.0025,
-    0.005,
-    0.01,
-    0.025,
-    0.1,
-    0.5,
-    2.0,
-    10.0,
-)
+    0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 2.0, 10.0,
+)  # fmt: skip
 """From what one request costs at best to what a client gives up on."""
 
 

@@ -107,7 +107,7 @@ class Partition:
         """Move the high watermark to what every in-sync replica has, and tell those who wait."""
         end = self.log.log_end_offset
         if end != self.high_watermark:
-            self.high_watermark = end
+            self.high_watermark = end  # as `stand_at`, for every batch that is produced
             self.log.producers.high_watermark_moved(end)
             if self._watchers:
                 self.notify()

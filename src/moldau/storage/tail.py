@@ -62,7 +62,7 @@ class Tail:
         self._recent: dict[int, int] = {}
         """Base offset -> position of the batches noted last."""
         self._older: dict[int, int] = {}
-        """Of those before, as many as `RECENT_BATCHES`, or none."""
+        """Of those before, at least as many as `RECENT_BATCHES`, or none."""
         self.quiet = NEVER_QUIET
         self.indexed_position = offsets.last_position
         self.largest_timestamp, self.largest_offset = times.last

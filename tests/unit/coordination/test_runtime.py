@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import pytest
 
@@ -259,9 +260,10 @@ class TestOutcomes:
         async def work():
             bench = await Bench(MemoryLog(commits=False)).begin()
             for number in range(3000):
-                bench.put(b"n", b"%d" % number, then=lambda now: Outcome(effects=["followed"]))
+                follow = partial(lambda number, now: Outcome(effects=[number]), number)
+                bench.put(b"n", b"%d" % number, then=follow)
             bench.log.commit()
-            assert bench.effects == ["followed"] * 3000
+            assert bench.effects == list(range(3000))
 
         run(work)
 

@@ -15,7 +15,7 @@ from moldau.base.errors import StorageError
 from moldau.records.batch import CHECKED_POSITION
 from moldau.sim.disk_faults import Operation
 from moldau.storage.segment import Segment
-from moldau.storage.tail import QUIET_BYTES
+from moldau.storage.tail import QUIET_BYTES, RECENT_BATCHES
 from moldau.storage.topic_config import LogConfig
 
 CONFIG = LogConfig(
@@ -116,6 +116,7 @@ class Twin:
         return self.log.log_end_offset, self.log.epochs.entries, segments
 
 
+@pytest.mark.patches
 @given(st.lists(STEPS, min_size=5, max_size=30))
 @example([("configure", 2000, 6000), ("run", 10, 4), ("configure", 100, 6000), ("run", 10, 3)])
 @example([("run", 10, 3), ("checked", 10, 9000), ("run", 10, 3)])
@@ -193,13 +194,13 @@ class TestWhatEndsAQuietTime:
 def test_what_is_remembered_of_batches_is_bounded_whatever_the_interval():
     twin = Twin()
     twin.log.update_config(LogConfig(index_interval_bytes=1 << 30))
-    with patch("moldau.storage.tail.RECENT_BATCHES", 4):
-        twin.run(10, 2000)
+    twin.run(10, 2000)
     tail = twin.log.active.tail
     remembered = [offset for offset in range(2000) if tail.position_of(offset) is not None]
-    assert 4 <= len(remembered) <= 2 * (4 + QUIET_BYTES // 70)
+    assert RECENT_BATCHES <= len(remembered) <= 2 * (RECENT_BATCHES + QUIET_BYTES // 70)
 
 
+@pytest.mark.patches
 def test_most_small_batches_are_appended_quietly():
     twin = Twin()
     twin.log.update_config(LogConfig())

@@ -130,6 +130,7 @@ class TestDeletedGroups:
 
 
 class TestLoading:
+    @pytest.mark.patches
     def test_sessions_begin_group_by_group(self, served, monkeypatch):
         monkeypatch.setattr(shards, "GROUPS_PER_TURN", 1)
         members = {f"g{number}": served.make_stable(group=f"g{number}") for number in range(3)}
