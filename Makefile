@@ -11,10 +11,12 @@ help: ## list the targets
 
 setup: $(STAMP) ## make .venv with pinned dependencies and the moldau command
 
+# The lock has all that is needed. Left to resolve, pip would look for the newest release of what is
+# asked for with extras, and refuse it for want of a hash from the day on which it comes out.
 $(STAMP): pyproject.toml requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Moldau needs Python 3.11 or newer; set PYTHON=/path/to/python")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -e .
 	$(BIN)/python -m compileall -q src
 	@touch $(STAMP)
