@@ -80,7 +80,7 @@ def _round(
                 print(samples.failures[-1], file=sys.stderr)
                 return
             stolen[side] = others.share()
-            shown = ", ".join(f"{name} {value:.4g}" for name, value in measured[side].items())
+            shown = ", ".join(f"{what} {value:.4g}" for what, value in measured[side].items())
             print(f"{name}: {shown}; {stolen[side]:.1%} stolen", flush=True)
         if max(stolen) <= asked.steady / 100 or not tries_left:
             break

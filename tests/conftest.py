@@ -68,7 +68,7 @@ def pytest_runtestloop(session: pytest.Session) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip what cannot run here, or fail it where nothing may be skipped."""
-    if is_compiled() and item.get_closest_marker("patches"):
+    if item.get_closest_marker("patches") and is_compiled():
         pytest.skip("nothing can be put in the place of what is compiled")
     missing = item.config.stash[_MISSING]
     for version in _needed(item):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from functools import partial
 
 import pytest
 
@@ -260,8 +259,7 @@ class TestOutcomes:
         async def work():
             bench = await Bench(MemoryLog(commits=False)).begin()
             for number in range(3000):
-                follow = partial(lambda number, now: Outcome(effects=[number]), number)
-                bench.put(b"n", b"%d" % number, then=follow)
+                bench.put(b"n", b"1", then=lambda now, number=number: Outcome(effects=[number]))
             bench.log.commit()
             assert bench.effects == list(range(3000))
 
