@@ -11,13 +11,13 @@ from functools import partial
 
 import pytest
 
-from kafka_command_kit import Commands
 from kafka_harness.broker import BrokerProcess
 from kafka_harness.distribution import CURRENT, OLDEST
 from kafka_harness.java import Output
 from kafka_harness.kinds import kind_under_test, make_broker
 from kafka_harness.tool_session import ToolSession
-from tool_kit import Twins, started_twins
+from kits.kafka_command_kit import Commands
+from kits.tool_kit import Twins, started_twins
 
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",

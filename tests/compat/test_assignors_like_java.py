@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from assignor_cases import first_rule_cases, random_cases
-from assignor_oracle import Case, as_sets, first_java_assignments, java_assignments, java_bytes
 from kafka_harness.distribution import CURRENT, OLDEST
+from kits.assignor_cases import first_rule_cases, random_cases
+from kits.assignor_oracle import Case, as_sets, first_java_assignments, java_assignments, java_bytes
 from moldau.client.assignors.choice import assignors_of
 from moldau.client.assignors.consumer_protocol import (
     decode_assignment,

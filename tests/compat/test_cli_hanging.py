@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from cli_kit import Ran, moldau
 from kafka_harness.broker import BrokerProcess
 from kafka_harness.kinds import kind_under_test, make_broker
 from kafka_harness.topics import create_topic
+from kits.cli_kit import Ran, moldau
+from kits.tool_kit import SETTINGS
 from moldau.protocol.messages.data import PartitionProduceData, ProduceRequest, TopicProduceData
 from moldau.protocol.messages.metadata import FindCoordinatorRequest
 from moldau.protocol.messages.transactions import InitProducerIdRequest
 from moldau.records.builder import BatchBuilder
 from process.raw_client import RawClient
 from process.raw_transaction import TRANSACTION_KEY, patiently
-from tool_kit import SETTINGS
 
 TOPIC, NAME = "ledger", "hanging"
 LONG_AGO_MS = 1_700_000_000_000

@@ -8,12 +8,12 @@ import re
 
 import pytest
 
-from cli_kit import Ran, moldau
 from kafka_harness.broker import BrokerProcess
 from kafka_harness.distribution import CURRENT
 from kafka_harness.tool_session import ToolSession
 from kafka_harness.topics import create_topic, send
-from tool_kit import GROUPS, TOOLS, commit_offsets
+from kits.cli_kit import Ran, moldau
+from kits.tool_kit import GROUPS, TOOLS, commit_offsets
 
 pytestmark = pytest.mark.java(CURRENT)
 

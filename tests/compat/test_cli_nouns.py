@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator
 import pytest
 from confluent_kafka import Consumer, Producer
 
-from cli_kit import Ran, moldau
 from kafka_harness.broker import BrokerProcess
 from kafka_harness.topics import create_topic, end_offset, send, topic_config
 from kafka_harness.waiting import eventually
-from tool_kit import commit_offsets
+from kits.cli_kit import Ran, moldau
+from kits.tool_kit import commit_offsets
 
 Run = Callable[..., Ran]
 

@@ -8,10 +8,10 @@ import subprocess
 
 import pytest
 
-from cli_kit import moldau
 from kafka_harness.broker import BrokerProcess
 from kafka_harness.topics import create_topic
 from kafka_harness.waiting import eventually
+from kits.cli_kit import moldau
 
 PAIRS = {"{": "}", "(": ")", "[": "]"}
 STRINGS = re.compile(r"""'(?:[^']|'')*'|"(?:[^"`]|`.|"")*\"""", re.DOTALL)

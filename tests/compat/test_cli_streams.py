@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from cli_kit import Ran, moldau
 from kafka_harness.broker import BrokerProcess
 from kafka_harness.topics import create_topic, end_offset, send
 from kafka_harness.waiting import eventually
+from kits.cli_kit import Ran, moldau
 from moldau import Producer
 
 Run = Callable[..., Ran]

@@ -8,7 +8,7 @@ import uuid
 import pytest
 
 from kafka_harness.kinds import kind_under_test, make_broker
-from leaks import run_without_leaks
+from kits.leaks import run_without_leaks
 from moldau.client.engine.cluster import Cluster, CoordinatorKind, Node
 from moldau.client.engine.ports import system_ports
 from moldau.client.engine.retry import raise_for, retried

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from compaction_kit import keyed_batch
 from kafka_harness.distribution import CURRENT
-from log_kit import KEY, TOPIC_ID, HandClock, append, marker
+from kits.compaction_kit import keyed_batch
+from kits.log_kit import KEY, TOPIC_ID, HandClock, append, marker
 from moldau.records.compression import Codec
 from moldau.storage.compaction.swap import Limits
 from moldau.storage.compaction.work import begin, go_on

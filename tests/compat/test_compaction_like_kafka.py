@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from compaction_kit import records
 from kafka_harness.distribution import CURRENT
 from kafka_harness.kafka_node import CLUSTER_ID, NODE_ID, KafkaNode
 from kafka_harness.samples import CODECS
 from kafka_harness.topics import create_topic
 from kafka_harness.waiting import eventually
-from log_kit import stored_batches
+from kits.compaction_kit import records
+from kits.log_kit import stored_batches
 from moldau.base.clock import SystemClock
 from moldau.base.ids import PartitionKey
 from moldau.records.batch import BatchHeader

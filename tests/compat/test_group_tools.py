@@ -20,7 +20,7 @@ from kafka_harness.kafka_node import NODE_ID
 from kafka_harness.tool_session import ToolSession
 from kafka_harness.topics import create_topic
 from kafka_harness.waiting import eventually
-from tool_kit import GROUPS, OLD_GROUPS, Twins, commit_offsets
+from kits.tool_kit import GROUPS, OLD_GROUPS, Twins, commit_offsets
 
 pytestmark = pytest.mark.java(CURRENT, OLDEST)
 

@@ -28,6 +28,7 @@ from kafka_harness.moldau_node import MoldauNode
 from kafka_harness.tool_session import ToolSession
 from kafka_harness.topics import create_topic, send
 from kafka_harness.waiting import eventually
+from kits.tool_kit import CONSOLE_CONSUMER, DUMP, TOOLS, commit_offsets
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.data import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from moldau.protocol.messages.groups import DescribeGroupsRequest
@@ -37,7 +38,6 @@ from moldau.protocol.messages.transactions import (
 )
 from moldau.records.batch import iter_batches, parse_header
 from process.raw_client import RawClient
-from tool_kit import CONSOLE_CONSUMER, DUMP, TOOLS, commit_offsets
 
 pytestmark = pytest.mark.java(CURRENT, OLDEST)
 

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from kafka_command_kit import Commands, class_of, ours
 from kafka_harness.distribution import CURRENT
 from kafka_harness.java import Output
 from kafka_harness.ports import free_port
@@ -18,6 +17,7 @@ from kafka_harness.samples import fresh_topic
 from kafka_harness.topics import create_topic, send
 from kafka_harness.waiting import eventually
 from kafka_harness.wire import wait_until_answered
+from kits.kafka_command_kit import Commands, class_of, ours
 
 pytestmark = pytest.mark.java(CURRENT)
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from kafka_command_kit import Commands, class_of, ours
 from kafka_harness.distribution import CURRENT
 from kafka_harness.samples import fresh_topic
 from kafka_harness.topics import create_topic, send
+from kits.kafka_command_kit import Commands, class_of, ours
 
 pytestmark = pytest.mark.java(CURRENT)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_command_kit import Commands, class_of
 from kafka_harness.distribution import CURRENT
 from kafka_harness.java import run_class
 from kafka_harness.samples import fresh_topic
 from kafka_harness.topics import create_topic, send
+from kits.kafka_command_kit import Commands, class_of
 
 pytestmark = pytest.mark.java(CURRENT)
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import Consumer, Producer
 
-from kafka_command_kit import Commands
 from kafka_harness.distribution import CURRENT
 from kafka_harness.samples import fresh_topic
 from kafka_harness.topics import create_topic, end_offset, send
 from kafka_harness.waiting import eventually
+from kits.kafka_command_kit import Commands
+from kits.tool_kit import commit_offsets
 from moldau.coordination.hashing import partition_of
-from tool_kit import commit_offsets
 
 pytestmark = pytest.mark.java(CURRENT)
 

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Consumer
 
-from kafka_command_kit import Commands
 from kafka_harness.distribution import CURRENT
 from kafka_harness.samples import fresh_topic
 from kafka_harness.topics import create_topic, send
-from tool_kit import commit_offsets
+from kits.kafka_command_kit import Commands
+from kits.tool_kit import commit_offsets
 
 pytestmark = pytest.mark.java(CURRENT)
 

@@ -6,10 +6,10 @@ import re
 
 import pytest
 
-from kafka_command_kit import Commands
 from kafka_harness.distribution import CURRENT
 from kafka_harness.samples import fresh_topic
 from kafka_harness.topics import create_topic, send
+from kits.kafka_command_kit import Commands
 
 pytestmark = pytest.mark.java(CURRENT)
 

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from kafka_command_kit import Commands, class_of
-from kafka_command_kit import ours as ours_alone
 from kafka_harness.distribution import CURRENT, jars, require
 from kafka_harness.java import QUICK_START, QUIET, Output, run_class
 from kafka_harness.samples import fresh_topic
 from kafka_harness.topics import create_topic
+from kits.kafka_command_kit import Commands, class_of
+from kits.kafka_command_kit import ours as ours_alone
 
 pytestmark = pytest.mark.java(CURRENT)
 

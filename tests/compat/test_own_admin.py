@@ -15,7 +15,7 @@ from kafka_harness.kinds import kind_under_test
 from kafka_harness.samples import fresh_topic
 from kafka_harness.topics import send
 from kafka_harness.waiting import eventually
-from leaks import run_without_leaks
+from kits.leaks import run_without_leaks
 from moldau import Admin, AsyncAdmin, TopicPartition
 from moldau.client.admin import (
     END,

@@ -6,11 +6,11 @@ import uuid
 
 import pytest
 
-from admin_kit import VERSIONS_OF_1_1
 from kafka_harness.kinds import kind_under_test
 from kafka_harness.samples import fresh_topic
 from kafka_harness.topics import send
 from kafka_harness.waiting import eventually
+from kits.admin_kit import VERSIONS_OF_1_1
 from moldau import Admin, TopicPartition
 from moldau.client.admin import (
     ConfigResource,

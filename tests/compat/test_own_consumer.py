@@ -20,13 +20,13 @@ from kafka_harness.kinds import kind_under_test, make_broker
 from kafka_harness.samples import fresh_topic
 from kafka_harness.topics import create_topic, send
 from kafka_harness.waiting import eventually
-from leaks import run_without_leaks
+from kits.leaks import run_without_leaks
+from kits.own_consumer_kit import WAIT_MS, numbered, reading, some, topic_with, values
 from moldau.client.consumer import Consumer
 from moldau.client.errors import (
     InvalidState,
 )
 from moldau.client.records import TopicPartition
-from own_consumer_kit import WAIT_MS, numbered, reading, some, topic_with, values
 
 OLD_VERSIONS = {
     "1.1": {1: 6, 2: 2, 3: 5, 10: 1, 18: 1, 23: 0},

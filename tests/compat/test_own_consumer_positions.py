@@ -12,7 +12,8 @@ from confluent_kafka.admin import AdminClient
 
 from kafka_harness.samples import fresh_topic
 from kafka_harness.topics import create_topic, send
-from leaks import run_without_leaks
+from kits.leaks import run_without_leaks
+from kits.own_consumer_kit import WAIT_MS, numbered, reading, some, topic_with, values
 from moldau.client.consumer import AsyncConsumer
 from moldau.client.errors import (
     InvalidState,
@@ -20,7 +21,6 @@ from moldau.client.errors import (
     OffsetOutOfRange,
 )
 from moldau.client.records import TopicPartition
-from own_consumer_kit import WAIT_MS, numbered, reading, some, topic_with, values
 
 
 def test_seeking_goes_where_it_is_told(broker):

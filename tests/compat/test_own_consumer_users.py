@@ -9,7 +9,8 @@ import pytest
 
 from kafka_harness.samples import fresh_topic
 from kafka_harness.topics import create_topic, send
-from leaks import run_without_leaks
+from kits.leaks import run_without_leaks
+from kits.own_consumer_kit import WAIT_MS, reading, topic_with, values
 from moldau.client.consumer import Consumer
 from moldau.client.errors import (
     ClientClosed,
@@ -19,7 +20,6 @@ from moldau.client.errors import (
     SerializationFailed,
     UnknownTopicOrPartition,
 )
-from own_consumer_kit import WAIT_MS, reading, topic_with, values
 
 
 def test_cancelling_a_wait_anywhere_loses_nothing_and_repeats_nothing(broker):

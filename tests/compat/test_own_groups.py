@@ -17,14 +17,14 @@ from kafka_harness.kinds import kind_under_test, make_broker
 from kafka_harness.samples import fresh_topic
 from kafka_harness.topics import create_topic, send
 from kafka_harness.waiting import eventually
-from leaks import run_without_leaks
+from kits.leaks import run_without_leaks
+from kits.own_consumer_kit import WAIT_MS, topic_with
 from moldau.client.admin import Admin
 from moldau.client.assignors.interface import Assignment, PartitionAssignor
 from moldau.client.consumer import AsyncConsumer, Consumer
 from moldau.client.consuming.listeners import RebalanceListener
 from moldau.client.errors import CommitFailed, NoBrokerReachable
 from moldau.client.records import OffsetAndMetadata, TopicPartition
-from own_consumer_kit import WAIT_MS, topic_with
 
 PARTITIONS = 4
 QUICK = {"auto_offset_reset": "earliest", "heartbeat_interval_ms": 100}

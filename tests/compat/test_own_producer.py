@@ -16,7 +16,7 @@ from kafka_harness.kinds import kind_under_test, make_broker
 from kafka_harness.samples import CODECS, fresh_topic, samples
 from kafka_harness.stored import assert_stored_as
 from kafka_harness.topics import create_topic, end_offset, read_all
-from leaks import run_without_leaks
+from kits.leaks import run_without_leaks
 from moldau.client.consumer import AsyncConsumer
 from moldau.client.errors import (
     BufferFull,

@@ -11,7 +11,7 @@ from confluent_kafka import TopicPartition as ConfluentPartition
 
 from kafka_harness.samples import fresh_topic
 from kafka_harness.topics import create_topic, end_offset
-from leaks import run_without_leaks
+from kits.leaks import run_without_leaks
 from moldau.client.errors import (
     AuthenticationFailed,
     ClientError,

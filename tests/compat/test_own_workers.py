@@ -17,7 +17,7 @@ from kafka_harness.kinds import kind_under_test, make_broker
 from kafka_harness.samples import fresh_topic
 from kafka_harness.topics import create_topic
 from kafka_harness.waiting import eventually
-from leaks import run_without_leaks
+from kits.leaks import run_without_leaks
 from moldau.client.consumer import AsyncConsumer, Consumer
 from moldau.client.errors import InvalidState
 from moldau.client.processing import KeyedThreads, KeyedWorkers, RetryTopics

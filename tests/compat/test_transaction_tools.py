@@ -19,6 +19,7 @@ from kafka_harness.java import Output
 from kafka_harness.kafka_node import NODE_ID
 from kafka_harness.topics import create_topic
 from kafka_harness.waiting import eventually
+from kits.tool_kit import TRANSACTIONS, Twins
 from moldau.protocol.messages.data import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -30,7 +31,6 @@ from moldau.protocol.messages.data import (
 from moldau.protocol.messages.transactions import InitProducerIdRequest
 from moldau.records.builder import BatchBuilder
 from process.raw_client import RawClient
-from tool_kit import TRANSACTIONS, Twins
 
 pytestmark = pytest.mark.java(CURRENT)
 

@@ -23,11 +23,7 @@ from kafka_harness.kinds import kind_under_test, make_broker
 from kafka_harness.samples import fresh_topic
 from kafka_harness.topics import create_topic, send
 from kafka_harness.waiting import eventually
-from moldau.storage.disk import Disk
-from moldau.storage.indexes import AbortedTransaction
-from moldau.storage.transaction_index import read_aborted
-from process.raw_client import RawClient
-from transactional_clients import (
+from kits.transactional_clients import (
     READ_COMMITTED,
     READ_UNCOMMITTED,
     AioKafka,
@@ -39,6 +35,10 @@ from transactional_clients import (
     TransactionalClient,
     read_to_the_end,
 )
+from moldau.storage.disk import Disk
+from moldau.storage.indexes import AbortedTransaction
+from moldau.storage.transaction_index import read_aborted
+from process.raw_client import RawClient
 
 pytestmark = pytest.mark.java(CURRENT, ZOOKEEPER_ERA, OLDEST)
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from metadata_samples import every_change, registration, topic_id
+from kits.metadata_samples import every_change, registration, topic_id
 from moldau.base.clock import SystemClock
 from moldau.cluster.brokers import register_broker
 from moldau.cluster.changes import TopicCreated

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from cli_kit import moldau
 from kafka_harness.moldau_node import MoldauNode
+from kits.cli_kit import moldau
 from moldau.cli.main import COMMANDS, cli
 
 PAGE = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 import pytest
 
-from cli_kit import moldau
+from kits.cli_kit import moldau
 from moldau.cli.collectors.files import files
 from moldau.cli.collectors.metrics import metrics
 from moldau.cli.main import cli

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from cli_kit import moldau
-from log_tables import arrow, log_table, row
+from kits.cli_kit import moldau
+from kits.log_tables import arrow, log_table, row
 from moldau.spark.pipelines.logs import forms, parsing
 from moldau.spark.pipelines.logs.layout import SCHEMA
 from moldau.spark.pipelines.logs.levels import LEVELS

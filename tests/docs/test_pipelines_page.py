@@ -12,8 +12,8 @@ import click
 import pyarrow as pa
 import pytest
 
-from changelog_tables import LaidTable
-from cli_kit import moldau
+from kits.changelog_tables import LaidTable
+from kits.cli_kit import moldau
 from moldau.cli.main import cli
 from moldau.cli.pipeline import run_group
 from moldau.cli.pipelines.file import read_file

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from message_samples import declared_messages, fitted, random_message
+from kits.message_samples import declared_messages, fitted, random_message
 from moldau.base.errors import ProtocolError
 from moldau.protocol.compiler import decoder, encode
 from moldau.protocol.framing import PREFIX_BYTES, frame_end

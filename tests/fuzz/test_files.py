@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import dump_samples
+from kits import dump_samples
 from moldau.base.errors import ProtocolError, StorageError, UserError
 from moldau.base.files import read_whole, write_atomically
 from moldau.base.ids import PartitionKey, TopicId

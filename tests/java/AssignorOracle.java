@@ -29,7 +29,7 @@ import org.apache.kafka.common.TopicPartition;
 
 /**
  * Answers every line of standard input, one assignment to work out, with one line: what Kafka's own
- * assignor gives. {@code tests/assignor_oracle.py} writes the lines and reads the answers. In place
+ * assignor gives. {@code tests/kits/assignor_oracle.py} writes the lines and reads the answers. In place
  * of an assignor a line may ask for bytes: of a member's subscription, of the assignment of what it
  * owns, or of the user data of a member that was assigned what it owns.
  */

@@ -10,8 +10,8 @@ import itertools
 import threading
 
 from kafka_harness.distribution import CURRENT
+from kits.transactional_clients import Java, JavaMachine, Refused
 from process.copier import GROUP, INPUT, OUTPUT, copied
-from transactional_clients import Java, JavaMachine, Refused
 
 TRANSACTION_MS = 10_000
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from cli_kit import moldau
 from kafka_harness.topics import read_all, send
+from kits.cli_kit import moldau
 
 MOLDAU = str(Path(sys.executable).with_name("moldau"))
 PATIENCE_S = 60

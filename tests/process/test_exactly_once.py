@@ -27,6 +27,7 @@ from kafka_harness.distribution import CURRENT
 from kafka_harness.ports import free_port
 from kafka_harness.topics import create_topic, send
 from kafka_harness.waiting import eventually
+from kits.transactional_clients import READ_COMMITTED, read_to_the_end
 from process.copier import INPUT, OUTPUT, SESSION_MS, Feeder, Instances, Reader, copied
 from process.java_copier import JavaCopier
 from process.raw_client import RawClient
@@ -37,7 +38,6 @@ from process.raw_transaction import (
     stable_offset,
 )
 from process.serving import CRASHED, Serving
-from transactional_clients import READ_COMMITTED, read_to_the_end
 
 QUICK_S = 10
 SECONDS = float(os.environ.get("MOLDAU_EXACTLY_ONCE_SECONDS", QUICK_S))

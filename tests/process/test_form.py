@@ -8,7 +8,7 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-from compiled_modules import compiled_names
+from kits.compiled_modules import compiled_names
 from moldau import __version__
 from moldau.cli.frame.version import is_compiled
 

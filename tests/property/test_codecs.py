@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from message_samples import declared_messages, fitted, random_message, reset
+from kits.message_samples import declared_messages, fitted, random_message, reset
 from moldau.base.errors import ProtocolError
 from moldau.protocol.compiler import decode, decoder, encode, encoder
 from moldau.protocol.wire import parts_size

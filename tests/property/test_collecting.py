@@ -13,7 +13,7 @@ from collections import defaultdict
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collect_kit import Content, Room
+from kits.collect_kit import Content, Room
 from moldau.collect.finding import COPY_SIZE_MIN
 from moldau.collect.framing import Beginnings, Framing, Splitter
 

@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from column_kit import batch_of, parts_of, read_both_ways, rows_of
+from kits.column_kit import batch_of, parts_of, read_both_ways, rows_of
 from moldau.base.errors import CorruptRecords
 from moldau.records import record as record_module
 from moldau.records.batch import TimestampType, parse_header

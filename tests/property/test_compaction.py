@@ -22,7 +22,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from compaction_kit import (
+from kits.compaction_kit import (
     COMPACTED,
     clean,
     committed,
@@ -32,7 +32,7 @@ from compaction_kit import (
     records,
     start_cleaning,
 )
-from log_kit import FOLDER, Broker, append, marker
+from kits.log_kit import FOLDER, Broker, append, marker
 from moldau.records.compression import Codec
 from moldau.sim.crashes import Crashed, CrashPlan
 from moldau.sim.disk import SimDisk

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from consumer_kit import fetched, marker, ready, take_all
+from kits.consumer_kit import fetched, marker, ready, take_all
 from moldau.base.errors import CorruptRecords
 from moldau.client.consuming.decoding import DecodingRules
 from moldau.client.consuming.holding import Holding

@@ -12,7 +12,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from group_kit import Desk, subscription
+from kits.group_kit import Desk, subscription
 from moldau.coordination.groups.settings import GroupSettings
 from moldau.coordination.groups.states import GroupState
 from moldau.coordination.groups.turn import GroupTimer

@@ -16,7 +16,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from log_kit import FOLDER, Broker, append, make_batch, read_all, region_bytes
+from kits.log_kit import FOLDER, Broker, append, make_batch, read_all, region_bytes
 from moldau.records.batch import parse_header
 from moldau.records.record import read_records
 from moldau.sim.disk import SimDisk

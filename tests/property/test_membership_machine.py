@@ -14,8 +14,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from group_kit import Desk
-from membership_kit import MAX_POLL_MS, SESSION_MS, Player
+from kits.group_kit import Desk
+from kits.membership_kit import MAX_POLL_MS, SESSION_MS, Player
 from moldau.client.consuming.membership import Phase
 from moldau.client.errors import FencedInstanceId
 from moldau.coordination.groups.settings import GroupSettings

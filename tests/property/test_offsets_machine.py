@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from group_shard_kit import (
+from kits.group_shard_kit import (
     Marker,
     ServedShard,
     commit_request,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kits.producer_kit import accumulator, put
 from moldau.records.record import read_records
-from producer_kit import accumulator, put
 
 STEPS = st.one_of(
     st.tuples(st.just("put"), st.sampled_from([None, 0, 1, 2]), st.integers(0, 400)),

@@ -8,8 +8,8 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from faulty_log import Fault, FaultyLog
-from leaks import run_without_leaks
+from kits.faulty_log import Fault, FaultyLog
+from kits.leaks import run_without_leaks
 from moldau.client.producer import AsyncProducer, Producer
 
 QUICK = {

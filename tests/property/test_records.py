@@ -3,6 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kits.record_oracles import AIOKAFKA
 from moldau.records.batch import crc_ok, iter_batches, parse_header, with_append_time
 from moldau.records.builder import BatchBuilder
 from moldau.records.compression import Codec, compress, decompress
@@ -10,7 +11,6 @@ from moldau.records.conversion import down_convert, recompress, up_convert
 from moldau.records.legacy import iter_messages, message_set, unwrapped
 from moldau.records.record import Record, iter_records, iter_spans, payload_of, read_records
 from moldau.records.varint import VARINT, read_varint, read_varlong
-from record_oracles import AIOKAFKA
 
 codecs = st.sampled_from(Codec)
 old_codecs = st.sampled_from([Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4])

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from kits.transaction_kit import ABORT_INTERVAL_MS, START_MS, TIMEOUT_MS, Desk, Waiter
 from moldau.base.ids import PartitionKey
 from moldau.coordination.outcome import ProducerIdentity
 from moldau.coordination.transactions.effects import MarkerResult, WriteMarkers
@@ -33,7 +34,6 @@ from moldau.coordination.transactions.transaction import (
     TransactionState,
 )
 from moldau.protocol.errors import ErrorCode
-from transaction_kit import ABORT_INTERVAL_MS, START_MS, TIMEOUT_MS, Desk, Waiter
 
 IDS = ("copier", "billing")
 PARTITIONS = tuple(PartitionKey("orders", index) for index in range(3))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from log_kit import HandClock, append, make_batch, read_all
+from kits.log_kit import HandClock, append, make_batch, read_all
 from moldau.base.ids import PartitionKey, TopicId
 from moldau.base.network import Address
 from moldau.client.engine.connection import ClientConnection

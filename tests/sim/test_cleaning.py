@@ -12,7 +12,7 @@ from functools import cache
 
 import pytest
 
-from coordination_runs import COMPACTION, FAULTS, run_coordinators
+from kits.coordination_runs import COMPACTION, FAULTS, run_coordinators
 from moldau.sim.scenarios import Outcome
 
 

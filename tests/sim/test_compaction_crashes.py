@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import pytest
 
-from compaction_kit import (
+from kits.compaction_kit import (
     COMPACTED,
     clean,
     committed,
@@ -25,7 +25,7 @@ from compaction_kit import (
     start_cleaning,
     write,
 )
-from log_kit import FOLDER, KEY, Broker, HandClock, append, marker
+from kits.log_kit import FOLDER, KEY, Broker, HandClock, append, marker
 from moldau.records.control import end_transaction_marker
 from moldau.records.record import Record
 from moldau.sim.crashes import Crashed, CrashPlan

@@ -11,7 +11,7 @@ from itertools import pairwise
 
 import pytest
 
-from consumer_group_kit import Stage, places, play
+from kits.consumer_group_kit import Stage, places, play
 
 COUNT = 6
 ALL = places("t", *range(COUNT))

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from consumer_group_kit import Stage, places, play
+from kits.consumer_group_kit import Stage, places, play
 from moldau.client.errors import CommitFailed, FencedInstanceId, UnsupportedVersion
 from moldau.client.records import OffsetAndMetadata, TopicPartition
 

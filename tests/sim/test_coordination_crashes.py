@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordination_runs import COMPACTION, EVERYTHING, POINTS, TRANSACTIONS, run_coordinators
+from kits.coordination_runs import COMPACTION, EVERYTHING, POINTS, TRANSACTIONS, run_coordinators
 from moldau.sim.nemesis import COORDINATOR_POINTS
 
 WORK = {"coordinator.": EVERYTHING, "compaction.": COMPACTION, "segment.abort.": TRANSACTIONS}

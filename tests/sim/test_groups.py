@@ -12,7 +12,7 @@ from functools import cache
 
 import pytest
 
-from coordination_runs import FAULTS, GROUPS, run_coordinators
+from kits.coordination_runs import FAULTS, GROUPS, run_coordinators
 from moldau.sim.scenarios import Outcome
 
 SEED = 2

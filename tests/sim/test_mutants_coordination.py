@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import pytest
 
-from coordination_runs import (
+from kits.coordination_runs import (
     COMPACTION,
     GROUPS,
     KILLS,

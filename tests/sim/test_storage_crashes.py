@@ -19,7 +19,16 @@ from pathlib import Path
 import pytest
 
 import moldau.storage
-from log_kit import NOW_MS, Broker, HandClock, append, make_batch, marker, read_all, stored_batches
+from kits.log_kit import (
+    NOW_MS,
+    Broker,
+    HandClock,
+    append,
+    make_batch,
+    marker,
+    read_all,
+    stored_batches,
+)
 from moldau.base.ids import PartitionKey
 from moldau.sim.crashes import Crashed, CrashPlan
 from moldau.sim.disk import SimDisk

@@ -13,7 +13,7 @@ from functools import cache
 
 import pytest
 
-from coordination_runs import FAULTS, TRANSACTIONS, run_coordinators
+from kits.coordination_runs import FAULTS, TRANSACTIONS, run_coordinators
 from moldau.sim.scenarios import Outcome
 
 

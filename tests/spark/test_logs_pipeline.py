@@ -12,9 +12,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from cli_kit import moldau
 from kafka_harness.samples import fresh_topic
 from kafka_harness.topics import create_topic
+from kits.cli_kit import moldau
 from moldau.base.errors import UserError
 from moldau.spark.pipelines.logs import landing, start
 from moldau.spark.pipelines.logs.declared import LOGS

@@ -10,7 +10,7 @@ import ast
 
 import pytest
 
-from compiled_modules import CHECKOUT, compiled_paths
+from kits.compiled_modules import CHECKOUT, compiled_paths
 
 TAKES_ALL_AT_ONCE = {
     "Counter", "all", "any", "bytes", "deque", "dict", "frozenset", "join", "list", "max", "min",

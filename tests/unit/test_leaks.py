@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from leaks import run_without_leaks
+from kits.leaks import run_without_leaks
 
 
 async def fails():
@@ -35,7 +35,7 @@ def test_a_task_that_goes_on_is_found():
 
 
 def test_a_socket_and_a_thread_are_found(monkeypatch):
-    monkeypatch.setattr("leaks.FOREIGN_SOCKETS_END_S", 0)
+    monkeypatch.setattr("kits.leaks.FOREIGN_SOCKETS_END_S", 0)
     enough = threading.Event()
 
     async def open_socket():

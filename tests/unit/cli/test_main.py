@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 import pytest
 
-from cli_kit import moldau
+from kits.cli_kit import moldau
 from moldau.base.errors import InvariantViolated
 from moldau.cli.frame.failures import INTERRUPTED
 from moldau.cli.main import COMMANDS, cli, main

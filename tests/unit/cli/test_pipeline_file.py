@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cli_kit import moldau
+from kits.cli_kit import moldau
 from moldau.base.errors import UserError
 from moldau.cli.pipeline import run_group
 from moldau.cli.pipelines.file import read_file

@@ -6,7 +6,7 @@ import stat
 
 import pytest
 
-from cli_kit import moldau
+from kits.cli_kit import moldau
 from moldau.base.errors import UserError
 from moldau.cli.frame.profiles import (
     HIDDEN,

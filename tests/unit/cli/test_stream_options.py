@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cli_kit import moldau
+from kits.cli_kit import moldau
 
 NOBODY = "localhost:1"
 

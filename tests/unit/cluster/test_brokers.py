@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from metadata_samples import registration, with_brokers, with_topic
+from kits.metadata_samples import registration, with_brokers, with_topic
 from moldau.cluster.brokers import allocate_producer_ids, register_broker, retire_broker
 from moldau.cluster.changes import BrokerChanged, BrokerRegistered, PartitionChanged
 from moldau.cluster.configs import alter_configs, min_insync_replicas, replace_configs

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import moldau.cluster
-from metadata_samples import topic_id
+from kits.metadata_samples import topic_id
 from moldau.cluster import journal, snapshots
 from moldau.cluster.changes import TopicCreated
 from moldau.cluster.embedded import EmbeddedStore

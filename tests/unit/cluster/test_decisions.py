@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from metadata_samples import topic_id
+from kits.metadata_samples import topic_id
 from moldau.cluster.changes import TopicCreated
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.store import Decisions, StoreFailed, VersionConflict

@@ -7,8 +7,18 @@ import json
 
 import pytest
 
-from embedded_store import FOLDER, KAFKA, LOG, all_records, committing, created, on_disk, put, use
-from metadata_samples import every_change, lone_partition, registration, topic_id
+from kits.embedded_store import (
+    FOLDER,
+    KAFKA,
+    LOG,
+    all_records,
+    committing,
+    created,
+    on_disk,
+    put,
+    use,
+)
+from kits.metadata_samples import every_change, lone_partition, registration, topic_id
 from moldau.base.errors import ConfigError, StorageError
 from moldau.base.files import read_whole
 from moldau.base.ids import uuid_bytes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from metadata_samples import every_change, topic_id, with_brokers, with_topic
+from kits.metadata_samples import every_change, topic_id, with_brokers, with_topic
 from moldau.base.errors import InvariantViolated
 from moldau.base.ids import PartitionKey
 from moldau.cluster.changes import (

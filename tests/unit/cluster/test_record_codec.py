@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from metadata_samples import every_change
+from kits.metadata_samples import every_change
 from moldau.base.errors import CorruptRecords
 from moldau.cluster.changes import BrokerRegistered, OpaqueRecorded, PartitionCreated
 from moldau.cluster.record_codec import (

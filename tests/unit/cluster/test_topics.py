@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from metadata_samples import directory_id, topic_id, with_brokers, with_topic
+from kits.metadata_samples import directory_id, topic_id, with_brokers, with_topic
 from moldau.cluster.changes import BrokerChanged, ConfigChanged, TopicCreated, TopicRemoved
 from moldau.cluster.model import UNASSIGNED_DIRECTORY, ConfigResource, ResourceType
 from moldau.cluster.topics import (

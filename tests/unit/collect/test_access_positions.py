@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from collect_kit import MemorySources, OnItsWay
+from kits.collect_kit import MemorySources, OnItsWay
 from moldau.client.errors import NoBrokerReachable
 from moldau.collect.complaints import Complaints
 from moldau.collect.framing import Piece

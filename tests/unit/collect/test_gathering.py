@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from collect_kit import Room
+from kits.collect_kit import Room
 from moldau.client.errors import DeliveryTimedOut, RecordTooLarge, TopicAuthorizationFailed
 from moldau.collect.framing import Beginnings, Framing
 from moldau.collect.tails import POLL_MIN_S

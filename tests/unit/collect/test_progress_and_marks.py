@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from collect_kit import OnItsWay
+from kits.collect_kit import OnItsWay
 from moldau.base.errors import UserError
 from moldau.base.files import write_atomically
 from moldau.collect.framing import Piece

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from coordinator_kit import Bench, MemoryLog, batches, failed, run
+from kits.coordinator_kit import Bench, MemoryLog, batches, failed, run
 from moldau.coordination import runtime as runtimes
 from moldau.coordination.backoff import backoff_s
 from moldau.coordination.outcome import Outcome, ProducerIdentity, StateRecord, Timer

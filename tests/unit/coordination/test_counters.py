@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import random
 
-from coordinator_kit import Bench, MemoryLog, run
-from group_kit import Desk as GroupDesk
-from group_shard_kit import ServedShard
+from kits.coordinator_kit import Bench, MemoryLog, run
+from kits.group_kit import Desk as GroupDesk
+from kits.group_shard_kit import ServedShard
+from kits.transaction_kit import ABORT_INTERVAL_MS, ORDERS_0, TIMEOUT_MS
+from kits.transaction_kit import Desk as TransactionDesk
 from moldau.coordination.groups.records import CURRENT_FORM, CommittedOffset, OffsetKey
 from moldau.coordination.groups.records import offset_record as written
 from moldau.coordination.groups.records import offset_tombstone as tombstone
@@ -21,8 +23,6 @@ from moldau.protocol.messages.offsets import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from transaction_kit import ABORT_INTERVAL_MS, ORDERS_0, TIMEOUT_MS
-from transaction_kit import Desk as TransactionDesk
 
 
 def test_a_rebalance_counts_once_its_assignment_stands():

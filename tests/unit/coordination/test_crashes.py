@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator_kit import MapShard, failed
+from kits.coordinator_kit import MapShard, failed
 from moldau.base.ids import PartitionKey, TopicId
 from moldau.coordination import runtime as runtime_module
 from moldau.coordination.crash_points import CRASH_POINTS

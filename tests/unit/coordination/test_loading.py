@@ -9,7 +9,7 @@ from unittest.mock import AsyncMock
 
 import pytest
 
-from coordinator_kit import Bench, MemoryLog, batches, marker, one, run
+from kits.coordinator_kit import Bench, MemoryLog, batches, marker, one, run
 from moldau.base.errors import CorruptRecords
 from moldau.coordination.outcome import Outcome, ProducerIdentity, StateRecord
 from moldau.records.batch import pack_batch, parse_header

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coordinator_kit import Bench, MemoryLog, one, run
+from kits.coordinator_kit import Bench, MemoryLog, one, run
 from moldau.coordination import runtime as runtimes
 from moldau.coordination.outcome import ProducerIdentity
 

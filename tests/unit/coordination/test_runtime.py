@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from coordinator_kit import Bench, MapShard, MemoryLog, batches, failed, run
+from kits.coordinator_kit import Bench, MapShard, MemoryLog, batches, failed, run
 from moldau.coordination.answers import combined
 from moldau.coordination.outcome import (
     NOTHING,

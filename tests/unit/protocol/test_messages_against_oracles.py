@@ -23,7 +23,7 @@ from kafka.protocol.old.api import Request, Response
 from kio.schema.index import schema_name_map
 from kio.serial import entity_writer
 
-import message_oracles as oracles
+from kits import message_oracles as oracles
 from moldau.base.files import Buffer
 from moldau.protocol.compiler import decode, encode
 from moldau.protocol.fields import Field, Kind, Versions

@@ -1,10 +1,10 @@
 import pytest
 
+from kits.record_oracles import AIOKAFKA, BATCH_CASES, KAFKA_PYTHON
 from moldau.records.batch import TimestampType, crc_ok, parse_header
 from moldau.records.builder import BatchBuilder, record_size_bound
 from moldau.records.compression import Codec
 from moldau.records.record import Record, read_records
-from record_oracles import AIOKAFKA, BATCH_CASES, KAFKA_PYTHON
 
 RECORDS = [
     Record(0, 1_700_000_000_000, b"key", b"value"),

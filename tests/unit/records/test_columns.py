@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from column_kit import batch_of, parts_of, read_both_ways, rows_of
+from kits.column_kit import batch_of, parts_of, read_both_ways, rows_of
 from moldau.base.errors import CorruptRecords
 from moldau.records import columns as columns_module
 from moldau.records.batch import TimestampType, parse_header

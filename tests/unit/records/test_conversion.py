@@ -3,6 +3,7 @@ import struct
 
 import pytest
 
+from kits.record_oracles import AIOKAFKA, BATCH_CASES, MESSAGE_CASES
 from moldau.base.errors import CorruptRecords
 from moldau.protocol.errors import ApiError, ErrorCode
 from moldau.records.batch import TimestampType, crc_ok, parse_header, with_append_time
@@ -12,7 +13,6 @@ from moldau.records.control import EndTransactionMarker, end_transaction_batch
 from moldau.records.conversion import down_convert, recompress, up_convert
 from moldau.records.legacy import iter_messages, message_set, unwrapped
 from moldau.records.record import Record, read_records
-from record_oracles import AIOKAFKA, BATCH_CASES, MESSAGE_CASES
 
 RECORDS = [
     Record(0, 1_700_000_000_000, b"key", b"value"),

@@ -3,6 +3,7 @@ import zlib
 import lz4.frame
 import pytest
 
+from kits.record_oracles import MESSAGE_CASES
 from moldau.base.errors import CorruptRecords
 from moldau.records.batch import TimestampType
 from moldau.records.builder import BatchBuilder
@@ -10,7 +11,6 @@ from moldau.records.compression import Codec
 from moldau.records.legacy import iter_messages, message_set, unwrapped
 from moldau.records.legacy_lz4 import with_right_checksum, with_wrong_checksum, xxhash32
 from moldau.records.record import Record
-from record_oracles import MESSAGE_CASES
 
 RECORDS = [
     Record(0, 1_700_000_000_000, b"key", b"value"),

@@ -1,5 +1,6 @@
 import pytest
 
+from kits.record_oracles import BATCH_CASES
 from moldau.base.errors import CorruptRecords
 from moldau.records.batch import parse_header
 from moldau.records.builder import BatchBuilder
@@ -12,7 +13,6 @@ from moldau.records.record import (
     payload_of,
     read_records,
 )
-from record_oracles import BATCH_CASES
 
 RECORDS = [
     Record(0, 1_700_000_000_000, b"key", b"value"),

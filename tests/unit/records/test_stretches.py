@@ -2,7 +2,7 @@ from itertools import islice
 
 import pytest
 
-from column_kit import batch_of
+from kits.column_kit import batch_of
 from moldau.base.errors import CorruptRecords
 from moldau.records import record as record_module
 from moldau.records.batch import parse_header

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import log_kit
-from log_kit import KEY, TOPIC_ID, append_values, make_batch, marker
+from kits import log_kit
+from kits.log_kit import KEY, TOPIC_ID, append_values, make_batch, marker
 from moldau.replication.partition import Partition, Role
 
 ME = 1

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from compaction_kit import COMPACTED, pairs, write
-from log_kit import TOPIC_ID, Broker
+from kits.compaction_kit import COMPACTED, pairs, write
+from kits.log_kit import TOPIC_ID, Broker
 from moldau.base.errors import StorageError
 from moldau.base.executor import WorkerLost
 from moldau.base.files import read_whole

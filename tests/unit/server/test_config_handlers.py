@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from metadata_samples import registration
+from kits.metadata_samples import registration
 from moldau.base.clock import SystemClock
 from moldau.base.ids import BrokerId
 from moldau.cluster.brokers import register_broker

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
-import log_kit
-from coordinator_kit import MapShard, failed, one
+from kits import log_kit
+from kits.coordinator_kit import MapShard, failed, one
 from moldau.base.ids import PartitionKey, TopicId
 from moldau.cluster.changes import TopicRemoved
 from moldau.coordination.outcome import NOTHING, ProducerIdentity

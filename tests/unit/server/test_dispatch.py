@@ -5,7 +5,7 @@ import struct
 
 import pytest
 
-from log_kit import HandClock
+from kits.log_kit import HandClock
 from moldau.base.errors import ProtocolError
 from moldau.observe.requests import RequestMetrics
 from moldau.protocol.errors import ErrorCode

@@ -6,7 +6,7 @@ Moldau differs on purpose, `tests/differential/accepted.py` has the reason.
 
 import pytest
 
-from metadata_samples import with_brokers, with_topic
+from kits.metadata_samples import with_brokers, with_topic
 from moldau.base.ids import BrokerId
 from moldau.cluster.changes import ConfigChanged
 from moldau.cluster.model import ConfigResource, ResourceType

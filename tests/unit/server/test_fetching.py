@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-import log_kit
-from log_kit import HandClock, append_values, region_bytes, sized_batch
+from kits import log_kit
+from kits.log_kit import HandClock, append_values, region_bytes, sized_batch
 from moldau.base.errors import CorruptRecords, StorageError
 from moldau.base.ids import PartitionKey, TopicId
 from moldau.protocol.errors import ErrorCode

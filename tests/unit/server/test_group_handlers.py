@@ -8,8 +8,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from group_shard_kit import ServedShard, commit_request, errors, join_request, transactional_request
-from metadata_samples import with_brokers
+from kits.group_shard_kit import (
+    ServedShard,
+    commit_request,
+    errors,
+    join_request,
+    transactional_request,
+)
+from kits.metadata_samples import with_brokers
 from moldau.base.ids import ZERO_TOPIC_ID, PartitionKey
 from moldau.cluster.changes import TopicRemoved
 from moldau.cluster.topics import NewTopic, TopicDefaults, create_topic

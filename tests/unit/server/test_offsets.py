@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-import log_kit
-from log_kit import make_batch
+from kits import log_kit
+from kits.log_kit import make_batch
 from moldau.base.errors import CorruptRecords
 from moldau.base.executor import WorkerLost
 from moldau.base.ids import PartitionKey, TopicId

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-import log_kit
-from log_kit import HandClock, make_batch
+from kits import log_kit
+from kits.log_kit import HandClock, make_batch
 from moldau.base.ids import PartitionKey, TopicId
 from moldau.observe.requests import RequestStats
 from moldau.observe.traffic import Traffic

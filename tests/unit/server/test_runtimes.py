@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-import log_kit
+from kits import log_kit
 from moldau.base.errors import ConfigError
 from moldau.replication.partitions import Partitions
 from moldau.server.coordinators import LogParts

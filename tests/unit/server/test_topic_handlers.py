@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from metadata_samples import with_brokers
+from kits.metadata_samples import with_brokers
 from moldau.base.ids import ZERO_TOPIC_ID
 from moldau.cluster.topics import NewTopic, TopicDefaults, create_topic
 from moldau.protocol.errors import ApiError, ErrorCode

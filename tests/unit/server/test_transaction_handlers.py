@@ -6,7 +6,18 @@ import asyncio
 
 import pytest
 
-from coordinator_kit import MemoryLog
+from kits.coordinator_kit import MemoryLog
+from kits.transaction_handler_kit import (
+    NONE,
+    OFFSETS,
+    ORDERS,
+    Kit,
+    at,
+    codes,
+    run,
+    there,
+    topics,
+)
 from moldau.base.ids import PartitionKey
 from moldau.coordination.outcome import ProducerIdentity
 from moldau.coordination.transactions.records import transaction_record
@@ -20,17 +31,6 @@ from moldau.protocol.messages.transactions import (
 )
 from moldau.records.builder import BatchBuilder
 from moldau.server.produce_verdicts import produce_error
-from transaction_handler_kit import (
-    NONE,
-    OFFSETS,
-    ORDERS,
-    Kit,
-    at,
-    codes,
-    run,
-    there,
-    topics,
-)
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,16 @@ from types import SimpleNamespace
 
 import pytest
 
-import log_kit
+from kits import log_kit
+from kits.transaction_handler_kit import (
+    ME,
+    NONE,
+    ORDERS,
+    OTHER,
+    Kit,
+    at,
+    run,
+)
 from moldau.base.errors import InvariantViolated, StorageError
 from moldau.base.ids import PartitionKey
 from moldau.coordination.transactions.effects import MarkersLate
@@ -20,15 +29,6 @@ from moldau.protocol.messages.transactions import (
     WriteTxnMarkersRequest,
 )
 from moldau.replication.partition import Role
-from transaction_handler_kit import (
-    ME,
-    NONE,
-    ORDERS,
-    OTHER,
-    Kit,
-    at,
-    run,
-)
 
 
 @pytest.fixture(autouse=True)

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-import log_kit
-from log_kit import HandClock, make_batch, marker
+from kits import log_kit
+from kits.log_kit import HandClock, make_batch, marker
 from moldau.base.ids import PartitionKey, TopicId
 from moldau.coordination.outcome import ProducerIdentity
 from moldau.observe.requests import RequestStats

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator_kit import MemoryLog
-from group_shard_kit import join_request, transactional_request
-from log_kit import HandClock
-from metadata_samples import with_brokers
+from kits.coordinator_kit import MemoryLog
+from kits.group_shard_kit import join_request, transactional_request
+from kits.log_kit import HandClock
+from kits.metadata_samples import with_brokers
 from moldau.base.errors import ProtocolError
 from moldau.cluster.changes import TopicRemoved
 from moldau.cluster.topics import NewTopic, TopicDefaults, create_topic

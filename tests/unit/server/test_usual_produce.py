@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import log_kit
-from log_kit import HandClock
+from kits import log_kit
+from kits.log_kit import HandClock
 from moldau.base.errors import ProtocolError
 from moldau.base.ids import PartitionKey, TopicId
 from moldau.observe.requests import RequestMetrics

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from group_shard_kit import ServedShard
-from log_kit import HandClock
+from kits.group_shard_kit import ServedShard
+from kits.log_kit import HandClock
 from moldau.base.errors import ProtocolError
 from moldau.observe.requests import RequestMetrics
 from moldau.protocol.errors import ErrorCode

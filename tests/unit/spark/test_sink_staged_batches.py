@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from log_kit import HandClock, make_batch
+from kits.log_kit import HandClock, make_batch
 from moldau.client.records import TopicPartition
 from moldau.spark.sink.held import WriteInterrupted
 from moldau.spark.sink.staged_batches import StagedBatches

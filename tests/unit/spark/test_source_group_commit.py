@@ -6,7 +6,7 @@ from concurrent.futures import Future
 
 import pytest
 
-from log_kit import HandClock
+from kits.log_kit import HandClock
 from moldau.client.administration.results import Results
 from moldau.client.errors import ClientError
 from moldau.client.records import TopicPartition

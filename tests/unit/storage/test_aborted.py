@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from log_kit import FOLDER, Broker, append, append_values, make_batch, marker
+from kits.log_kit import FOLDER, Broker, append, append_values, make_batch, marker
 from moldau.sim.disk import SimDisk
 from moldau.storage.indexes import ABORTED_ENTRY_SIZE, AbortedTransaction
 from moldau.storage.log import Log

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-import dump_samples
-from dump_samples import DAMAGED, METADATA, MISLED, OLD, SOUND, STEM
+from kits import dump_samples
+from kits.dump_samples import DAMAGED, METADATA, MISLED, OLD, SOUND, STEM
 from moldau.base.errors import UserError
 from moldau.cli.dump_log import dump_log
 from moldau.records.batch import crc_ok

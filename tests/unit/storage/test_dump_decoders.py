@@ -8,8 +8,8 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import dump_samples
-from dump_samples import METADATA, OFFSETS, SOUND, STEM, TRANSACTIONS
+from kits import dump_samples
+from kits.dump_samples import METADATA, OFFSETS, SOUND, STEM, TRANSACTIONS
 from moldau.base.errors import UserError
 from moldau.cli.dump_log import dump_log
 from moldau.coordination.record_texts import offsets_record, transaction_record

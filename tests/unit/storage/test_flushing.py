@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from log_kit import Broker, append_values
+from kits.log_kit import Broker, append_values
 from moldau.base.errors import StorageError
 from moldau.sim.disk_faults import Operation
 from moldau.storage.flushing import Flusher

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from log_kit import (
+from kits.log_kit import (
     FOLDER,
     NOW_MS,
     Broker,

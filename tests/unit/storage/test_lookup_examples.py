@@ -6,7 +6,7 @@ from struct import pack
 
 import pytest
 
-from log_kit import FOLDER, Broker, append, make_batch
+from kits.log_kit import FOLDER, Broker, append, make_batch
 from moldau.storage.indexes import OffsetIndex
 from moldau.storage.log import Log
 from moldau.storage.topic_config import LogConfig

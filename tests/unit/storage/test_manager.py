@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from log_kit import KEY, NOW_MS, TOPIC_ID, Broker, append, append_values, read_all, sized_batch
+from kits.log_kit import KEY, NOW_MS, TOPIC_ID, Broker, append, append_values, read_all, sized_batch
 from moldau.base.clock import SystemClock
 from moldau.base.errors import StorageError, UserError
 from moldau.base.files import read_whole

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-import log_kit
-from log_kit import NOW_MS, append, make_batch, stored_batches
+from kits import log_kit
+from kits.log_kit import NOW_MS, append, make_batch, stored_batches
 from moldau.base.errors import StorageError
 from moldau.records.batch import CHECKED_POSITION
 from moldau.sim.disk_faults import Operation

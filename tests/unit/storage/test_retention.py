@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import pytest
 
-from log_kit import FOLDER, NOW_MS, Broker, append, read_all, sized_batch
+from kits.log_kit import FOLDER, NOW_MS, Broker, append, read_all, sized_batch
 from moldau.storage.retention import expired_count
 from moldau.storage.topic_config import LogConfig
 

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from log_kit import NOW_MS, HandClock, make_batch, sized_batch
+from kits.log_kit import NOW_MS, HandClock, make_batch, sized_batch
 from moldau.base.errors import StorageError
 from moldau.records.batch import parse_header
 from moldau.sim.disk import SimDisk

@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from log_kit import FOLDER, NOW_MS, Broker, append, make_batch
+from kits.log_kit import FOLDER, NOW_MS, Broker, append, make_batch
 from moldau.base.errors import CorruptRecords, StorageError
 from moldau.records.batch import HEADER_SIZE, pack_batch, parse_header
 from moldau.records.builder import BatchBuilder

@@ -4,8 +4,8 @@ import struct
 
 import pytest
 
-import dump_samples
-from dump_samples import DAMAGED, MISLED, OLD, SOUND, STEM, TIME, built
+from kits import dump_samples
+from kits.dump_samples import DAMAGED, MISLED, OLD, SOUND, STEM, TIME, built
 from moldau.records.control import EndTransactionMarker, end_transaction_batch
 from moldau.storage.disk import Disk
 from moldau.storage.indexes import AbortedTransaction, encode_aborted

@@ -10,7 +10,7 @@ from contextlib import suppress
 import confluent_kafka
 import pytest
 
-from leaks import open_sockets, run_without_leaks
+from kits.leaks import open_sockets, run_without_leaks
 from moldau.base.errors import ConfigError, UserError
 from moldau.client.errors import (
     InvalidState,

@@ -6,8 +6,9 @@ import asyncio
 
 import pytest
 
-from admin_kit import AdminBroker, admin_of, hang_up, in_turn
-from leaks import run_without_leaks
+from kits.admin_kit import AdminBroker, admin_of, hang_up, in_turn
+from kits.leaks import run_without_leaks
+from kits.scripted_broker import FIND_COORDINATOR, HOST, silence
 from moldau.client.admin import ConfigResource, NewTopic, OffsetSpec
 from moldau.client.errors import (
     BrokerError,
@@ -63,7 +64,6 @@ from moldau.protocol.messages.topics import (
     DeletableTopicResult,
     DeleteTopicsResponse,
 )
-from scripted_broker import FIND_COORDINATOR, HOST, silence
 
 LIST_OFFSETS, DESCRIBE_GROUPS, LIST_GROUPS, CREATE_TOPICS, DELETE_TOPICS = 2, 15, 16, 19, 20
 OFFSET_COMMIT, OFFSET_FETCH = 8, 9

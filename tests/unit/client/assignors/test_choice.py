@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assignor_groups import divided
+from kits.assignor_groups import divided
 from moldau.base.errors import ConfigError
 from moldau.client.assignors.choice import BUILT_IN, assignors_of
 from moldau.client.assignors.cooperative import CooperativeStickyAssignor

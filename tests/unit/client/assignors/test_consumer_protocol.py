@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assignor_groups import partitions
+from kits.assignor_groups import partitions
 from moldau.client.assignors.consumer_protocol import (
     decode_assignment,
     decode_subscription,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from assignor_groups import divided, next_round, partitions, shares, topics
+from kits.assignor_groups import divided, next_round, partitions, shares, topics
 from moldau.client.assignors.cooperative import CooperativeStickyAssignor
 from moldau.client.assignors.interface import Assignment, RebalanceProtocol, Subscription
 from moldau.client.assignors.sticky_data import encode_cooperative

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from assignor_groups import partitions
+from kits.assignor_groups import partitions
 from moldau.client.assignors.hash_order import (
     HashOrderedSet,
     partitions_in_hash_order,

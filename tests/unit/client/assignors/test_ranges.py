@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from assignor_groups import divided, shares, topics
+from kits.assignor_groups import divided, shares, topics
 from moldau.client.assignors.interface import Subscription
 from moldau.client.assignors.ranges import RangeAssignor
 

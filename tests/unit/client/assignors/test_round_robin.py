@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from assignor_groups import divided, topics
+from kits.assignor_groups import divided, topics
 from moldau.client.assignors.interface import Subscription
 from moldau.client.assignors.round_robin import RoundRobinAssignor, dealt
 from moldau.client.records import TopicPartition

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assignor_groups import divided, next_round, partitions, shares, topics
+from kits.assignor_groups import divided, next_round, partitions, shares, topics
 from moldau.client.assignors.interface import Assignment, Subscription
 from moldau.client.assignors.sticky import StickyAssignor, StickyRule
 from moldau.client.assignors.sticky_data import StickyData, decode_sticky, encode_sticky

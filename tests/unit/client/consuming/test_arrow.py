@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from column_kit import batch_of
-from consumer_kit import batch, marker
+from kits.column_kit import batch_of
+from kits.consumer_kit import batch, marker
 from moldau.client.consuming.arrow import ArrowAnswer
 from moldau.client.consuming.arrow_form import ArrowForm
 from moldau.client.consuming.batch_walk import BatchWalk

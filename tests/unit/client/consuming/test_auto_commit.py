@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from consumer_kit import PARTITION
+from kits.consumer_kit import PARTITION
 from moldau.client.consuming.auto_commit import AutoCommit
 from moldau.client.errors import CommitFailed, RequestTimedOut
 from moldau.client.records import OffsetAndMetadata

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from consumer_kit import PARTITION
+from kits.consumer_kit import PARTITION
 from moldau.client.consuming.auto_commit import AutoCommit
 from moldau.client.records import OffsetAndMetadata
 

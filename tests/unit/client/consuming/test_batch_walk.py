@@ -2,7 +2,7 @@
 
 import pytest
 
-from consumer_kit import batch, marker
+from kits.consumer_kit import batch, marker
 from moldau.base.errors import CorruptRecords
 from moldau.client.consuming.batch_walk import BatchWalk
 from moldau.client.consuming.decoding import split

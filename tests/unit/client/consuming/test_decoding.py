@@ -6,7 +6,7 @@ from unittest.mock import ANY
 
 import pytest
 
-from consumer_kit import PARTITION, batch, fetched, marker, ready, take_all
+from kits.consumer_kit import PARTITION, batch, fetched, marker, ready, take_all
 from moldau.base.errors import CorruptRecords
 from moldau.client.consuming.arrow_form import ArrowForm
 from moldau.client.consuming.decoding import DecodingRules, split

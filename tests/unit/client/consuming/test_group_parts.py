@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from leaks import run_without_leaks
+from kits.leaks import run_without_leaks
+from kits.scripted_broker import FIND_COORDINATOR, HEARTBEAT, ScriptedBroker
 from moldau.base.errors import ConfigError
 from moldau.base.network import Address
 from moldau.client.assignors.cooperative import CooperativeStickyAssignor
@@ -43,7 +44,6 @@ from moldau.protocol.messages.groups import (
     LeaveGroupResponse,
     SyncGroupRequest,
 )
-from scripted_broker import FIND_COORDINATOR, HEARTBEAT, ScriptedBroker
 
 ME = Identity("me", 5)
 SOME = frozenset({TopicPartition("t", 0)})

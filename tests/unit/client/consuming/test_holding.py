@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from consumer_kit import batch, fetched, ready
+from kits.consumer_kit import batch, fetched, ready
 from moldau.client.consuming.holding import Holding
 
 

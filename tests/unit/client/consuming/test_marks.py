@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from consumer_kit import batch
-from leaks import run_without_leaks
+from kits.consumer_kit import batch
+from kits.leaks import run_without_leaks
+from kits.scripted_log import TOPIC, ScriptedLog
 from moldau.client.consuming.coordination import GroupMetadata
 from moldau.client.consuming.core import ConsumerCore
 from moldau.client.consuming.decoding import DecodingRules
@@ -17,7 +18,6 @@ from moldau.client.engine.ports import system_ports
 from moldau.client.errors import CommitFailed, InvalidState
 from moldau.client.records import OffsetAndMetadata, TopicPartition
 from moldau.client.settings import ConnectionSettings
-from scripted_log import TOPIC, ScriptedLog
 
 PARTITION = TopicPartition(TOPIC, 0)
 WAIT_MS = 10_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from membership_kit import HEARTBEAT_MS, MAX_POLL_MS, partitions, pause_s, settings
+from kits.membership_kit import HEARTBEAT_MS, MAX_POLL_MS, partitions, pause_s, settings
 from moldau.client.consuming.membership import Membership, Phase
 from moldau.client.consuming.steps import (
     NOBODY,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from consumer_kit import PARTITION, ready
+from kits.consumer_kit import PARTITION, ready
 from moldau.client.consuming.positions import (
     EARLIEST,
     NO_EPOCH,

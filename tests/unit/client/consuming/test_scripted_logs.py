@@ -7,8 +7,10 @@ import struct
 
 import pytest
 
-from consumer_kit import batch
-from leaks import run_without_leaks
+from kits.consumer_kit import batch
+from kits.leaks import run_without_leaks
+from kits.scripted_broker import METADATA
+from kits.scripted_log import EPOCHS, FETCH, TOPIC, ScriptedLog
 from moldau.client.consumer import AsyncConsumer
 from moldau.client.errors import (
     CorruptAnswer,
@@ -24,8 +26,6 @@ from moldau.protocol.messages.data import (
     LeaderIdAndEpoch,
     NodeEndpoint,
 )
-from scripted_broker import METADATA
-from scripted_log import EPOCHS, FETCH, TOPIC, ScriptedLog
 
 PARTITION = (TOPIC, 0)
 WAIT_MS = 10_000

@@ -6,8 +6,9 @@ import asyncio
 
 import pytest
 
-from consumer_kit import batch
-from leaks import run_without_leaks
+from kits.consumer_kit import batch
+from kits.leaks import run_without_leaks
+from kits.scripted_log import TOPIC, ScriptedLog
 from moldau.client.consuming.core import ConsumerCore
 from moldau.client.consuming.decoding import DecodingRules
 from moldau.client.consuming.settings import ConsumerSettings, ResetPolicy
@@ -16,7 +17,6 @@ from moldau.client.engine.cluster import Cluster
 from moldau.client.engine.ports import system_ports
 from moldau.client.records import OffsetAndMetadata, TopicPartition
 from moldau.client.settings import ConnectionSettings
-from scripted_log import TOPIC, ScriptedLog
 
 PARTITION = TopicPartition(TOPIC, 0)
 WAIT_MS = 10_000

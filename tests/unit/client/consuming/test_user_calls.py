@@ -7,7 +7,7 @@ import inspect
 
 import pytest
 
-from leaks import run_without_leaks
+from kits.leaks import run_without_leaks
 from moldau.client.consuming.user_calls import Attending, CallsInThread
 
 

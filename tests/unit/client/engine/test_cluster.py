@@ -9,7 +9,14 @@ import socket
 import pytest
 
 from kafka_harness.ports import free_port
-from leaks import run_without_leaks
+from kits.leaks import run_without_leaks
+from kits.scripted_broker import (
+    FIND_COORDINATOR,
+    HEARTBEAT,
+    METADATA,
+    ScriptedBroker,
+    silence,
+)
 from moldau.client.engine.cluster import Cluster, CoordinatorKind, Lane, Node
 from moldau.client.engine.ports import system_ports
 from moldau.client.engine.retry import raise_for, retried
@@ -36,13 +43,6 @@ from moldau.protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from moldau.protocol.messages.topics import CreateTopicsRequest
-from scripted_broker import (
-    FIND_COORDINATOR,
-    HEARTBEAT,
-    METADATA,
-    ScriptedBroker,
-    silence,
-)
 
 QUICK = {"retry_backoff_ms": 5, "retry_backoff_max_ms": 10,
          "reconnect_backoff_ms": 5, "reconnect_backoff_max_ms": 10}  # fmt: skip

@@ -7,7 +7,15 @@ import struct
 
 import pytest
 
-from leaks import run_without_leaks
+from kits.leaks import run_without_leaks
+from kits.scripted_broker import (
+    API_VERSIONS,
+    HEARTBEAT,
+    METADATA,
+    ScriptedBroker,
+    encoded_body,
+    silence,
+)
 from moldau.base.network import Address
 from moldau.client.engine.connection import RESPONSE_SIZE_MAX, ClientConnection
 from moldau.client.engine.handshake import Expected
@@ -24,7 +32,6 @@ from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.groups import HeartbeatRequest, HeartbeatResponse
 from moldau.protocol.messages.metadata import ApiVersionsResponse, MetadataRequest
 from moldau.protocol.messages.topics import CreateTopicsRequest
-from scripted_broker import API_VERSIONS, HEARTBEAT, METADATA, ScriptedBroker, encoded_body, silence
 
 METADATA_VERSION = 12
 HEARTBEAT_VERSION = 4

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from kits.producer_kit import LEADER, accumulator, batch, put
 from moldau.client.errors import RecordTooLarge
 from moldau.records.compression import Codec
-from producer_kit import LEADER, accumulator, batch, put
 
 
 def test_a_batch_closes_when_the_next_record_does_not_fit():

@@ -6,12 +6,12 @@ import asyncio
 
 import pytest
 
-from faulty_log import Fault, FaultyLog
-from leaks import run_without_leaks
+from kits.faulty_log import Fault, FaultyLog
+from kits.leaks import run_without_leaks
+from kits.scripted_broker import PRODUCE, silence
 from moldau.client.errors import DeliveryAborted
 from moldau.client.producer import AsyncProducer
 from moldau.client.producing import face as face_module
-from scripted_broker import PRODUCE, silence
 
 
 def test_a_callback_that_exits_ends_the_program_after_all_others_were_told():

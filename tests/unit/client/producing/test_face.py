@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from faulty_log import Fault, FaultyLog
-from leaks import run_without_leaks
+from kits.faulty_log import Fault, FaultyLog
+from kits.leaks import run_without_leaks
 from moldau.base.errors import ConfigError
 from moldau.client.producer import AsyncProducer, Producer, ProducerRecord
 from moldau.client.producing.murmur2 import partition_for_key

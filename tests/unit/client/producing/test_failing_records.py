@@ -8,8 +8,10 @@ import time
 
 import pytest
 
-from faulty_log import Fault, FaultyLog
-from leaks import run_without_leaks
+from kits.faulty_log import Fault, FaultyLog
+from kits.leaks import run_without_leaks
+from kits.producer_kit import GUARD
+from kits.scripted_broker import PRODUCE
 from moldau.client.errors import DeliveryTimedOut, RecordTooLarge, SerializationFailed
 from moldau.client.producer import AsyncProducer, Producer
 from moldau.client.producing.batches import Batch
@@ -23,8 +25,6 @@ from moldau.protocol.messages.data import (
     TopicProduceResponse,
 )
 from moldau.records.record import read_records
-from producer_kit import GUARD
-from scripted_broker import PRODUCE
 
 QUICK = {
     "retry_backoff_ms": 1,

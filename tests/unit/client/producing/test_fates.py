@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from kits.producer_kit import GUARD, batch
 from moldau.client.errors import DeliveryTimedOut, InvalidState
 from moldau.client.producing.deliveries import AsyncDelivery, Delivery
 from moldau.client.producing.fates import Fate, Moved
-from producer_kit import GUARD, batch
 
 
 def fate(topic="t", partition=0):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from faulty_log import INIT_PRODUCER_ID, Fault, FaultyLog
-from leaks import run_without_leaks
+from kits.faulty_log import INIT_PRODUCER_ID, Fault, FaultyLog
+from kits.leaks import run_without_leaks
 from moldau.client.errors import ClusterAuthorizationFailed, DeliveryTimedOut
 from moldau.client.producer import AsyncProducer
 from moldau.protocol.errors import ErrorCode

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from kits.producer_kit import PRODUCER, batch, queue, waiting
 from moldau.client.producing.sequences import Gap, Identity
-from producer_kit import PRODUCER, batch, queue, waiting
 
 
 def taken(from_queue, count):

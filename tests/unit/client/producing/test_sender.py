@@ -7,8 +7,9 @@ from itertools import chain, repeat
 
 import pytest
 
-from faulty_log import Fault, FaultyLog
-from leaks import run_without_leaks
+from kits.faulty_log import Fault, FaultyLog
+from kits.leaks import run_without_leaks
+from kits.scripted_broker import HOST, METADATA, PRODUCE, ScriptedBroker, silence
 from moldau.client.errors import (
     DeliveryAborted,
     DeliveryTimedOut,
@@ -25,7 +26,6 @@ from moldau.protocol.messages.data import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from scripted_broker import HOST, METADATA, PRODUCE, ScriptedBroker, silence
 
 QUICK = {
     "retry_backoff_ms": 1,

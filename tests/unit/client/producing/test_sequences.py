@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from kits.producer_kit import PRODUCER, batch
 from moldau.client.producing.sequences import Gap, Identity, Sequences, Verdict, verdict
 from moldau.protocol.errors import ErrorCode
-from producer_kit import PRODUCER, batch
 
 
 def numbered(count):

@@ -12,7 +12,8 @@ from contextlib import suppress
 
 import pytest
 
-from faulty_log import Fault, FaultyLog
+from kits.faulty_log import Fault, FaultyLog
+from kits.scripted_broker import PRODUCE, silence
 from moldau.client.blocking import Portal
 from moldau.client.errors import (
     BufferFull,
@@ -26,7 +27,6 @@ from moldau.client.producing import core as core_module
 from moldau.client.producing import face as face_module
 from moldau.client.producing import threaded as threaded_module
 from moldau.client.producing.sender import Sender
-from scripted_broker import PRODUCE, silence
 
 WAIT_S = 15
 LONG_MS = 60_000

@@ -2,7 +2,7 @@
 
 import pytest
 
-from group_kit import Desk
+from kits.group_kit import Desk
 from moldau.coordination.groups.responses import leave_without_group
 from moldau.coordination.groups.states import GroupState
 from moldau.coordination.outcome import Caller

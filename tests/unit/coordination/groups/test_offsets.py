@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from group_shard_kit import (
+from kits.group_shard_kit import (
     DAY_MS,
     TOPIC_ID,
     ServedShard,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from group_kit import GROUP_ID, Desk, subscription
+from kits.group_kit import GROUP_ID, Desk, subscription
 from moldau.coordination.groups.responses import describe_without_group, join_without_group
 from moldau.coordination.outcome import Caller
 from moldau.protocol.errors import ErrorCode

@@ -2,7 +2,7 @@
 
 import pytest
 
-from group_kit import Desk
+from kits.group_kit import Desk
 from moldau.coordination.groups.settings import GroupSettings
 from moldau.coordination.groups.states import GroupState
 from moldau.protocol.errors import ErrorCode

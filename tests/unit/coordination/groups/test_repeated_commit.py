@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from group_shard_kit import TOPIC_ID, commit_request
+from kits.group_shard_kit import TOPIC_ID, commit_request
 from moldau.coordination.groups.offset_requests import OffsetCommits
 from moldau.coordination.groups.records import CURRENT_FORM
 from moldau.coordination.groups.repeated_commit import RepeatedCommit

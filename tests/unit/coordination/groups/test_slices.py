@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from group_shard_kit import DAY_MS, TOPIC_ID, ServedShard, Ticket, commit_request
+from kits.group_shard_kit import DAY_MS, TOPIC_ID, ServedShard, Ticket, commit_request
 from moldau.base.errors import InvariantViolated
 from moldau.coordination.groups import shard as shards
 from moldau.coordination.groups.slices import BYTES_PER_SLICE, LOOKS_PER_SLICE, Slices

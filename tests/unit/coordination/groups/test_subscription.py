@@ -2,7 +2,7 @@
 
 import pytest
 
-from group_kit import subscription
+from kits.group_kit import subscription
 from moldau.coordination.groups.subscription import all_subscribed_topics, subscribed_topics
 
 

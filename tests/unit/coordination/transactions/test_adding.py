@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from kits.transaction_kit import OFFSETS_7, ORDERS_0, ORDERS_1, START_MS, Desk
 from moldau.coordination.outcome import ProducerIdentity
 from moldau.coordination.transactions.transaction import TransactionState
 from moldau.protocol.errors import ErrorCode
-from transaction_kit import OFFSETS_7, ORDERS_0, ORDERS_1, START_MS, Desk
 
 
 def verify(desk, producer, *keys, transactional_id="copier"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kits.transaction_kit import ORDERS_0, ORDERS_1, Desk
 from moldau.coordination.outcome import ProducerIdentity
 from moldau.coordination.transactions.shard import Ended
 from moldau.coordination.transactions.transaction import (
@@ -13,7 +14,6 @@ from moldau.coordination.transactions.transaction import (
     TransactionState,
 )
 from moldau.protocol.errors import ErrorCode
-from transaction_kit import ORDERS_0, ORDERS_1, Desk
 
 NOBODY = (-1, -1)
 CONCURRENT = (ErrorCode.CONCURRENT_TRANSACTIONS, NOBODY)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kits.transaction_kit import MAX_TIMEOUT_MS, ORDERS_0, START_MS, Desk, Waiter
 from moldau.coordination.outcome import ProducerIdentity
 from moldau.coordination.transactions.transaction import (
     FENCING_EPOCH,
@@ -12,7 +13,6 @@ from moldau.coordination.transactions.transaction import (
     TransactionState,
 )
 from moldau.protocol.errors import ErrorCode
-from transaction_kit import MAX_TIMEOUT_MS, ORDERS_0, START_MS, Desk, Waiter
 
 
 def at_epoch(desk: Desk, epoch: int) -> ProducerIdentity:

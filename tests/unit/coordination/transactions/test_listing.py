@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from kits.transaction_kit import ORDERS_0, Desk
 from moldau.coordination.transactions.listing import Listing
 from moldau.protocol.errors import ApiError, ErrorCode
-from transaction_kit import ORDERS_0, Desk
 
 
 @pytest.fixture

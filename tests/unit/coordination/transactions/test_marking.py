@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kits.transaction_kit import ORDERS_0, ORDERS_1, Desk
 from moldau.coordination.transactions.effects import MarkerResult, MarkersLate
 from moldau.coordination.transactions.marking import (
     RETRY_FIRST_S,
@@ -12,7 +13,6 @@ from moldau.coordination.transactions.marking import (
 )
 from moldau.coordination.transactions.transaction import TransactionState
 from moldau.protocol.errors import ErrorCode
-from transaction_kit import ORDERS_0, ORDERS_1, Desk
 
 RETRY_MS = round(RETRY_FIRST_S * 1000)
 RETRY_MAX_MS = round(RETRY_MAX_S * 1000)

@@ -4,13 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from moldau.base.errors import InvariantViolated
-from moldau.coordination.outcome import NOTHING, ProducerIdentity
-from moldau.coordination.transactions import sweeping
-from moldau.coordination.transactions.sweeping import Sweep
-from moldau.coordination.transactions.transaction import TransactionState
-from moldau.protocol.errors import ErrorCode
-from transaction_kit import (
+from kits.transaction_kit import (
     ABORT_INTERVAL_MS,
     EXPIRATION_INTERVAL_MS,
     EXPIRATION_MS,
@@ -19,6 +13,12 @@ from transaction_kit import (
     TIMEOUT_MS,
     Desk,
 )
+from moldau.base.errors import InvariantViolated
+from moldau.coordination.outcome import NOTHING, ProducerIdentity
+from moldau.coordination.transactions import sweeping
+from moldau.coordination.transactions.sweeping import Sweep
+from moldau.coordination.transactions.transaction import TransactionState
+from moldau.protocol.errors import ErrorCode
 
 
 def test_a_transaction_past_its_timeout_is_aborted_and_its_producer_fenced():

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import fs
 
-from changelog_tables import LaidTable
-from cli_kit import moldau
+from kits.changelog_tables import LaidTable
+from kits.cli_kit import moldau
 from moldau.base.errors import UserError
 from moldau.spark.pipelines.changelog.reading import Snapshot, current, first_by_key
 from moldau.spark.pipelines.changelog.rows import CHANGE_SCHEMA, newest_by_key

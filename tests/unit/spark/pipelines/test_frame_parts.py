@@ -16,9 +16,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from cli_kit import moldau
 from kafka_harness.ports import free_port
 from kafka_harness.waiting import eventually
+from kits.cli_kit import moldau
 from moldau.base.errors import ConfigError, UserError
 from moldau.cli.pipelines.view import status_line, view
 from moldau.spark.pipelines.catalog import PIPELINES

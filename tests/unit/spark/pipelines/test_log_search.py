@@ -13,8 +13,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cli_kit import moldau
-from log_tables import NOON_US, arrow, expected, log_table, row
+from kits.cli_kit import moldau
+from kits.log_tables import NOON_US, arrow, expected, log_table, row
 from moldau.base.errors import UserError
 from moldau.spark.pipelines.logs import layout
 from moldau.spark.pipelines.logs.levels import LEVELS, at_least

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from log_tables import arrow, row
+from kits.log_tables import arrow, row
 from moldau.spark.pipelines.logs import layout
 from moldau.spark.pipelines.logs.sketches import (
     FieldPairs,

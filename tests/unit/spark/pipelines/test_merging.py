@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from log_tables import arrow, log_table, row
+from kits.log_tables import arrow, log_table, row
 from moldau.base.errors import StorageError, UserError
 from moldau.spark.pipelines.logs.search import Question, search
 from moldau.spark.pipelines.storage import FileEntry, LocalFiles

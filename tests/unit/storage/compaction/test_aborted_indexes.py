@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from compaction_kit import (
+from kits.compaction_kit import (
     COMPACTED,
     finish_cleaning,
     keyed_batch,
@@ -15,7 +15,7 @@ from compaction_kit import (
     start_cleaning,
     write,
 )
-from log_kit import Broker, append, marker
+from kits.log_kit import Broker, append, marker
 from moldau.base.errors import CorruptRecords
 from moldau.sim.disk import SimDisk
 from moldau.storage.compaction import source

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from compaction_kit import keyed_batch
-from log_kit import NOW_MS, marker
+from kits.compaction_kit import keyed_batch
+from kits.log_kit import NOW_MS, marker
 from moldau.base.errors import CorruptRecords
 from moldau.records.batch import APPEND_TIME_BIT, crc_ok, parse_header, with_append_time
 from moldau.records.compression import Codec

@@ -7,8 +7,8 @@ from itertools import pairwise
 
 import pytest
 
-from compaction_kit import COMPACTED, clean, pairs, roll_and_clean, write
-from log_kit import KEY, Broker, stored_batches
+from kits.compaction_kit import COMPACTED, clean, pairs, roll_and_clean, write
+from kits.log_kit import KEY, Broker, stored_batches
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from compaction_kit import COMPACTED, clean, write
-from log_kit import FOLDER, KEY, NOW_MS, Broker
+from kits.compaction_kit import COMPACTED, clean, write
+from kits.log_kit import FOLDER, KEY, NOW_MS, Broker
 from moldau.base.errors import CorruptRecords
 from moldau.sim.disk import SimDisk
 from moldau.sim.disk_faults import Operation

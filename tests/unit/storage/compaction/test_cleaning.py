@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from compaction_kit import (
+from kits.compaction_kit import (
     COMPACTED,
     clean,
     finish_cleaning,
@@ -18,7 +18,7 @@ from compaction_kit import (
     start_cleaning,
     write,
 )
-from log_kit import FOLDER, KEY, NOW_MS, Broker, append, marker, read_all, stored_batches
+from kits.log_kit import FOLDER, KEY, NOW_MS, Broker, append, marker, read_all, stored_batches
 from moldau.base.errors import CorruptRecords
 from moldau.base.files import read_whole
 from moldau.records.batch import iter_batches

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compaction_kit import keyed_batch
+from kits.compaction_kit import keyed_batch
 from moldau.base.errors import CorruptRecords
 from moldau.records.batch import HEADER_SIZE, parse_header
 from moldau.records.record import iter_spans

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compaction_kit import keyed_batch
-from log_kit import NOW_MS
+from kits.compaction_kit import keyed_batch
+from kits.log_kit import NOW_MS
 from moldau.base.errors import CorruptRecords
 from moldau.records.batch import HEADER_SIZE, pack_batch, parse_header
 from moldau.storage.compaction.batches import Source, clean_data

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from compaction_kit import keyed_batch
-from log_kit import NOW_MS, marker
+from kits.compaction_kit import keyed_batch
+from kits.log_kit import NOW_MS, marker
 from moldau.records.batch import parse_header
 from moldau.records.control import ControlType, control_batch
 from moldau.storage.compaction.batches import Source, emptied

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from metadata_samples import topic_id
+from kits.metadata_samples import topic_id
 from moldau.base.files import read_whole
 from moldau.cluster.changes import TopicCreated
 from moldau.cluster.embedded import EmbeddedStore
 from moldau.records.batch import iter_batches, parse_header
 from moldau.records.record import read_records
 
-KAFKA = Path(__file__).parent / "unit" / "cluster" / "kafka_4_3_1"
+KAFKA = Path(__file__).parents[1] / "unit" / "cluster" / "kafka_4_3_1"
 """Log directories as Apache Kafka 4.3.1 left them, without their indexes."""
 
 FOLDER = "/data/__cluster_metadata-0"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from log_kit import KEY, NOW_MS, Broker, region_bytes
+from kits.log_kit import KEY, NOW_MS, Broker, region_bytes
 from moldau.base.ids import PartitionKey
 from moldau.records.batch import iter_batches, parse_header
 from moldau.records.builder import BatchBuilder

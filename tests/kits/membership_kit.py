@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 
-from group_kit import Desk
+from kits.group_kit import Desk
 from moldau.client.consuming.membership import Membership, MembershipSettings, Phase
 from moldau.client.consuming.steps import (
     Adopt,

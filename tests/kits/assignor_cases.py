@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from random import Random
 
-from assignor_oracle import Case
+from kits.assignor_oracle import Case
 from moldau.client.assignors.interface import NO_GENERATION, Subscription
 from moldau.client.assignors.sticky_data import (
     StickyData,

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-import log_kit
-from coordinator_kit import MemoryLog
+from kits import log_kit
+from kits.coordinator_kit import MemoryLog
 from moldau.base.ids import PartitionKey, TopicId
 from moldau.cluster.store import StoreFailed
 from moldau.coordination.runtime import Runtime

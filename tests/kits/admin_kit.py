@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from kits.scripted_broker import Answer, Asked, ScriptedBroker
 from moldau.client.admin import AsyncAdmin
 from moldau.protocol.messages.metadata import ApiVersion, ApiVersionsResponse
 from moldau.protocol.registry import find_api
-from scripted_broker import Answer, Asked, ScriptedBroker
 
 QUICK = {"retry_backoff_ms": 5, "retry_backoff_max_ms": 10,
          "reconnect_backoff_ms": 5, "reconnect_backoff_max_ms": 10}  # fmt: skip

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from enum import Enum, auto
 from typing import Any, NamedTuple
 
+from kits.scripted_broker import PRODUCE, Asked, ScriptedBroker
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.data import (
     PartitionProduceResponse,
@@ -23,7 +24,6 @@ from moldau.protocol.messages.transactions import InitProducerIdResponse
 from moldau.protocol.registry import find_api
 from moldau.records.batch import parse_header
 from moldau.records.record import read_records
-from scripted_broker import PRODUCE, Asked, ScriptedBroker
 
 INIT_PRODUCER_ID = 22
 REMEMBERED = 5

@@ -32,7 +32,7 @@ JOIN_MS = 10_000
 """Longer than any join: kafka-python 3.0.12 loses the assignment of one that outlives its poll."""
 READ_COMMITTED, READ_UNCOMMITTED = "read_committed", "read_uncommitted"
 
-JAVA_SOURCE = Path(__file__).parent / "java" / "TransactionalClient.java"
+JAVA_SOURCE = Path(__file__).parents[1] / "java" / "TransactionalClient.java"
 
 
 class Refused(Exception):  # noqa: N818 - it is an answer rather than an error of the test

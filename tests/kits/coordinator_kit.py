@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from log_kit import HandClock
+from kits.log_kit import HandClock
 from moldau.coordination.outcome import NOTHING, Outcome, Reply, StateRecord, UnknownRecord
 from moldau.coordination.runtime import Runtime
 from moldau.protocol.errors import ApiError

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from kits.scripted_broker import Asked, ScriptedBroker
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.data import (
     FetchablePartitionResponse,
@@ -24,7 +25,6 @@ from moldau.protocol.messages.data import (
 from moldau.protocol.messages.metadata import ApiVersion, ApiVersionsResponse
 from moldau.protocol.registry import find_api
 from moldau.records.batch import iter_batches, parse_header
-from scripted_broker import Asked, ScriptedBroker
 
 FETCH, LIST_OFFSETS, EPOCHS = 1, 2, 23
 TOPIC = "t"

@@ -14,7 +14,7 @@ from kafka_harness.java import run_source
 from moldau.client.assignors.interface import Assignments, Subscription
 from moldau.client.records import TopicPartition
 
-_SOURCES = Path(__file__).parent / "java"
+_SOURCES = Path(__file__).parents[1] / "java"
 Sets = dict[str, set[str]]
 
 

@@ -1,0 +1,1 @@
+"""What several tests share: builders, scripted peers, oracles. No file here is a test."""
