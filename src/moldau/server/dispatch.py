@@ -13,6 +13,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from struct import Struct
 from struct import error as StructError  # noqa: N812 - it is a class
+from types import GeneratorType
 from typing import Any, NamedTuple
 
 from moldau.base.clock import Clock
@@ -30,6 +31,7 @@ from moldau.protocol.registry import (
     find_api,
 )
 from moldau.server.connection import Connection
+from moldau.server.slices import SlicedWork
 
 
 class RequestContext(NamedTuple):
@@ -44,7 +46,8 @@ Handler = Callable[[Any, RequestContext], Any]
 """(request, context) -> response, None where there is no answer, or one that will come.
 
 A coroutine is work under way: it is finished even if the client leaves. A future is a request
-that is parked: it is cancelled when the client leaves.
+that is parked: it is cancelled when the client leaves. A generator is work whose length the client
+decides: it is done in slices, and dropped when the client leaves; it returns any of the others.
 """
 
 
@@ -119,6 +122,7 @@ class Dispatcher:
         self._usual = {(route.api.key,): route.usual for route in routes if route.usual}
         """By what `_KEY` reads."""
         self._clock = clock
+        self._sliced = SlicedWork(clock)
         self._unsupported_api_versions = unsupported_api_versions
 
     def handle(self, connection: Connection, frame: memoryview) -> list[Part] | Later | None:
@@ -141,6 +145,8 @@ class Dispatcher:
         request = decode_request(header, frame)
         route.stats.count(len(frame))
         response = route.handler(request, RequestContext(connection, version, header.client_id))
+        if type(response) is GeneratorType:
+            response = self._sliced.start(response)
         if response is not None and type(response) is not route.api.response:
             future = asyncio.ensure_future(response)
             return Later(future, route, version, header.correlation_id, self._clock, start)

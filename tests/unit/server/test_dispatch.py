@@ -26,13 +26,14 @@ class Broker:
         self.seen = []
         self.answer = ListOffsetsResponse()
         self.metrics = RequestMetrics()
+        self.clock = HandClock()
         self.dispatch = Dispatcher(
             [
                 Route(PRODUCE, "0-13", self.handle, self.metrics),
                 Route(LIST_OFFSETS, "1-8", self.handle, self.metrics),
                 Route(API_VERSIONS, "0-3", self.handle, self.metrics),
             ],
-            HandClock(),
+            self.clock,
             lambda: ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION),
         ).handle
 
@@ -169,3 +170,34 @@ def test_an_answer_that_comes_late_and_is_none_sends_nothing(broker):
         assert later.framed() == []
 
     asyncio.run(scenario())
+
+
+def test_a_handler_that_is_a_generator_is_done_in_slices(broker):
+    request = ListOffsetsRequest(replica_id=-1)
+
+    def short():
+        yield
+        return ListOffsetsResponse(throttle_time_ms=5)
+
+    broker.answer = short()
+    assert decoded(request, 5, broker.send(request, 5)).throttle_time_ms == 5
+
+
+def test_a_handler_with_more_to_do_than_one_slice_answers_later():
+    async def run():
+        broker = Broker()
+
+        def long():
+            for _ in range(100):
+                broker.clock.now_ms += 1
+                yield
+            return ListOffsetsResponse(throttle_time_ms=6)
+
+        request, broker.answer = ListOffsetsRequest(replica_id=-1), long()
+        later = broker.send(request, 5)
+        assert isinstance(later, Later)
+        assert not later.under_way
+        await later.future
+        assert decoded(request, 5, later.framed()).throttle_time_ms == 6
+
+    asyncio.run(run())

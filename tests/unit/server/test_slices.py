@@ -1,0 +1,114 @@
+"""Long work in slices: who gets a turn when, and how work ends."""
+
+import asyncio
+
+import pytest
+
+from moldau.server.slices import FIRST_SLICE_S, SLICE_S, TURN_S, SlicedWork
+
+STEP_S = SLICE_S / 4
+
+
+class Clock:
+    """Stands still but for the steps of the work."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def monotonic(self):
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+def steps(clock, count, result, seen=None):
+    """Work of so many steps, each of which takes its time."""
+    for step in range(count):
+        clock.now += STEP_S
+        if seen is not None:
+            seen.append((result, step))
+        yield
+    return result
+
+
+def test_short_work_is_done_at_once(clock):
+    assert SlicedWork(clock).start(steps(clock, 3, "done")) == "done"
+
+
+def test_long_work_goes_on_while_the_loop_does_other_things(clock):
+    async def run():
+        seen = []
+        future = SlicedWork(clock).start(steps(clock, 200, "done", seen))
+        first = len(seen)
+        assert first == FIRST_SLICE_S / STEP_S
+        turns = []
+        while not future.done():
+            before = len(seen)
+            await asyncio.sleep(0)
+            turns.append(len(seen) - before)
+        assert max(turns) <= TURN_S / STEP_S
+        return await future
+
+    assert asyncio.run(run()) == "done"
+
+
+def test_all_work_together_gets_one_turn_and_shares_it(clock):
+    async def run():
+        sliced, seen = SlicedWork(clock), []
+        futures = [sliced.start(steps(clock, 100, name, seen)) for name in "abcdefgh"]
+        seen.clear()
+        await asyncio.sleep(0)
+        assert len(seen) <= TURN_S / STEP_S
+        assert len({name for name, _ in seen}) == TURN_S / SLICE_S
+        assert await asyncio.gather(*futures) == list("abcdefgh")
+
+    asyncio.run(run())
+
+
+def test_an_error_reaches_the_caller_who_waits(clock):
+    def failing():
+        yield from steps(clock, 50, None)
+        raise ValueError("broken")
+
+    async def run():
+        with pytest.raises(ValueError, match="broken"):
+            await SlicedWork(clock).start(failing())
+
+    asyncio.run(run())
+
+
+def test_work_that_nobody_waits_for_is_closed(clock):
+    ended = []
+
+    def endless():
+        try:
+            yield from steps(clock, 1_000_000, None)
+        finally:
+            ended.append(True)
+
+    async def run():
+        future = SlicedWork(clock).start(endless())
+        future.cancel()
+        await asyncio.sleep(0)
+
+    asyncio.run(run())
+    assert ended == [True]
+
+
+@pytest.mark.parametrize("count", [1, 100])
+def test_a_result_that_is_still_to_come_is_waited_for(clock, count):
+    async def answer():
+        await asyncio.sleep(0)
+        return "later"
+
+    def work():
+        yield from steps(clock, count, None)
+        return answer()
+
+    async def run():
+        return await SlicedWork(clock).start(work())
+
+    assert asyncio.run(run()) == "later"
