@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup wheel demo test lint types imports check sim sim-many soak soak-exactly-once soak-pipelines clients-on-kafka spark-on-kafka spark-newest golden bench bench-clients bench-spark lock clean help
+.PHONY: setup wheel demo quick test test-long lint types imports check sim sim-many soak soak-exactly-once soak-pipelines clients-on-kafka spark-on-kafka spark-newest golden bench bench-clients bench-spark lock clean help
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 14
@@ -44,6 +44,22 @@ $(COMPILED)/.built: $(STAMP) $(PACKED)
 demo: setup ## broker, collectors, pipelines and their tables, for two minutes: make demo ARGS=--forever
 	$(BIN)/python -m examples.demo $(ARGS)
 
+# What needs no process: the loop to live in. The two lanes take two cores about as long as each other.
+OF_QUICK_CLIENTS := tests/unit/client tests/unit/spark tests/unit/collect
+OF_QUICK_BROKER := tests/unit tests/contract $(patsubst %,--ignore=%,$(OF_QUICK_CLIENTS))
+
+.PHONY: quick-checks quick-clients quick-broker
+
+quick: setup ## lint, types, imports and the tests that need no process: run it after every edit
+	@$(MAKE) --no-print-directory --keep-going --jobs=2 quick-broker quick-checks quick-clients
+
+quick-checks: check
+quick-clients: TESTS := $(OF_QUICK_CLIENTS)
+quick-broker: TESTS := $(OF_QUICK_BROKER)
+quick-clients quick-broker: SHELL := bash
+quick-clients quick-broker: quick-%: setup
+	@set -o pipefail; $(BIN)/python -m pytest -q -m "not process and not long" $(TESTS) | (trap "" INT; sed -u "s/^/$*: /")
+
 # Tests of whole brokers and tests with Spark run beside all others: they wait for much, and leave
 # two cores enough for a third process. Those of Spark's topics begin when one of the three is
 # through. Each line says in which of them it was said.
@@ -66,7 +82,10 @@ test-others: TESTS := $(patsubst %,--ignore=%,$(OF_BROKERS) tests/spark)
 test-topics: TESTS := $(OF_TOPICS)
 $(LANES) test-compiled: SHELL := bash
 $(LANES): test-%: setup
-	@set -o pipefail; $(BIN)/python -m pytest $(TESTS) | (trap "" INT; sed -u "s/^/$*: /")
+	@set -o pipefail; $(BIN)/python -m pytest -m "not long" $(TESTS) | (trap "" INT; sed -u "s/^/$*: /")
+
+test-long: setup ## the matrices that `make test` has samples of; run it before an issue is resolved
+	$(BIN)/python -m pytest -m long $(PYTEST_ARGS)
 
 # Once more on what `make wheel` builds: what drives whole brokers, real and simulated, and the parts
 # of them that are compiled. More goes there: make test-compiled OF_COMPILED="tests/process tests/compat"
@@ -75,7 +94,7 @@ OF_COMPILED := tests/process/test_form.py tests/process/test_kill_nine.py tests/
 test-compiled: setup
 	@$(CAN_COMPILE) && $(MAKE) --no-print-directory wheel || ! $(CAN_COMPILE)
 	@set -o pipefail; if $(CAN_COMPILE); then \
-	  PYTHONPATH="$(CURDIR)/$(COMPILED)" MOLDAU_TEST_FORM=compiled $(BIN)/python -m pytest $(OF_COMPILED) | (trap "" INT; sed -u "s/^/compiled: /"); \
+	  PYTHONPATH="$(CURDIR)/$(COMPILED)" MOLDAU_TEST_FORM=compiled $(BIN)/python -m pytest -m "not long" $(OF_COMPILED) | (trap "" INT; sed -u "s/^/compiled: /"); \
 	else echo "compiled: left out, for want of a C compiler or Python.h"; test "$$CI" != true; fi
 
 lint: setup ## ruff: rules and format

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 
+import pytest
 from bench.usage import Stolen, cpu_seconds, family, peak_memory_mb, running_seconds
 
 PARENT = """
@@ -18,6 +19,7 @@ child.communicate(b"\\n")
 """
 
 
+@pytest.mark.process
 def test_children_belong_to_the_family_while_they_live():
     with subprocess.Popen(
         [sys.executable, "-c", PARENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -28,6 +30,7 @@ def test_children_belong_to_the_family_while_they_live():
         parent.communicate("\n")
 
 
+@pytest.mark.process
 def test_time_of_a_dead_child_is_counted():
     before = cpu_seconds(os.getpid())
     spin = "import time\nwhile time.process_time() < 0.3: pass"

@@ -37,6 +37,7 @@ WALK = [
 ]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("words", [(), ("topic",), ("group", "seek"), ("txn",), ("profile",)])
 def test_help_imports_nothing_heavy(words):
     program = (
@@ -145,6 +146,7 @@ def test_a_bug_of_ours_shows_its_trace(monkeypatch):
         moldau()
 
 
+@pytest.mark.process
 def test_a_reader_that_has_seen_enough_ends_the_command_quietly():
     command = str(Path(sys.executable).with_name("moldau"))
     with subprocess.Popen(

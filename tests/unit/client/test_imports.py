@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 import moldau
 from moldau import client
 from moldau.client import records
@@ -38,16 +40,19 @@ def loaded_after(code):
     return set(done.stdout.split())
 
 
+@pytest.mark.process
 def test_importing_the_package_loads_nothing_of_it():
     ours = {name for name in loaded_after("import moldau") if name.startswith("moldau")}
     assert ours == {"moldau"}
 
 
+@pytest.mark.process
 def test_the_engine_loads_no_broker_and_no_command_line():
     loaded = loaded_after("import moldau.client.engine.cluster, moldau.client.blocking")
     assert not [name for name in STRANGERS if name in loaded]
 
 
+@pytest.mark.process
 def test_producer_and_consumer_load_no_codec_and_nothing_that_only_some_use():
     loaded = loaded_after("from moldau import AsyncConsumer, AsyncProducer")
     assert "moldau.client.producing.core" in loaded

@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 PROGRAM = """\
 from typing import Any, assert_type
 
@@ -32,6 +34,7 @@ misspelt = Producer("h:1", linger_msec=5)
 """
 
 
+@pytest.mark.process
 def test_strict_checking_finds_the_misspelt_setting_and_nothing_else(tmp_path):
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)

@@ -78,6 +78,7 @@ def test_an_unknown_key_is_refused(key):
         find_api(key)
 
 
+@pytest.mark.process
 def test_naming_the_registry_imports_no_messages():
     script = (
         "import sys, moldau.protocol.registry;"

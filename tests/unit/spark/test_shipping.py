@@ -44,10 +44,12 @@ def forgotten():
     shipping.check_packages.cache_clear()
 
 
+@pytest.mark.process
 def test_what_is_sent_arrives_as_it_was():
     assert arriving() == ["{'subscribe': 't'}"]
 
 
+@pytest.mark.process
 def test_an_executor_without_moldau_says_so_in_one_line():
     (line,) = arriving("moldau")
 
@@ -55,6 +57,7 @@ def test_an_executor_without_moldau_says_so_in_one_line():
     assert f"install moldau[spark] {__version__} on every node" in line
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("package", ["numpy", "pyarrow"])
 def test_an_executor_without_a_library_names_it_in_one_line(package):
     (line,) = arriving(package)

@@ -40,6 +40,7 @@ def take_lock_elsewhere(path: str) -> int:
     return subprocess.run([sys.executable, "-c", TAKE_LOCK, path], check=False).returncode
 
 
+@pytest.mark.process
 def test_the_lock_is_the_kind_java_takes_and_keeps_other_processes_out(tmp_path):
     path = f"{tmp_path}/.lock"
     lock = Disk().lock(path)
@@ -48,6 +49,7 @@ def test_the_lock_is_the_kind_java_takes_and_keeps_other_processes_out(tmp_path)
     assert take_lock_elsewhere(path) == 0
 
 
+@pytest.mark.process
 def test_a_lock_held_by_another_process_is_respected(tmp_path):
     path = f"{tmp_path}/.lock"
     with subprocess.Popen(
@@ -61,6 +63,7 @@ def test_a_lock_held_by_another_process_is_respected(tmp_path):
     Disk().lock(path).release()
 
 
+@pytest.mark.process
 def test_a_refused_second_lock_does_not_drop_the_first(tmp_path):
     path = f"{tmp_path}/.lock"
     lock = Disk().lock(path)

@@ -30,6 +30,7 @@ def run_pytest(tmp_path):
     return run
 
 
+@pytest.mark.process
 def test_each_test_has_a_broker_of_its_own_and_the_shared_one_is_shared(run_pytest):
     said = run_pytest(
         """
@@ -70,6 +71,7 @@ def test_they_ended_with_it():
     assert "6 passed" in said, said
 
 
+@pytest.mark.process
 def test_without_a_fixture_nothing_of_moldau_is_loaded(run_pytest):
     said = run_pytest(
         """

@@ -56,6 +56,7 @@ def test_what_does_not_exist_is_said_in_one_line(name):
     assert stderr == f"{name}: Moldau does not have this yet: {ABSENT[name]}\n"
 
 
+@pytest.mark.process
 def test_looking_a_name_up_imports_no_client():
     code = (
         "import sys, moldau.cli.kafka.table as table; table.tool_name('kafka-topics.sh');"

@@ -100,6 +100,7 @@ def test_a_table_has_a_base_from_its_first_change_on():
     assert due(with_batch(Version(), {}, None, Totals(dead=1)), RATIO) is None
 
 
+@pytest.mark.process
 def test_who_reads_without_spark_needs_none():
     program = (
         "import sys; sys.modules['pyspark'] = None;"

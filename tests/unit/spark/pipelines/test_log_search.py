@@ -383,6 +383,7 @@ def test_times_that_no_calendar_has_are_no_error(table):
     assert search(table, Question(since_us=1 << 62)).rows == []
 
 
+@pytest.mark.process
 def test_spark_is_not_loaded(table):
     program = (
         "import sys\nfrom moldau.cli.main import main\n"

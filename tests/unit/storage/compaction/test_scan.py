@@ -158,6 +158,7 @@ class TestKnownOffsets:
         assert short == long
 
 
+@pytest.mark.process
 def test_a_broker_that_imports_it_makes_no_tables():
     code = (
         "import sys, moldau.server.compaction, moldau.storage.compaction.scan as scan;"
