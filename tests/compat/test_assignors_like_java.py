@@ -43,7 +43,16 @@ def differences(cases, expected, make):
 @pytest.mark.java(CURRENT)
 @pytest.mark.parametrize(
     ("name", "count"),
-    [("range", 1000), ("roundrobin", 1000), ("sticky", 2000), ("cooperative-sticky", 2000)],
+    [
+        ("range", 300),
+        ("roundrobin", 300),
+        ("sticky", 300),
+        ("cooperative-sticky", 300),
+        *(
+            pytest.param(name, 2000, marks=pytest.mark.long)
+            for name in ("range", "roundrobin", "sticky", "cooperative-sticky")
+        ),
+    ],
 )
 def test_shares_are_those_of_kafka_4_3(name, count):
     cases = list(random_cases(name, SEED, count))
@@ -52,8 +61,9 @@ def test_shares_are_those_of_kafka_4_3(name, count):
 
 
 @pytest.mark.java(OLDEST)
-def test_shares_by_the_first_sticky_rule_are_those_of_kafka_1_1():
-    cases = list(first_rule_cases(SEED, 1000))
+@pytest.mark.parametrize("count", [200, pytest.param(1000, marks=pytest.mark.long)])
+def test_shares_by_the_first_sticky_rule_are_those_of_kafka_1_1(count):
+    cases = list(first_rule_cases(SEED, count))
     expected = first_java_assignments(cases)
     found = differences(cases, expected, lambda: StickyAssignor(StickyRule.KAFKA_1_1))
     assert found[:1] == []

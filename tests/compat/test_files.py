@@ -88,7 +88,7 @@ def successor(kind: str, directory: Path) -> BrokerProcess:
     return make_broker(kind, directory, settings)
 
 
-@pytest.mark.parametrize("ending", ["stopped", "killed"])
+@pytest.mark.parametrize("ending", [pytest.param("stopped", marks=pytest.mark.long), "killed"])
 def test_a_folder_goes_from_kafka_to_the_broker_and_back(tmp_path, ending):
     with KafkaNode(tmp_path) as kafka:
         create_topic(kafka.address, "old", config={"retention.ms": "86400000"})

@@ -39,7 +39,9 @@ def runs() -> dict[str, dict[str, list[str]]]:
     return {}
 
 
-@pytest.fixture(params=[CURRENT, ZOOKEEPER_ERA, OLDEST])
+@pytest.fixture(
+    params=[CURRENT, pytest.param(ZOOKEEPER_ERA, marks=pytest.mark.long), OLDEST],
+)
 def printed(request, broker: BrokerProcess, runs, tmp_path) -> dict[str, list[str]]:
     """Everything one client printed, by name."""
     version = request.param

@@ -64,6 +64,8 @@ COMPACTED = {
 PYTHON = {"confluent": Confluent, "aiokafka": AioKafka, "kafka-python": KafkaPython}
 JAVA = (CURRENT, ZOOKEEPER_ERA, OLDEST)
 KINDS = (*PYTHON, *JAVA)
+SLOW_KINDS = (*PYTHON, CURRENT, OLDEST)
+"""Clients whose transactions all end together by their time-out."""
 
 FENCED = {"_FENCED", "INVALID_PRODUCER_EPOCH", "PRODUCER_FENCED", "ProducerFencedException",
           "InvalidProducerEpochException", "ProducerFenced", "ProducerFencedError",
@@ -99,7 +101,15 @@ def machine_of(broker) -> Iterator[Callable[[str], JavaMachine]]:
         machine.close()
 
 
-@pytest.fixture(params=KINDS)
+def _sampled(kinds):
+    """Return kinds for a matrix: clients between the newest and the oldest are its long part."""
+    between = {ZOOKEEPER_ERA, "aiokafka"}
+    return [
+        pytest.param(kind, marks=pytest.mark.long) if kind in between else kind for kind in kinds
+    ]
+
+
+@pytest.fixture(params=_sampled(KINDS))
 def kind(request) -> str:
     return request.param
 
@@ -266,7 +276,7 @@ def test_offsets_are_committed_with_the_transaction_or_not_at_all(broker, client
     assert seen(broker, client, target) == (["A", "B", "C"], ["A", "B", "C"] * 2)
 
 
-@pytest.mark.parametrize("kind", ["confluent", "kafka-python", CURRENT, ZOOKEEPER_ERA])
+@pytest.mark.parametrize("kind", _sampled(["confluent", "kafka-python", CURRENT, ZOOKEEPER_ERA]))
 def test_a_member_that_left_commits_no_offsets_any_more(broker, client, topic):
     """With those clients that name the member beside its group (KIP-447)."""
     group = fresh_topic("left")
@@ -284,13 +294,13 @@ def test_a_member_that_left_commits_no_offsets_any_more(broker, client, topic):
 def test_transactions_that_take_too_long_are_aborted(broker, open_client):
     """Those of all clients at once, because it is a test of waiting."""
     slow = {}
-    for kind in KINDS:
+    for kind in SLOW_KINDS:
         topic = create_topic(broker.address, fresh_topic("slow"))
         slow[topic] = client = open_client(kind, topic, IMPATIENT_MS)
         client.init()
         client.begin()
         client.send(topic, 0, "abandoned")
-    for (topic, client), kind in zip(slow.items(), KINDS, strict=True):
+    for (topic, client), kind in zip(slow.items(), SLOW_KINDS, strict=True):
         settled(broker, topic, 2)
         with pytest.raises(Refused):
             client.send_and_commit(topic, 0, "too-late")
@@ -302,7 +312,7 @@ def test_transactions_that_take_too_long_are_aborted(broker, open_client):
         assert successor.read(topic, 0, READ_COMMITTED, 4) == ["finished"]
 
 
-@pytest.mark.parametrize("kind", JAVA)
+@pytest.mark.parametrize("kind", _sampled(JAVA))
 def test_a_producer_goes_on_after_a_transaction_that_failed(broker, client):
     """A refused batch leaves a gap in the sequences: the epoch rises with the abort (KIP-360).
 

@@ -143,6 +143,7 @@ def eventually_whole(logs: Logs, address: str) -> list[Record[bytes, bytes]]:
     return found
 
 
+@pytest.mark.long
 def test_orderly_restarts_and_kills_of_the_broker_repeat_no_line(tmp_path):
     dice = random.Random(SEED)
     port = free_port()

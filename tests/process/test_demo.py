@@ -87,6 +87,7 @@ def test_ctrl_c_ends_it_in_order(folder):
     assert not list(folder.iterdir())
 
 
+@pytest.mark.long
 def test_without_java_it_says_so_and_shows_the_broker(folder):
     with running(folder, JAVA_HOME=str(folder / "nowhere")) as demo:
         said, complained, status = ended(demo)
@@ -97,6 +98,7 @@ def test_without_java_it_says_so_and_shows_the_broker(folder):
     assert not list(folder.iterdir())
 
 
+@pytest.mark.long
 def test_a_part_that_fails_is_told_in_one_line_and_its_log_is_kept(folder, tmp_path):
     java = tmp_path / "bin" / "java"
     java.parent.mkdir()

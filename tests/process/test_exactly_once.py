@@ -132,6 +132,7 @@ def test_the_output_is_the_input_once_and_in_order_at_all_times(address, fed, tm
 
 @pytest.mark.java(CURRENT)
 @pytest.mark.timeout(120 + SECONDS + 2 * CATCH_UP_S)
+@pytest.mark.long
 def test_so_it_is_with_an_epoch_for_every_transaction(address, fed):
     """Java speaks transaction version 2; only the broker is killed (KIP-890)."""
     feeder, reader = fed

@@ -81,6 +81,7 @@ def test_sessions_are_told_apart_to_the_microsecond(session, tmp_path):
     assert sorted(users) == ["clock", "far", "far", "near"]
 
 
+@pytest.mark.long
 def test_what_is_too_large_for_the_driver_is_written_by_spark(session, tmp_path, monkeypatch):
     monkeypatch.setattr(gathering, "ROWS_MAX", 10)
     out = tmp_path / "with space"
@@ -124,6 +125,7 @@ def test_the_queries_of_a_run_file_records_and_send_live_counts(session, broker,
     assert session.read.parquet(str(tmp_path / "pages")).count() == len(rows_of(tmp_path, "pages"))
 
 
+@pytest.mark.long
 def test_live_counts_go_on_after_a_pause_in_which_records_were_deleted(session, broker, tmp_path):
     topic, live = (create_topic(broker.address, fresh_topic(name)) for name in ("activity", "live"))
     records = made_up_records(batches=3)

@@ -52,6 +52,7 @@ def take(session, out, records, number, files=None, **options):
     start.logs(stage).take(read_lines(with_now(frame), start.rules_of(stage)), number)
 
 
+@pytest.mark.long
 def test_crashes_between_its_steps_change_nothing_through_a_merge_of_files(
     session, tmp_path, monkeypatch
 ):

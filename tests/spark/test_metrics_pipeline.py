@@ -70,6 +70,7 @@ def test_crashes_between_its_steps_change_nothing_and_send_nothing_twice(session
     assert sent.count("anomaly") == len(rows_of(tmp_path, "anomalies"))
 
 
+@pytest.mark.long
 def test_a_run_sends_what_it_files_to_a_topic_also_where_rows_stay_with_spark(
     session, broker, tmp_path, monkeypatch
 ):

@@ -72,7 +72,11 @@ def filed(pipeline, out):
     return len(current(str(out))) if pipeline is CHANGELOG else len(rows_of(out, "logs"))
 
 
-@pytest.mark.parametrize("pipeline", [LOGS, CHANGELOG], ids=lambda one: one.name)
+@pytest.mark.parametrize(
+    "pipeline",
+    [LOGS, pytest.param(CHANGELOG, marks=pytest.mark.long)],
+    ids=lambda one: one.name,
+)
 def test_a_copy_that_is_one_batch_older_is_refused_if_that_batch_has_become_another(
     session, broker, tmp_path, pipeline
 ):

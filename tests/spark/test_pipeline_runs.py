@@ -67,6 +67,7 @@ def one_line(failed: pytest.ExceptionInfo[BaseException]) -> str:
     return text
 
 
+@pytest.mark.long
 def test_a_full_disk_is_said_and_tried_again_and_then_ends_the_run(
     session, broker, tmp_path, monkeypatch
 ):
@@ -86,6 +87,7 @@ def test_a_full_disk_is_said_and_tried_again_and_then_ends_the_run(
     check_tables(tmp_path, records, RULES)
 
 
+@pytest.mark.long
 def test_a_volume_that_fills_up_ends_a_run_with_one_line_and_it_goes_on_with_more_space(
     session, broker, tmp_path
 ):
@@ -239,6 +241,7 @@ def test_several_share_a_spark_and_go_on_when_one_of_them_is_stopped(broker, tmp
 
 
 @pytest.mark.java(SPARK_CONNECTOR)
+@pytest.mark.long
 def test_a_machine_that_is_killed_ends_a_run_with_one_line_and_the_next_run_goes_on(
     broker, tmp_path
 ):

@@ -70,7 +70,7 @@ def test_every_column_of_a_frame_is_written(spark, broker, topic):
     ]
 
 
-@pytest.mark.parametrize("codec", ["none", "zstd"])
+@pytest.mark.parametrize("codec", [pytest.param("none", marks=pytest.mark.long), "zstd"])
 def test_rows_go_where_their_keys_belong(spark, broker, topic, codec):
     frame = numbered(spark, 3000, key="concat('key ', id)").repartition(3)
     write(frame, broker, topic=topic, **{"kafka.compression.type": codec})
@@ -238,7 +238,10 @@ def test_a_stream_is_written(spark, broker, topic, committed, tmp_path):
     assert committed() == batches_up_to(last)
 
 
-@pytest.mark.parametrize("options", [ONCE, STAGED], ids=["inline", "staged"])
+@pytest.mark.parametrize(
+    "options",
+    [pytest.param(ONCE, marks=pytest.mark.long, id="inline"), pytest.param(STAGED, id="staged")],
+)
 def test_a_stream_that_died_before_it_noted_its_commit_writes_nothing_twice(
     spark, broker, topic, committed, tmp_path, options
 ):
@@ -294,6 +297,7 @@ def test_a_stream_whose_tasks_fail_writes_each_row_once(spark, broker, topic, co
         assert committed() == batches_up_to(batch_id - 1)
 
 
+@pytest.mark.long
 def test_streams_of_one_driver_do_not_end_each_other(spark, broker, tmp_path):
     values = [b"%d" % number for number in range(8)]
     source = create_topic(broker.address, fresh_topic("one-source"))

@@ -146,16 +146,21 @@ def test_both_formats_leave_the_same_out_of_transactions(spark, broker, official
     "given",
     [
         {},
-        {"subscribe": "t", "subscribePattern": "t"},
         {"subscribe": "t", "startingOffsets": "latest"},
-        {"subscribe": "t", "endingOffsets": "earliest"},
-        {"subscribe": "t", "startingOffsets": '{"t": {"0": -1}}'},
-        {"subscribe": "t", "kafka__auto__offset__reset": "latest"},
-        {"subscribe": "t", "kafka__enable__auto__commit": "true"},
-        {"subscribe": "t", "kafka__key__deserializer": "x"},
-        {"subscribe": "t", "kafka__interceptor__classes": "x"},
-        {"subscribe": "t", "minPartitions": "0"},
         {"subscribe": "no-such-topic"},
+        *(
+            pytest.param(given, marks=pytest.mark.long)
+            for given in (
+                {"subscribe": "t", "subscribePattern": "t"},
+                {"subscribe": "t", "endingOffsets": "earliest"},
+                {"subscribe": "t", "startingOffsets": '{"t": {"0": -1}}'},
+                {"subscribe": "t", "kafka__auto__offset__reset": "latest"},
+                {"subscribe": "t", "kafka__enable__auto__commit": "true"},
+                {"subscribe": "t", "kafka__key__deserializer": "x"},
+                {"subscribe": "t", "kafka__interceptor__classes": "x"},
+                {"subscribe": "t", "minPartitions": "0"},
+            )
+        ),
     ],
 )
 def test_both_formats_refuse_the_same(spark, broker, official, given):

@@ -72,6 +72,7 @@ def test_delta_has_what_the_records_say_after_a_batch_that_came_twice(broker, tm
 
 
 @pytest.mark.java(SPARK_ICEBERG)
+@pytest.mark.long
 def test_iceberg_has_what_the_records_say_after_a_batch_that_came_twice(broker, tmp_path):
     told = run(ICEBERG, broker.address, tmp_path)
 

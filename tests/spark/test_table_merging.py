@@ -36,6 +36,7 @@ def merged(table):
     return [path for path in committed_files(table) if MERGED in path.name]
 
 
+@pytest.mark.long
 def test_windows_find_their_events_through_merges_and_crashes(session, tmp_path):
     """The fourth batch merges; it comes again, to a new process, until it is done."""
     records = activity_kit.made_up_records(batches=5)
@@ -61,6 +62,7 @@ def test_windows_find_their_events_through_merges_and_crashes(session, tmp_path)
     assert events.count() == len(rows_of(tmp_path, "events"))
 
 
+@pytest.mark.long
 def test_samples_of_tasks_and_of_the_driver_are_merged(session, tmp_path, monkeypatch):
     """Every second batch is written by Spark, which says more of the lists in its files."""
     values = metrics_kit.made_up_samples(48)
