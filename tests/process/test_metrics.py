@@ -55,6 +55,9 @@ def test_what_was_produced_is_counted_under_kafkas_names(tmp_path):
     assert samples["kafka_network_requestmetrics_requests_total", produce] >= 1
     assert samples["moldau_request_seconds_count", produce] >= 1
     assert samples["kafka_server_socket_server_metrics_connection_count", ()] >= 1
+    assert samples["moldau_event_loop_lag_seconds_count", ()] >= 1
+    recent = samples["moldau_event_loop_lag_max_seconds", (("since", "minute"),)]
+    assert 0 < recent == samples["moldau_event_loop_lag_max_seconds", (("since", "start"),)]
 
 
 def test_groups_and_transactions_are_told_while_they_last_and_after_a_restart(tmp_path):

@@ -23,6 +23,7 @@ from moldau.base.errors import ConfigError, UserError
 from moldau.base.network import Address
 from moldau.cli.frame.failures import reason_of
 from moldau.observe.logs import FORMATS, LEVELS, configure_logging
+from moldau.observe.loop_lag import watch_loop
 from moldau.server.broker import Broker
 from moldau.server.executor import PoolExecutor
 from moldau.server.parts import Ports
@@ -118,16 +119,19 @@ async def run_broker(
     broker = Broker(settings, ports)
     stop = asyncio.Event()
     _on_signals(stop)
-    page = None
+    page = ticking = None
     try:
         await broker.start()
         # What is there now lives as long as the broker: collections need not walk it. Looking for
         # the little garbage in it would keep the first clients waiting.
         gc.freeze()
+        ticking = asyncio.create_task(watch_loop(broker.parts.metrics.lag))
         page = _open_metrics(broker)
         await on_ready(broker.addresses[0])
         await broker.run_until(stop)
     finally:
+        if ticking is not None:
+            ticking.cancel()
         if page is not None:
             page.close()
         await broker.stop()

@@ -27,6 +27,7 @@ from moldau.observe.coordinators import (
     group_families,
     transaction_families,
 )
+from moldau.observe.loop_lag import LAG_BUCKETS_S, LoopLag
 from moldau.observe.requests import TIME_BUCKETS_S, RequestMetrics
 
 if TYPE_CHECKING:
@@ -103,6 +104,7 @@ class BrokerCollector:
     def collect(self) -> Iterator[Metric]:
         """Yield every family; called by prometheus_client at each scrape."""
         yield from self._requests()
+        yield from _loop_lag(self._figures.requests.lag)
         yield from self._traffic()
         yield from self._logs()
         yield GaugeMetricFamily(
@@ -137,7 +139,7 @@ class BrokerCollector:
             sizes.add_metric([name], stats.bytes_in)
             for code, count in sorted(stats.errors.items()):
                 errors.add_metric([name, str(code)], count)
-            times.add_metric([name], _cumulative(stats.buckets), stats.seconds)
+            times.add_metric([name], _cumulative(TIME_BUCKETS_S, stats.buckets), stats.seconds)
         yield from (counts, sizes, errors, times)
 
     def _traffic(self) -> Iterator[Metric]:
@@ -167,8 +169,21 @@ class BrokerCollector:
             yield family
 
 
-def _cumulative(buckets: list[int]) -> list[tuple[str, float]]:
-    bounds = [str(bound) for bound in TIME_BUCKETS_S] + ["+Inf"]
+def _loop_lag(lag: LoopLag) -> Iterator[Metric]:
+    late = HistogramMetricFamily(
+        "moldau_event_loop_lag_seconds", "How late the event loop came to a tick due every 50 ms"
+    )
+    late.add_metric([], _cumulative(LAG_BUCKETS_S, lag.buckets), lag.seconds)
+    longest = GaugeMetricFamily(
+        "moldau_event_loop_lag_max_seconds", "The longest stall of the event loop", labels=["since"]
+    )
+    longest.add_metric(["start"], lag.longest_s)
+    longest.add_metric(["minute"], lag.recent_s)
+    yield from (late, longest)
+
+
+def _cumulative(limits: tuple[float, ...], buckets: list[int]) -> list[tuple[str, float]]:
+    bounds = [str(bound) for bound in limits] + ["+Inf"]
     total = 0
     rows = []
     for bound, count in zip(bounds, buckets, strict=True):

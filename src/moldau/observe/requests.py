@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 
+from moldau.observe.loop_lag import NOTED_S, LoopLag
+
 TIME_BUCKETS_S: tuple[float, ...] = (
     0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 2.0, 10.0,
 )  # fmt: skip
@@ -21,9 +23,11 @@ _SHORTEST_S = TIME_BUCKETS_S[0]
 class RequestStats:
     """One API's requests."""
 
-    __slots__ = ("buckets", "bytes_in", "errors", "requests", "seconds")
+    __slots__ = ("_long", "buckets", "bytes_in", "errors", "requests", "seconds")
 
-    def __init__(self) -> None:
+    def __init__(self, long: list[float] | None = None) -> None:
+        self._long = [] if long is None else long
+        """Takes the times of those that held the event loop for long."""
         self.requests = 0
         self.bytes_in = 0
         self.seconds = 0.0
@@ -40,8 +44,12 @@ class RequestStats:
         self.requests += 1
         self.bytes_in += size
         self.seconds += seconds
-        bucket = 0 if seconds <= _SHORTEST_S else bisect_left(TIME_BUCKETS_S, seconds)
-        self.buckets[bucket] += 1
+        if seconds <= _SHORTEST_S:
+            self.buckets[0] += 1
+            return
+        self.buckets[bisect_left(TIME_BUCKETS_S, seconds)] += 1
+        if seconds > NOTED_S:
+            self._long.append(seconds)
 
     def time(self, seconds: float) -> None:
         """Note how long an answer took, waiting included."""
@@ -58,7 +66,8 @@ class RequestMetrics:
 
     def __init__(self) -> None:
         self.by_api: dict[str, RequestStats] = {}
+        self.lag = LoopLag()
 
     def of(self, api_name: str) -> RequestStats:
         """Return the one object that counts this API."""
-        return self.by_api.setdefault(api_name, RequestStats())
+        return self.by_api.setdefault(api_name, RequestStats(self.lag.unnamed))
