@@ -17,3 +17,25 @@ INDEXES_CACHED_BYTES = 32 * 1024 * 1024
 ABORTED_CACHED_BYTES = 16 * 1024 * 1024
 """Bytes of `.txnindex` kept in memory: half a million aborted transactions, least recently used
 segments first out. The index of one segment that has more is read for each fetch that needs it."""
+
+PLAIN_REQUEST_BYTES = 16 * 1024 * 1024
+"""A request that carries no records may not be larger: fifty thousand partitions with their offsets
+are 2 MiB. `socket.request.max.bytes` remains the limit of Produce, and of all if it is lower."""
+
+ELEMENTS_PER_REQUEST = 100_000
+"""Array elements of one request, nested ones included: a client of fifty thousand partitions, each
+in a topic of its own, may name all of them. An element of one byte becomes an object of a hundred,
+so that bytes alone are no bound on memory."""
+
+ELEMENTS_PER_PRODUCE = 20_000
+"""The same for Produce, whose elements are a topic and a batch each: ten thousand partitions."""
+
+FLAT_REQUEST_BYTES = 16 * 1024
+"""A request up to this size is decoded in one go: whatever it holds, that takes 2 ms at most. A
+larger one is decoded in slices, and its elements are counted."""
+
+FLAT_RESPONSE_ELEMENTS = 1_000
+"""A response with no more elements is encoded in one go, which takes 1 ms at most."""
+
+ELEMENTS_PER_STEP = 128
+"""A codec that works in slices offers to pause after this many elements: every 0.1 ms or so."""

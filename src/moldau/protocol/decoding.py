@@ -1,4 +1,4 @@
-"""Writes the decoder of one message in one version: bytes to object, as one flat function.
+"""Writes the decoder of one message in one version: bytes to object, as one function.
 
 The shape of the text, for a message with an array of structs:
 
@@ -20,6 +20,11 @@ Two rules keep it both quick and safe. A count is compared with the bytes left b
 made of it. A string or a blob is not: a slice beyond the end is merely short, every later read then
 fails, and the position is compared with the size once, at the end of the function.
 
+The same writer also writes the decoder as a generator, for large requests (`sliced`). That one
+yields after so many elements, and refuses more elements than it was told to expect, before it makes
+anything of them. The flat form has neither: small frames, which alone it is used for where a client
+decides what they hold, have no room for many elements.
+
 Messages that carry records are read through the view, so that records stay where they are; all
 others are copied to `bytes` first, because they are small and `bytes` reads a third faster.
 """
@@ -31,15 +36,18 @@ from collections.abc import Callable
 from typing import Any
 
 from moldau.base.errors import ProtocolError
+from moldau.base.limits import ELEMENTS_PER_STEP
 from moldau.protocol import wire
 from moldau.protocol.fields import Field, Kind
 from moldau.protocol.layout import CODES, Layout
 from moldau.protocol.source import Source
 
 
-def compile_decoder(declared: type[Any], layout: Layout) -> Callable[..., Any]:
-    """Write and compile the decoder of a message."""
-    return _DecoderWriter(declared, layout).write()
+def compile_decoder(
+    declared: type[Any], layout: Layout, *, sliced: bool = False
+) -> Callable[..., Any]:
+    """Write and compile the decoder of a message, flat or as a generator."""
+    return _DecoderWriter(declared, layout, sliced=sliced).write()
 
 
 class _DecoderWriter:
@@ -49,18 +57,20 @@ class _DecoderWriter:
     one unpack. A value's name may be used in the text only after the flush.
     """
 
-    def __init__(self, declared: type[Any], layout: Layout) -> None:
+    def __init__(self, declared: type[Any], layout: Layout, *, sliced: bool) -> None:
         self._declared = declared
         self._layout = layout
         self._source = Source()
         self._run: list[tuple[str, str]] = []
         self._path: list[str] = []
         self._zero_copy = layout.carries_records(declared)
+        self._sliced = sliced
 
     def write(self) -> Callable[..., Any]:
         """Write the whole function."""
         label = f"{self._declared.__name__} v{self._layout.version}"
         name = f"decode_{self._declared.__name__}_v{self._layout.version}"
+        filename = f"<moldau decoder {label}{' in slices' if self._sliced else ''}>"
         source = self._source
         source.bind(
             new=object.__new__,
@@ -68,9 +78,15 @@ class _DecoderWriter:
             ProtocolError=ProtocolError,
             **{helper.__name__: helper for helper in _HELPERS},
         )
-        with source.block(f"def {name}(view, position):"):
+        bound = ", bound" if self._sliced else ""
+        with source.block(f"def {name}(view, position{bound}):"):
             source.line(f"data = {'view' if self._zero_copy else 'bytes(view)'}")
             source.line("size = len(data)")
+            if self._sliced:
+                source.line("del view")  # it may be a piece of a large buffer
+                source.line("left = bound")
+                source.line(f"step = {ELEMENTS_PER_STEP}")
+                source.line("if False: yield")  # a generator also where there is no array
             with source.block("try:"):
                 made = self._struct(self._declared)
             errors = "(struct_error, IndexError, UnicodeDecodeError, ProtocolError)"
@@ -79,7 +95,7 @@ class _DecoderWriter:
             with source.block("if position > size:"):
                 source.line(f"raise undecodable({label!r}, data, position, IndexError())")
             source.line(f"return {made}, position")
-        return source.function(name, f"<moldau decoder {label}>")
+        return source.function(name, filename)
 
     def _label(self) -> str:
         return ".".join(self._path).replace(".[]", "[]") or "the message"
@@ -236,6 +252,10 @@ class _DecoderWriter:
         needed = count if minimum == 1 else f"{count} * {minimum}"
         with self._source.block(f"if {needed} > size - position:"):
             self._source.line(f"raise bad_count({self._label()!r}, {count}, size - position)")
+        if self._sliced:
+            with self._source.block(f"if {count} > left:"):
+                self._source.line(f"raise too_many_elements({self._label()!r}, {count}, bound)")
+            self._source.line(f"left -= {count}")
         if element.kind in CODES:
             self._scalars(element, name, count, minimum)
             return
@@ -248,6 +268,16 @@ class _DecoderWriter:
             value = self._value(element, "element")
             self._flush()
             self._source.line(f"{name}.append({value})")
+            self._pause_point("1")
+
+    def _pause_point(self, cost: str) -> None:
+        """Write what yields after so many steps of work, in the form that does."""
+        if not self._sliced:
+            return
+        self._source.line(f"step -= {cost}")
+        with self._source.block("if step <= 0:"):
+            self._source.line(f"step = {ELEMENTS_PER_STEP}")
+            self._source.line("yield")
 
     def _scalars(self, element: Field, name: str, count: str, size: int) -> None:
         code = CODES[element.kind]
@@ -255,8 +285,21 @@ class _DecoderWriter:
         with self._source.block(f"if {count} < {wire.SMALL_COUNT}:"):
             self._source.line(f"{name} = [*{unpackers}[{count}](data, position)]")
         with self._source.block("else:"):
-            self._source.line(f"{name} = unpack_scalars({code!r}, data, position, {count})")
+            if self._sliced:
+                self._scalar_pieces(code, name, count, size)
+            else:
+                self._source.line(f"{name} = unpack_scalars({code!r}, data, position, {count})")
         self._source.line(f"position += {count} * {size}")
+
+    def _scalar_pieces(self, code: str, name: str, count: str, size: int) -> None:
+        source = self._source
+        piece, first = source.fresh("piece"), source.fresh("first")
+        source.line(f"{name} = []")
+        with source.block(f"for {first} in range(0, {count}, {wire.SCALARS_PER_STEP}):"):
+            source.line(f"{piece} = min({wire.SCALARS_PER_STEP}, {count} - {first})")
+            start = f"position + {first} * {size}"
+            source.line(f"{name} += unpack_scalars({code!r}, data, {start}, {piece})")
+            self._pause_point(f"{piece} >> 4")
 
     def _fixed_structs(self, declared: Any, name: str, count: str, codes: str) -> None:
         source = self._source
@@ -266,6 +309,7 @@ class _DecoderWriter:
         target = ", ".join(values.values()) + ("," if len(values) == 1 else "")
         with source.block(f"for {target} in {source.iterator(codes)}(data[position:{end}]):"):
             source.line(f"{name}.append({self._build(declared, values)})")
+            self._pause_point("1")
         source.line(f"position = {end}")
 
     def _tagged_section(self, declared: Any) -> dict[str, str]:
@@ -280,8 +324,18 @@ class _DecoderWriter:
             if fields:
                 self._tagged_fields(fields, values, count)
             else:
-                source.line(f"position = skip_tags(data, position, {count})")
+                self._skipped_tags(count)
         return values
+
+    def _skipped_tags(self, count: str) -> None:
+        source = self._source
+        if not self._sliced:
+            source.line(f"position = skip_tags(data, position, {count})")
+            return
+        before = source.fresh("before")
+        source.line(f"{before} = position")
+        source.line(f"position = skip_tags(data, position, {count})")
+        self._pause_point(f"position - {before} >> 3")  # a tag is two bytes, or more
 
     def _tagged_fields(self, fields: list[Field], values: dict[str, str], count: str) -> None:
         source = self._source
@@ -301,6 +355,7 @@ class _DecoderWriter:
                 source.line(f"position = {end}")
             with source.block(f"if position != {end}:"):
                 source.line(f"raise bad_tag({self._label()!r}, {tag})")
+            self._pause_point("1")
 
 
 _HELPERS = (
@@ -312,6 +367,7 @@ _HELPERS = (
     wire.null_value,
     wire.read_uvarint,
     wire.skip_tags,
+    wire.too_many_elements,
     wire.undecodable,
     wire.unpack_scalars,
 )

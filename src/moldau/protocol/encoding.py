@@ -1,4 +1,4 @@
-"""Writes the encoder of one message in one version: object to buffers, as one flat function.
+"""Writes the encoder of one message in one version: object to buffers, as one function.
 
 The shape of the text, for a message with an array of structs:
 
@@ -17,15 +17,22 @@ The shape of the text, for a message with an array of structs:
 A run of fixed-size fields ends in the length of the value that follows, so both are packed in one
 call; an empty tagged section is a padding byte of the next run. Records are never copied: at each
 records field what was written so far becomes a part and the records follow it as they were given.
+
+The same writer writes three forms of it. `FLAT` encodes whatever it is given. `SHORT` returns None
+when it meets more elements than one turn of an event loop has time for. `SLICED` is the generator
+that takes over then: it yields after so many elements, and turns what was written up to there into
+a part, so that a large response is never joined in one piece.
 """
 
 from __future__ import annotations
 
+import enum
 import struct
 from collections.abc import Callable
 from typing import Any
 
 from moldau.base.checks import invariant
+from moldau.base.limits import ELEMENTS_PER_STEP, FLAT_RESPONSE_ELEMENTS
 from moldau.protocol import wire
 from moldau.protocol.explain import unencodable
 from moldau.protocol.fields import Field, Kind
@@ -38,9 +45,19 @@ _NULL_STRUCT = b"\xff"
 """Stands for a null struct; a present one is preceded by a one."""
 
 
-def compile_encoder(declared: type[Any], layout: Layout) -> Callable[..., Any]:
+class EncoderForm(enum.Enum):
+    """How an encoder deals with a message of many elements."""
+
+    FLAT = "flat"
+    SHORT = "short"
+    SLICED = "sliced"
+
+
+def compile_encoder(
+    declared: type[Any], layout: Layout, form: EncoderForm = EncoderForm.FLAT
+) -> Callable[..., Any]:
     """Write and compile the encoder of a message."""
-    return _EncoderWriter(declared, layout).write()
+    return _EncoderWriter(declared, layout, form).write()
 
 
 class _EncoderWriter:
@@ -51,13 +68,14 @@ class _EncoderWriter:
     that of a tagged field, whose size must be known before it is written.
     """
 
-    def __init__(self, declared: type[Any], layout: Layout) -> None:
+    def __init__(self, declared: type[Any], layout: Layout, form: EncoderForm) -> None:
         self._declared = declared
         self._layout = layout
+        self._form = form
         self._source = Source()
         self._run: list[tuple[str, str]] = []
         self._out = "out"
-        self._has_records = layout.carries_records(declared)
+        self._has_parts = form is EncoderForm.SLICED or layout.carries_records(declared)
 
     def write(self) -> Callable[..., Any]:
         """Write the whole function."""
@@ -73,12 +91,17 @@ class _EncoderWriter:
         )
         with source.block(f"def {name}(message):"):
             source.line("out = []")
-            if self._has_records:
+            if self._has_parts:
                 source.line("parts = []")
+            if self._form is EncoderForm.SHORT:
+                source.line(f"left = {FLAT_RESPONSE_ELEMENTS}")
+            elif self._form is EncoderForm.SLICED:
+                source.line(f"step = {ELEMENTS_PER_STEP}")
+                source.line("if False: yield")  # a generator also where there is no array
             with source.block("try:"):
                 self._struct(self._declared, "message")
                 self._flush()
-                if not self._has_records:
+                if not self._has_parts:
                     source.line("return [join(out)]")
                 else:
                     with source.block("if out:"):
@@ -86,7 +109,8 @@ class _EncoderWriter:
                     source.line("return parts")
             with source.block(f"except {_ERRORS} as error:"):
                 source.line("raise unencodable(message, layout, error) from error")
-        return source.function(name, f"<moldau encoder {self._declared.__name__} v{version}>")
+        form = "" if self._form is EncoderForm.FLAT else f" {self._form.value}"
+        return source.function(name, f"<moldau encoder {self._declared.__name__} v{version}{form}>")
 
     def _flush(self, payload: str | None = None) -> None:
         """Write the pending run, and a payload after it."""
@@ -234,6 +258,10 @@ class _EncoderWriter:
         items, count = self._measured(field, expression, "items", "count", "()")
         element = field.element
         assert element is not None  # `fields.array` always gives one
+        if self._form is EncoderForm.SHORT:
+            self._source.line(f"left -= {count}")
+            with self._source.block("if left < 0:"):
+                self._source.line("return None")
         if element.kind in CODES and element.kind is not Kind.UUID:
             code = CODES[element.kind]
             packers = self._source.constant("packers", wire.scalar_packers(code))
@@ -251,6 +279,20 @@ class _EncoderWriter:
             else:
                 self._value(element, item)
             self._flush()
+            self._pause_point()
+
+    def _pause_point(self) -> None:
+        """Write what yields after so many elements, in the form that does."""
+        if self._form is not EncoderForm.SLICED:
+            return
+        source = self._source
+        source.line("step -= 1")
+        with source.block("if step <= 0:"):
+            source.line(f"step = {ELEMENTS_PER_STEP}")
+            if self._out == "out":  # a tagged field is written whole: its size comes first
+                source.line("parts.append(join(out))")
+                source.line("out.clear()")
+            source.line("yield")
 
     def _tagged_section(self, fields: list[Field], name: str) -> None:
         """Write the fields that differ from their defaults: a reader assumes the others."""

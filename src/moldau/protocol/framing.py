@@ -16,11 +16,20 @@ import struct
 
 from moldau.base.errors import ProtocolError
 from moldau.base.files import Buffer
+from moldau.base.limits import PLAIN_REQUEST_BYTES
+from moldau.protocol.messages import API_MESSAGES
 
 PREFIX_BYTES = 4
 """The size in front of a frame, which does not count itself."""
 
+KEY_BYTES = 2
+"""Behind the size of a request stands the key of its API."""
+
+PRODUCE_KEY = 0
+"""The one request that carries records."""
+
 _read_size = struct.Struct(">i").unpack_from
+_read_key = struct.Struct(">h").unpack_from
 
 
 def frame_end(view: Buffer, position: int, limit: int) -> int:
@@ -38,3 +47,25 @@ def frame_end(view: Buffer, position: int, limit: int) -> int:
     if size < 0:
         raise ProtocolError(f"a frame of {size} bytes is announced")
     raise ProtocolError(f"a frame of {size} bytes is announced, the limit is {limit}")
+
+
+def request_end(view: Buffer, position: int, limit: int) -> int:
+    """Tell where a request's frame ends, as `frame_end` does.
+
+    Only requests that carry records may be as large as `limit`. Any other is refused as soon as its
+    size and its key are there.
+    """
+    end = frame_end(view, position, limit)
+    size = end - position - PREFIX_BYTES
+    if size <= PLAIN_REQUEST_BYTES:
+        return end
+    key_end = position + PREFIX_BYTES + KEY_BYTES
+    if key_end > len(view):
+        return key_end
+    (key,) = _read_key(view, position + PREFIX_BYTES)
+    if key == PRODUCE_KEY:
+        return end
+    name = API_MESSAGES[key][1] if key in API_MESSAGES else f"API {key}"
+    raise ProtocolError(
+        f"a {name} request of {size} bytes is announced, the limit is {PLAIN_REQUEST_BYTES}"
+    )

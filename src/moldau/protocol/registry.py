@@ -13,16 +13,24 @@ version the broker chose (KIP-511).
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from importlib import import_module
 from typing import Any
 
 from moldau.base.checks import invariant
 from moldau.base.errors import ProtocolError
+from moldau.base.limits import ELEMENTS_PER_PRODUCE, ELEMENTS_PER_REQUEST
 from moldau.base.network import Part
 from moldau.base.tuples import NamedTuple
-from moldau.protocol.compiler import decoder, encoder
+from moldau.protocol.compiler import (
+    decode_in_slices,
+    decoder,
+    encode_in_slices,
+    encoder,
+    short_encoder,
+)
 from moldau.protocol.fields import FOREVER, NEVER, Versions
+from moldau.protocol.framing import PRODUCE_KEY
 from moldau.protocol.messages import API_MESSAGES
 from moldau.protocol.wire import TEXT_BYTES_MAX, EncodeError, parts_size, skip_tags
 
@@ -46,6 +54,8 @@ class Api(NamedTuple):
     """The first version whose request has the flexible header; NO_VERSION if none has."""
     tagged_response_from: int
     """The first version whose response has the flexible header; NO_VERSION if none has."""
+    elements_max: int
+    """How many elements a request may have in all its arrays."""
 
     def request_header_version(self, version: int) -> int:
         """0 (no client id: only the first ControlledShutdown), 1, or 2 with tagged fields."""
@@ -115,6 +125,7 @@ def _load(key: int) -> Api:
         request.VERSIONS,
         tagged_request_from=tagged_from,
         tagged_response_from=NO_VERSION if key == API_VERSIONS_KEY else tagged_from,
+        elements_max=ELEMENTS_PER_PRODUCE if key == PRODUCE_KEY else ELEMENTS_PER_REQUEST,
     )
 
 
@@ -162,6 +173,15 @@ def decode_request(header: RequestHeader, view: memoryview) -> Any:
     return decoder(request, header.api_version)(view, header.end)[0]
 
 
+def decode_request_in_slices(header: RequestHeader, view: memoryview) -> Generator[None, None, Any]:
+    """Decode a large request, whose view need not outlive the first yield.
+
+    One with more elements than its API allows is refused with ProtocolError.
+    """
+    api = find_api(header.api_key)
+    return decode_in_slices(api.request, header.api_version, view, header.end, api.elements_max)
+
+
 def encode_request(
     api: Api, version: int, correlation_id: int, client_id: str | None, message: Any
 ) -> list[Part]:
@@ -184,7 +204,26 @@ def encode_request(
 
 def encode_response(api: Api, version: int, correlation_id: int, message: Any) -> list[Part]:
     """Encode a response with its header and size, ready to send."""
-    parts = encoder(api.response, version)(message)
+    return _framed_response(api, version, correlation_id, encoder(api.response, version)(message))
+
+
+def encode_short_response(
+    api: Api, version: int, correlation_id: int, message: Any
+) -> list[Part] | None:
+    """Encode a response, or return None if it has too many elements to be encoded in one go."""
+    parts = short_encoder(api.response, version)(message)
+    return None if parts is None else _framed_response(api, version, correlation_id, parts)
+
+
+def encode_response_in_slices(
+    api: Api, version: int, correlation_id: int, message: Any
+) -> Generator[None, None, list[Part]]:
+    """Encode a response of any size, with its header and size, in slices."""
+    parts = yield from encode_in_slices(message, version)
+    return _framed_response(api, version, correlation_id, parts)
+
+
+def _framed_response(api: Api, version: int, correlation_id: int, parts: list[Part]) -> list[Part]:
     size = parts_size(parts)
     if version >= api.tagged_response_from:
         return _headed(_write_response_v1(size + 5, correlation_id), parts)

@@ -26,6 +26,13 @@ LENGTH_MAX = 2**31 - 1
 TEXT_BYTES_MAX = 2**15 - 1
 """The classic form of a text has a signed length of 16 bits; no form of it may be longer."""
 
+TAGS_MAX = 1024
+"""Tagged fields of one struct. Kafka's structs have ten at most; a section of two-byte fields that
+nobody knows would otherwise keep the reader busy for a second per five megabytes."""
+
+SCALARS_PER_STEP = 2048
+"""A codec that works in slices reads long arrays of scalars in pieces of this many."""
+
 SMALL_COUNT = 17
 """Arrays of scalars below this count (replicas, partitions, ISRs) use a `Struct` made once."""
 
@@ -112,6 +119,8 @@ def skip_tags(data: Buffer, position: int, count: int) -> int:
     """Step over a section of tagged fields that nobody here knows; `count` is its first byte."""
     if count > 127:
         count, position = long_uvarint(data, position, count)
+        if count > TAGS_MAX:
+            raise ProtocolError(f"a struct has {count} tagged fields, the limit is {TAGS_MAX}")
     for _ in range(count):
         _, position = read_uvarint(data, position)
         size, position = read_uvarint(data, position)
@@ -161,6 +170,13 @@ def bad_length(label: str, length: int) -> ProtocolError:
 def bad_count(label: str, count: int, left: int) -> ProtocolError:
     """Build the refusal of an array that cannot be in the bytes that are left."""
     return ProtocolError(f"{label} claims {count} elements in {left} bytes")
+
+
+def too_many_elements(label: str, count: int, bound: int) -> ProtocolError:
+    """Build the refusal of an array that takes its request beyond the bound on elements."""
+    return ProtocolError(
+        f"{label} has {count} elements: a request of this API may have {bound} in all its arrays"
+    )
 
 
 def bad_tag(label: str, tag: int) -> ProtocolError:

@@ -45,7 +45,7 @@ class Broker:
         self.parts = parts = Parts(settings, ports)
         routes, unsupported = make_routes(parts)
         self.connections = Connections(
-            Dispatcher(routes, ports.clock, unsupported).handle,
+            Dispatcher(routes, ports.clock, unsupported, parts.metrics.lag).handle,
             frame_limit=settings.socket_request_max_bytes,
             limits=self._connection_limits,
         )

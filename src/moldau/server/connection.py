@@ -20,7 +20,7 @@ from typing import Any, Protocol
 from moldau.base.errors import ProtocolError
 from moldau.base.limits import UNSENT_BYTES_PER_CONNECTION
 from moldau.base.network import Part, Stream
-from moldau.protocol.framing import PREFIX_BYTES, frame_end
+from moldau.protocol.framing import PREFIX_BYTES, request_end
 from moldau.server.listeners import Endpoint
 
 logger = logging.getLogger(__name__)
@@ -41,8 +41,8 @@ class Pending(Protocol):
         """Whether this is work that must be finished, and not a request that is parked."""
         ...
 
-    def framed(self) -> list[Part]:
-        """Return the answer as it goes out; raises what its handler raised."""
+    def framed(self) -> list[Part] | Pending:
+        """Return the answer as it goes out, or what it waits for next; raises what was raised."""
         ...
 
     def abandon(self) -> None:
@@ -119,7 +119,7 @@ class Connection:
         waits = False
         try:
             while position < size:
-                end = frame_end(data, position, self._frame_limit)
+                end = request_end(data, position, self._frame_limit)
                 if end > size:
                     stream.expect(end - position)
                     break
@@ -158,7 +158,7 @@ class Connection:
         pending, self._pending = self._pending, None
         assert pending is not None
         try:
-            parts = pending.framed()
+            answer = pending.framed()
         except asyncio.CancelledError:
             self._stream.abort()
         except ProtocolError as error:
@@ -168,8 +168,11 @@ class Connection:
             logger.exception("closing %s: a bug while answering it", self.peer)
             self._stream.abort()
         else:
-            self._stream.send(parts)
-            self._go_on()
+            if isinstance(answer, list):
+                self._stream.send(answer)
+                self._go_on()
+            else:
+                self._wait_for(answer)
 
     def _stall(self) -> None:
         self._stalled = True

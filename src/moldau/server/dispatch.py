@@ -5,6 +5,10 @@ handles it. A handler takes the decoded request and a `RequestContext` and retur
 message, an awaitable of it, or None where the protocol sends no answer. It never sees bytes.
 
 Codecs are compiled on the first use of a version, so a broker pays for what its clients speak.
+
+What takes long because of its size does not take long at a stretch (`slices`). A small request is
+decoded in one go; a large one is decoded, handled and answered as one piece of sliced work. So is a
+response with many elements, whatever request asked for it.
 """
 
 from __future__ import annotations
@@ -18,7 +22,9 @@ from typing import Any, NamedTuple
 
 from moldau.base.clock import Clock
 from moldau.base.errors import ProtocolError
+from moldau.base.limits import FLAT_REQUEST_BYTES
 from moldau.base.network import Part
+from moldau.observe.loop_lag import NOTED_S, LoopLag
 from moldau.observe.requests import RequestMetrics
 from moldau.protocol.fields import Versions
 from moldau.protocol.registry import (
@@ -27,11 +33,14 @@ from moldau.protocol.registry import (
     RequestHeader,
     decode_header,
     decode_request,
+    decode_request_in_slices,
     encode_response,
+    encode_response_in_slices,
+    encode_short_response,
     find_api,
 )
 from moldau.server.connection import Connection
-from moldau.server.slices import SlicedWork
+from moldau.server.slices import Finished, Sliced, SlicedWork
 
 
 class RequestContext(NamedTuple):
@@ -48,6 +57,7 @@ Handler = Callable[[Any, RequestContext], Any]
 A coroutine is work under way: it is finished even if the client leaves. A future is a request
 that is parked: it is cancelled when the client leaves. A generator is work whose length the client
 decides: it is done in slices, and dropped when the client leaves; it returns any of the others.
+Records of a request lie in a receive buffer: a generator takes a copy of them before it yields.
 """
 
 
@@ -72,34 +82,41 @@ class Route:
         """Asked before the request is decoded, where one shape of it deserves that."""
 
 
+class Asked(NamedTuple):
+    """A request that is not answered on the spot: who asked, and how the answer is framed."""
+
+    route: Route
+    header: RequestHeader
+    connection: Connection
+    size: int
+    start: float
+
+    def __str__(self) -> str:
+        header = self.header
+        return (
+            f"{self.route.api.name} v{header.api_version} of client {header.client_id!r} at "
+            f"{self.connection.peer}, {self.size} bytes"
+        )
+
+
 class Later:
-    """An answer that will come, and how to frame it."""
+    """An answer that will come: the future has a response, or what sliced work has made of it."""
 
-    __slots__ = ("_clock", "_correlation_id", "_route", "_start", "_version", "future")
+    __slots__ = ("_asked", "_dispatcher", "future")
 
-    def __init__(
-        self,
-        future: asyncio.Future[Any],
-        route: Route,
-        version: int,
-        correlation_id: int,
-        clock: Clock,
-        start: float,
-    ) -> None:
+    def __init__(self, future: asyncio.Future[Any], asked: Asked, dispatcher: Dispatcher) -> None:
         self.future = future
-        self._route = route
-        self._version = version
-        self._correlation_id = correlation_id
-        self._clock = clock
-        self._start = start
+        self._asked = asked
+        self._dispatcher = dispatcher
 
-    def framed(self) -> list[Part]:
-        """Frame the response that has come; raises what its handler raised."""
-        response = self.future.result()
-        self._route.stats.time(self._clock.monotonic() - self._start)
-        if response is None:
-            return []
-        return encode_response(self._route.api, self._version, self._correlation_id, response)
+    def framed(self) -> list[Part] | Later:
+        """Frame what has come; raises what the handler raised.
+
+        A response that is large is still to be encoded, and one that the handler waits for is still
+        to come: these are other answers that will come.
+        """
+        answer = self._dispatcher.finish(self._asked, self.future.result())
+        return [] if answer is None else answer
 
     @property
     def under_way(self) -> bool:
@@ -116,13 +133,19 @@ class Dispatcher:
     """The table of routes, and the way through it."""
 
     def __init__(
-        self, routes: Sequence[Route], clock: Clock, unsupported_api_versions: Callable[[], Any]
+        self,
+        routes: Sequence[Route],
+        clock: Clock,
+        unsupported_api_versions: Callable[[], Any],
+        lag: LoopLag | None = None,
     ) -> None:
         self.routes = {route.api.key: route for route in routes}
         self._usual = {(route.api.key,): route.usual for route in routes if route.usual}
         """By what `_KEY` reads."""
         self._clock = clock
-        self._sliced = SlicedWork(clock)
+        self._lag = lag or LoopLag()
+        self._unnamed = self._lag.unnamed
+        self._sliced = SlicedWork(clock, self._lag)
         self._unsupported_api_versions = unsupported_api_versions
 
     def handle(self, connection: Connection, frame: memoryview) -> list[Part] | Later | None:
@@ -134,7 +157,12 @@ class Dispatcher:
         if usual is not None:
             answer = usual(frame)
             if answer is not None:
+                if self._unnamed:
+                    self._name_stall(connection, frame)
                 return answer
+        return self._handle_any(connection, frame)
+
+    def _handle_any(self, connection: Connection, frame: memoryview) -> list[Part] | Later | None:
         start = self._clock.monotonic()
         header = decode_header(frame)
         route, version = self.routes.get(header.api_key), header.api_version
@@ -142,18 +170,52 @@ class Dispatcher:
             raise ProtocolError(f"API key {header.api_key} is unknown or not served")
         if version not in route.versions:
             return self._wrong_version(route, header)
+        size = len(frame)
+        if size > FLAT_REQUEST_BYTES:
+            asked = Asked(route, header, connection, size, start)
+            return self._start(asked, _decode_and_handle(asked, frame))
         request = decode_request(header, frame)
-        route.stats.count(len(frame))
+        route.stats.count(size)
         response = route.handler(request, RequestContext(connection, version, header.client_id))
+        if type(response) is route.api.response:
+            took = self._clock.monotonic() - start
+            if took > NOTED_S:
+                self._lag.note(took, Asked(route, header, connection, size, start))
+            parts = encode_short_response(route.api, version, header.correlation_id, response)
+            if parts is not None:
+                route.stats.time(took)
+                return parts
+        asked = Asked(route, header, connection, size, start)
         if type(response) is GeneratorType:
-            response = self._sliced.start(response)
-        if response is not None and type(response) is not route.api.response:
-            future = asyncio.ensure_future(response)
-            return Later(future, route, version, header.correlation_id, self._clock, start)
-        route.stats.time(self._clock.monotonic() - start)
-        if response is None:
-            return None
-        return encode_response(route.api, version, header.correlation_id, response)
+            return self._start(asked, _answer_in_slices(asked, response))
+        return self.finish(asked, response)
+
+    def finish(self, asked: Asked, outcome: Any) -> list[Part] | Later | None:
+        """Make an answer of a handler's result, or of what sliced work has made of it."""
+        route, header = asked.route, asked.header
+        if type(outcome) is route.api.response:
+            respond = route.api, header.api_version, header.correlation_id, outcome
+            outcome = encode_short_response(*respond)
+            if outcome is None:
+                return self._start(asked, encode_response_in_slices(*respond))
+        if outcome is not None and type(outcome) is not list:
+            return Later(asyncio.ensure_future(outcome), asked, self)
+        route.stats.time(self._clock.monotonic() - asked.start)
+        parts: list[Part] | None = outcome
+        return parts
+
+    def _start(self, asked: Asked, work: Sliced[Any]) -> list[Part] | Later | None:
+        started = self._sliced.start(work, asked)
+        if isinstance(started, Finished):
+            return self.finish(asked, started.result)
+        return Later(started, asked, self)
+
+    def _name_stall(self, connection: Connection, frame: memoryview) -> None:
+        """Say who sent a usual request that has held the loop for long."""
+        header = decode_header(frame)
+        asked = Asked(self.routes[header.api_key], header, connection, len(frame), 0.0)
+        self._lag.note(max(self._unnamed), asked)
+        self._unnamed.clear()
 
     def _wrong_version(self, route: Route, header: RequestHeader) -> list[Part]:
         """Tell a client that asks for API versions what we speak; end the talk with any other.
@@ -164,3 +226,34 @@ class Dispatcher:
             raise ProtocolError(f"{route.api.name} version {header.api_version} is not served")
         answer = self._unsupported_api_versions()
         return encode_response(route.api, 0, header.correlation_id, answer)
+
+
+def _decode_and_handle(asked: Asked, frame: memoryview) -> Sliced[Any]:
+    """Decode a large request, handle it and frame its answer."""
+    route, header = asked.route, asked.header
+    decoding = decode_request_in_slices(header, frame)
+    del frame  # valid for the first slice only
+    try:
+        request = yield from decoding
+    except ProtocolError as error:
+        raise ProtocolError(f"{error} (client {header.client_id!r})") from None
+    route.stats.count(asked.size)
+    context = RequestContext(asked.connection, header.api_version, header.client_id)
+    return (yield from _answer_in_slices(asked, route.handler(request, context)))
+
+
+def _answer_in_slices(asked: Asked, response: Any) -> Sliced[Any]:
+    """Frame a handler's response once it is there; one that is still to come is returned as it is.
+
+    So is the None of a request that has no answer.
+    """
+    if type(response) is GeneratorType:
+        response = yield from response
+    api, header = asked.route.api, asked.header
+    if type(response) is not api.response:
+        return response
+    return (
+        yield from encode_response_in_slices(
+            api, header.api_version, header.correlation_id, response
+        )
+    )

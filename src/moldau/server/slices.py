@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Generator
+from collections.abc import Generator
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from moldau.base.clock import Clock
+from moldau.observe.loop_lag import NOTED_S, LoopLag
 
 T = TypeVar("T")
 
@@ -24,7 +25,7 @@ Sliced: TypeAlias = Generator[None, None, T]
 """Work that may be paused at every yield, and returns its result."""
 
 FIRST_SLICE_S = 0.002
-"""What one request gets at once."""
+"""What one request gets at once; of several in one turn of the loop, what all get together."""
 
 TURN_S = 0.004
 """What all work that takes turns gets together for each turn of the loop."""
@@ -33,84 +34,95 @@ SLICE_S = 0.001
 """How long one of them runs before the next one does."""
 
 
-class _Finished(NamedTuple):
+class Finished(NamedTuple):
+    """Work that was done within its first slice."""
+
     result: Any
+
+
+class _Paused(NamedTuple):
+    work: Sliced[Any]
+    future: asyncio.Future[Any]
+    who: object
 
 
 class SlicedWork:
     """All paused work of one broker. Owned by the event loop's thread."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, lag: LoopLag | None = None) -> None:
         self._clock = clock
-        self._paused: deque[tuple[Sliced[Any], asyncio.Future[Any]]] = deque()
-        self._following: set[asyncio.Future[Any]] = set()
+        self._lag = lag or LoopLag()
+        self._paused: deque[_Paused] = deque()
+        self._first_slices_s = 0.0
+        """What first slices have taken in this turn of the loop."""
 
-    def start(self, work: Sliced[T | Awaitable[T]]) -> T | Awaitable[T]:
+    def start(self, work: Sliced[Any], who: object = None) -> Finished | asyncio.Future[Any]:
         """Run the first slice; return the result, or what it will come by if there is more to do.
 
-        Cancelling the future that is returned ends the work.
+        Cancelling the future that is returned ends the work. `who` names it if it holds the loop.
         """
-        finished = self._advance(work, FIRST_SLICE_S)
+        began = self._clock.monotonic()
+        try:
+            finished = self._advance(work, began + FIRST_SLICE_S - self._first_slices_s)
+        finally:
+            self._count_first_slice(self._clock.monotonic() - began, who)
         if finished is not None:
-            result: T | Awaitable[T] = finished.result
-            return result
+            return finished
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[T] = loop.create_future()
+        future: asyncio.Future[Any] = loop.create_future()
         if not self._paused:
             loop.call_soon(self._take_turns)
-        self._paused.append((work, future))
+        self._paused.append(_Paused(work, future, who))
         return future
 
-    def _advance(self, work: Sliced[Any], slice_s: float) -> _Finished | None:
+    def _count_first_slice(self, seconds: float, who: object) -> None:
+        before_s = self._first_slices_s
+        self._first_slices_s += seconds
+        if before_s < SLICE_S <= self._first_slices_s:
+            asyncio.get_running_loop().call_soon(self._forget_first_slices)
+        if seconds > NOTED_S:
+            self._lag.note(seconds, who)
+
+    def _forget_first_slices(self) -> None:
+        """Begin to count anew: this is another turn of the loop."""
+        self._first_slices_s = 0.0
+
+    def _advance(self, work: Sliced[Any], end: float) -> Finished | None:
         """Run until it has finished or the slice is over; None if there is more to do."""
         now = self._clock.monotonic
-        end = now() + slice_s
         try:
             while True:
                 next(work)
                 if now() >= end:
                     return None
         except StopIteration as stop:
-            return _Finished(stop.value)
+            return Finished(stop.value)
 
     def _take_turns(self) -> None:
         now = self._clock.monotonic
-        end = now() + TURN_S
-        while self._paused and now() < end:
-            self._take_turn(*self._paused.popleft())
+        began = now()
+        end = began + TURN_S
+        while self._paused and began < end:
+            paused = self._paused.popleft()
+            self._take_turn(paused, began)
+            after = now()
+            if after - began > NOTED_S:
+                self._lag.note(after - began, paused.who)
+            began = after
         if self._paused:
             asyncio.get_running_loop().call_soon(self._take_turns)
 
-    def _take_turn(self, work: Sliced[Any], future: asyncio.Future[Any]) -> None:
+    def _take_turn(self, paused: _Paused, began: float) -> None:
+        work, future, _ = paused
         if future.done():
             work.close()
             return
         try:
-            finished = self._advance(work, SLICE_S)
+            finished = self._advance(work, began + SLICE_S)
         except Exception as error:  # noqa: BLE001 - it belongs to the caller who waits
             future.set_exception(error)
             return
         if finished is None:
-            self._paused.append((work, future))
-        elif isinstance(finished.result, Awaitable):
-            self._follow(finished.result, future)
+            self._paused.append(paused)
         else:
             future.set_result(finished.result)
-
-    def _follow(self, awaitable: Awaitable[Any], future: asyncio.Future[Any]) -> None:
-        """Let a result that is itself still to come arrive in the future that was handed out."""
-        inner = asyncio.ensure_future(awaitable)
-        self._following.add(inner)
-
-        def arrived(inner: asyncio.Future[Any]) -> None:
-            self._following.discard(inner)
-            if future.done():
-                return
-            if inner.cancelled():
-                future.cancel()
-            elif (error := inner.exception()) is not None:
-                future.set_exception(error)
-            else:
-                future.set_result(inner.result())
-
-        inner.add_done_callback(arrived)

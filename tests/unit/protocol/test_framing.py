@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 
 from moldau.base.errors import ProtocolError
-from moldau.protocol.framing import PREFIX_BYTES, frame_end
+from moldau.base.limits import PLAIN_REQUEST_BYTES
+from moldau.protocol.framing import PREFIX_BYTES, frame_end, request_end
 
 LIMIT = 100
 
@@ -64,3 +67,23 @@ def test_an_empty_frame_is_complete_with_its_size():
 def test_a_size_below_zero_or_above_the_limit_is_refused_at_once(prefix, complaint):
     with pytest.raises(ProtocolError, match=complaint):
         frame_end(bytes.fromhex(prefix), 0, LIMIT)
+
+
+LARGE = PLAIN_REQUEST_BYTES + 1
+
+
+@pytest.mark.parametrize("have", range(6))
+def test_the_key_of_a_large_request_is_waited_for_before_the_rest(have):
+    announced = struct.pack(">ih", LARGE, 3)
+    assert have < request_end(announced[:have], 0, 2 * LARGE) <= 6
+
+
+@pytest.mark.parametrize(
+    ("key", "complaint"),
+    [(1, "a Fetch request of 16777217 bytes .* 16777216"), (999, "API 999"), (-1, "API -1")],
+)
+def test_only_a_request_with_records_may_be_large(key, complaint):
+    assert request_end(struct.pack(">ih", LARGE, 0), 0, 2 * LARGE) == 4 + LARGE
+    assert request_end(struct.pack(">ih", LARGE - 1, key), 0, 2 * LARGE) == 4 + LARGE - 1
+    with pytest.raises(ProtocolError, match=complaint):
+        request_end(struct.pack(">ih", LARGE, key), 0, 2 * LARGE)

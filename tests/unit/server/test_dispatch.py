@@ -7,26 +7,45 @@ import pytest
 
 from kits.log_kit import HandClock
 from moldau.base.errors import ProtocolError
+from moldau.base.limits import ELEMENTS_PER_REQUEST
 from moldau.observe.requests import RequestMetrics
 from moldau.protocol.errors import ErrorCode
-from moldau.protocol.messages.data import ListOffsetsRequest, ListOffsetsResponse, ProduceRequest
+from moldau.protocol.messages.data import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+    ListOffsetsTopicResponse,
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
 from moldau.protocol.messages.metadata import ApiVersionsRequest, ApiVersionsResponse
 from moldau.protocol.registry import api_of, decode_response, encode_request
 from moldau.server.dispatch import Dispatcher, Later, Route
 
 PRODUCE, LIST_OFFSETS, API_VERSIONS, HEARTBEAT = 0, 2, 18, 12
 CORRELATION_ID = 77
-CONNECTION = object()
+
+
+class Connection:
+    """Who asks."""
+
+    peer = "127.0.0.1:5000"
+
+
+CONNECTION = Connection()
 
 
 class Broker:
     """A dispatcher over three APIs whose handlers do what a test says."""
 
-    def __init__(self):
+    def __init__(self, clock=None):
         self.seen = []
         self.answer = ListOffsetsResponse()
         self.metrics = RequestMetrics()
-        self.clock = HandClock()
+        self.clock = clock or HandClock()
         self.dispatch = Dispatcher(
             [
                 Route(PRODUCE, "0-13", self.handle, self.metrics),
@@ -201,3 +220,165 @@ def test_a_handler_with_more_to_do_than_one_slice_answers_later():
         assert decoded(request, 5, later.framed()).throttle_time_ms == 6
 
     asyncio.run(run())
+
+
+def counting(broker, count, result):
+    """Handle in so many steps of a millisecond each."""
+    for _ in range(count):
+        broker.clock.now_ms += 1
+        yield
+    return result
+
+
+@pytest.mark.parametrize("count", [1, 100])
+def test_a_generator_may_return_a_response_that_is_still_to_come(count):
+    async def run():
+        broker = Broker()
+
+        async def answer():
+            await asyncio.sleep(0)
+            return ListOffsetsResponse(throttle_time_ms=8)
+
+        request = ListOffsetsRequest(replica_id=-1)
+        broker.answer = counting(broker, count, answer())
+        later = broker.send(request, 5)
+        if count > 1:
+            await later.future
+            later = later.framed()
+        # From here on it is work that a leaving client does not stop.
+        assert later.under_way
+        await later.future
+        assert decoded(request, 5, later.framed()).throttle_time_ms == 8
+
+    asyncio.run(run())
+
+
+def large_request(count):
+    partitions = [ListOffsetsPartition(number) for number in range(count)]
+    return ListOffsetsRequest(-1, topics=[ListOffsetsTopic("topic", partitions)])
+
+
+def large_response(count):
+    partitions = [ListOffsetsPartitionResponse(number) for number in range(count)]
+    return ListOffsetsResponse(topics=[ListOffsetsTopicResponse("topic", partitions)])
+
+
+class TickingClock(HandClock):
+    """Each look at it takes a tenth of a millisecond."""
+
+    def monotonic(self):
+        self.now_ms += 0.1
+        return super().monotonic()
+
+
+async def answer_of(broker, request, version):
+    """Send a request and wait for its answer; also tell by how many futures it came."""
+    answer, waited = broker.send(request, version), 0
+    while isinstance(answer, Later):
+        await asyncio.wait([answer.future])
+        answer, waited = answer.framed(), waited + 1
+    return answer, waited
+
+
+@pytest.mark.parametrize("version", [5, 6])
+def test_a_large_request_is_decoded_and_answered_in_slices(version):
+    async def run():
+        broker = Broker(TickingClock())
+        request, broker.answer = large_request(20_000), large_response(20_000)
+        parts, waited = await answer_of(broker, request, version)
+        assert waited == 1
+        ((seen, context),) = broker.seen
+        assert seen == request
+        assert context.client_id == "tester"
+        assert len(parts) > 10, "a large answer is not joined in one piece"
+        assert decoded(request, version, parts) == broker.answer
+        stats = broker.metrics.of("ListOffsets")
+        assert stats.requests == sum(stats.buckets) == 1
+
+    asyncio.run(run())
+
+
+def test_a_large_request_that_takes_no_time_is_answered_on_the_spot(broker):
+    request = large_request(5000)
+    assert decoded(request, 5, broker.send(request, 5)) == broker.answer
+
+
+def test_a_large_answer_to_a_small_request_is_encoded_in_slices():
+    async def run():
+        broker = Broker(TickingClock())
+        request, broker.answer = ListOffsetsRequest(-1), large_response(20_000)
+        parts, waited = await answer_of(broker, request, 5)
+        assert waited == 1
+        assert decoded(request, 5, parts) == broker.answer
+
+        async def work():
+            return large_response(30_000)
+
+        broker.answer = work()
+        parts, waited = await answer_of(broker, request, 5)
+        assert waited == 2
+        assert decoded(request, 5, parts) == large_response(30_000)
+        stats = broker.metrics.of("ListOffsets")
+        assert stats.requests == sum(stats.buckets) == 2
+
+    asyncio.run(run())
+
+
+def test_records_of_a_large_request_are_its_own_once_it_was_paused():
+    async def run():
+        broker = Broker(TickingClock())
+        data = [PartitionProduceData(number, b"records %d" % number) for number in range(9000)]
+        request = ProduceRequest(topic_data=[TopicProduceData("topic", partition_data=data)])
+        broker.answer = None
+        api = api_of(ProduceRequest)
+        frame = bytearray(b"".join(encode_request(api, 9, 1, "tester", request))[4:])
+        later = broker.dispatch(CONNECTION, memoryview(frame))
+        frame[:] = bytes(len(frame))  # what the next read does to a receive buffer
+        await asyncio.wait([later.future])
+        assert later.framed() == []
+        ((seen, _),) = broker.seen
+        (topic,) = seen.topic_data
+        assert [bytes(one.records) for one in topic.partition_data] == [one.records for one in data]
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("version", [5, 6])
+def test_a_request_with_too_many_elements_is_refused_and_says_whose(broker, version):
+    with pytest.raises(
+        ProtocolError, match=r"ListOffsetsRequest v\d: .*100001 elements.* 100000 .*'tester'"
+    ):
+        broker.send(large_request(ELEMENTS_PER_REQUEST + 1), version)
+    assert not broker.seen
+
+
+def test_nested_elements_count_together(broker):
+    topics = [ListOffsetsTopic("t", [ListOffsetsPartition(0)])] * (ELEMENTS_PER_REQUEST // 2 + 1)
+    with pytest.raises(ProtocolError, match="100000"):
+        broker.send(ListOffsetsRequest(-1, topics=topics), 5)
+    broker.send(ListOffsetsRequest(-1, topics=topics[1:]), 5)
+    assert len(broker.seen) == 1
+
+
+@pytest.mark.parametrize("usual", [False, True])
+def test_a_request_that_holds_the_loop_is_noted_with_its_sender(broker, usual, caplog):
+    lag = broker.metrics.lag
+
+    def slow(*_):
+        broker.clock.now_ms += 1500
+        if usual:
+            broker.metrics.of("ListOffsets").answered(123, 1.5)
+            return [b"answer"]
+        return ListOffsetsResponse()
+
+    route = Route(LIST_OFFSETS, "1-8", slow, broker.metrics)
+    route.usual = slow if usual else None
+    broker.dispatch = Dispatcher([route], broker.clock, lambda: None, lag).handle
+    broker.send(ListOffsetsRequest(-1), 5)
+    lag.tick(100.0, 1.4)
+    assert lag.longest_s == 1.5
+    (line,) = caplog.messages
+    assert "1.50 s, for ListOffsets v5 of client 'tester' at 127.0.0.1:5000, 2" in line
+    broker.send(ListOffsetsRequest(-1), 5)
+    lag.tick(101.0, 1.4)
+    assert len(caplog.messages) == 1, "warned again at once"

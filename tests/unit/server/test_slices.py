@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from moldau.server.slices import FIRST_SLICE_S, SLICE_S, TURN_S, SlicedWork
+from moldau.observe.loop_lag import LoopLag
+from moldau.server.slices import FIRST_SLICE_S, SLICE_S, TURN_S, Finished, SlicedWork
 
 STEP_S = SLICE_S / 4
 
@@ -35,7 +36,7 @@ def steps(clock, count, result, seen=None):
 
 
 def test_short_work_is_done_at_once(clock):
-    assert SlicedWork(clock).start(steps(clock, 3, "done")) == "done"
+    assert SlicedWork(clock).start(steps(clock, 3, "done")) == Finished("done")
 
 
 def test_long_work_goes_on_while_the_loop_does_other_things(clock):
@@ -98,17 +99,43 @@ def test_work_that_nobody_waits_for_is_closed(clock):
     assert ended == [True]
 
 
-@pytest.mark.parametrize("count", [1, 100])
-def test_a_result_that_is_still_to_come_is_waited_for(clock, count):
-    async def answer():
+def test_first_slices_of_one_turn_share_the_time_of_one(clock):
+    async def run():
+        sliced, seen = SlicedWork(clock), []
+        for name in range(20):
+            sliced.start(steps(clock, 100, name, seen))
+        # A step of work cannot be cut short: each gets one, the first one its whole slice.
+        assert len(seen) == FIRST_SLICE_S / STEP_S + 19
         await asyncio.sleep(0)
-        return "later"
+        seen.clear()
+        sliced.start(steps(clock, 100, "next turn", seen))
+        assert len(seen) == FIRST_SLICE_S / STEP_S
 
-    def work():
-        yield from steps(clock, count, None)
-        return answer()
+    asyncio.run(run())
+
+
+def test_work_that_holds_the_loop_is_noted_with_its_name(clock):
+    def step_of(seconds):
+        yield from steps(clock, 40, None)
+        clock.now += seconds
+        yield from steps(clock, 40, None)
 
     async def run():
-        return await SlicedWork(clock).start(work())
+        lag = LoopLag()
+        sliced = SlicedWork(clock, lag)
+        await asyncio.gather(
+            sliced.start(step_of(0.2), "short"), sliced.start(step_of(0.3), "long")
+        )
+        noted = []
+        lag.note = lambda *args: noted.append(args)
+        sliced.start(iter_once(clock, 0.5), "at once")
+        assert noted[0][1] == "at once"
+        lag.tick(1.0, 0.0)
+        assert lag.longest_s == pytest.approx(0.3, abs=0.01)
 
-    assert asyncio.run(run()) == "later"
+    asyncio.run(run())
+
+
+def iter_once(clock, seconds):
+    clock.now += seconds
+    yield

@@ -75,7 +75,9 @@ class UsualSync:
     def answer(self, frame: memoryview) -> list[Part] | None:
         """Handle the request in this frame, or return None with nothing done."""
         began = self._clock.monotonic()
-        known = self._recognise(frame) if bytes(frame[-2:]) == _NO_ASSIGNMENTS else None
+        if len(frame) > REQUEST_SIZE_MAX or bytes(frame[-2:]) != _NO_ASSIGNMENTS:
+            return None
+        known = self._recognise(frame)
         if known is None:
             return None
         request, before, after = known
@@ -112,7 +114,7 @@ class UsualSync:
     def _learn(self, around: tuple[bytes, bytes], frame: memoryview, tags: int) -> _Known | None:
         """Understand a request around whose member's id is what was not met before."""
         before, behind = around
-        if not behind.startswith(_NO_INSTANCE) or len(frame) > REQUEST_SIZE_MAX:
+        if not behind.startswith(_NO_INSTANCE):
             return None
         try:
             header = decode_header(frame)
