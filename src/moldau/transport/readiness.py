@@ -27,6 +27,10 @@ CALLED_TOGETHER: Final = 16
 fifteen other streams have brought, at most."""
 
 
+TURN_S: Final = 0.005
+"""Streams are called for so long in one turn of the event loop; timers and signals come next."""
+
+
 class Readiness(Protocol):
     """Calls back whenever a descriptor can be read from, or written to, until it is removed."""
 
@@ -84,7 +88,7 @@ _NOBODY = _Watched(None, None)
 class OwnEpoll:
     """An epoll within that of the event loop. There while anything is watched."""
 
-    __slots__ = ("_behind", "_calling", "_loop", "_poll", "_watched")
+    __slots__ = ("_behind", "_calling", "_loop", "_poll", "_uncalled", "_watched")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -92,6 +96,8 @@ class OwnEpoll:
         self._watched: dict[int, _Watched] = {}
         self._calling = False
         self._behind: list[Callback] = []
+        self._uncalled: list[tuple[int, int]] = []
+        """Those whom the last turn had no time for: they come before all others."""
 
     def add_reader(self, descriptor: int, callback: Callback) -> None:
         self._watch(descriptor, _Watched(callback, self._of(descriptor).writer))
@@ -130,6 +136,7 @@ class OwnEpoll:
             poll.unregister(descriptor)
         if not self._watched:
             self._poll = None
+            self._uncalled = []
             self._loop.remove_reader(poll.fileno())
             poll.close()
 
@@ -148,10 +155,15 @@ class OwnEpoll:
         """Call those who are ready. One of them may end another, or itself."""
         if self._poll is None:
             return
-        events = self._poll.poll(0)
+        events, self._uncalled = self._uncalled or self._poll.poll(0), []
+        turn_end = self._loop.time() + TURN_S if len(events) > CALLED_TOGETHER else 0.0
         self._calling = True
         try:
             for first in range(0, len(events), CALLED_TOGETHER):
+                if first and self._loop.time() >= turn_end:
+                    # The event loop calls again: what is not read keeps the epoll ready.
+                    self._uncalled = events[first:]
+                    return
                 try:
                     self._call(events[first : first + CALLED_TOGETHER])
                 finally:

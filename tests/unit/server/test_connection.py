@@ -8,7 +8,7 @@ import pytest
 from moldau.base.errors import ProtocolError
 from moldau.base.limits import UNSENT_BYTES_PER_CONNECTION
 from moldau.base.network import Address
-from moldau.server.connection import Connection
+from moldau.server.connection import COST_BETWEEN_LOOKS, REQUEST_COST, TURN_S, Connection
 
 
 class FakeStream:
@@ -199,5 +199,71 @@ def test_a_connection_that_waits_for_us_is_not_idle():
         assert connection.idle_since(now + 1)
         connection.received(memoryview(frame(b"wait")))
         assert not connection.idle_since(now + 1)
+
+    asyncio.run(scenario())
+
+
+def test_many_small_requests_in_one_read_take_turns_with_other_connections(monkeypatch):
+    step_s = TURN_S / 20
+
+    async def scenario():
+        loop, now = asyncio.get_running_loop(), [100.0]
+        monkeypatch.setattr(loop, "time", lambda: now[0])
+
+        def dispatch(_connection, content):
+            now[0] += step_s
+            return [bytes(content)]
+
+        connection, stream, _ = connect(dispatch)
+        contents = [b"%04d" % number for number in range(500)]
+        data, turns = b"".join(frame(content) for content in contents), 0
+        while data:
+            began = now[0]
+            data = data[connection.received(memoryview(data)) :]
+            # The clock is not looked at for every request: twice in a turn nobody looks.
+            assert now[0] - began <= TURN_S + 2 * (COST_BETWEEN_LOOKS / REQUEST_COST) * step_s
+            assert stream.paused == bool(data)
+            await asyncio.sleep(0)
+            assert not stream.paused
+            turns += 1
+        assert turns > 10
+        assert stream.sent == contents
+
+    asyncio.run(scenario())
+
+
+def test_a_connection_that_is_to_finish_does_not_take_another_turn(monkeypatch):
+    async def scenario():
+        loop, now = asyncio.get_running_loop(), [100.0]
+        monkeypatch.setattr(loop, "time", lambda: now[0])
+
+        def dispatch(_connection, content):
+            now[0] += TURN_S
+            return [bytes(content)]
+
+        connection, stream, _ = connect(dispatch)
+        data = frame(b"small") * 100
+        assert connection.received(memoryview(data)) < len(data)
+        connection.finish()
+        await asyncio.sleep(0)
+        assert stream.paused
+
+    asyncio.run(scenario())
+
+
+def test_an_answer_may_come_in_several_steps():
+    async def scenario():
+        first, second = Later(), Later()
+        first.framed = lambda: second
+        connection, stream, _ = connect(lambda *_: first)
+        assert connection.received(memoryview(frame(b"x") * 2)) == 5
+        first.future.set_result(None)
+        await asyncio.sleep(0)
+        assert stream.paused
+        assert not stream.sent
+        second.future.set_result(b"answer")
+        await asyncio.sleep(0)
+        assert stream.sent == [b"answer"]
+        assert not stream.paused
 
     asyncio.run(scenario())

@@ -9,7 +9,13 @@ import socket
 
 import pytest
 
-from moldau.transport.readiness import CALLED_TOGETHER, LoopAlone, OwnEpoll, readiness_of
+from moldau.transport.readiness import (
+    CALLED_TOGETHER,
+    TURN_S,
+    LoopAlone,
+    OwnEpoll,
+    readiness_of,
+)
 
 pytestmark = pytest.mark.skipif(not hasattr(select, "epoll"), reason="there is no epoll here")
 
@@ -251,6 +257,34 @@ def test_those_behind_are_called_behind_a_row_of_those_who_are_ready(many):
         await turns()
         together = CALLED_TOGETHER
         assert order == ["read"] * together + ["behind"] * together + ["read"] * 2 + ["behind"] * 2
+
+    on_a_loop(scenario)
+
+
+def test_streams_that_take_long_leave_the_loop_its_turns(many, monkeypatch):
+    async def scenario(readiness):
+        loop, now, called = asyncio.get_running_loop(), [100.0], []
+        monkeypatch.setattr(loop, "time", lambda: now[0])
+
+        def reader(number, pair):
+            def read():
+                pair.read()
+                now[0] += TURN_S / CALLED_TOGETHER * 2
+                called.append(number)
+                pair.far.send(b"more")  # it is ready again at once
+
+            return read
+
+        for number, pair in enumerate(many):
+            readiness.add_reader(pair.descriptor, reader(number, pair))
+            pair.far.send(b"one")
+        while len(called) < 3 * len(many):
+            before = len(called)
+            await asyncio.sleep(0)
+            assert len(called) - before <= CALLED_TOGETHER
+        # Nobody is called again before all others were called.
+        assert sorted(called[: len(many)]) == list(range(len(many)))
+        assert max(map(called[: 3 * len(many)].count, range(len(many)))) <= 4
 
     on_a_loop(scenario)
 
