@@ -14,6 +14,7 @@ from typing import Final
 
 from moldau.base.clock import Random
 from moldau.base.ids import ZERO_TOPIC_ID, BrokerId, TopicId, random_uuid, uuid_text
+from moldau.base.texts import shorten
 from moldau.cluster.changes import (
     Change,
     ConfigChanged,
@@ -132,7 +133,8 @@ def find_topic(image: MetadataImage, name: str) -> Topic:
     topic = image.topic(name)
     if topic is None:
         raise ApiError(
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic with the name '{name}'."
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            f"There is no topic with the name '{shorten(name)}'.",
         )
     return topic
 
@@ -149,7 +151,7 @@ def check_topic_name(name: str) -> None:
         problem = "has characters other than ASCII letters, digits, '.', '_' and '-'"
     else:
         return
-    raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name '{name[:260]}' {problem}.")
+    raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name '{shorten(name)}' {problem}.")
 
 
 def check_new_name(image: MetadataImage, name: str) -> None:

@@ -11,6 +11,7 @@ from enum import IntEnum
 from typing import Self
 
 from moldau.base.errors import MoldauError
+from moldau.base.texts import MESSAGE_LENGTH_MAX, shorten
 
 _RETRIABLE = True
 
@@ -189,12 +190,16 @@ class ErrorCode(IntEnum):
 
 
 class ApiError(MoldauError):
-    """An outcome the client must be told about: a code and a line for its user."""
+    """An outcome the client must be told about: a code and a line for its user.
+
+    The line is cut where it is too long: it may repeat what a client sent, of any length, and it
+    travels in a string field.
+    """
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
-        super().__init__(message or code.text)
         self.code = code
-        self.message = message or code.text
+        self.message = shorten(message or code.text, MESSAGE_LENGTH_MAX)
+        super().__init__(self.message)
 
     @property
     def retriable(self) -> bool:

@@ -17,6 +17,7 @@ from enum import Enum, IntEnum
 from math import isfinite
 
 from moldau.base.errors import ConfigError
+from moldau.base.texts import shorten
 
 Value = bool | int | float | str | tuple[str, ...] | None
 """A typed value; None where a config has no value at all."""
@@ -25,6 +26,9 @@ Check = Callable[[Value], str | None]
 """Says what is wrong with a value that has the right type; None if nothing is."""
 
 HIDDEN = "[hidden]"
+
+PROBLEM_LENGTH_MAX = 1000
+"""Characters of what is wrong with a value; it may repeat the value."""
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,20}")
 _DOUBLE = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?")
@@ -101,8 +105,9 @@ class ConfigDefinition:
         return HIDDEN if self.sensitive and text is not None else text
 
     def _invalid(self, text: str, problem: str) -> str:
-        shown = printable(self.shown(text) or "")
-        return f"Invalid value {shown} for configuration {self.name}: {printable(problem)}"
+        shown = printable(shorten(self.shown(text) or ""))
+        told = printable(shorten(problem, PROBLEM_LENGTH_MAX))
+        return f"Invalid value {shown} for configuration {self.name}: {told}"
 
 
 def format_value(value: Value) -> str | None:

@@ -14,11 +14,13 @@ from typing import Final, NamedTuple
 
 from moldau.base.errors import ConfigError
 from moldau.base.ids import BrokerId
+from moldau.base.texts import shorten, shorten_list
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.model import ConfigResource, ResourceType
 from moldau.cluster.topics import check_topic_name, find_topic
 from moldau.protocol.errors import ApiError, ErrorCode
 from moldau.protocol.messages.topics import CreatedTopicConfig
+from moldau.protocol.wire import TEXT_BYTES_MAX
 from moldau.server.broker_configs import BROKER_CONFIGS
 from moldau.server.config_definition import ConfigDefinition, ConfigType, Update, format_value
 from moldau.server.config_description import DescribedConfig, describe_broker, describe_topic
@@ -144,7 +146,7 @@ class DynamicConfigs:
         refused = [name for name, value in configs.items() if value is None]
         if refused:
             raise ApiError(
-                ErrorCode.INVALID_REQUEST, f"Null value not supported for : {','.join(refused)}"
+                ErrorCode.INVALID_REQUEST, f"Null value not supported for : {shorten_list(refused)}"
             )
         wanted = {name: value for name, value in configs.items() if value is not None}
         self._check_wanted(image, resource, wanted, wanted)
@@ -177,7 +179,7 @@ class DynamicConfigs:
         if resource.type == ResourceType.BROKER:
             problem = (
                 f"Unexpected broker id, expected {self._broker.name} or empty string, "
-                f"but received {resource.name}"
+                f"but received {shorten(resource.name)}"
             )
         elif resource.type in ResourceType.__members__.values():
             kind = ResourceType(resource.type).name
@@ -194,6 +196,7 @@ class DynamicConfigs:
         wanted: Mapping[str, str],
     ) -> None:
         """Check what was touched by itself, and all that is wanted together."""
+        _check_length(touched)
         if resource.type == ResourceType.TOPIC:
             kept = {name: text for name, text in wanted.items() if name not in touched}
             self.check({**_usable(kept, TOPIC_CONFIGS), **touched})
@@ -231,6 +234,16 @@ def _usable(configs: Mapping[str, str], table: Mapping[str, ConfigDefinition]) -
     return found
 
 
+def _check_length(configs: Mapping[str, str]) -> None:
+    """Refuse a value that DescribeConfigs could not tell; appending to a list may lead to one."""
+    for name, value in configs.items():
+        if len(value.encode()) > TEXT_BYTES_MAX:
+            raise ApiError(
+                ErrorCode.INVALID_CONFIG,
+                f"The value of {shorten(name)} is longer than {TEXT_BYTES_MAX} bytes.",
+            )
+
+
 def _check_operations(operations: Sequence[Operation]) -> None:
     names = [one.name for one in operations]
     if len(set(names)) < len(names):
@@ -243,7 +256,7 @@ def _check_operations(operations: Sequence[Operation]) -> None:
     ]
     if empty:
         raise ApiError(
-            ErrorCode.INVALID_REQUEST, f"Null value not supported for : {','.join(empty)}"
+            ErrorCode.INVALID_REQUEST, f"Null value not supported for : {shorten_list(empty)}"
         )
 
 
@@ -260,7 +273,7 @@ def _apply(operation: Operation, resource: ConfigResource, current: str | None) 
         verb = OperationType(operation.type).name
         raise ApiError(
             ErrorCode.INVALID_CONFIG,
-            f"Can't {verb} to key {operation.name} because its type is not LIST.",
+            f"Can't {verb} to key {shorten(operation.name)} because its type is not LIST.",
         )
     present = current if current is not None else format_value(definition.default) or ""
     parts = [part for part in present.split(",") if part]
@@ -276,7 +289,7 @@ def check_dynamic(configs: Mapping[str, str], *, every: bool) -> None:
     """Raise ConfigError unless a running broker, or every one, may be given these configs."""
     for name in configs:
         if name not in BROKER_CONFIGS:
-            raise ConfigError(f"Unknown broker config name: {name}")
+            raise ConfigError(f"Unknown broker config name: {shorten(name)}")
     fixed = [name for name in configs if BROKER_CONFIGS[name].update is Update.READ_ONLY]
     if fixed:
         raise ConfigError(f"Cannot update these configs dynamically: [{', '.join(sorted(fixed))}]")

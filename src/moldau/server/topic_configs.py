@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from moldau.base.errors import ConfigError
+from moldau.base.texts import shorten
 from moldau.server.broker_configs.cluster import NO_REPLICATION
 from moldau.server.broker_configs.logs import NO_PREALLOCATION, SEGMENT_SIZE_MIN
 from moldau.server.broker_configs.own import NO_THROTTLE
@@ -299,7 +300,7 @@ def check_topic_configs(configs: Mapping[str, str]) -> None:
     for name, text in configs.items():
         definition = TOPIC_CONFIGS.get(name)
         if definition is None:
-            raise ConfigError(f"Unknown topic config name: {name}")
+            raise ConfigError(f"Unknown topic config name: {shorten(name)}")
         values[name] = definition.parse(text)
     shortest, longest = values["min.compaction.lag.ms"], values["max.compaction.lag.ms"]
     if shortest > longest:

@@ -7,6 +7,7 @@ import pytest
 from kio.schema.errors import ErrorCode as KioErrorCode
 
 from moldau.base.errors import MoldauError
+from moldau.base.texts import MESSAGE_LENGTH_MAX
 from moldau.protocol.errors import ApiError, ErrorCode
 
 RENAMED_BY_KAFKA_PYTHON = {
@@ -69,3 +70,9 @@ def test_an_error_without_a_line_says_what_its_code_means():
     error = ApiError(ErrorCode.NOT_CONTROLLER)
     assert error.message == ErrorCode.NOT_CONTROLLER.text
     assert error.retriable
+
+
+def test_a_message_that_repeats_too_much_is_cut():
+    error = ApiError(ErrorCode.INVALID_REQUEST, "é" * 100_000)
+    assert len(error.message) == MESSAGE_LENGTH_MAX + len("...")
+    assert len(str(error)) < MESSAGE_LENGTH_MAX + 100

@@ -393,3 +393,34 @@ class TestChangingBrokers:
 
     def test_a_read_only_config_left_behind_can_be_taken_back(self, cluster):
         assert cluster.altered(BROKER, ("num.partitions", DELETE, None)) == {"num.partitions": None}
+
+
+class TestLength:
+    """Names and values of the greatest length that a request can have."""
+
+    LONGEST = "n" * 32_767
+
+    def test_a_list_does_not_grow_beyond_what_can_be_described(self, cluster):
+        name = "leader.replication.throttled.replicas"
+        entries = [f"{number}:1" for number in range(8_000)]
+        cluster.store(TOPIC, leader_replication_throttled_replicas=",".join(entries[:4_000]))
+        code, message = cluster.refusal(TOPIC, (name, APPEND, ",".join(entries[4_000:])))
+        assert code is ErrorCode.INVALID_CONFIG
+        assert message == f"The value of {name} is longer than 32767 bytes."
+
+    @pytest.mark.parametrize(
+        ("resource", "operation"),
+        [
+            (TOPIC, (LONGEST, SET, "1")),
+            (TOPIC, (LONGEST, APPEND, "1")),
+            (TOPIC, ("cleanup.policy", SET, LONGEST)),
+            (TOPIC, (LONGEST, SET, None)),
+            (BROKER, (LONGEST, SET, "1")),
+            (ConfigResource(ResourceType.BROKER, LONGEST), ("log.retention.ms", SET, "1")),
+            (ConfigResource(ResourceType.TOPIC, LONGEST), ("retention.ms", SET, "1")),
+        ],
+    )
+    def test_a_refusal_repeats_only_the_beginning(self, cluster, resource, operation):
+        _, message = cluster.refusal(resource, operation)
+        assert "n" * 260 + "..." in message
+        assert len(message) < 1_000

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+from moldau.base.texts import shorten
 from moldau.coordination.groups.core import GroupCore
 from moldau.coordination.groups.joining import quoted
 from moldau.coordination.groups.responses import leave_error, leaving_members, left, left_member
@@ -11,6 +14,9 @@ from moldau.coordination.outcome import Caller, Ticket
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.groups import LeaveGroupMember, LeaveGroupRequest
 
+_MEMBERS_NAMED: Final = 10
+"""Members that a line of the log names; of the others it gives the number."""
+
 
 def leave(
     core: GroupCore, request: LeaveGroupRequest, caller: Caller, ticket: Ticket, turn: Turn
@@ -19,16 +25,21 @@ def leave(
     members_before = len(core.roster)
     results = []
     reasons = []
+    left_count = 0
     for leaving in leaving_members(request, caller.version):
         code = _leave(core, leaving, turn)
         results.append(left_member(leaving, code))
         if code is ErrorCode.NONE:
-            name = leaving.member_id or leaving.group_instance_id
-            reasons.append(f"{name} left; {quoted(leaving.reason)}")
+            left_count += 1
+            if left_count <= _MEMBERS_NAMED:
+                name = shorten(leaving.member_id or leaving.group_instance_id or "")
+                reasons.append(f"{name} left; {quoted(leaving.reason)}")
     # Somebody who was only expected takes nothing along: a running generation goes on.
-    if reasons and (
+    if left_count and (
         len(core.roster) < members_before or core.state is GroupState.PREPARING_REBALANCE
     ):
+        if left_count > _MEMBERS_NAMED:
+            reasons.append(f"and {left_count - _MEMBERS_NAMED} more left")
         core.members_changed(", ".join(reasons), turn)
     turn.promise(ticket, left(caller.version, results), leave_error)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from moldau.base.texts import shorten
 from moldau.coordination.groups.settings import GroupSettings
 from moldau.coordination.groups.states import GroupState
 from moldau.coordination.outcome import Caller
@@ -69,7 +70,7 @@ def describe_without_group(group_id: str, version: int) -> DescribedGroup:
     described = DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
     if version >= 6:
         described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
-        described.error_message = f"Group {group_id} not found."
+        described.error_message = f"Group {shorten(group_id)} not found."
     return described
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, TypeVar
 
 from moldau.base.ids import ZERO_TOPIC_ID, BrokerId, TopicId
+from moldau.base.texts import shorten
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.model import Topic
 from moldau.cluster.store import StoreFailed
@@ -237,7 +238,9 @@ def _set_values(configs: dict[str, str | None]) -> dict[str, str]:
     """Refuse configs without a value: creating a topic has nothing to reset."""
     for name, value in configs.items():
         if value is None:
-            raise ApiError(ErrorCode.INVALID_CONFIG, f"Null value not supported for {name}.")
+            raise ApiError(
+                ErrorCode.INVALID_CONFIG, f"Null value not supported for {shorten(name)}."
+            )
     return {name: value for name, value in configs.items() if value is not None}
 
 

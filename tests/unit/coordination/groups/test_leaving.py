@@ -145,3 +145,10 @@ def test_leaving_a_group_that_is_not_there_names_every_member():
     ]
     old = leave_without_group(LeaveGroupRequest("g", "a"), Caller(0, "", ""))
     assert old.error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_the_line_about_many_that_left_names_some_and_counts_the_others(desk):
+    members = desk.stable(12)
+    assert codes(desk.leave(*members[1:], LeaveGroupMember("nobody"))) == [*[0] * 11, 25]
+    assert desk.notes[-1].count(" left; ") == 10
+    assert "and 1 more left" in desk.notes[-1]
