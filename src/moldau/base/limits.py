@@ -39,3 +39,7 @@ FLAT_RESPONSE_ELEMENTS = 1_000
 
 ELEMENTS_PER_STEP = 128
 """A codec that works in slices offers to pause after this many elements: every 0.1 ms or so."""
+
+ANSWER_BYTES = 64 * 1024 * 1024
+"""An answer that describes what the broker holds (configs, groups, producers, offsets) does not
+grow beyond this; records of a fetch do not count, they have limits of their own."""

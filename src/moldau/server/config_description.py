@@ -1,12 +1,13 @@
 """Describing configs: every one of a resource, its value, and where that came from.
 
 The order of synonyms is the order in which they are asked, so the first is the one in force
-(KIP-226). A secret's value is never told. Pure.
+(KIP-226). A secret's value is never told. Pure. A broker has hundreds of configs, so they are
+described one at a time, for whoever may pause between two.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from moldau.server.broker_configs import BROKER_CONFIGS
@@ -50,13 +51,11 @@ class DescribedConfig(NamedTuple):
 
 def describe_topic(
     own: Mapping[str, str], broker: BrokerValues, names: Collection[str] | None
-) -> list[DescribedConfig]:
+) -> Iterator[DescribedConfig]:
     """Describe a topic's configs, all or these."""
-    return [
-        _topic_config(definition, own, broker)
-        for name, definition in TOPIC_CONFIGS.items()
-        if not names or name in names
-    ]
+    for name, definition in TOPIC_CONFIGS.items():
+        if not names or name in names:
+            yield _topic_config(definition, own, broker)
 
 
 def _topic_config(
@@ -76,16 +75,16 @@ def _topic_config(
 
 def describe_broker(
     broker: BrokerValues, names: Collection[str] | None, *, only_default: bool
-) -> list[DescribedConfig]:
+) -> Iterator[DescribedConfig]:
     """Describe a broker's configs, all or these; or only what is set for all brokers."""
-    found = []
     for name, definition in BROKER_CONFIGS.items():
         if (names and name not in names) or (definition.internal and not broker.is_set(name)):
             continue
+        if only_default and not broker.is_set_for_all(_NAMES.get(name, (name,))):
+            continue
         described = _broker_config(definition, broker, only_default=only_default)
         if described.synonyms or not only_default:
-            found.append(described)
-    return found
+            yield described
 
 
 def _broker_config(

@@ -46,6 +46,7 @@ class BrokerValues:
         dynamic_default: Mapping[str, str] = NOTHING,
     ) -> None:
         self.static = static
+        self._dynamic_default = dynamic_default
         self._layers = (
             (Source.DYNAMIC_BROKER, dynamic),
             (Source.DYNAMIC_DEFAULT_BROKER, dynamic_default),
@@ -78,6 +79,10 @@ class BrokerValues:
     def is_set(self, name: str) -> bool:
         """Tell whether somebody set this name."""
         return any(name in layer for _source, layer in self._layers)
+
+    def is_set_for_all(self, names: Sequence[str]) -> bool:
+        """Tell whether one of these names was set at run time for every broker."""
+        return any(name in self._dynamic_default for name in names)
 
     def integer(self, name: str) -> int:
         """Return a number in force."""

@@ -8,7 +8,7 @@ completely before anything is stored, with the texts Kafka gives.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple
 
@@ -114,8 +114,11 @@ class DynamicConfigs:
 
     def describe(
         self, resource: ConfigResource, names: Collection[str] | None
-    ) -> list[DescribedConfig]:
-        """Return the configs of a resource, all or these; ApiError if there are none of it."""
+    ) -> Iterator[DescribedConfig]:
+        """Describe the configs of a resource, all or these; ApiError if there are none of it.
+
+        What is described is what is in force now, however late it is asked for.
+        """
         image = self._image()
         if resource.type == ResourceType.TOPIC:
             check_topic_name(resource.name)

@@ -6,6 +6,7 @@ import random
 import pytest
 
 from kits.metadata_samples import registration
+from kits.slicing import count_pauses, finished
 from moldau.base.clock import SystemClock
 from moldau.base.ids import BrokerId
 from moldau.cluster.brokers import register_broker
@@ -25,6 +26,7 @@ from moldau.protocol.messages.configs import (
     ListConfigResourcesRequest,
 )
 from moldau.protocol.registry import encode_response, find_api
+from moldau.server.answer_room import AnswerRoom
 from moldau.server.dispatch import RequestContext
 from moldau.server.dynamic_config import DynamicConfigs
 from moldau.server.handlers.configs import ConfigHandlers
@@ -79,7 +81,7 @@ class Bench:
             ],
             validate_only,
         )
-        response = await self.handlers.alter_incrementally(request, at(1))
+        response = await finished(self.handlers.alter_incrementally(request, at(1)))
         return [(one.error_code, one.error_message) for one in response.responses]
 
     async def replace(self, *resources, validate_only=False):
@@ -90,12 +92,12 @@ class Bench:
             ],
             validate_only,
         )
-        response = await self.handlers.alter(request, at(2))
+        response = await finished(self.handlers.alter(request, at(2)))
         return [(one.error_code, one.error_message) for one in response.responses]
 
     def describe(self, kind, name, keys=None, **wanted):
         request = DescribeConfigsRequest([DescribeConfigsResource(kind, name, keys)], **wanted)
-        (result,) = self.handlers.describe(request, at(4)).results
+        (result,) = finished(self.handlers.describe(request, at(4))).results
         return result
 
 
@@ -248,7 +250,7 @@ def test_a_whole_description_can_be_sent_in_every_version(on_bench, version):
             include_synonyms=True,
             include_documentation=True,
         )
-        response = bench.handlers.describe(request, at(version))
+        response = finished(bench.handlers.describe(request, at(version)))
         parts = encode_response(find_api(32), version, 1, response)
         assert sum(len(part) for part in parts) > 10_000
 
@@ -258,8 +260,8 @@ def test_a_whole_description_can_be_sent_in_every_version(on_bench, version):
 def test_resources_are_listed_by_type(on_bench):
     async def work(bench):
         def listed(version, *types):
-            response = bench.handlers.list_resources(
-                ListConfigResourcesRequest(list(types)), at(version)
+            response = finished(
+                bench.handlers.list_resources(ListConfigResourcesRequest(list(types)), at(version))
             )
             return [(one.resource_type, one.resource_name) for one in response.config_resources]
 
@@ -267,7 +269,79 @@ def test_resources_are_listed_by_type(on_bench):
         assert listed(1, BROKER) == [(BROKER, "1")]
         assert listed(1, 16) == []
         assert listed(0) == []
-        unknown = bench.handlers.list_resources(ListConfigResourcesRequest([77]), at(1))
+        unknown = finished(bench.handlers.list_resources(ListConfigResourcesRequest([77]), at(1)))
         assert unknown.error_code == ErrorCode.UNSUPPORTED_VERSION
 
     on_bench(work)
+
+
+class TestRepeats:
+    """What one request names again and again."""
+
+    def test_a_resource_is_described_once_with_all_that_is_asked_of_it(self, on_bench):
+        async def work(bench):
+            def described(*resources):
+                request = DescribeConfigsRequest(
+                    [DescribeConfigsResource(*resource) for resource in resources]
+                )
+                return [
+                    (one.resource_name, [config.name for config in one.configs])
+                    for one in finished(bench.handlers.describe(request, at(4))).results
+                ]
+
+            first, second = (TOPIC, "t", ["retention.ms"]), (TOPIC, "t", ["cleanup.policy"])
+            assert described(*[first, (BROKER, "1", ["node.id"]), second] * 1000) == [
+                ("t", ["cleanup.policy", "retention.ms"]),
+                ("1", ["node.id"]),
+            ]
+            ((_, names),) = described(first, (TOPIC, "t", None), second)
+            assert len(names) == 33
+
+        on_bench(work)
+
+
+class TestAmounts:
+    """Requests whose work a client can make long."""
+
+    def test_a_description_may_be_paused_after_each_config(self, on_bench):
+        async def work(bench):
+            request = DescribeConfigsRequest([DescribeConfigsResource(BROKER, "1", None)])
+            assert count_pauses(bench.handlers.describe(request, at(4))) > 300
+
+        on_bench(work)
+
+    def test_what_no_longer_fits_into_an_answer_is_refused(self, on_bench, monkeypatch):
+        monkeypatch.setattr("moldau.server.handlers.configs.AnswerRoom", lambda: AnswerRoom(5_000))
+
+        async def work(bench):
+            request = DescribeConfigsRequest(
+                [
+                    DescribeConfigsResource(TOPIC, "t", None),
+                    DescribeConfigsResource(BROKER, "1", None),
+                ]
+            )
+            small, large = finished(bench.handlers.describe(request, at(4))).results
+            assert (small.error_code, len(small.configs)) == (0, 33)
+            assert large.error_code == ErrorCode.POLICY_VIOLATION
+            assert (large.resource_name, large.configs) == ("1", [])
+            assert "more than 5000 bytes" in large.error_message
+
+        on_bench(work)
+
+    def test_each_resource_is_changed_in_a_turn_of_its_own(self, on_bench):
+        async def work(bench):
+            turns = 0
+
+            async def count_turns():
+                nonlocal turns
+                while True:
+                    turns += 1
+                    await asyncio.sleep(0)
+
+            counting = asyncio.ensure_future(count_turns())
+            wrong = [(TOPIC, f"missing-{number}") for number in range(100)]
+            assert len(await bench.set_incrementally(*wrong, validate_only=True)) == 100
+            assert turns >= 100
+            counting.cancel()
+
+        on_bench(work)

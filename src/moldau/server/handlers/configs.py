@@ -2,12 +2,15 @@
 
 Each resource of a request succeeds or fails by itself. An answer to a change comes after the
 change is durable and this broker's logs follow it.
+
+A resource that is described twice in one request is told once: Kafka tells it as often as it is
+named. One that is changed twice is refused, as by Kafka.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -35,15 +38,21 @@ from moldau.protocol.messages.configs import (
     ListConfigResourcesResponse,
     ListedConfigResource,
 )
+from moldau.server.answer_room import AnswerRoom
 from moldau.server.config_description import DescribedConfig
 from moldau.server.config_values import Source
 from moldau.server.dispatch import RequestContext
 from moldau.server.dynamic_config import DynamicConfigs, Operation
+from moldau.server.repeats import fold
+from moldau.server.slices import Sliced
 from moldau.server.topic_admin import Follower
 
 AnyResource = TypeVar("AnyResource", AlterConfigsResource, IncrementalAlterConfigsResource)
 
 RESOURCE_TYPES = frozenset(ResourceType)
+
+_RESOURCE_SIZE, _CONFIG_SIZE, _SYNONYM_SIZE = 20, 16, 5
+"""Bytes in an answer, besides texts."""
 
 
 class ConfigHandlers:
@@ -58,33 +67,53 @@ class ConfigHandlers:
 
     def describe(
         self, request: DescribeConfigsRequest, context: RequestContext
-    ) -> DescribeConfigsResponse:
-        """Describe each resource."""
+    ) -> Sliced[DescribeConfigsResponse]:
+        """Describe each resource once, with all configs that it is asked for."""
         del context
-        return DescribeConfigsResponse(
-            results=[self._describe(resource, request) for resource in request.resources]
-        )
+        response = DescribeConfigsResponse()
+        room = AnswerRoom()
+        for resource, names in (yield from _wanted_configs(request.resources)).items():
+            described = yield from self._describe(resource, names, request, room)
+            response.results.append(described)
+            yield
+        return response
 
     def _describe(
-        self, wanted: DescribeConfigsResource, request: DescribeConfigsRequest
-    ) -> DescribeConfigsResult:
-        resource = ConfigResource(wanted.resource_type, wanted.resource_name)
+        self,
+        resource: ConfigResource,
+        names: Collection[str] | None,
+        request: DescribeConfigsRequest,
+        room: AnswerRoom,
+    ) -> Sliced[DescribeConfigsResult]:
+        results = []
         try:
-            found = self._configs.describe(resource, wanted.configuration_keys)
+            room.take(_RESOURCE_SIZE + len(resource.name))
+            for described in self._configs.describe(resource, names):
+                result = _result(described, request)
+                room.take(_size(result))
+                results.append(result)
+                yield
         except ApiError as error:
             return DescribeConfigsResult(error.code, error.message, *resource)
-        return DescribeConfigsResult(0, "", *resource, [_result(one, request) for one in found])
+        return DescribeConfigsResult(0, "", *resource, results)
 
     # AlterConfigs
 
-    async def alter(
+    def alter(
         self, request: AlterConfigsRequest, context: RequestContext
-    ) -> AlterConfigsResponse:
+    ) -> Sliced[Coroutine[None, None, AlterConfigsResponse]]:
         """Give each resource a new set of configs."""
         del context
-        return AlterConfigsResponse(
-            responses=await self._each(request.resources, self._replace, request.validate_only)
-        )
+        repeated = (yield from fold(request.resources, _resource_of)).repeated
+
+        async def altered() -> AlterConfigsResponse:
+            return AlterConfigsResponse(
+                responses=await self._each(
+                    request.resources, repeated, self._replace, request.validate_only
+                )
+            )
+
+        return altered()
 
     def _replace(self, wanted: AlterConfigsResource, image: MetadataImage) -> list[Change]:
         _refuse_repeated([config.name for config in wanted.configs])
@@ -94,14 +123,21 @@ class ConfigHandlers:
 
     # IncrementalAlterConfigs
 
-    async def alter_incrementally(
+    def alter_incrementally(
         self, request: IncrementalAlterConfigsRequest, context: RequestContext
-    ) -> IncrementalAlterConfigsResponse:
+    ) -> Sliced[Coroutine[None, None, IncrementalAlterConfigsResponse]]:
         """Change single configs of each resource."""
         del context
-        return IncrementalAlterConfigsResponse(
-            responses=await self._each(request.resources, self._alter, request.validate_only)
-        )
+        repeated = (yield from fold(request.resources, _resource_of)).repeated
+
+        async def altered() -> IncrementalAlterConfigsResponse:
+            return IncrementalAlterConfigsResponse(
+                responses=await self._each(
+                    request.resources, repeated, self._alter, request.validate_only
+                )
+            )
+
+        return altered()
 
     def _alter(self, wanted: IncrementalAlterConfigsResource, image: MetadataImage) -> list[Change]:
         resource = ConfigResource(wanted.resource_type, wanted.resource_name)
@@ -114,15 +150,16 @@ class ConfigHandlers:
     async def _each(
         self,
         resources: Sequence[AnyResource],
+        repeated: Collection[ConfigResource],
         decide: Callable[[AnyResource, MetadataImage], list[Change]],
         validate_only: bool,
     ) -> list[AlterConfigsResourceResponse]:
-        named = Counter((one.resource_type, one.resource_name) for one in resources)
         answers = []
         for one in resources:
+            await asyncio.sleep(0)  # each has a turn of its own: a refusal waits for nothing
             code, message = ErrorCode.NONE, None
             try:
-                if named[one.resource_type, one.resource_name] > 1:
+                if _resource_of(one) in repeated:
                     raise ApiError(
                         ErrorCode.INVALID_REQUEST, "Each resource must appear at most once."
                     )
@@ -149,7 +186,7 @@ class ConfigHandlers:
 
     def list_resources(
         self, request: ListConfigResourcesRequest, context: RequestContext
-    ) -> ListConfigResourcesResponse:
+    ) -> Sliced[ListConfigResourcesResponse]:
         """Name what has configs, or could have: every topic and broker, and what was configured."""
         wanted = frozenset(request.resource_types) or RESOURCE_TYPES
         if context.version == 0:
@@ -164,11 +201,12 @@ class ConfigHandlers:
             for resource in image.configs
             if resource.type in (ResourceType.GROUP, ResourceType.CLIENT_METRICS)
         }
-        return ListConfigResourcesResponse(
-            config_resources=[
-                ListedConfigResource(name, kind) for kind, name in sorted(found) if kind in wanted
-            ]
-        )
+        response = ListConfigResourcesResponse()
+        for kind, name in sorted(found):
+            if kind in wanted:
+                response.config_resources.append(ListedConfigResource(name, kind))
+                yield
+        return response
 
 
 def _result(
@@ -187,6 +225,35 @@ def _result(
         definition.type,
         definition.documentation if request.include_documentation else None,
     )
+
+
+def _resource_of(wanted: AnyResource) -> ConfigResource:
+    return ConfigResource(wanted.resource_type, wanted.resource_name)
+
+
+def _wanted_configs(
+    resources: Iterable[DescribeConfigsResource],
+) -> Sliced[dict[ConfigResource, set[str] | None]]:
+    """Fold a request: every resource once, with all names it is asked for; None for all it has."""
+    wanted: dict[ConfigResource, set[str] | None] = {}
+    for one in resources:
+        resource = ConfigResource(one.resource_type, one.resource_name)
+        names = wanted.setdefault(resource, set())
+        if not one.configuration_keys:
+            wanted[resource] = None
+        elif names is not None:
+            names.update(one.configuration_keys)
+        yield
+    return wanted
+
+
+def _size(result: DescribeConfigsResourceResult) -> int:
+    """Return about how many bytes one config takes in an answer."""
+    size = _CONFIG_SIZE + len(result.name) + len(result.value or "")
+    size += len(result.documentation or "")
+    for synonym in result.synonyms:
+        size += _SYNONYM_SIZE + len(synonym.name) + len(synonym.value or "")
+    return size
 
 
 def _refuse_repeated(names: Sequence[str]) -> None:
