@@ -102,12 +102,6 @@ ACCEPTED: tuple[Accepted, ...] = (
         "",
         "Kafka looks into a segment that is deleted but not yet gone, and finds nothing",
     ),
-    Accepted(
-        "offsets-refused",
-        "one partition twice",
-        "",
-        "Kafka refuses a partition named twice; Moldau answers each question",
-    ),
     Accepted("offsets-leader_epochs", ".*epoch -2", "", _NO_CLIENT),
     Accepted(
         "topics-refused",

@@ -9,21 +9,31 @@ import pytest
 
 from kits import log_kit
 from kits.log_kit import make_batch
+from kits.slicing import count_pauses, finished
 from moldau.base.errors import CorruptRecords
 from moldau.base.executor import WorkerLost
 from moldau.base.ids import PartitionKey, TopicId
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.data import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+    DescribeProducersRequest,
+    DescribeProducersTopic,
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopic,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
 )
 from moldau.records.batch import HEADER_SIZE, pack_batch, parse_header
 from moldau.records.builder import BatchBuilder
 from moldau.records.compression import Codec
 from moldau.replication.partition import Partition, Role
 from moldau.replication.partitions import Partitions
+from moldau.server.answer_room import AnswerRoom
 from moldau.server.handlers.offsets import MAX_TIMESTAMP, OffsetHandlers
 from moldau.sim.disk_faults import Operation
 from moldau.storage.topic_config import LogConfig
@@ -77,7 +87,7 @@ class Kit:
             for name, timestamp in questions
         ]
         request = ListOffsetsRequest(-1, topics=topics)
-        return self.handlers.list_offsets(request, SimpleNamespace(version=VERSION))
+        return finished(self.handlers.list_offsets(request, SimpleNamespace(version=VERSION)))
 
     def ask(self, *questions):
         """Ask, wait, and return what became of each: an offset, or an error."""
@@ -104,9 +114,10 @@ def rotten():
 def test_questions_about_uncompressed_records_and_ends_are_answered_at_once():
     kit = Kit("t")
     kit.append("t", make_batch([b"a", b"b"], timestamps=[100, 300]))
-    response = kit.begin(("t", 200), ("t", MAX_TIMESTAMP), ("t", -1), ("t", -2), ("nobody", 0))
-    assert isinstance(response, ListOffsetsResponse)
-    answers = [topic.partitions[0] for topic in response.topics]
+    asked = [("t", 200), ("t", MAX_TIMESTAMP), ("t", -1), ("t", -2), ("nobody", 0)]
+    responses = [kit.begin(one) for one in asked]
+    assert all(isinstance(response, ListOffsetsResponse) for response in responses)
+    answers = [response.topics[0].partitions[0] for response in responses]
     assert [answer.offset for answer in answers] == [1, 1, 2, 0, -1]
     assert answers[0].timestamp == 300
     assert answers[0].leader_epoch == 4
@@ -125,7 +136,7 @@ def test_nothing_is_tiered_and_nothing_waits_to_be(timestamp, version):
     kit.append("t", make_batch())
     asked = ListOffsetsTopic("t", [ListOffsetsPartition(0, timestamp=timestamp)])
     request = ListOffsetsRequest(-1, topics=[asked])
-    response = kit.handlers.list_offsets(request, SimpleNamespace(version=version))
+    response = finished(kit.handlers.list_offsets(request, SimpleNamespace(version=version)))
     answer = response.topics[0].partitions[0]
     assert (answer.error_code, answer.offset, answer.leader_epoch) == (0, -1, -1)
 
@@ -134,7 +145,7 @@ def test_nothing_is_tiered_and_nothing_waits_to_be(timestamp, version):
 def test_a_time_that_version_0_does_not_have_is_refused(timestamp):
     asked = ListOffsetsTopic("t", [ListOffsetsPartition(0, timestamp=timestamp)])
     request = ListOffsetsRequest(-1, topics=[asked])
-    response = Kit("t").handlers.list_offsets(request, SimpleNamespace(version=0))
+    response = finished(Kit("t").handlers.list_offsets(request, SimpleNamespace(version=0)))
     assert response.topics[0].partitions[0].error_code == ErrorCode.UNSUPPORTED_VERSION
 
 
@@ -147,13 +158,14 @@ def test_compressed_records_are_looked_at_elsewhere():
 
 
 def test_one_batch_is_looked_at_after_the_other_and_every_question_has_its_answer():
-    kit = Kit("plain", "packed", "other")
+    kit = Kit("plain", "packed", "last", "other")
     kit.append("plain", make_batch(timestamps=100))
+    kit.append("last", make_batch(timestamps=100))
     kit.append("packed", packed(50, 100))
     kit.append("other", packed(50, 60, 100))
     under_way = []
     kit.executor.meanwhile = lambda: under_way.append(kit.executor.looks)
-    questions = [("plain", 100), ("packed", 100), ("nobody", 0), ("plain", -1), ("other", 100)]
+    questions = [("plain", 100), ("packed", 100), ("nobody", 0), ("last", -1), ("other", 100)]
     assert kit.ask(*questions) == [0, 1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 1, 2]
     assert under_way == [1, 2]
 
@@ -270,3 +282,103 @@ def test_corruption_that_headers_show_is_told_at_once(monkeypatch):
 
     monkeypatch.setattr(type(kit["t"].log), "search", failing)
     assert kit.ask(("t", 50)) == [ErrorCode.CORRUPT_MESSAGE]
+
+
+CONTEXT = SimpleNamespace(version=0)
+
+
+def producers_request(*names):
+    topics = [DescribeProducersTopic(name, [0] * 1000) for name in names * 10]
+    return DescribeProducersRequest(topics)
+
+
+def with_producers(count):
+    kit = Kit("t", "u")
+    for name in ("t", "u"):
+        kit.append(name, *(make_batch(producer=(number, 0, 0)) for number in range(count)))
+    return kit
+
+
+class TestRepeats:
+    """One partition, named thousands of times."""
+
+    def test_offsets_are_refused_once_as_by_kafka(self):
+        kit = Kit("t", "u")
+        asked = [ListOffsetsPartition(0, timestamp=time) for time in (-1, -2) * 1000]
+        topics = [ListOffsetsTopic("t", asked), ListOffsetsTopic("u", asked[:1])]
+        context = SimpleNamespace(version=VERSION)
+        request = ListOffsetsRequest(-1, topics=topics)
+        first, second = finished(kit.handlers.list_offsets(request, context)).topics
+        assert [one.error_code for one in first.partitions] == [ErrorCode.INVALID_REQUEST]
+        assert [one.error_code for one in second.partitions] == [ErrorCode.NONE]
+
+    def test_producers_are_told_once(self):
+        kit = with_producers(3)
+        response = finished(kit.handlers.describe_producers(producers_request("t", "u"), CONTEXT))
+        told = {
+            topic.name: [len(one.active_producers) for one in topic.partitions]
+            for topic in response.topics
+        }
+        assert told == {"t": [3], "u": [3]}
+
+    def test_epochs_are_told_once(self):
+        kit = Kit("t")
+        kit.append("t", make_batch())
+        asked = [OffsetForLeaderPartition(0, leader_epoch=epoch) for epoch in (1, 4)]
+        request = OffsetForLeaderEpochRequest(topics=[OffsetForLeaderTopic("t", asked)] * 1000)
+        (topic,) = finished(kit.handlers.offset_for_leader_epoch(request, CONTEXT)).topics
+        assert [(one.leader_epoch, one.end_offset) for one in topic.partitions] == [(4, 1)]
+
+    def test_records_are_deleted_up_to_where_it_is_named_last(self):
+        kit = Kit("t")
+        kit.append("t", make_batch([b"a"]), make_batch([b"b"]), make_batch([b"c"]))
+        asked = [DeleteRecordsPartition(0, offset) for offset in (3, 1)]
+        request = DeleteRecordsRequest([DeleteRecordsTopic("t", asked)] * 1000)
+        (topic,) = finished(kit.handlers.delete_records(request, CONTEXT)).topics
+        assert [(one.error_code, one.low_watermark) for one in topic.partitions] == [(0, 1)]
+        assert kit["t"].log.log_start_offset == 1
+
+
+class TestAmounts:
+    """Work and answers that grow with what a request names, or with what a log holds."""
+
+    def test_producers_may_be_paused_at_each_one(self):
+        kit = with_producers(200)
+        assert count_pauses(kit.handlers.describe_producers(producers_request("t"), CONTEXT)) > 200
+
+    def test_producers_that_end_in_between_are_told_as_they_were(self):
+        kit = with_producers(3)
+        work = kit.handlers.describe_producers(producers_request("t"), CONTEXT)
+        while next(work) is None and not kit["t"].log.producers.get(9):
+            kit.append("t", make_batch(producer=(9, 0, 0)))
+        (topic,) = finished(work).topics
+        assert len(topic.partitions[0].active_producers) in {3, 4}
+
+    def test_producers_that_do_not_fit_into_an_answer_are_refused(self, monkeypatch):
+        monkeypatch.setattr("moldau.server.handlers.offsets.AnswerRoom", lambda: AnswerRoom(500))
+        kit = with_producers(10)
+        request = producers_request("t", "u")
+        first, second = finished(kit.handlers.describe_producers(request, CONTEXT)).topics
+        assert len(first.partitions[0].active_producers) == 10
+        assert second.partitions[0].error_code == ErrorCode.POLICY_VIOLATION
+        assert second.partitions[0].active_producers == []
+
+    def test_questions_behind_a_search_take_turns(self):
+        kit = Kit("t", *(f"t{number}" for number in range(50)))
+        kit.append("t", packed(100, 300, 200))
+
+        async def work():
+            turns = 0
+
+            async def count_turns():
+                nonlocal turns
+                while True:
+                    turns += 1
+                    await asyncio.sleep(0)
+
+            counting = asyncio.ensure_future(count_turns())
+            await kit.begin(("t", 200), *((f"t{number}", -1) for number in range(50)))
+            counting.cancel()
+            return turns
+
+        assert asyncio.run(work()) >= 50

@@ -4,11 +4,17 @@ ListOffsets is asked after every poll by some consumers (Spark's asks twice), so
 are attribute look-ups. Only a question by time reads the disk: an index, then one batch. If that
 one is compressed, another process inflates it and the answer comes later, for this partition and
 those behind it in the request: one at a time, so that a request never holds more than one batch.
+
+A partition that one request names twice is refused by ListOffsets, and counts once, as it is named
+last, for DeleteRecords; both as in Kafka. DescribeProducers and OffsetForLeaderEpoch tell it once,
+where Kafka tells it as often as it is named.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine, Iterator
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from moldau.base.errors import CorruptRecords, StorageError
@@ -39,8 +45,11 @@ from moldau.protocol.messages.data import (
 )
 from moldau.replication.partition import Partition
 from moldau.replication.partitions import Partitions
+from moldau.server.answer_room import AnswerRoom
 from moldau.server.dispatch import RequestContext
 from moldau.server.internal_topics import INTERNAL_TOPICS
+from moldau.server.repeats import FoldedPartitions, fold_partitions, itself
+from moldau.server.slices import Sliced
 from moldau.storage.time_search import Look, Search, TimestampOffset, look_into
 
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
@@ -48,6 +57,10 @@ EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING = -4, -5, -6
 FIRST_VERSION_OF = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING: 11}
 READ_COMMITTED = 1
 TO_HIGH_WATERMARK = -1
+
+_INDEX: Final = attrgetter("partition_index")
+_PRODUCER_SIZE: Final = 38
+"""Bytes of one producer in an answer."""
 
 _Failure = ApiError | StorageError | CorruptRecords | WorkerLost
 _FAILURES: Final = (ApiError, StorageError, CorruptRecords, WorkerLost)
@@ -62,6 +75,8 @@ class _Question(NamedTuple):
     result: ListOffsetsPartitionResponse
     version: int
     committed_only: bool
+    repeated: bool
+    """Whether the request names the partition more than once."""
 
 
 class _Searching(NamedTuple):
@@ -102,14 +117,18 @@ class OffsetHandlers:
 
     def list_offsets(
         self, request: ListOffsetsRequest, context: RequestContext
-    ) -> ListOffsetsResponse | Coroutine[None, None, ListOffsetsResponse]:
+    ) -> Sliced[ListOffsetsResponse | Coroutine[None, None, ListOffsetsResponse]]:
         """Find offsets by time, or the ends of a log."""
         response = ListOffsetsResponse()
-        questions = _questions(request, response, context.version)
+        wanted = yield from fold_partitions(
+            ((topic.name, topic.partitions) for topic in request.topics), _INDEX
+        )
+        questions = _questions(wanted, request, response, context.version)
         for question in questions:
             searching = self._answer(question)
             if searching is not None:
                 return self._answer_later(response, searching, questions)
+            yield
         return response
 
     async def _answer_later(
@@ -120,12 +139,16 @@ class OffsetHandlers:
             searching = self._answer(question)
             if searching is not None:
                 await self._finish(searching)
+            else:
+                await asyncio.sleep(0)
         return response
 
     def _answer(self, question: _Question) -> _Searching | None:
         """Answer one question, unless records have to be looked at elsewhere for it."""
         asked, result = question.asked, question.result
         try:
+            if question.repeated:
+                raise ApiError(ErrorCode.INVALID_REQUEST)
             partition = self._led(question.topic, asked.partition_index, asked.current_leader_epoch)
             _check_version(asked.timestamp, question.version)
             if question.version == 0:
@@ -175,17 +198,20 @@ class OffsetHandlers:
 
     def offset_for_leader_epoch(
         self, request: OffsetForLeaderEpochRequest, context: RequestContext
-    ) -> OffsetForLeaderEpochResponse:
+    ) -> Sliced[OffsetForLeaderEpochResponse]:
         """Say where an epoch ends."""
         del context
-        return OffsetForLeaderEpochResponse(
-            topics=[
-                OffsetForLeaderTopicResult(
-                    topic.topic, [self._epoch_end(topic.topic, asked) for asked in topic.partitions]
-                )
-                for topic in request.topics
-            ]
+        response = OffsetForLeaderEpochResponse()
+        wanted = yield from fold_partitions(
+            ((topic.topic, topic.partitions) for topic in request.topics), attrgetter("partition")
         )
+        for topic, partitions in wanted.topics.items():
+            results: list[OffsetForLeaderPartitionResult] = []
+            response.topics.append(OffsetForLeaderTopicResult(topic, results))
+            for asked in partitions.values():
+                results.append(self._epoch_end(topic, asked))
+                yield
+        return response
 
     def _epoch_end(
         self, topic: str, asked: OffsetForLeaderPartition
@@ -201,21 +227,20 @@ class OffsetHandlers:
 
     def delete_records(
         self, request: DeleteRecordsRequest, context: RequestContext
-    ) -> DeleteRecordsResponse:
+    ) -> Sliced[DeleteRecordsResponse]:
         """Move the start of logs forward."""
         del context
-        return DeleteRecordsResponse(
-            topics=[
-                DeleteRecordsTopicResult(
-                    topic.name,
-                    [
-                        self._delete_before(topic.name, wanted.partition_index, wanted.offset)
-                        for wanted in topic.partitions
-                    ],
-                )
-                for topic in request.topics
-            ]
+        response = DeleteRecordsResponse()
+        wanted = yield from fold_partitions(
+            ((topic.name, topic.partitions) for topic in request.topics), _INDEX
         )
+        for topic, partitions in wanted.topics.items():
+            results: list[DeleteRecordsPartitionResult] = []
+            response.topics.append(DeleteRecordsTopicResult(topic, results))
+            for index, asked in partitions.items():
+                results.append(self._delete_before(topic, index, asked.offset))
+                yield
+        return response
 
     def _delete_before(self, topic: str, index: int, offset: int) -> DeleteRecordsPartitionResult:
         try:
@@ -239,28 +264,35 @@ class OffsetHandlers:
 
     def describe_producers(
         self, request: DescribeProducersRequest, context: RequestContext
-    ) -> DescribeProducersResponse:
+    ) -> Sliced[DescribeProducersResponse]:
         """List what a log remembers of its producers."""
         del context
-        return DescribeProducersResponse(
-            topics=[
-                DescribeProducersTopicResponse(
-                    topic.name,
-                    [self._producers(topic.name, index) for index in topic.partition_indexes],
-                )
-                for topic in request.topics
-            ]
+        response = DescribeProducersResponse()
+        room = AnswerRoom()
+        wanted = yield from fold_partitions(
+            ((topic.name, topic.partition_indexes) for topic in request.topics), itself
         )
+        for topic, partitions in wanted.topics.items():
+            results: list[DescribeProducersPartitionResponse] = []
+            response.topics.append(DescribeProducersTopicResponse(topic, results))
+            for index in partitions:
+                results.append((yield from self._producers(topic, index, room)))
+                yield
+        return response
 
-    def _producers(self, topic: str, index: int) -> DescribeProducersPartitionResponse:
+    def _producers(
+        self, topic: str, index: int, room: AnswerRoom
+    ) -> Sliced[DescribeProducersPartitionResponse]:
         try:
             check_topic_name(topic)
             partition = self._led(topic, index)
+            producers = tuple(partition.log.producers)
+            room.take(_PRODUCER_SIZE * len(producers))
         except ApiError as error:
             return DescribeProducersPartitionResponse(index, error.code, error.message)
-        return DescribeProducersPartitionResponse(
-            index,
-            active_producers=[
+        states = []
+        for producer in producers:
+            states.append(
                 ProducerState(
                     producer.producer_id,
                     producer.epoch,
@@ -269,23 +301,27 @@ class OffsetHandlers:
                     producer.coordinator_epoch,
                     producer.transaction_first_offset,
                 )
-                for producer in partition.log.producers
-            ],
-        )
+            )
+            yield
+        return DescribeProducersPartitionResponse(index, active_producers=states)
 
 
 def _questions(
-    request: ListOffsetsRequest, response: ListOffsetsResponse, version: int
+    wanted: FoldedPartitions[str, ListOffsetsPartition],
+    request: ListOffsetsRequest,
+    response: ListOffsetsResponse,
+    version: int,
 ) -> Iterator[_Question]:
     """Take a request apart, making the place for each answer when it is its turn."""
     committed_only = request.isolation_level == READ_COMMITTED
-    for topic in request.topics:
+    for topic, partitions in wanted.topics.items():
         results: list[ListOffsetsPartitionResponse] = []
-        response.topics.append(ListOffsetsTopicResponse(topic.name, results))
-        for asked in topic.partitions:
-            result = ListOffsetsPartitionResponse(asked.partition_index)
+        response.topics.append(ListOffsetsTopicResponse(topic, results))
+        for index, asked in partitions.items():
+            result = ListOffsetsPartitionResponse(index)
             results.append(result)
-            yield _Question(topic.name, asked, result, version, committed_only)
+            repeated = (topic, index) in wanted.repeated
+            yield _Question(topic, asked, result, version, committed_only, repeated)
 
 
 def _check_version(timestamp: int, version: int) -> None:
