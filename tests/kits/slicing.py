@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+import asyncio
+from collections.abc import Awaitable, Generator
 from typing import Any
 
 
@@ -15,6 +16,32 @@ def finished(answer: Any) -> Any:
             next(answer)
     except StopIteration as end:
         return end.value
+
+
+def answered(answer: Any) -> Any:
+    """Return what a handler answers in the end, in an event loop of its own where it needs one."""
+
+    async def awaited() -> Any:
+        result = finished(answer)
+        return await result if isinstance(result, Awaitable) else result
+
+    return asyncio.run(awaited())
+
+
+async def count_turns(work: Awaitable[Any]) -> int:
+    """Return how many turns the loop makes before work is done."""
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    counting = asyncio.ensure_future(count())
+    await work
+    counting.cancel()
+    return turns
 
 
 def count_pauses(work: Generator[None, None, Any]) -> int:

@@ -9,7 +9,7 @@ import pytest
 
 from kits import log_kit
 from kits.log_kit import make_batch
-from kits.slicing import count_pauses, finished
+from kits.slicing import count_pauses, count_turns, finished
 from moldau.base.errors import CorruptRecords
 from moldau.base.executor import WorkerLost
 from moldau.base.ids import PartitionKey, TopicId
@@ -367,18 +367,5 @@ class TestAmounts:
         kit = Kit("t", *(f"t{number}" for number in range(50)))
         kit.append("t", packed(100, 300, 200))
 
-        async def work():
-            turns = 0
-
-            async def count_turns():
-                nonlocal turns
-                while True:
-                    turns += 1
-                    await asyncio.sleep(0)
-
-            counting = asyncio.ensure_future(count_turns())
-            await kit.begin(("t", 200), *((f"t{number}", -1) for number in range(50)))
-            counting.cancel()
-            return turns
-
-        assert asyncio.run(work()) >= 50
+        questions = [("t", 200), *((f"t{number}", -1) for number in range(50))]
+        assert asyncio.run(count_turns(kit.begin(*questions))) >= 50

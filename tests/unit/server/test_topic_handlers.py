@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from kits.metadata_samples import with_brokers
+from kits.slicing import answered, count_pauses, count_turns, finished
 from moldau.base.ids import ZERO_TOPIC_ID
 from moldau.cluster.topics import NewTopic, TopicDefaults, create_topic
 from moldau.protocol.errors import ApiError, ErrorCode
@@ -38,6 +39,7 @@ from moldau.server.handlers.transactions import TransactionHandlers
 from moldau.server.topic_admin import TopicAdmin
 
 STRANGE_ID = bytes(range(16))
+DEFAULTS = TopicDefaults()
 
 
 class Decided:
@@ -99,7 +101,7 @@ def at(version):
 
 
 def create(administration, *topics):
-    response = asyncio.run(administration.create_topics(CreateTopicsRequest(list(topics)), at(7)))
+    response = answered(administration.create_topics(CreateTopicsRequest(list(topics)), at(7)))
     return [(each.name, each.error_code) for each in response.topics]
 
 
@@ -107,9 +109,9 @@ def test_a_topic_named_twice_is_refused_once(administration):
     new = CreatableTopic("new", 1, 1)
     assert create(administration, new, new) == [("new", ErrorCode.INVALID_REQUEST)]
     request = CreatePartitionsRequest([CreatePartitionsTopic("one", 4, None)] * 2)
-    grown = asyncio.run(administration.create_partitions(request, at(3)))
+    grown = answered(administration.create_partitions(request, at(3)))
     assert [each.error_code for each in grown.results] == [ErrorCode.INVALID_REQUEST]
-    deleted = asyncio.run(
+    deleted = answered(
         administration.delete_topics(DeleteTopicsRequest(topic_names=["one", "one"]), at(5))
     )
     assert [each.error_code for each in deleted.responses] == [ErrorCode.INVALID_REQUEST]
@@ -145,7 +147,7 @@ def test_without_a_log_directory_nothing_is_made_and_what_is_wrong_is_still_told
         ("one", ErrorCode.TOPIC_ALREADY_EXISTS),
     ]
     request = CreatePartitionsRequest([CreatePartitionsTopic("two", 4, None)])
-    (grown,) = asyncio.run(administration.create_partitions(request, at(3))).results
+    (grown,) = answered(administration.create_partitions(request, at(3))).results
     assert grown.error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert "new" not in decided.image.topics
     assert len(decided.image.topics["two"].partitions) == 3
@@ -158,7 +160,7 @@ def test_a_topic_to_delete_by_name_and_by_id_is_spared_and_the_others_go(decided
         DeleteTopicState(None, topic_id),
         DeleteTopicState("two"),
     ]
-    response = asyncio.run(administration.delete_topics(DeleteTopicsRequest(wanted), at(6)))
+    response = answered(administration.delete_topics(DeleteTopicsRequest(wanted), at(6)))
     refused, deleted = response.responses
     assert (refused.name, refused.topic_id) == ("one", topic_id)
     assert refused.error_code == ErrorCode.INVALID_REQUEST
@@ -168,7 +170,7 @@ def test_a_topic_to_delete_by_name_and_by_id_is_spared_and_the_others_go(decided
 
 def ask(discovery, version, *topics):
     request = MetadataRequest(list(topics), include_topic_authorized_operations=True)
-    return discovery.metadata(request, at(version))
+    return finished(discovery.metadata(request, at(version)))
 
 
 @pytest.mark.parametrize("version", [1, 9, 13])
@@ -223,7 +225,7 @@ def test_a_version_that_only_tells_ids_refuses_to_look_up_by_them(decided, disco
 def test_a_page_begins_in_a_topic_that_is_asked_for(discovery, cursor, told):
     topics = [DescribeTopicPartitionsTopic(name) for name in ("one", "two")]
     request = DescribeTopicPartitionsRequest(topics, 10, TopicPartitionsCursor(*cursor))
-    response = discovery.describe_topic_partitions(request, at(0))
+    response = finished(discovery.describe_topic_partitions(request, at(0)))
     assert {each.name: each.error_code for each in response.topics} == told
 
 
@@ -257,3 +259,119 @@ def test_a_producer_that_says_half_of_what_it_knows_gets_no_id(request_):
         -1,
         -1,
     )
+
+
+class TestRepeats:
+    """What one request names again and again."""
+
+    def test_a_topic_to_delete_by_one_id_twice_is_refused_once(self, decided, administration):
+        topic_id = decided.image.topics["one"].id
+        wanted = [DeleteTopicState(None, topic_id)] * 1000 + [DeleteTopicState(None)] * 1000
+        wanted += [DeleteTopicState("two", topic_id)] * 1000
+        response = answered(administration.delete_topics(DeleteTopicsRequest(wanted), at(6)))
+        assert [(one.error_code, one.error_message) for one in response.responses] == [
+            (ErrorCode.INVALID_REQUEST, "Duplicate topic id."),
+            (ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified."),
+            (ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id."),
+        ]
+        assert set(decided.image.topics) == {"one", "two"}
+
+    def test_metadata_of_one_name_or_id_is_told_once(self, decided, discovery):
+        topic_id = decided.image.topics["two"].id
+        for wanted in (MetadataRequestTopic(name="two"), MetadataRequestTopic(topic_id, None)):
+            response = ask(discovery, 13, *[wanted] * 1000)
+            assert [each.name for each in response.topics] == ["two"]
+        response = ask(discovery, 10, *[MetadataRequestTopic(topic_id, None)] * 1000)
+        assert [each.error_code for each in response.topics] == [ErrorCode.INVALID_REQUEST]
+
+
+TOO_MANY = 10_001
+
+
+class TestAmounts:
+    """Requests for more than one turn of the loop can do, or than one batch can hold."""
+
+    @pytest.mark.parametrize(
+        "topics",
+        [
+            [CreatableTopic(f"t{number}", 1, 1) for number in range(TOO_MANY)],
+            [CreatableTopic("t", TOO_MANY, 1)],
+            [CreatableTopic("t", 5_000, 1), CreatableTopic("u", 5_001, 1)],
+        ],
+    )
+    def test_too_many_topics_or_partitions_are_refused_as_a_whole(
+        self, decided, administration, topics
+    ):
+        created = create(administration, *topics)
+        assert created == [(topic.name, ErrorCode.POLICY_VIOLATION) for topic in topics]
+        assert set(decided.image.topics) == {"one", "two"}
+
+    def test_too_many_to_delete_or_to_grow_are_refused_as_a_whole(self, decided, administration):
+        names = ["one", *(f"t{number}" for number in range(TOO_MANY))]
+        request = DeleteTopicsRequest(topic_names=names)
+        deleted = answered(administration.delete_topics(request, at(5))).responses
+        grown = answered(
+            administration.create_partitions(
+                CreatePartitionsRequest([CreatePartitionsTopic(name, 9, None) for name in names]),
+                at(3),
+            )
+        ).results
+        for results in (deleted, grown):
+            assert {one.error_code for one in results} == {ErrorCode.POLICY_VIOLATION}
+            assert [one.name for one in results] == names
+        assert len(decided.image.topics["one"].partitions) == 3
+
+    def test_each_topic_has_a_turn_of_its_own(self, administration):
+        wrong = [f"t/{number}" for number in range(100)]
+        new = CreateTopicsRequest([CreatableTopic(name, 1, 1) for name in wrong])
+        grown = CreatePartitionsRequest([CreatePartitionsTopic(name, 4, None) for name in wrong])
+        gone = DeleteTopicsRequest(topic_names=wrong)
+        for work in (
+            administration.create_topics(new, at(7)),
+            administration.create_partitions(grown, at(3)),
+            administration.delete_topics(gone, at(5)),
+        ):
+            assert asyncio.run(count_turns(finished(work))) >= 100
+
+    def test_metadata_may_be_paused_at_each_topic_and_within_a_large_one(self, decided, discovery):
+        request = MetadataRequest([MetadataRequestTopic(name=f"t{n}") for n in range(100)])
+        assert count_pauses(discovery.metadata(request, at(13))) >= 100
+        decided.apply(create_topic(decided.image, NewTopic("large", 1_000), DEFAULTS, RANDOM))
+        assert count_pauses(discovery.metadata(MetadataRequest(None), at(13))) >= 12
+
+    def test_a_page_may_be_paused_at_each_topic_and_within_a_large_one(self, decided, discovery):
+        decided.apply(create_topic(decided.image, NewTopic("large", 1_000), DEFAULTS, RANDOM))
+        request = DescribeTopicPartitionsRequest(response_partition_limit=2000)
+        assert count_pauses(discovery.describe_topic_partitions(request, at(0))) >= 12
+
+    def test_metadata_is_of_one_moment(self, decided, discovery):
+        work = discovery.metadata(MetadataRequest(None), at(13))
+        next(work)
+        decided.apply(create_topic(decided.image, NewTopic("late"), DEFAULTS, RANDOM))
+        assert [each.name for each in finished(work).topics] == ["one", "two"]
+
+
+class TestCreatingByAsking:
+    """Metadata that creates what is missing."""
+
+    def test_too_many_missing_topics_are_not_created(self, decided):
+        creating = DiscoveryHandlers(
+            lambda: decided.image,
+            1,
+            TopicAdmin(decided, decided, DEFAULTS, RANDOM),
+            None,
+            auto_create=True,
+            partition_limit=2000,
+        )
+        few = [MetadataRequestTopic(name=name) for name in ("new", "one", "a/b")]
+        response = answered(creating.metadata(MetadataRequest(few), at(9)))
+        assert [(each.name, each.error_code) for each in response.topics] == [
+            ("new", 0),
+            ("one", 0),
+            ("a/b", ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ]
+        many = [MetadataRequestTopic(name=f"t{number}") for number in range(TOO_MANY)]
+        response = answered(creating.metadata(MetadataRequest(many), at(9)))
+        codes = {each.error_code for each in response.topics}
+        assert codes == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        assert set(decided.image.topics) == {"one", "two", "new"}

@@ -5,12 +5,15 @@ key's partition of an internal topic; the first to ask for one makes the topic. 
 makes it in the background and answers with an error that the client retries on, the answer waits
 for it, as that of Metadata does.
 
+A key that is asked for twice is answered once; Kafka answers it twice.
+
 Share groups (key type 2, KIP-932) are not served: INVALID_REQUEST, Kafka's word for a type of
 coordinator that a broker does not have.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
@@ -25,7 +28,9 @@ from moldau.protocol.messages.metadata import (
     FindCoordinatorResponse,
 )
 from moldau.server.dispatch import RequestContext
+from moldau.server.repeats import once
 from moldau.server.runtimes import CoordinatorType
+from moldau.server.slices import Sliced
 
 logger = logging.getLogger(__name__)
 
@@ -84,17 +89,21 @@ class CoordinatorHandlers:
 
     def find_coordinator(
         self, request: FindCoordinatorRequest, context: RequestContext
-    ) -> FindCoordinatorResponse | Coroutine[Any, Any, FindCoordinatorResponse]:
+    ) -> Sliced[FindCoordinatorResponse | Coroutine[Any, Any, FindCoordinatorResponse]]:
         """Tell who coordinates, for one key or for many."""
         many = context.version >= MANY_KEYS_FROM
-        keys = request.coordinator_keys if many else [request.key]
+        keys = (yield from once(request.coordinator_keys)) if many else [request.key]
         runtime = self._runtime(request.key_type)
         if runtime is None:
             nobody = _nobody(ErrorCode.INVALID_REQUEST)
             return _response([(key, nobody) for key in keys], many=many)
         if keys and self._image().topic(runtime.topic) is None:
             return self._create_and_tell(runtime, keys, context, many=many)
-        return self._told(runtime, keys, context, many=many)
+        found = []
+        for key in keys:
+            found.append((key, self._find(runtime, key, context)))
+            yield
+        return _response(found, many=many)
 
     def _runtime(self, key_type: int) -> Spread | None:
         try:
@@ -109,12 +118,10 @@ class CoordinatorHandlers:
             await self._topics.create(runtime.topic)
         except (ApiError, StoreFailed) as error:
             logger.warning("%s cannot be created: %s", runtime.topic, error)
-        return self._told(runtime, keys, context, many=many)
-
-    def _told(
-        self, runtime: Spread, keys: Sequence[str], context: RequestContext, *, many: bool
-    ) -> FindCoordinatorResponse:
-        found = [(key, self._find(runtime, key, context)) for key in keys]
+        found = []
+        for key in keys:
+            found.append((key, self._find(runtime, key, context)))
+            await asyncio.sleep(0)
         return _response(found, many=many)
 
     def _find(self, runtime: Spread, key: str, context: RequestContext) -> _Node:

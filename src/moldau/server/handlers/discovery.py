@@ -11,14 +11,17 @@ retries on, Metadata waits for the creation and answers with the topic.
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from operator import attrgetter
+from typing import Final, TypeAlias
 
 from moldau.base.ids import ZERO_TOPIC_ID, BrokerId, TopicId
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.model import Broker, Partition, Topic
 from moldau.cluster.store import StoreFailed
-from moldau.cluster.topics import NewTopic, check_topic_name
+from moldau.cluster.topics import PARTITIONS_PER_CHANGE_MAX, NewTopic, check_topic_name
 from moldau.coordination.transactions.transaction import EPOCH_PER_TRANSACTION
 from moldau.protocol.errors import ApiError, ErrorCode
 from moldau.protocol.messages.metadata import (
@@ -34,7 +37,6 @@ from moldau.protocol.messages.metadata import (
     DescribeTopicPartitionsResponseTopic,
     FinalizedFeatureKey,
     MetadataRequest,
-    MetadataRequestTopic,
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
@@ -45,7 +47,9 @@ from moldau.protocol.messages.metadata import (
 from moldau.security.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS, bit_field
 from moldau.server.dispatch import RequestContext, Route
 from moldau.server.internal_topics import INTERNAL_TOPICS, InternalTopics
+from moldau.server.repeats import fold, once
 from moldau.server.runtimes import TRANSACTION_FEATURE
+from moldau.server.slices import Sliced, take_turns
 from moldau.server.topic_admin import TopicAdmin
 
 SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
@@ -56,6 +60,12 @@ TOPIC_IDS_FROM = 10
 LOOKUP_BY_ID_FROM = 12
 NOT_ASKED = -(2**31)
 BROKERS, CONTROLLERS = 1, 2
+PARTITIONS_PER_STEP = 100
+"""Partitions that are described between two pauses: a few tenths of a millisecond."""
+
+_NameAndId: TypeAlias = tuple[str | None, bytes]
+"""How a request names a topic: by the one or by the other."""
+_NAME_AND_ID: Final = attrgetter("name", "topic_id")
 
 
 class DiscoveryHandlers:
@@ -118,34 +128,40 @@ class DiscoveryHandlers:
 
     def metadata(
         self, request: MetadataRequest, context: RequestContext
-    ) -> MetadataResponse | Coroutine[None, None, MetadataResponse]:
-        """Tell who leads what."""
+    ) -> Sliced[MetadataResponse | Coroutine[None, None, MetadataResponse]]:
+        """Tell who leads what, of one moment."""
         image = self._image()
-        wanted = request.topics
-        if wanted is None or (context.version == 0 and not wanted):
-            return self._metadata(image, list(image.topics.values()), request, context)
+        if request.topics is None or (context.version == 0 and not request.topics):
+            everything: list[_NameAndId] = [(name, ZERO_TOPIC_ID) for name in image.topics]
+            return (yield from self._tell(image, everything, {}, request, context))
+        wanted = list((yield from fold(request.topics, _NAME_AND_ID)).elements)
         if context.version >= TOPIC_IDS_FROM:
             asked, wanted = wanted, _by_id_or_name(wanted)
-            if context.version < LOOKUP_BY_ID_FROM and any(one.name is None for one in wanted):
+            if context.version < LOOKUP_BY_ID_FROM and any(name is None for name, _ in wanted):
                 return _lookup_refused(asked)
-        if len(wanted) > 1:
-            wanted = _once(wanted)
-        named = [topic.name for topic in wanted if topic.name is not None]
-        missing = [name for name in named if name not in image.topics]
-        if missing and self._auto_create and request.allow_auto_topic_creation:
-            return self._create_and_tell(missing, wanted, request, context)
-        topics = [_find(image, topic) for topic in wanted]
-        return self._metadata(image, topics, request, context)
+        if self._auto_create and request.allow_auto_topic_creation:
+            missing = []
+            for name, _ in wanted:
+                if name is not None and name not in image.topics:
+                    missing.append(name)
+                yield
+            if missing:
+                return self._create_and_tell(missing, wanted, request, context)
+        return (yield from self._tell(image, wanted, {}, request, context))
 
     async def _create_and_tell(
         self,
         missing: list[str],
-        wanted: list[MetadataRequestTopic],
+        wanted: list[_NameAndId],
         request: MetadataRequest,
         context: RequestContext,
     ) -> MetadataResponse:
+        """Create what is missing, unless that is too much at once, and look at everything anew."""
         refused: dict[str, ErrorCode] = {}
+        if len(missing) > PARTITIONS_PER_CHANGE_MAX:
+            missing = []
         for name in missing:
+            await asyncio.sleep(0)
             try:
                 if name in INTERNAL_TOPICS:
                     await self._internal_topics.create(name)
@@ -156,27 +172,38 @@ class DiscoveryHandlers:
                     refused[name] = error.code
             except StoreFailed:
                 refused[name] = ErrorCode.KAFKA_STORAGE_ERROR
-        image = self._image()
-        topics: list[Topic | MetadataResponseTopic] = []
-        for topic in wanted:
-            if topic.name in refused:
-                topics.append(MetadataResponseTopic(refused[topic.name], topic.name))
-            else:
-                topics.append(_find(image, topic))
-        return self._metadata(image, topics, request, context)
+        return await take_turns(self._tell(self._image(), wanted, refused, request, context))
 
-    def _metadata(
+    def _tell(
         self,
         image: MetadataImage,
-        topics: Sequence[Topic | MetadataResponseTopic],
+        wanted: Iterable[_NameAndId],
+        refused: Mapping[str, ErrorCode],
         request: MetadataRequest,
         context: RequestContext,
-    ) -> MetadataResponse:
+    ) -> Sliced[MetadataResponse]:
+        """Describe topics as one image has them; `refused` are those that were not created."""
+        response = self._cluster(image, request, context)
         operations = (
             bit_field(TOPIC_OPERATIONS)
             if request.include_topic_authorized_operations
             else NOT_ASKED
         )
+        for name, topic_id in wanted:
+            found = _find(image, name, topic_id)
+            if name is not None and name in refused:
+                found = MetadataResponseTopic(refused[name], name)
+            if isinstance(found, Topic):
+                response.topics.append((yield from _described(image, found, operations)))
+            else:
+                response.topics.append(_refused(found, operations))
+            yield
+        return response
+
+    def _cluster(
+        self, image: MetadataImage, request: MetadataRequest, context: RequestContext
+    ) -> MetadataResponse:
+        """Begin an answer with what it says of the cluster."""
         return MetadataResponse(
             brokers=[
                 MetadataResponseBroker(broker.id, host, port, broker.rack)
@@ -184,12 +211,6 @@ class DiscoveryHandlers:
             ],
             cluster_id=image.cluster_id,
             controller_id=self._broker_id,
-            topics=[
-                _described(image, topic, operations)
-                if isinstance(topic, Topic)
-                else _refused(topic, operations)
-                for topic in topics
-            ],
             cluster_authorized_operations=bit_field(CLUSTER_OPERATIONS)
             if request.include_cluster_authorized_operations
             else NOT_ASKED,
@@ -229,7 +250,7 @@ class DiscoveryHandlers:
 
     def describe_topic_partitions(
         self, request: DescribeTopicPartitionsRequest, context: RequestContext
-    ) -> DescribeTopicPartitionsResponse:
+    ) -> Sliced[DescribeTopicPartitionsResponse]:
         """Tell about topics page by page, in the order of their names."""
         del context
         image = self._image()
@@ -241,7 +262,7 @@ class DiscoveryHandlers:
                     for topic in request.topics
                 ]
             )
-        asked = {topic.name for topic in request.topics} or set(image.topics)
+        asked = (yield from once(topic.name for topic in request.topics)) or list(image.topics)
         start = cursor.topic_name if cursor is not None else ""
         names = sorted(name for name in asked if name >= start)
         left = min(max(request.response_partition_limit, 1), self._partition_limit)
@@ -251,7 +272,7 @@ class DiscoveryHandlers:
             if not left:
                 response.next_cursor = TopicPartitionsCursor(name, 0)
                 break
-            described = _page(image, name, first, left)
+            described = yield from _page(image, name, first, left)
             response.topics.append(described)
             left -= len(described.partitions)
             topic = image.topic(name)
@@ -259,6 +280,7 @@ class DiscoveryHandlers:
             if topic is not None and end < len(topic.partitions):
                 response.next_cursor = TopicPartitionsCursor(name, end)
                 break
+            yield
         return response
 
 
@@ -292,32 +314,28 @@ def _reachable(
     ]
 
 
-def _by_id_or_name(wanted: list[MetadataRequestTopic]) -> list[MetadataRequestTopic]:
+def _by_id_or_name(wanted: Sequence[_NameAndId]) -> list[_NameAndId]:
     """Let ids, if there are any, be what is asked for: as in Kafka, names do not count then."""
-    by_id = [
-        MetadataRequestTopic(topic.topic_id, None)
-        for topic in wanted
-        if topic.topic_id != ZERO_TOPIC_ID
-    ]
-    return by_id or wanted
+    ids = dict.fromkeys(topic_id for _, topic_id in wanted if topic_id != ZERO_TOPIC_ID)
+    return [(None, topic_id) for topic_id in ids] or list(wanted)
 
 
-def _lookup_refused(wanted: Sequence[MetadataRequestTopic]) -> MetadataResponse:
+def _lookup_refused(wanted: Sequence[_NameAndId]) -> MetadataResponse:
     """Refuse to look up by id in a version that only tells ids."""
     return MetadataResponse(
         topics=[
-            MetadataResponseTopic(ErrorCode.INVALID_REQUEST, topic.name or "", topic.topic_id)
-            for topic in wanted
+            MetadataResponseTopic(ErrorCode.INVALID_REQUEST, name or "", topic_id)
+            for name, topic_id in wanted
         ]
     )
 
 
-def _find(image: MetadataImage, wanted: MetadataRequestTopic) -> Topic | MetadataResponseTopic:
-    if wanted.name is not None:
-        topic = image.topic(wanted.name)
-        return topic or MetadataResponseTopic(_absence(wanted.name), wanted.name)
-    topic = image.topic_by_id(TopicId(wanted.topic_id))
-    return topic or MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_ID, None, wanted.topic_id)
+def _find(image: MetadataImage, name: str | None, topic_id: bytes) -> Topic | MetadataResponseTopic:
+    if name is not None:
+        topic = image.topic(name)
+        return topic or MetadataResponseTopic(_absence(name), name)
+    topic = image.topic_by_id(TopicId(topic_id))
+    return topic or MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id)
 
 
 def _refused(topic: MetadataResponseTopic, operations: int) -> MetadataResponseTopic:
@@ -325,11 +343,6 @@ def _refused(topic: MetadataResponseTopic, operations: int) -> MetadataResponseT
     topic.is_internal = topic.name in INTERNAL_TOPICS
     topic.topic_authorized_operations = operations
     return topic
-
-
-def _once(wanted: Sequence[MetadataRequestTopic]) -> list[MetadataRequestTopic]:
-    """Leave out what is asked for again."""
-    return list({(topic.name, topic.topic_id): topic for topic in wanted}.values())
 
 
 def _absence(name: str) -> ErrorCode:
@@ -347,26 +360,31 @@ def _reaches(cursor: TopicPartitionsCursor, request: DescribeTopicPartitionsRequ
     return asked and cursor.partition_index >= 0
 
 
-def _described(image: MetadataImage, topic: Topic, operations: int) -> MetadataResponseTopic:
-    partitions = [
-        MetadataResponsePartition(
-            _error(partition),
-            partition.index,
-            partition.leader,
-            partition.leader_epoch,
-            list(partition.replicas),
-            list(partition.isr),
-            _offline(image, partition),
+def _described(
+    image: MetadataImage, topic: Topic, operations: int
+) -> Sliced[MetadataResponseTopic]:
+    partitions = []
+    for count, partition in enumerate(topic.partitions, 1):
+        partitions.append(
+            MetadataResponsePartition(
+                _error(partition),
+                partition.index,
+                partition.leader,
+                partition.leader_epoch,
+                list(partition.replicas),
+                list(partition.isr),
+                _offline(image, partition),
+            )
         )
-        for partition in topic.partitions
-    ]
+        if not count % PARTITIONS_PER_STEP:
+            yield
     internal = topic.name in INTERNAL_TOPICS
     return MetadataResponseTopic(0, topic.name, topic.id, internal, partitions, operations)
 
 
 def _page(
     image: MetadataImage, name: str, first: int, limit: int
-) -> DescribeTopicPartitionsResponseTopic:
+) -> Sliced[DescribeTopicPartitionsResponseTopic]:
     topic = image.topic(name)
     if topic is None:
         return DescribeTopicPartitionsResponseTopic(
@@ -375,20 +393,23 @@ def _page(
             is_internal=name in INTERNAL_TOPICS,
             topic_authorized_operations=bit_field(TOPIC_OPERATIONS),
         )
-    partitions = [
-        DescribeTopicPartitionsResponsePartition(
-            _error(partition),
-            partition.index,
-            partition.leader,
-            partition.leader_epoch,
-            list(partition.replicas),
-            list(partition.isr),
-            list(partition.eligible_leaders),
-            list(partition.last_known_leaders),
-            _offline(image, partition),
+    partitions = []
+    for count, partition in enumerate(topic.partitions[first : first + limit], 1):
+        partitions.append(
+            DescribeTopicPartitionsResponsePartition(
+                _error(partition),
+                partition.index,
+                partition.leader,
+                partition.leader_epoch,
+                list(partition.replicas),
+                list(partition.isr),
+                list(partition.eligible_leaders),
+                list(partition.last_known_leaders),
+                _offline(image, partition),
+            )
         )
-        for partition in topic.partitions[first : first + limit]
-    ]
+        if not count % PARTITIONS_PER_STEP:
+            yield
     return DescribeTopicPartitionsResponseTopic(
         0, name, topic.id, name in INTERNAL_TOPICS, partitions, bit_field(TOPIC_OPERATIONS)
     )

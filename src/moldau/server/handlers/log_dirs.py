@@ -1,6 +1,11 @@
-"""DescribeLogDirs 0-5: what lies in which log directory."""
+"""DescribeLogDirs 0-5: what lies in which log directory.
+
+A partition that is asked for twice is told once, as by Kafka.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Container, Mapping
 
 from moldau.base.files import Files
 from moldau.protocol.errors import ErrorCode
@@ -12,6 +17,8 @@ from moldau.protocol.messages.log_dirs import (
     DescribeLogDirsTopic,
 )
 from moldau.server.dispatch import RequestContext
+from moldau.server.repeats import fold_partitions, itself
+from moldau.server.slices import Sliced
 from moldau.storage.directory import LogDirectory
 from moldau.storage.manager import LogManager
 
@@ -25,27 +32,31 @@ class LogDirHandler:
 
     def __call__(
         self, request: DescribeLogDirsRequest, context: RequestContext
-    ) -> DescribeLogDirsResponse:
+    ) -> Sliced[DescribeLogDirsResponse]:
         del context
         wanted = None
         if request.topics is not None:
-            wanted = {
-                (topic.topic, index) for topic in request.topics for index in topic.partitions
-            }
-        return DescribeLogDirsResponse(
-            results=[self._described(directory, wanted) for directory in self._logs.directories]
-        )
+            wanted = (
+                yield from fold_partitions(
+                    ((topic.topic, topic.partitions) for topic in request.topics), itself
+                )
+            ).topics
+        response = DescribeLogDirsResponse()
+        for directory in self._logs.directories:
+            response.results.append((yield from self._described(directory, wanted)))
+        return response
 
     def _described(
-        self, directory: LogDirectory, wanted: set[tuple[str, int]] | None
-    ) -> DescribeLogDirsResult:
+        self, directory: LogDirectory, wanted: Mapping[str, Container[int]] | None
+    ) -> Sliced[DescribeLogDirsResult]:
         if directory.offline:
             return DescribeLogDirsResult(ErrorCode.KAFKA_STORAGE_ERROR, directory.path)
         topics: dict[str, DescribeLogDirsTopic] = {}
         for key, log in sorted(directory.logs.items()):
-            if wanted is None or key in wanted:
+            if wanted is None or key.partition in wanted.get(key.topic, ()):
                 topic = topics.setdefault(key.topic, DescribeLogDirsTopic(key.topic))
                 topic.partitions.append(DescribeLogDirsPartition(key.partition, log.size))
+            yield
         try:
             total, usable = self._files.space(directory.path)
         except OSError:

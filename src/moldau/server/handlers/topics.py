@@ -1,21 +1,29 @@
 """CreateTopics 0-7, DeleteTopics 0-6, CreatePartitions 0-3.
 
-Each topic of a request succeeds or fails by itself. A topic named twice in one request fails, as in
-Kafka: which of the two was meant cannot be known.
+Each topic of a request succeeds or fails by itself, in a turn of its own. A topic named twice in
+one request fails, and is answered once, as in Kafka: which of the two was meant cannot be known. A
+request for more than a controller of Kafka's does in one batch is refused as a whole.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol, TypeVar
+import asyncio
+from collections.abc import Callable, Container, Coroutine, Iterable
+from operator import attrgetter
+from typing import Final, Protocol
 
 from moldau.base.ids import ZERO_TOPIC_ID, BrokerId, TopicId
 from moldau.base.texts import shorten
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.model import Topic
 from moldau.cluster.store import StoreFailed
-from moldau.cluster.topics import Assignments, NewTopic, add_partitions, check_new_name
+from moldau.cluster.topics import (
+    PARTITIONS_PER_CHANGE_MAX,
+    Assignments,
+    NewTopic,
+    add_partitions,
+    check_new_name,
+)
 from moldau.protocol.errors import ApiError, ErrorCode
 from moldau.protocol.messages.topics import (
     CreatableTopic,
@@ -33,9 +41,18 @@ from moldau.protocol.messages.topics import (
     DeleteTopicState,
 )
 from moldau.server.dispatch import RequestContext
+from moldau.server.repeats import Folded, fold
+from moldau.server.slices import Sliced
 from moldau.server.topic_admin import TopicAdmin, assignments_of
 
-AnyTopic = TypeVar("AnyTopic", CreatableTopic, DeleteTopicState, CreatePartitionsTopic)
+_NAME: Final = attrgetter("name")
+_NAME_AND_ID: Final = attrgetter("name", "topic_id")
+
+_TOO_MANY: Final = (
+    ErrorCode.POLICY_VIOLATION,
+    "Unable to perform excessively large batch operation.",
+)
+"""What Kafka says of a request that would make a batch of metadata too large."""
 
 
 class TopicConfigs(Protocol):
@@ -68,18 +85,34 @@ class TopicHandlers:
 
     # CreateTopics
 
-    async def create_topics(
+    def create_topics(
         self, request: CreateTopicsRequest, context: RequestContext
-    ) -> CreateTopicsResponse:
+    ) -> Sliced[CreateTopicsResponse | Coroutine[None, None, CreateTopicsResponse]]:
         """Create topics, or only say whether they could be."""
         del context
-        twice = _repeated(topic.name for topic in request.topics)
-        return CreateTopicsResponse(
-            topics=[
-                await self._create(topic, request.validate_only, topic.name in twice)
-                for topic in _once(request.topics)
-            ]
-        )
+        wanted = yield from fold(request.topics, _NAME)
+        count = 0
+        for topic in wanted.elements.values():
+            count += max(len(topic.assignments), topic.num_partitions, 1)
+            yield
+        if count > PARTITIONS_PER_CHANGE_MAX:
+            return CreateTopicsResponse(
+                topics=[
+                    CreatableTopicResult(name, ZERO_TOPIC_ID, *_TOO_MANY)
+                    for name in wanted.elements
+                ]
+            )
+        return self._create_all(wanted, request.validate_only)
+
+    async def _create_all(
+        self, wanted: Folded[str, CreatableTopic], validate_only: bool
+    ) -> CreateTopicsResponse:
+        response = CreateTopicsResponse()
+        for name, topic in wanted.elements.items():
+            await asyncio.sleep(0)
+            created = await self._create(topic, validate_only, name in wanted.repeated)
+            response.topics.append(created)
+        return response
 
     async def _create(
         self, wanted: CreatableTopic, validate_only: bool, named_twice: bool
@@ -87,7 +120,7 @@ class TopicHandlers:
         configs = {config.name: config.value for config in wanted.configs}
         try:
             if named_twice:
-                raise ApiError(ErrorCode.INVALID_REQUEST, "The topic is named twice.")
+                raise ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
             # Kafka looks at the name before the configs, and at the rest after them.
             check_new_name(self._image(), wanted.name)
             new_topic = NewTopic(
@@ -121,45 +154,48 @@ class TopicHandlers:
 
     # DeleteTopics
 
-    async def delete_topics(
+    def delete_topics(
         self, request: DeleteTopicsRequest, context: RequestContext
-    ) -> DeleteTopicsResponse:
+    ) -> Sliced[DeleteTopicsResponse | Coroutine[None, None, DeleteTopicsResponse]]:
         """Delete topics by name or by id."""
-        wanted = request.topics
+        states: Iterable[DeleteTopicState] = request.topics
         if context.version < 6:
-            wanted = [DeleteTopicState(name) for name in request.topic_names]
-        twice = _repeated(one.name for one in wanted if one.name is not None)
-        by_both = self._named_by_both(wanted)
-        responses = [
-            DeletableTopicResult(
-                topic.name, topic.id, ErrorCode.INVALID_REQUEST, "A topic is named twice."
+            states = (DeleteTopicState(name) for name in request.topic_names)
+        wanted = yield from fold(states, _NAME_AND_ID)
+        if len(wanted.elements) > PARTITIONS_PER_CHANGE_MAX:
+            return DeleteTopicsResponse(
+                responses=[DeletableTopicResult(*one, *_TOO_MANY) for one in wanted.elements]
             )
-            for topic in by_both
-        ]
-        spared = {topic.name for topic in by_both} | {topic.id for topic in by_both}
-        responses += [
-            await self._delete(one, one.name in twice)
-            for one in _once(wanted)
-            if one.name not in spared and one.topic_id not in spared
-        ]
-        return DeleteTopicsResponse(responses=responses)
+        return self._delete_all(wanted)
 
-    def _named_by_both(self, wanted: Sequence[DeleteTopicState]) -> list[Topic]:
-        """Find topics that one request names once by name and once by id."""
-        image = self._image()
-        by_name = [image.topic(one.name) for one in wanted if one.name is not None]
-        ids = {one.topic_id for one in wanted if one.name is None}
-        return [topic for topic in by_name if topic is not None and topic.id in ids]
+    async def _delete_all(
+        self, wanted: Folded[tuple[str | None, bytes], DeleteTopicState]
+    ) -> DeleteTopicsResponse:
+        response = DeleteTopicsResponse()
+        for key, one in wanted.elements.items():
+            await asyncio.sleep(0)
+            topic = self._find(one)
+            if topic is None or not _is_named_by_both(topic, wanted.elements):
+                response.responses.append(await self._delete(one, key in wanted.repeated))
+            elif one.name is not None:  # it is answered once
+                text = "The provided topic name maps to an ID that was already supplied."
+                response.responses.append(
+                    DeletableTopicResult(topic.name, topic.id, ErrorCode.INVALID_REQUEST, text)
+                )
+        return response
+
+    def _find(self, wanted: DeleteTopicState) -> Topic | None:
+        if wanted.name is not None:
+            return self._image().topic(wanted.name)
+        return self._image().topic_by_id(TopicId(wanted.topic_id))
 
     async def _delete(self, wanted: DeleteTopicState, named_twice: bool) -> DeletableTopicResult:
         name, topic_id = wanted.name, TopicId(wanted.topic_id)
         try:
             if not self._deletion_enabled:
                 raise ApiError(ErrorCode.TOPIC_DELETION_DISABLED)
-            if named_twice or (name is not None) == (topic_id != ZERO_TOPIC_ID):
-                raise ApiError(
-                    ErrorCode.INVALID_REQUEST, "A topic is named once, by name or by id."
-                )
+            if problem := _problem(wanted, named_twice):
+                raise ApiError(ErrorCode.INVALID_REQUEST, problem)
             if name is None:
                 topic = self._image().topic_by_id(topic_id)
                 name = None if topic is None else topic.name
@@ -174,18 +210,27 @@ class TopicHandlers:
 
     # CreatePartitions
 
-    async def create_partitions(
+    def create_partitions(
         self, request: CreatePartitionsRequest, context: RequestContext
-    ) -> CreatePartitionsResponse:
+    ) -> Sliced[CreatePartitionsResponse | Coroutine[None, None, CreatePartitionsResponse]]:
         """Add partitions to topics, or only say whether that could be."""
         del context
-        twice = _repeated(topic.name for topic in request.topics)
-        return CreatePartitionsResponse(
-            results=[
-                await self._grow(topic, request.validate_only, topic.name in twice)
-                for topic in _once(request.topics)
-            ]
-        )
+        wanted = yield from fold(request.topics, _NAME)
+        if len(wanted.elements) > PARTITIONS_PER_CHANGE_MAX:
+            return CreatePartitionsResponse(
+                results=[CreatePartitionsTopicResult(name, *_TOO_MANY) for name in wanted.elements]
+            )
+        return self._grow_all(wanted, request.validate_only)
+
+    async def _grow_all(
+        self, wanted: Folded[str, CreatePartitionsTopic], validate_only: bool
+    ) -> CreatePartitionsResponse:
+        response = CreatePartitionsResponse()
+        for name, topic in wanted.elements.items():
+            await asyncio.sleep(0)
+            grown = await self._grow(topic, validate_only, name in wanted.repeated)
+            response.results.append(grown)
+        return response
 
     async def _grow(
         self, wanted: CreatePartitionsTopic, validate_only: bool, named_twice: bool
@@ -197,7 +242,7 @@ class TopicHandlers:
             ]
         try:
             if named_twice:
-                raise ApiError(ErrorCode.INVALID_REQUEST, "The topic is named twice.")
+                raise ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
             if validate_only:
                 add_partitions(self._image(), wanted.name, wanted.count, assignments)
             else:
@@ -207,21 +252,21 @@ class TopicHandlers:
         return CreatePartitionsTopicResult(wanted.name)
 
 
-def _repeated(names: Iterable[str]) -> set[str]:
-    return {name for name, count in Counter(names).items() if count > 1}
+def _is_named_by_both(topic: Topic, wanted: Container[tuple[str | None, bytes]]) -> bool:
+    """Tell whether one request names a topic once by name and once by id."""
+    return (topic.name, ZERO_TOPIC_ID) in wanted and (None, topic.id) in wanted
 
 
-def _once(topics: Sequence[AnyTopic]) -> list[AnyTopic]:
-    """Leave out what repeats a name: a topic named twice is refused, and answered, once."""
-    named: set[str] = set()
-    found = []
-    for topic in topics:
-        if topic.name is None:
-            found.append(topic)
-        elif topic.name not in named:
-            named.add(topic.name)
-            found.append(topic)
-    return found
+def _problem(wanted: DeleteTopicState, named_twice: bool) -> str | None:
+    """Say what is wrong with the way in which a topic to delete is named; None if nothing is."""
+    by_id = wanted.topic_id != ZERO_TOPIC_ID
+    if wanted.name is None and not by_id:
+        return "Neither topic name nor id were specified."
+    if wanted.name is not None and by_id:
+        return "You may not specify both topic name and topic id."
+    if named_twice:
+        return "Duplicate topic id." if by_id else "Duplicate topic name."
+    return None
 
 
 def _assigned(wanted: CreatableTopic) -> Assignments:
