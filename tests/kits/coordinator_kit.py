@@ -147,9 +147,7 @@ class MapShard:
         return NOTHING
 
     def put_again(self, asked, wall_ms, monotonic):
-        key, value, bug = asked
-        if bug == "deciding":
-            raise ValueError("a bug")
+        key, value, _ = asked
         builder = BatchBuilder()
         builder.append(wall_ms, key, value)
         return builder.build()[CHECKED_POSITION:], value

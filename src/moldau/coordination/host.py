@@ -9,9 +9,12 @@ The state goes ahead of what is committed: the next handler sees records that ar
 What it answers therefore waits for them (`Outcome`). If this broker loses the partition, state,
 timers and all that waits are thrown away together; the next leader loads what the log has.
 
-The same happens when anything raises while an outcome is decided or carried out. That is a bug, and
-it may have left the state half changed: whoever waits is told that the coordinator is not available
-and the runtime loads the shard anew, so that its state is what the log says. Only `begin` raises.
+A request whose handler raises fails alone: it is answered with INVALID_REQUEST, nothing of it was
+appended, and all others are served on. A client must not be able to end a shard with a number.
+It is another matter when an invariant of the state is broken, or when something raises that is no
+request's decision (`outcome` names them): the state may be half changed. Then everybody who waits
+is told that the coordinator is not available, and the runtime loads the shard anew, so that its
+state is what the log says. Only `begin` raises.
 
 `write_at_once` is the short way of requests that come all day, come to one record and are committed
 as soon as that is appended. It stands back wherever anything waits, is refused, or is not as usual.
@@ -32,8 +35,11 @@ from moldau.base.checks import crash_point
 from moldau.base.clock import Clock
 from moldau.base.errors import InvariantViolated
 from moldau.coordination.answers import Answer, Failed, OpenTicket
+from moldau.coordination.bugs import BugLog
 from moldau.coordination.internal_log import InternalLog
 from moldau.coordination.outcome import (
+    NOTHING,
+    HandlerFailed,
     Now,
     Outcome,
     ProducerIdentity,
@@ -56,6 +62,9 @@ _NO_ERROR: Final = ErrorCode.NONE
 _NEW: Final = tuple.__new__
 """Makes a named tuple in half of the time that its own constructor takes."""
 
+_BROKEN: Final = (InvariantViolated, AssertionError)
+"""What says that the state itself is wrong, whoever comes upon it."""
+
 A = TypeVar("A")
 R = TypeVar("R")
 S = TypeVar("S", bound=Shard)
@@ -72,6 +81,8 @@ class HostSettings(NamedTuple):
     commit_timeout_s: float
     failed: Callable[[InternalLog], None]
     """Hears that the shard of this log had a bug and has ended."""
+    bugs: BugLog
+    """Notes requests that raised."""
 
 
 class _Held(NamedTuple):
@@ -165,7 +176,11 @@ class Host(Generic[S]):
         ticket = OpenTicket(failed)
         self._tickets[ticket] = None
         try:
-            self._carry_out(handler(self.shard, ticket, self._now()))
+            outcome = handler(self.shard, ticket, self._now())
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is dealt with
+            outcome = self._refuse_request(ticket, error)
+        try:
+            self._carry_out(outcome)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is dealt with
             self._fail(error)
         answer: Any = ticket.taken()
@@ -191,7 +206,11 @@ class Host(Generic[S]):
         self._busy = True
         try:
             wall_ms = self._clock.wall_ms()
-            sealed = decide(self.shard, asked, wall_ms, now_s)
+            try:
+                sealed = decide(self.shard, asked, wall_ms, now_s)
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is dealt with
+                self._stand_back(error)
+                return False
             if sealed is None:
                 return False
             checked, value = sealed
@@ -223,7 +242,7 @@ class Host(Generic[S]):
         try:
             return decide(self.shard, asked)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is dealt with
-            self._fail(error)
+            self._stand_back(error)
             return None
 
     def tell(self, handler: Callable[[S, Now], Outcome]) -> None:
@@ -248,13 +267,41 @@ class Host(Generic[S]):
     def _fire(self, key: Hashable) -> None:
         del self._timers[key]
         try:
-            self._carry_out(self.shard.timer_fired(key, self._now()))
+            try:
+                outcome = self.shard.timer_fired(key, self._now())
+            except HandlerFailed as failed:
+                self._note(failed)
+                outcome = failed.outcome
+            self._carry_out(outcome)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is dealt with
             self._fail(error)
 
     def _now(self) -> Now:
         clock = self._clock
         return _NEW(Now, (clock.wall_ms(), clock.monotonic()))
+
+    def _refuse_request(self, ticket: OpenTicket, error: Exception) -> Outcome:
+        """Fail one request whose handler raised; return what follows from that.
+
+        The code is one that no client retries: the same request would raise again.
+        """
+        if isinstance(error, _BROKEN):
+            self._fail(error)
+            return NOTHING
+        self._note(error)
+        self._tickets.pop(ticket, None)
+        ticket.fail(ErrorCode.INVALID_REQUEST)
+        return error.outcome if isinstance(error, HandlerFailed) else NOTHING
+
+    def _stand_back(self, error: Exception) -> None:
+        """Leave a request whose short way raised to `call`, which answers it."""
+        if isinstance(error, _BROKEN):
+            self._fail(error)
+        else:
+            self._note(error)
+
+    def _note(self, error: Exception) -> None:
+        self._settings.bugs.note(self, error.error if isinstance(error, HandlerFailed) else error)
 
     def _fail(self, error: Exception) -> None:
         """Stop serving rather than go on with a state that nobody knows."""
@@ -286,7 +333,11 @@ class Host(Generic[S]):
     def _step(self, outcome: Outcome) -> Outcome | None:
         """Carry out one outcome as far as it goes now; return what follows at once."""
         if outcome.records:
-            header, batch = self._sealed(outcome)
+            try:
+                header, batch = self._sealed(outcome)
+            except Exception as error:  # noqa: BLE001 - nothing is appended yet: it is refused
+                self._note(error)
+                return self._refused(outcome, ErrorCode.INVALID_REQUEST)
             refusal = self._write(header, batch, lambda: self._replay(outcome))
             if refusal is not _NO_ERROR:
                 return self._refused(outcome, refusal)

@@ -18,6 +18,11 @@ log, a socket or a clock. The runtime carries the outcome out, in this order:
 State that need not survive (who waits for an answer, when a member was last heard of) may be
 changed by a handler directly, before it returns.
 
+A handler that raises fails its own request and no other. Nothing was appended, so what survives is
+as it was. A handler that may have half changed something else repairs it and raises HandlerFailed.
+InvariantViolated says that the state itself is wrong: then the shard is loaded anew. So it is when
+anything else raises: `replay`, a timer, an event, `then`, `refused`. They cannot be refused.
+
 A reply belongs to a `Ticket`, which the runtime gave to the handler with the request. A handler
 that cannot answer yet keeps the ticket and names it in a later outcome. When the coordinator
 moves away every open ticket is answered with an error by the runtime. A reply to a ticket that is
@@ -39,6 +44,19 @@ class UnknownRecord(MoldauError):  # noqa: N818 - it names the thing
     Raised by `Shard.replay`. Loading passes over it with a line in the log, as Kafka does: it is
     left from a newer release that was tried and given up.
     """
+
+
+class HandlerFailed(MoldauError):  # noqa: N818 - it names the event
+    """A handler raised, and its shard has repaired all that the handler may have half changed.
+
+    The request or timer has failed, the shard serves on. `outcome` says what follows, such as
+    answers to others who waited for the same thing.
+    """
+
+    def __init__(self, error: Exception, outcome: Outcome) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.outcome = outcome
 
 
 class Now(NamedTuple):
@@ -137,8 +155,9 @@ class Shard(Protocol):
         """Take one record into the state, just written or read back while loading.
 
         With a producer the record counts only when its transaction commits. UnknownRecord if this
-        release cannot know what it says. Anything else is a bug, here and everywhere else in a
-        shard: the runtime throws the shard away and loads it anew.
+        release cannot know what it says, ProtocolError if its bytes are damaged; the state is as
+        before then, and loading skips the record. Anything else is a bug. So is any error at a
+        record that this shard has just written: the runtime loads the shard anew.
         """
         ...
 

@@ -14,9 +14,9 @@ function makes the response for errors of the coordinator itself: NOT_COORDINATO
 not lead the partition, or no longer does), COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE.
 
 A shard is loaded when its partition is led (`lead`), and thrown away when it is not (`resign`).
-One in which anything raised is loaded anew, each time after a longer wait: a request that can do
-that harms the others of its partition, but never holds up the broker with loads. One that cannot be
-loaded stays not available until the partition is led in another epoch.
+What one request raises fails that request: INVALID_REQUEST. A shard whose state is broken is loaded
+anew, each time after a longer wait. One whose partition the disk cannot read stays not available
+until the partition is led in another epoch; whatever bytes it can read, the shard is loaded.
 
 One runtime serves groups, another one transactions; neither knows which it is.
 """
@@ -32,6 +32,7 @@ from moldau.base.clock import Clock
 from moldau.base.errors import InvariantViolated, ProtocolError, StorageError
 from moldau.coordination.answers import Answer, Failed
 from moldau.coordination.backoff import backoff_s
+from moldau.coordination.bugs import BugLog
 from moldau.coordination.hashing import partition_of
 from moldau.coordination.host import Host, HostSettings
 from moldau.coordination.internal_log import InternalLog
@@ -112,8 +113,9 @@ class Runtime(Generic[S]):
         self.partition_count = partition_count
         """By which keys are spread: as many as the topic has when it is first led."""
         self._make_shard = make_shard
+        self.bugs = BugLog()
         self._settings = HostSettings(
-            topic, clock, perform, codec, commit_timeout_s, self._load_again
+            topic, clock, perform, codec, commit_timeout_s, self._load_again, self.bugs
         )
         self._load_buffer_bytes = load_buffer_bytes
         self.load_times = LoadTimes()

@@ -1,4 +1,4 @@
-"""Whatever raises in a shard, those who wait are told, and the shard is what its log says again."""
+"""What a request raises fails that request; a broken state ends the shard, which is loaded anew."""
 
 from __future__ import annotations
 
@@ -7,14 +7,23 @@ import asyncio
 import pytest
 
 from kits.coordinator_kit import Bench, MemoryLog, batches, failed, run
+from moldau.base.errors import InvariantViolated
 from moldau.coordination import runtime as runtimes
 from moldau.coordination.backoff import backoff_s
-from moldau.coordination.outcome import Outcome, ProducerIdentity, StateRecord, Timer
+from moldau.coordination.outcome import (
+    HandlerFailed,
+    Outcome,
+    ProducerIdentity,
+    Reply,
+    StateRecord,
+    Timer,
+)
 from moldau.protocol.errors import ErrorCode
 
 PRODUCER = ProducerIdentity(7, 3)
 NOT_AVAILABLE = ("failed", "COORDINATOR_NOT_AVAILABLE")
 LOADING = ("failed", "COORDINATOR_LOAD_IN_PROGRESS")
+INVALID = ("failed", "INVALID_REQUEST")
 
 
 @pytest.fixture
@@ -32,8 +41,22 @@ def half_changed(shard, *_):
     boom()
 
 
+def broken_invariant(shard, *_):
+    shard.map[b"a"] = b"half"
+    raise InvariantViolated("the state is wrong")
+
+
 async def in_a_handler(bench):
-    assert bench.runtime.call("k", half_changed, failed) == NOT_AVAILABLE
+    assert bench.runtime.call("k", broken_invariant, failed) == NOT_AVAILABLE
+
+
+async def on_the_short_way(bench):
+    host = bench.runtime.host_for("k")
+    assert not host.write_at_once(broken_invariant, boom, None, 0.0)
+
+
+async def in_a_short_look(bench):
+    assert bench.runtime.read_at_once("k", broken_invariant, None) is None
 
 
 async def in_an_event(bench):
@@ -82,6 +105,8 @@ async def in_a_replay(bench):
 
 BUGS = [
     in_a_handler,
+    on_the_short_way,
+    in_a_short_look,
     in_an_event,
     in_a_timer,
     in_what_follows,
@@ -109,6 +134,81 @@ def test_a_shard_with_a_bug_is_thrown_away_and_loaded_from_its_log(bug, at_once,
 
     run(work)
     assert "internal-0 has a bug" in caplog.text
+    assert "Traceback" in caplog.text
+
+
+def test_a_request_that_raises_fails_alone(caplog):
+    async def work():
+        bench = await Bench().begin()
+        bench.put(b"a", b"1")
+        parked, first = bench.park(), bench.shard
+        assert bench.runtime.call("k", boom, failed) == INVALID
+        assert not parked.done()
+        assert bench.shard is first
+        assert bench.put(b"b", b"2") == ("put", b"2")
+        assert bench.stored() == [(b"a", b"1"), (b"b", b"2")]
+
+    run(work)
+    assert "Traceback" in caplog.text
+
+
+def test_a_client_that_repeats_what_raises_fills_no_log(caplog):
+    async def work():
+        bench = await Bench().begin()
+        for _ in range(50):
+            assert bench.runtime.call("k", boom, failed) == INVALID
+        assert bench.runtime.bugs.count == 50
+
+    run(work)
+    assert len(caplog.records) == 1
+
+
+def test_records_that_cannot_be_encoded_are_refused_and_others_are_not():
+    unpackable = StateRecord(b"a", 7)
+
+    async def work():
+        told = []
+        bench = await Bench().begin()
+        first = bench.shard
+        assert bench.put(b"a", 7) == INVALID
+        bench.do(Outcome(records=[unpackable], refused=lambda code, _: told.append(code)))
+        assert told == [ErrorCode.INVALID_REQUEST]
+        assert bench.shard is first
+        assert bench.put(b"b", b"2") == ("put", b"2")
+        assert bench.stored() == [(b"b", b"2")]
+
+    run(work)
+
+
+def test_what_a_shard_repairs_is_carried_out_and_the_request_fails():
+    async def work():
+        bench = await Bench().begin()
+        parked, first = bench.park(), bench.shard
+        (waiting,) = first.parked
+
+        def repaired(*_):
+            raise HandlerFailed(ValueError("a bug"), Outcome(replies=[Reply(waiting, "sent away")]))
+
+        assert bench.runtime.call("k", repaired, failed) == INVALID
+        assert parked.result() == "sent away"
+        first.timer_fired = repaired
+        bench.do(Outcome(timers=[Timer("t", 0)]))
+        await bench.settle()
+        assert bench.shard is first
+
+    run(work)
+
+
+@pytest.mark.parametrize("short_way", ["write_at_once", "read_at_once"])
+def test_a_short_way_that_raises_leaves_the_request_to_the_long_one(short_way, caplog):
+    async def work():
+        bench = await Bench().begin()
+        host = bench.runtime.host_for("k")
+        asked = (boom, boom, None, 0.0) if short_way == "write_at_once" else (boom, None)
+        assert not getattr(host, short_way)(*asked)
+        assert bench.put(b"a", b"1") == ("put", b"1")
+
+    run(work)
     assert "Traceback" in caplog.text
 
 

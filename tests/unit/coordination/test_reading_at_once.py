@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from kits.coordinator_kit import Bench, MemoryLog, one, run
-from moldau.coordination import runtime as runtimes
 from moldau.coordination.outcome import ProducerIdentity
 
 
@@ -51,23 +50,6 @@ def test_nobody_answers_where_there_is_no_shard_or_it_is_loading():
         bench.runtime.lead(bench.log)
         bench.shard.map[b"a"] = b"half loaded"
         assert look(bench) is None
-        await bench.settle()
-        assert look(bench) == b"1"
-
-    run(work)
-
-
-def test_a_bug_while_looking_has_the_shard_loaded_anew(monkeypatch):
-    monkeypatch.setattr(runtimes, "RELOAD_FIRST_S", 0.0)
-
-    def half_changed(shard, asked):
-        shard.map[asked] = b"half"
-        raise ZeroDivisionError("a bug")
-
-    async def work():
-        bench = await Bench(MemoryLog(batches=[one(b"a", b"1")])).begin()
-        assert bench.runtime.read_at_once("k", half_changed, b"a") is None
-        assert bench.get(b"a")[0] == "failed"
         await bench.settle()
         assert look(bench) == b"1"
 

@@ -44,11 +44,19 @@ from moldau.protocol.messages.groups import (
     SyncGroupResponse,
 )
 
+GENERATION_MAX: Final = 2**31 - 1
+"""What fits into the field of a request."""
+
 Encode = Callable[[str, GroupSnapshot | None], StateRecord]
 """Makes the record of a group of this id; without a snapshot its tombstone."""
 
 _NO_ERROR: Final = ErrorCode.NONE
 """As a global: Python 3.11 looks a member of an enum up by a call."""
+
+
+def next_generation(generation: int) -> int:
+    """Count on; behind the largest number from the beginning, since none may be below 0."""
+    return generation + 1 if generation < GENERATION_MAX else 1
 
 
 class InitialDelay:
@@ -211,15 +219,40 @@ class GroupCore:
 
     def drop(self, member: Member, turn: Turn) -> None:
         """Put a member out. What it waits for is answered so that it starts again."""
-        waiting = self.roster.stop_waiting(member)
+        self._send_away(member, self.roster.stop_waiting(member), turn)
+        self.roster.remove(member)
+        self.unsynced.discard(member.member_id)
+
+    def _send_away(self, member: Member, waiting: WaitingJoin | None, turn: Turn) -> None:
         if waiting is not None:
             answer = join_error(waiting.version, ErrorCode.UNKNOWN_MEMBER_ID)
             turn.reply(waiting.ticket, answer)
         if member.waiting_sync is not None:
             turn.reply(member.waiting_sync, sync_error(ErrorCode.UNKNOWN_MEMBER_ID))
-        self.roster.remove(member)
-        self.unsynced.discard(member.member_id)
         turn.cancel(self._session_timer(member.member_id))
+
+    def start_over(self, turn: Turn) -> None:
+        """Go on without members, after a bug that may have left their books half changed.
+
+        Each member is told that it is unknown, and joins again. Nothing is trusted but who is
+        there. No record is written, since that may be what raised: after a restart the members of
+        the last record are there again, and time out.
+        """
+        for member in self.roster:
+            self._send_away(member, member.waiting_join, turn)
+        for member_id in self.roster.pending:
+            turn.cancel(self._session_timer(member_id))
+        turn.cancel(self._join_timer)
+        turn.cancel(self._sync_timer)
+        self.roster = Roster()
+        self.unsynced = set()
+        self.initial_delay = None
+        self.storing_assignment = False
+        self.protocol = None
+        self.find_subscribed_topics()
+        self.generation = next_generation(self.generation)
+        self.state, self.state_timestamp = GroupState.EMPTY, turn.now.wall_ms
+        self._note("all members are put out after a bug; they join again", turn)
 
     def take_place(self, old: Member, new: Member, turn: Turn) -> None:
         """Let a static member take the place of its predecessor: same instance, another id."""
@@ -297,7 +330,7 @@ class GroupCore:
             turn.arm(self._join_timer, self.roster.rebalance_timeout_ms)
             return
         self.initial_delay = None
-        self.generation += 1
+        self.generation = next_generation(self.generation)
         if len(self.roster):
             self._begin_generation(turn)
         else:

@@ -120,6 +120,12 @@ class Group:
         """Stop: the group is deleted, or has another coordinator. Nothing happens any more."""
         self._core.state = GroupState.DEAD
 
+    def start_over(self, now: Now) -> Outcome:
+        """Put all members out, because a request or a timer of the group raised."""
+        turn = Turn(now)
+        self._core.start_over(turn)
+        return turn.outcome()
+
     def tombstone(self) -> StateRecord:
         """Return the record that deletes the group."""
         return self._core.encode(self._core.group_id, None)

@@ -41,6 +41,8 @@ from moldau.protocol.messages.transactions import (
 )
 
 _NO_RETENTION: Final = -1
+_INT64_MIN: Final = -(2**63)
+_INT64_MAX: Final = 2**63 - 1
 _UTF_16_UNIT_SIZE: Final = 2
 _NO_METADATA: Final = ""
 
@@ -65,7 +67,7 @@ class OffsetCommits:
     ) -> tuple[list[StateRecord], OffsetCommitResponse]:
         """Decide a commit. Versions 2-4 may ask for a retention of their own."""
         group_id, retention_ms = request.group_id, request.retention_time_ms
-        expires = NO_TIMESTAMP if retention_ms == _NO_RETENTION else now.wall_ms + retention_ms
+        expires = _expiry(retention_ms, now.wall_ms)
         records: list[StateRecord] = []
         response = OffsetCommitResponse()
         for topic in request.topics:
@@ -113,6 +115,17 @@ class OffsetCommits:
             return len(metadata) > self._metadata_length_max
         units = len(metadata.encode("utf-16-be")) // _UTF_16_UNIT_SIZE
         return units > self._metadata_length_max
+
+
+def _expiry(retention_ms: int, wall_ms: int) -> int:
+    """Say when an offset expires whose client asks for this retention.
+
+    "For ever" is asked for with the largest number. Kafka's sum overflows there, so that such an
+    offset expires at once; ours stays as large as the record's field can hold.
+    """
+    if retention_ms == _NO_RETENTION:
+        return NO_TIMESTAMP
+    return max(_INT64_MIN, min(wall_ms + retention_ms, _INT64_MAX))
 
 
 def _committed(

@@ -61,6 +61,7 @@ from moldau.coordination.groups.turn import GroupTimer
 from moldau.coordination.outcome import (
     NOTHING,
     Caller,
+    HandlerFailed,
     Now,
     Outcome,
     ProducerIdentity,
@@ -249,8 +250,7 @@ class GroupShard:
         """Go on with what a timer was set for."""
         match key:
             case GroupTimer():
-                group = self._groups.get(key.group_id)
-                return NOTHING if group is None else group.timer_fired(key, now)
+                return self._group_timer_fired(key, now)
             case TopicDeletion():
                 return self._forget_topic(key)
             case GroupDeletion():
@@ -261,7 +261,25 @@ class GroupShard:
                 return self._expire(now)
         raise InvariantViolated(f"a timer of nobody: {key!r}")
 
-    # Membership
+    # Membership: a group may be half changed when it raises, and no other group is
+
+    def _contained(self, group: Group, error: Exception, now: Now) -> Exception:
+        """Let a group that raised start over; return what to raise, so that the others go on."""
+        if isinstance(error, InvariantViolated):
+            return error
+        try:
+            return HandlerFailed(error, group.start_over(now))
+        except Exception as another:  # noqa: BLE001 - the group cannot be repaired
+            return InvariantViolated(f"a group cannot start over: {another!r}")
+
+    def _group_timer_fired(self, key: GroupTimer, now: Now) -> Outcome:
+        group = self._groups.get(key.group_id)
+        if group is None:
+            return NOTHING
+        try:
+            return group.timer_fired(key, now)
+        except Exception as error:
+            raise self._contained(group, error, now) from error
 
     def join(self, request: JoinGroupRequest, caller: Caller, ticket: Ticket, now: Now) -> Outcome:
         """Let a member into its group, which is made for the first one."""
@@ -270,7 +288,10 @@ class GroupShard:
             return _answer(ticket, refusal)
         group = self._groups.get(request.group_id)
         if group is not None:
-            return group.join(request, caller, ticket, now)
+            try:
+                return group.join(request, caller, ticket, now)
+            except Exception as error:
+                raise self._contained(group, error, now) from error
         if request.member_id:
             return _answer(ticket, join_without_group(request, caller))
         return self._join_new_group(request, caller, ticket, now)
@@ -302,7 +323,10 @@ class GroupShard:
         group = self._groups.get(request.group_id)
         if group is None:
             return _answer(ticket, sync_error(ErrorCode.UNKNOWN_MEMBER_ID))
-        return group.sync(request, ticket, now)
+        try:
+            return group.sync(request, ticket, now)
+        except Exception as error:
+            raise self._contained(group, error, now) from error
 
     def sync_at_once(self, request: SyncGroupRequest) -> bytes | None:
         """Return a member's assignment where that is all there is to say; None otherwise."""
@@ -323,7 +347,10 @@ class GroupShard:
         group = self._groups.get(request.group_id)
         if group is None:
             return _answer(ticket, leave_without_group(request, caller))
-        return group.leave(request, caller, ticket, now)
+        try:
+            return group.leave(request, caller, ticket, now)
+        except Exception as error:
+            raise self._contained(group, error, now) from error
 
     # Offsets
 

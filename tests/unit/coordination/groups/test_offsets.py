@@ -184,6 +184,24 @@ class TestCommit:
         served.commit(commit_request(retention_time_ms=DAY_MS), version=2)
         assert last_value(served).expire_timestamp == served.now.wall_ms + DAY_MS
 
+    @pytest.mark.parametrize(
+        ("retention_ms", "expires"),
+        [(2**63 - 1, 2**63 - 1), (2**63 - 2, 2**63 - 1), (-(2**63), None), (0, 0), (-2, -2)],
+    )
+    def test_no_retention_is_too_large_or_too_small(self, served, retention_ms, expires):
+        request = commit_request(retention_time_ms=retention_ms)
+        assert errors(served.commit(request, version=2)) == [ErrorCode.NONE]
+        wall_ms = served.now.wall_ms
+        if expires is None or expires <= 0:
+            expires = wall_ms + retention_ms
+        assert last_value(served).expire_timestamp == expires
+        assert served.offset() == (5, ErrorCode.NONE)
+
+    def test_an_offset_that_is_kept_for_ever_does_not_expire(self, served):
+        served.commit(commit_request(retention_time_ms=2**63 - 1), version=2)
+        served.later(366 * DAY_MS / 1000)
+        assert served.offset() == (5, ErrorCode.NONE)
+
     def test_the_topic_is_remembered_by_its_id(self, served):
         served.commit(commit_request())
         assert last_value(served).topic_id == TOPIC_ID
