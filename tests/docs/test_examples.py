@@ -16,6 +16,7 @@ from moldau.observe.coordinators import (
     ShardFigures,
     TransactionFigures,
     group_families,
+    internal_topic_families,
     transaction_families,
 )
 from moldau.server.broker_configs import BROKER_CONFIGS
@@ -107,11 +108,12 @@ def test_the_settings_that_are_listed_work_and_have_the_defaults_shown():
 
 
 def test_the_metrics_that_are_listed_are_told():
-    shards = ShardFigures(0, 0, 0, 0, 0.0, 0.0)
+    shards = ShardFigures("t", 0, 0, 0, 0, 0.0, 0.0, 0, 0)
     states = ("Stable", "Empty", "PreparingRebalance", "CompletingRebalance", "Dead")
     families = [
         *group_families(GroupFigures(shards, dict.fromkeys(states, 0), 0, 0, 0)),
         *transaction_families(TransactionFigures(shards, {"Ongoing": 0}, 0, 0, 0)),
+        *internal_topic_families(shards),
         *cleaner_families(CleanerFigures(0.0, 0.0, 0.0, 0, 0, {"/data": 0})),
     ]
     told = {sample.name for family in families for sample in family.samples}

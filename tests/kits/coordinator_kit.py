@@ -73,6 +73,9 @@ class MemoryLog:
                 return found if len(found) == len(batch) else found[:max_bytes]
         return found
 
+    def next_start(self, offset):
+        return self.log_end_offset
+
     def watch(self, moved):
         self.watcher = moved
 

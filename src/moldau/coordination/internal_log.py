@@ -61,6 +61,13 @@ class InternalLog(Protocol):
         """
         ...
 
+    def next_start(self, offset: int) -> int:
+        """Return where reading may go on if what lies at an offset cannot be walked through.
+
+        That is where the next file begins, or the end of the log.
+        """
+        ...
+
     def watch(self, moved: Callable[[], None]) -> None:
         """Call this whenever `committed_offset` may have moved, until `unwatch`."""
         ...

@@ -5,25 +5,26 @@ slices with other work in between. Whatever is appended meanwhile (transaction m
 loads appends nothing itself) is read too, because the end is looked at anew before each read and
 nothing can come between the last look and the return.
 
-A compacted log has gaps; batches of any format and codec may stand in it. Records that this
-release does not know are passed over, with a line for each of the first. What cannot be read at all
-ends the load.
+A compacted log has gaps; batches of any format and codec may stand in it. Whatever bytes lie in the
+partition, its shard is loaded: records and batches that nobody can read are skipped (`skipping`),
+and all that is whole before and behind them counts. Only a disk that does not answer ends a load.
 """
 
 from __future__ import annotations
 
 import asyncio
 import gc
-import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from typing import Final
 
 from moldau.base.checks import crash_point
-from moldau.base.errors import CorruptRecords
+from moldau.base.errors import CorruptRecords, ProtocolError
+from moldau.coordination.bugs import BugLog
 from moldau.coordination.internal_log import InternalLog
 from moldau.coordination.outcome import ProducerIdentity, Shard, StateRecord, UnknownRecord
+from moldau.coordination.skipping import Skipped
 from moldau.records.batch import (
     CODEC_BITS,
     CONTROL_BIT,
@@ -41,17 +42,12 @@ from moldau.records.control import end_transaction_marker
 from moldau.records.legacy import read_message, unwrapped
 from moldau.records.record import Record, iter_records, payload_of
 
-logger = logging.getLogger(__name__)
-
 MAGIC_POSITION: Final = PEEK_SIZE - 1
 
 RECORDS_PER_SLICE: Final = 256
 """Records, or batches without any, between two turns of the loop.
 
 Less than a millisecond for offsets, two or three for a shard that takes some ten microseconds."""
-
-LINES_PER_LOAD: Final = 20
-"""Records passed over that get a line each; a topic of a newer release may be full of them."""
 
 Run = tuple[Sequence[Record], ProducerIdentity | None]
 """Records that follow one another, and their transaction; none for a batch that brought none."""
@@ -60,35 +56,45 @@ Run = tuple[Sequence[Record], ProducerIdentity | None]
 class Loader:
     """One shard's way up to its log."""
 
-    def __init__(self, log: InternalLog, shard: Shard, name: str) -> None:
+    def __init__(self, log: InternalLog, shard: Shard, name: str, bugs: BugLog) -> None:
         self._log = log
         self._shard = shard
         self._name = name
+        self._bugs = bugs
         self._offset = log.log_start_offset
+        self._damaged_at = -1
+        """The last damaged batch, which may be read twice."""
+        self._skipped = Skipped(name)
         self.record_count = 0
         """Records replayed so far."""
-        self.passed_over_count = 0
+
+    @property
+    def skipped_count(self) -> int:
         """Records that nothing could be made of."""
+        return self._skipped.count
 
     async def run(self, max_bytes: int) -> None:
         """Replay the whole log, reading at most this much at once (or one batch).
 
-        Raises what the port raises, CorruptRecords, or what the shard raised. Cancelling it leaves
-        a shard that is good for nothing.
+        Raises ApiError or StorageError if the port does. Cancelling it leaves a shard that is good
+        for nothing.
         """
         with _collector_off():
             await self._run(max_bytes)
+        self._skipped.summarize()
 
     async def _run(self, max_bytes: int) -> None:
         while self._offset < self._log.log_end_offset:
             crash_point("coordinator.load.before_read")
-            data = await self._log.read(self._offset, max_bytes)
-            if not data:
-                break
-            await self._replay(data)
+            begun = self._offset
+            try:
+                data = await self._log.read(begun, max_bytes)
+                if not data:
+                    break
+                await self._replay(data)
+            except CorruptRecords as error:
+                self._leap(begun, str(error))
         crash_point("coordinator.load.after_replay")
-        if self.passed_over_count > LINES_PER_LOAD:
-            logger.warning("%s: %d records were passed over", self._name, self.passed_over_count)
 
     async def _replay(self, data: bytes) -> None:
         """Replay what was read, up to the last whole batch, and go on behind it."""
@@ -101,30 +107,48 @@ class Loader:
                 count = 0
                 await asyncio.sleep(0)
         if self._offset == begun:
-            raise CorruptRecords(f"there is no whole batch at offset {begun}")
+            raise CorruptRecords("there is no whole batch")
+
+    def _leap(self, begun: int, why: str) -> None:
+        """Go on at the next segment: behind a broken batch none can be found in this one.
+
+        What was read before the broken batch counts as read.
+        """
+        resumed = self._log.next_start(max(begun, self._offset))
+        self._skipped.stretch(self._offset, resumed, why)
+        self._offset = resumed
 
     def _take(self, records: Sequence[Record], producer: ProducerIdentity | None) -> None:
         """Replay records. Everything else is done for many at a time, this loop for each."""
         replay, make = self._shard.replay, tuple.__new__
         for offset, _, key, value, _ in records:
             if key is None:
-                self._passed_over(offset, "it has no key")
+                self._skipped.record(offset, "it has no key")
                 continue
             try:
                 replay(make(StateRecord, (key, value)), producer)
-            except UnknownRecord as error:
-                self._passed_over(offset, str(error))
-            self.record_count += 1
+            except (UnknownRecord, ProtocolError) as error:
+                self._skipped.record(offset, str(error))
+            except Exception as error:  # noqa: BLE001 - no record keeps the others from loading
+                self._bugs.note(f"{self._name} at offset {offset}", error)
+                self._skipped.record(offset, repr(error))
+            else:
+                self.record_count += 1
 
     def _runs(self, data: bytes) -> Iterator[Run]:
         """Walk the batches, in runs that fit into a slice; markers are taken on the way.
 
         A log of single commits is a batch for each record, so this loop does by hand what
-        `iter_batches` does for others.
+        `iter_batches` does for others. CorruptRecords where no further batch can be found.
         """
         position = 0
         while (header := _batch_at(data, position)) is not None:
             end = position + LENGTH_END + header.length
+            if not crc_ok(data, position, end - position):
+                self._pass_damaged(header)
+                yield (), None
+                position = end
+                continue
             if header.attributes & CONTROL_BIT:
                 self._take_marker(header, data[position:end])
                 yield (), None
@@ -134,15 +158,36 @@ class Loader:
                 producer = None
                 if header.attributes & TRANSACTIONAL_BIT:
                     producer = ProducerIdentity(header.producer_id, header.producer_epoch)
-                if header.attributes & CODEC_BITS:
-                    payload = payload_of(header, data, position)
-                else:
-                    payload = data[position + HEADER_SIZE : end]
-                for run in _cut(iter_records(header, payload)):
+                for run in self._runs_of(header, data, position):
                     yield run, producer
             position = end
-            self._offset = header.base_offset + header.last_offset_delta + 1
+            self._offset = max(self._offset, header.base_offset + header.last_offset_delta + 1)
         yield from self._old_runs(data[position:])
+
+    def _runs_of(self, header: BatchHeader, data: bytes, position: int) -> Iterator[list[Record]]:
+        """Read the records of a batch as far as they are whole."""
+        count = 0
+        try:
+            if header.attributes & CODEC_BITS:
+                payload = payload_of(header, data, position)
+            else:
+                payload = data[position + HEADER_SIZE : position + LENGTH_END + header.length]
+            for run in _cut(iter_records(header, payload)):
+                count += len(run)
+                yield run
+        except CorruptRecords as error:
+            self._skipped.batch(header.base_offset + count, header.count - count, str(error))
+
+    def _pass_damaged(self, header: BatchHeader) -> None:
+        """Skip a batch that is not what was written: neither its records nor its counts are true.
+
+        Only its first offset is built upon. So it may be read once more, at the start of the next
+        read, to find the batch behind it.
+        """
+        if header.base_offset != self._damaged_at:
+            self._damaged_at = header.base_offset
+            self._skipped.batch(header.base_offset, 1, "its batch is damaged")
+        self._offset = max(self._offset, header.base_offset + 1)
 
     def _old_runs(self, data: bytes) -> Iterator[Run]:
         """Walk messages of magic 0 and 1, as Kafka wrote them before 0.11.
@@ -152,26 +197,40 @@ class Loader:
         for span in iter_batches(data, allow_cut=True):
             if span.magic == MAGIC:
                 return
-            for run in _cut(unwrapped(read_message(data, span))):
-                yield run, None
-            self._offset = span.base_offset + 1
-
-    def _passed_over(self, offset: int, why: str) -> None:
-        self.passed_over_count += 1
-        if self.passed_over_count <= LINES_PER_LOAD:
-            logger.warning("%s: the record at %d is passed over: %s", self._name, offset, why)
+            try:
+                for run in _cut(unwrapped(read_message(data, span))):
+                    yield run, None
+            except CorruptRecords as error:
+                self._skipped.batch(span.base_offset, 1, str(error))
+            self._offset = max(self._offset, span.base_offset + 1)
 
     def _take_marker(self, header: BatchHeader, batch: bytes) -> None:
-        marker = end_transaction_marker(batch)
+        try:
+            marker = end_transaction_marker(batch)
+        except CorruptRecords as error:
+            self._skipped.record(header.base_offset, str(error))
+            return
         if marker is not None:
             producer = ProducerIdentity(header.producer_id, header.producer_epoch)
             self._shard.transaction_ended(producer, committed=not marker.aborted)
 
 
 def _cut(records: Iterable[Record]) -> Iterator[list[Record]]:
-    """Read records in runs of one slice at most: a batch may have any number of them."""
+    """Read records in runs of one slice at most: a batch may have any number of them.
+
+    Those before one that cannot be read come before the error.
+    """
     left = iter(records)
-    while run := list(islice(left, RECORDS_PER_SLICE)):
+    while True:
+        run: list[Record] = []
+        try:
+            run.extend(islice(left, RECORDS_PER_SLICE))
+        except CorruptRecords:
+            if run:
+                yield run
+            raise
+        if not run:
+            return
         yield run
 
 
@@ -193,14 +252,9 @@ def _collector_off() -> Iterator[None]:
 
 
 def _batch_at(data: bytes, position: int) -> BatchHeader | None:
-    """Read the header of a whole and sound batch; None if what is there is cut, or older."""
+    """Read the header of a whole batch; None if what is there is cut, or older."""
     left = len(data) - position
     if left < HEADER_SIZE or data[position + MAGIC_POSITION] != MAGIC:
         return None
     header = parse_header(data, position)
-    size = LENGTH_END + header.length
-    if size > left:
-        return None
-    if not crc_ok(data, position, size):
-        raise CorruptRecords(f"the batch at offset {header.base_offset} is damaged")
-    return header
+    return None if LENGTH_END + header.length > left else header

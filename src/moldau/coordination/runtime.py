@@ -29,7 +29,7 @@ from collections.abc import Callable
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from moldau.base.clock import Clock
-from moldau.base.errors import InvariantViolated, ProtocolError, StorageError
+from moldau.base.errors import InvariantViolated, StorageError
 from moldau.coordination.answers import Answer, Failed
 from moldau.coordination.backoff import backoff_s
 from moldau.coordination.bugs import BugLog
@@ -72,12 +72,14 @@ class _Failures(NamedTuple):
 
 
 class LoadTimes:
-    """How long shards took to load, for the metrics."""
+    """How long shards took to load, and what they had to skip, for the metrics."""
 
-    __slots__ = ("count", "max_s", "total_s")
+    __slots__ = ("count", "max_s", "skipped_records", "total_s")
 
     def __init__(self) -> None:
         self.count = 0
+        self.skipped_records = 0
+        """Records that could not be read, over all loads."""
         self.total_s = 0.0
         self.max_s = 0.0
 
@@ -289,10 +291,10 @@ class Runtime(Generic[S]):
         async with self._turns:
             clock = self._settings.clock
             start_s = clock.monotonic()
-            loader = Loader(host.log, host.shard, str(host))
+            loader = Loader(host.log, host.shard, str(host), self.bugs)
             try:
                 await loader.run(self._load_buffer_bytes)
-            except (ApiError, ProtocolError, StorageError) as error:
+            except (ApiError, StorageError) as error:
                 logger.error("%s cannot be loaded: %s", host, error)  # noqa: TRY400 - no bug of ours
                 host.end(ErrorCode.COORDINATOR_NOT_AVAILABLE)
             except Exception:
@@ -301,6 +303,7 @@ class Runtime(Generic[S]):
             else:
                 elapsed_s = clock.monotonic() - start_s
                 self.load_times.add(elapsed_s)
+                self.load_times.skipped_records += loader.skipped_count
                 logger.info(
                     "%s is loaded: %d records in %.0f ms",
                     host, loader.record_count, elapsed_s * 1000,

@@ -25,12 +25,17 @@ _TRANSACTION_METRICS = "kafka_server_transaction_coordinator_metrics"
 class ShardFigures(NamedTuple):
     """The shards of one internal topic on this broker."""
 
+    topic: str
     active: int
     loading: int
     failed: int
     load_count: int
     load_total_s: float
     load_max_s: float
+    skipped_records: int
+    """Records that could not be read when shards were loaded."""
+    failed_requests: int
+    """Requests that met a bug and were refused."""
 
 
 class GroupFigures(NamedTuple):
@@ -99,6 +104,25 @@ def transaction_families(figures: TransactionFigures) -> Iterator[Metric]:
         value=figures.timed_out,
     )
     yield from _shard_families(_TRANSACTION_METRICS, figures.shards)
+
+
+def internal_topic_families(*topics: ShardFigures) -> Iterator[Metric]:
+    """Tell what went wrong in the shards of each internal topic; on Kafka nothing counts it."""
+    skipped = CounterMetricFamily(
+        "moldau_internal_records_skipped",
+        "Records of an internal topic that could not be read when it was loaded",
+        labels=["topic"],
+    )
+    failed = CounterMetricFamily(
+        "moldau_coordinator_requests_failed",
+        "Requests that a coordinator refused because of a bug",
+        labels=["topic"],
+    )
+    for shards in topics:
+        skipped.add_metric([shards.topic], shards.skipped_records)
+        failed.add_metric([shards.topic], shards.failed_requests)
+    yield skipped
+    yield failed
 
 
 def _shard_families(prefix: str, shards: ShardFigures) -> Iterator[Metric]:

@@ -25,6 +25,7 @@ from moldau.observe.coordinators import (
     GroupFigures,
     TransactionFigures,
     group_families,
+    internal_topic_families,
     transaction_families,
 )
 from moldau.observe.loop_lag import LAG_BUCKETS_S, LoopLag
@@ -117,8 +118,10 @@ class BrokerCollector:
             "Log directories that failed",
             value=self._figures.offline_directories(),
         )
-        yield from group_families(self._figures.groups())
-        yield from transaction_families(self._figures.transactions())
+        groups, transactions = self._figures.groups(), self._figures.transactions()
+        yield from group_families(groups)
+        yield from transaction_families(transactions)
+        yield from internal_topic_families(groups.shards, transactions.shards)
         yield from cleaner_families(self._figures.cleaner())
 
     def _requests(self) -> Iterator[Metric]:

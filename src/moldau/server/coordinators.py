@@ -169,6 +169,11 @@ class LedPartition:
             self._parts.storage_failed(error)
             raise
 
+    def next_start(self, offset: int) -> int:
+        """Return where the segment behind the one with this offset begins, or the end."""
+        starts = [one.base_offset for one in self._log.segments if one.base_offset > offset]
+        return min(starts, default=self._log.log_end_offset)
+
     # Hearing of commits
 
     def watch(self, moved: Callable[[], None]) -> None:

@@ -81,12 +81,15 @@ def _transactions(runtimes: Runtimes) -> TransactionFigures:
 def _shards(runtime: Runtime[GroupShard] | Runtime[TransactionShard]) -> ShardFigures:
     told = Counter(runtime.refusals)
     return ShardFigures(
+        runtime.topic,
         told[ErrorCode.NONE],
         told[ErrorCode.COORDINATOR_LOAD_IN_PROGRESS],
         told[ErrorCode.COORDINATOR_NOT_AVAILABLE],
         runtime.load_times.count,
         runtime.load_times.total_s,
         runtime.load_times.max_s,
+        runtime.load_times.skipped_records,
+        runtime.bugs.count,
     )
 
 

@@ -197,6 +197,7 @@ def _produce(parts: Parts) -> ProduceHandler:
                 parts.configs.broker_values.value("transaction.partition.verification.enable")
             ),
         ),
+        internal_writable=parts.settings.internal_topics_writable,
     )
 
 

@@ -70,6 +70,7 @@ class BrokerSettings:
     auto_create_topics_enable: bool = _of("auto.create.topics.enable")
     default_replication_factor: int = _of("default.replication.factor")
     delete_topic_enable: bool = _of("delete.topic.enable")
+    internal_topics_writable: bool = _of("internal.topics.writable")
     log_flush_offset_checkpoint_interval_ms: int = _of("log.flush.offset.checkpoint.interval.ms")
     log_retention_check_interval_ms: int = _of("log.retention.check.interval.ms")
     num_partitions: int = _of("num.partitions")

@@ -113,7 +113,13 @@ async def _check_replayed(runtime: Runtime[Any], index: int, essence: Any) -> No
     if host.refusal is not ErrorCode.NONE:
         return
     replayed = runtime._make_shard(index, host.log.leader_epoch)  # noqa: SLF001
-    await Loader(host.log, replayed, str(host)).run(LOAD_BUFFER_BYTES)
+    loader = Loader(host.log, replayed, str(host), runtime.bugs)
+    await loader.run(LOAD_BUFFER_BYTES)
+    if loader.skipped_count or runtime.bugs.count:
+        raise Violation(
+            f"I9: {host} wrote {loader.skipped_count} record(s) that it cannot read, "
+            f"and {runtime.bugs.count} request(s) raised"
+        )
     # Nothing has happened since the end of the log was reached.
     if host.refusal is not ErrorCode.NONE:
         return

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import logging
 from unittest.mock import AsyncMock
 
 import pytest
 
 from kits.coordinator_kit import Bench, MemoryLog, batches, marker, one, run
-from moldau.base.errors import CorruptRecords
+from moldau.base.errors import CorruptRecords, StorageError
 from moldau.coordination.outcome import Outcome, ProducerIdentity, StateRecord
-from moldau.records.batch import pack_batch, parse_header
+from moldau.coordination.skipping import LINES_PER_LOAD
+from moldau.records.batch import HEADER_SIZE, pack_batch, parse_header
+from moldau.records.builder import BatchBuilder
 from moldau.records.compression import Codec
 from moldau.records.legacy import message_set
 from moldau.records.record import Record
@@ -97,7 +98,7 @@ def test_what_is_appended_while_a_shard_loads_is_replayed_too():
     run(work)
 
 
-def test_records_nobody_knows_and_records_without_a_key_are_passed_over(caplog):
+def test_records_nobody_knows_and_records_without_a_key_are_skipped(caplog):
     async def work():
         log = MemoryLog(
             batches=await batches((b"a", b"1"))
@@ -107,8 +108,8 @@ def test_records_nobody_knows_and_records_without_a_key_are_passed_over(caplog):
         assert bench.shard.map == {b"a": b"1", b"b": None}
 
     run(work)
-    assert "internal-0: the record at 1 is passed over: a type of the future" in caplog.text
-    assert "internal-0: the record at 2 is passed over: it has no key" in caplog.text
+    assert "internal-0: the record at offset 1 is skipped: a type of the future" in caplog.text
+    assert "internal-0: the record at offset 2 is skipped: it has no key" in caplog.text
 
 
 def test_a_topic_full_of_records_nobody_knows_does_not_fill_the_log(caplog):
@@ -117,8 +118,8 @@ def test_a_topic_full_of_records_nobody_knows_does_not_fill_the_log(caplog):
         await Bench(log).begin()
 
     run(work)
-    assert 20 < len(caplog.records) < 30
-    assert "internal-0: 500 records were passed over" in caplog.text
+    assert len(caplog.records) == LINES_PER_LOAD + 1
+    assert "internal-0: 500 records were skipped in all" in caplog.text
 
 
 def test_the_loop_has_its_turn_while_markers_and_emptied_batches_are_read():
@@ -149,7 +150,7 @@ def test_a_gap_at_the_end_of_a_compacted_log_ends_the_load():
 def test_a_log_that_cannot_be_read_is_not_available_until_it_is_led_anew(caplog):
     async def work():
         log = MemoryLog(batches=await batches((b"a", b"1")))
-        log.unreadable = CorruptRecords("rotten")
+        log.unreadable = StorageError("/data", "rotten")
         bench = await Bench(log).begin()
         assert bench.get(b"a") == ("failed", "COORDINATOR_NOT_AVAILABLE")
         bench.log = log.moved_to(1)
@@ -157,30 +158,117 @@ def test_a_log_that_cannot_be_read_is_not_available_until_it_is_led_anew(caplog)
         assert bench.get(b"a") == ("got", b"1")
 
     run(work)
-    assert "internal-0 cannot be loaded: rotten" in caplog.text
+    assert "internal-0 cannot be loaded: /data: rotten" in caplog.text
 
 
-@pytest.mark.parametrize("damage", ["checksum", "cut"])
-def test_a_damaged_batch_ends_the_load(damage, caplog):
+def flipped(batch):
+    return batch[:-1] + bytes([batch[-1] ^ 1])
+
+
+def recounted(count):
+    """A batch with a good checksum that claims another number of records."""
+    return lambda batch: pack_batch(parse_header(batch)._replace(count=count), batch[HEADER_SIZE:])
+
+
+def with_records(records, **changes):
+    return lambda batch: pack_batch(parse_header(batch)._replace(**changes), records)
+
+
+DAMAGES = {
+    "checksum": flipped,
+    "too few records": recounted(7),
+    "a negative number of records": recounted(-7),
+    "a bad codec": with_records(b"x", attributes=7),
+    "what gzip did not write": with_records(b"nonsense", attributes=1),
+    "what lz4 did not write": with_records(b"nonsense", attributes=3),
+    "what zstd did not write": with_records(b"nonsense", attributes=4),
+    "no record": with_records(b"\xff" * 9),
+    "a bad marker": with_records(one(b"a", b"1")[HEADER_SIZE:], attributes=0x30),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("max_bytes", [1, 100, 1 << 20])
+@pytest.mark.parametrize("index", [0, 1, 2])
+def test_a_damaged_batch_is_skipped_and_all_others_are_read(damage, max_bytes, index, caplog):
     async def work():
-        log = MemoryLog(batches=await batches((b"a", b"1")))
-        offset, batch = log.batches[0]
-        harmed = batch[:-1] + b"x" if damage == "checksum" else batch[:-1]
-        log.batches[0] = (offset, harmed)
+        log = MemoryLog(batches=await batches((b"a", b"1"), (b"b", b"2"), (b"c", b"3")))
+        offset, batch = log.batches[index]
+        log.batches[index] = (offset, DAMAGES[damage](batch))
+        bench = await Bench(log, load_buffer_bytes=max_bytes).begin()
+        whole = {b"a": b"1", b"b": b"2", b"c": b"3"}
+        del whole[b"abc"[index : index + 1]]
+        assert bench.shard.map == whole
+        assert bench.runtime.load_times.skipped_records > 0
+        assert bench.put(b"d", b"4") == ("put", b"4")
+
+    run(work)
+    assert "internal-0: " in caplog.text
+    assert f"offset {index} " in caplog.text
+
+
+def test_the_records_before_a_bad_one_of_their_batch_are_read(caplog):
+    async def work():
+        builder = BatchBuilder()
+        for number in range(600):
+            builder.append(1, b"%d" % number, b"v")
+        header, batch = builder.seal()
+        cut = pack_batch(header, batch[HEADER_SIZE:-1])
+        bench = await Bench(MemoryLog(batches=[cut, one(b"behind", b"1")])).begin()
+        assert len(bench.shard.map) == 600
+        assert bench.shard.map[b"behind"] == b"1"
+        assert b"599" not in bench.shard.map
+        assert bench.runtime.load_times.skipped_records == 1
+
+    run(work)
+    assert "internal-0: 1 record(s) from offset 599 on are skipped" in caplog.text
+
+
+class BrokenInTheMiddle(MemoryLog):
+    """Two files, the first of which cannot be walked through from its second batch on."""
+
+    async def read(self, offset, max_bytes):
+        if offset == 1:
+            raise CorruptRecords("no batch begins here")
+        data = await super().read(offset, max_bytes)
+        return data[: len(self.batches[0][1])] if offset == 0 else data
+
+    def next_start(self, offset):
+        return 3 if offset < 3 else self.log_end_offset
+
+
+@pytest.mark.parametrize("garbage", [None, b"\0" * 200, b"\xff" * 200])
+def test_behind_bytes_that_are_no_batch_the_next_file_is_read(garbage, caplog):
+    async def work():
+        written = await batches(*((b"%d" % number, b"v") for number in range(5)))
+        if garbage is None:
+            log = BrokenInTheMiddle(batches=written)
+        else:
+            log = MemoryLog(batches=written)
+            log.batches[1] = (1, garbage)
+            log.read = AsyncMock(
+                side_effect=lambda offset, size: b"".join(
+                    batch for base, batch in log.batches if base >= offset
+                )
+            )
+            log.next_start = lambda offset: 3 if offset < 3 else 5
         bench = await Bench(log).begin()
-        assert bench.get(b"a") == ("failed", "COORDINATOR_NOT_AVAILABLE")
+        assert set(bench.shard.map) == {b"0", b"3", b"4"}
 
     run(work)
-    assert "internal-0 cannot be loaded" in caplog.text
+    assert "internal-0: everything from offset 1 up to 2 is skipped" in caplog.text
 
 
-def test_a_shard_that_fails_while_loading_is_not_available(caplog):
+def test_a_record_that_the_shard_cannot_take_is_skipped(caplog):
     async def work():
-        bench = await Bench(MemoryLog(batches=[one(b"broken", b"")])).begin()
-        assert bench.get(b"a") == ("failed", "COORDINATOR_NOT_AVAILABLE")
+        log = MemoryLog(batches=[one(b"broken", b""), one(b"broken", b""), one(b"a", b"1")])
+        bench = await Bench(log).begin()
+        assert bench.get(b"a") == ("got", b"1")
+        assert bench.runtime.load_times.skipped_records == 2
 
     run(work)
-    assert [record.levelno for record in caplog.records] == [logging.ERROR]
+    assert caplog.text.count("Traceback") == 1
+    assert "internal-0: the record at offset 1 is skipped: ValueError" in caplog.text
 
 
 @pytest.mark.parametrize("records", [[], [(b"a", b"1")]])
@@ -258,7 +346,7 @@ def test_the_collector_is_off_while_a_shard_loads_and_back_on_whatever_comes_of_
         return seen, gc.isenabled()
 
     broken = MemoryLog(batches=[one(b"a", b"1")])
-    broken.unreadable = CorruptRecords("rotten")
+    broken.unreadable = StorageError("/data", "rotten")
     gc.enable()
     assert asyncio.run(work(MemoryLog(batches=[one(b"a", b"1")]))) == ([False], True)
     assert asyncio.run(work(broken)) == ([], True)

@@ -67,7 +67,7 @@ class Worker:
 class Kit:
     """Two partitions, and one of an internal topic."""
 
-    def __init__(self, *, verification=True, config=None):
+    def __init__(self, *, verification=True, config=None, internal_writable=False):
         self.disk = log_kit.Broker(config=config or LogConfig())
         self.coordinator = Coordinator()
         self.partitions = Partitions()
@@ -79,6 +79,7 @@ class Kit:
         self._handler = ProduceHandler(
             self.partitions, ME, HandClock(), self.worker, None, Traffic(), RequestStats(), None,
             TransactionalWrites(self.partitions, self.coordinator, lambda: verification),
+            internal_writable=internal_writable,
         )  # fmt: skip
 
     def log(self, index=0):
@@ -201,9 +202,26 @@ def test_an_internal_topic_is_neither_written_to_nor_taken_into_the_transaction(
 
 
 def test_not_even_a_tool_writes_to_an_internal_topic_in_a_transaction():
-    kit = Kit()
+    kit = Kit(internal_writable=True)
     answer = kit.send((0, batch()), topic=OFFSETS_TOPIC, client="__admin_client")
     assert answer == [ErrorCode.INVALID_TXN_STATE]
+
+
+@pytest.mark.parametrize(
+    ("client", "writable", "told"),
+    [
+        ("client", False, ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ("__admin_client", False, ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ("client", True, ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ("__admin_client", True, NONE),
+    ],
+)
+def test_a_client_writes_to_an_internal_topic_only_where_the_setting_allows_it(
+    client, writable, told
+):
+    kit = Kit(internal_writable=writable)
+    assert kit.send((0, make_batch()), topic=OFFSETS_TOPIC, client=client) == [told]
+    assert kit.partitions.get(OFFSETS_TOPIC, 0).log.log_end_offset == (told is NONE)
 
 
 @pytest.mark.parametrize("transactional_id", [None, ""])

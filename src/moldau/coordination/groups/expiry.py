@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from moldau.base.errors import ProtocolError
 from moldau.coordination.groups.group import Group
 from moldau.coordination.groups.offsets import OffsetStore
 from moldau.coordination.groups.records import (
@@ -56,10 +55,7 @@ def _is_expired(
         return False
     if offsets.is_unstable(key.group, key.topic, key.partition):
         return False
-    try:
-        offset = decode_offset(value)
-    except ProtocolError:
-        return False  # whoever asks for it is told
+    offset = decode_offset(value)
     start_ms = group.expiry_start_ms(offset.commit_timestamp)
     if start_ms is None:
         return False

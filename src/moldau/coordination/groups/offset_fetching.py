@@ -2,7 +2,7 @@
 
 A consumer that starts asks for all of its partitions, and after a restart of the broker all of them
 do. So values in the form that we and Kafka 4.3 write are read by position, in a third of the time
-of decoding them. All others, and what is damaged, `decode_offset` deals with.
+of decoding them. All others `decode_offset` deals with.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import struct
 from collections.abc import Iterable
 from typing import Final
 
-from moldau.base.errors import ProtocolError
 from moldau.base.ids import NO_LEADER_EPOCH, NO_OFFSET, ZERO_TOPIC_ID
 from moldau.coordination.groups.offsets import OffsetStore
 from moldau.coordination.groups.records import decode_offset
@@ -93,11 +92,7 @@ def _nothing_kept(partition: int, error: ErrorCode) -> OffsetFetchResponsePartit
 def _kept(value: bytes | None, topic_id: bytes, partition: int) -> OffsetFetchResponsePartition:
     if value is None:
         return _nothing_kept(partition, _NO_ERROR)
-    try:
-        offset, leader_epoch, metadata, committed_to = read_offset(value)
-    except ProtocolError:
-        # An error, not "no offset": its consumer would start over where its config says.
-        return _nothing_kept(partition, ErrorCode.CORRUPT_MESSAGE)
+    offset, leader_epoch, metadata, committed_to = read_offset(value)
     if topic_id != committed_to and ZERO_TOPIC_ID not in (topic_id, committed_to):
         return _nothing_kept(partition, _NO_ERROR)  # it was committed to another topic of this name
     return OffsetFetchResponsePartition(partition, offset, leader_epoch, metadata, _NO_ERROR)

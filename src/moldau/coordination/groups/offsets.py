@@ -7,8 +7,8 @@ over, supersedes those that stood in the log before it. A superseded offset stil
 partition unstable (KIP-447), since its transaction is still open, but it is never taken over.
 
 Values are kept as they stand in the log and decoded when somebody asks: a shard may hold hundreds
-of thousands, and most are replaced before they are ever read. One that turns out to be damaged is
-reported to whoever asks for it, and replaced by the next commit.
+of thousands, and most are replaced before they are ever read. One that is damaged is not taken: the
+offset that was committed before it stays.
 
 Only `replay` and the marker of a transaction change this state, so that a restart finds it again.
 """
@@ -20,9 +20,8 @@ from itertools import takewhile
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from moldau.base.errors import ProtocolError
 from moldau.base.ids import ZERO_TOPIC_ID
-from moldau.coordination.groups.records import OffsetKey, check_offset_version, decode_offset
+from moldau.coordination.groups.records import OffsetKey, check_offset, decode_offset
 
 _NO_TOPICS: Final[Mapping[str, dict[int, bytes]]] = MappingProxyType({})
 
@@ -60,14 +59,14 @@ class OffsetStore:
         if value is None:
             self._forget(key)
             return
-        check_offset_version(value)
+        check_offset(value)
         if producer_id is not None:
             self._wait(key, value, producer_id)
             return
         self.commit(key.group, key.topic, key.partition, value)
 
     def commit(self, group: str, topic: str, partition: int, value: bytes) -> None:
-        """Take an offset outside of any transaction, in a version that is known to be ours."""
+        """Take an offset outside of any transaction, which `check_offset` has found whole."""
         try:
             self._committed[group][topic][partition] = value
         except KeyError:
@@ -230,8 +229,5 @@ class OffsetStore:
 
 
 def _is_of(value: bytes, topic_id: bytes) -> bool:
-    """Tell whether an offset is one of this topic; older records, and damaged ones, name none."""
-    try:
-        return decode_offset(value).topic_id in (topic_id, ZERO_TOPIC_ID)
-    except ProtocolError:
-        return True
+    """Tell whether an offset is one of this topic; older records name none."""
+    return decode_offset(value).topic_id in (topic_id, ZERO_TOPIC_ID)

@@ -76,11 +76,17 @@ class CommittedOffset:
     topic_id: bytes = uuid("4+", tag=0)
 
 
-_OFFSET_VERSIONS: Final = frozenset(
-    version.to_bytes(_TYPE_SIZE)
-    for version in range(CommittedOffset.VERSIONS.first, CommittedOffset.VERSIONS.last + 1)  # type: ignore[attr-defined]
-)
-"""How the values of offsets begin that we can read."""
+_USUAL_VERSION: Final = (4).to_bytes(_TYPE_SIZE)
+_TEXT_START: Final = _TYPE_SIZE + 8 + 4
+"""Where the metadata begins in a value of that version: behind offset and leader epoch."""
+_EMPTY_TEXT: Final = b"\x01"
+_TIME_START: Final = _TEXT_START + len(_EMPTY_TEXT)
+_TAGS_START: Final = _TIME_START + 8
+"""Behind the time of the commit, where there is no metadata."""
+_NO_TAGS: Final = b"\x00"
+_TAGGED_ID: Final = b"\x01\x00\x10"
+"""One tagged field, it is field 0, it has 16 bytes: the id of the topic."""
+_TAGGED_ID_SIZE: Final = len(_TAGGED_ID) + 16
 
 
 @message(key=_GROUP, versions="0")
@@ -196,10 +202,18 @@ def decode_key(key: bytes) -> OffsetKey | GroupKey:
     raise UnknownRecord(f"a record of type {record_type}")
 
 
-def check_offset_version(value: bytes) -> None:
-    """Raise UnknownRecord if `decode_offset` will not know this version."""
-    if value[:_TYPE_SIZE] not in _OFFSET_VERSIONS:
-        _version(value, CommittedOffset)
+def check_offset(value: bytes) -> None:
+    """Raise what `decode_offset` would raise, in a tenth of its time for the usual value.
+
+    A log holds a hundred thousand offsets, and most are replaced before anybody reads them. So only
+    the shape of a value is looked at where that tells that it is whole: the form that we and Kafka
+    4.3 write, without metadata.
+    """
+    if value[:_TYPE_SIZE] == _USUAL_VERSION and value[_TEXT_START:_TIME_START] == _EMPTY_TEXT:
+        tags = value[_TAGS_START:]
+        if tags == _NO_TAGS or (tags[:3] == _TAGGED_ID and len(tags) == _TAGGED_ID_SIZE):
+            return
+    decode_offset(value)
 
 
 def decode_offset(value: bytes) -> CommittedOffset:
@@ -209,9 +223,13 @@ def decode_offset(value: bytes) -> CommittedOffset:
 
 
 def decode_group(value: bytes) -> GroupSnapshot:
-    """Read a group."""
+    """Read a group; one that names a member or an instance twice is damaged."""
     version = _version(value, GroupValue)
     group = decoder(GroupValue, version)(memoryview(value), _TYPE_SIZE)[0]
+    ids = [member.member_id for member in group.members]
+    instances = [one.group_instance_id for one in group.members if one.group_instance_id]
+    if len(set(ids)) < len(ids) or len(set(instances)) < len(instances):
+        raise CorruptRecords("a group of the offsets topic has two members of one id")
     return GroupSnapshot(
         group.protocol_type,
         group.generation,

@@ -36,7 +36,7 @@ from moldau.coordination.groups.records import (
     GroupKey,
     OffsetKey,
     RecordForm,
-    check_offset_version,
+    check_offset,
     decode_group,
     decode_key,
     group_record,
@@ -164,7 +164,7 @@ class GroupShard:
         if place is None or value is None or producer is not None:
             self._replay_any(data, value, producer)
             return
-        check_offset_version(value)
+        check_offset(value)
         group, topic = place
         partition = int.from_bytes(data[-PARTITION_SIZE:], signed=True)
         self._offsets.commit(group, topic, partition, value)

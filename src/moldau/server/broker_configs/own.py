@@ -9,6 +9,7 @@ from moldau.server.config_definition import (
     ConfigDefinition,
     Value,
     at_least,
+    boolean,
     cluster_wide,
     internal,
     long,
@@ -31,6 +32,11 @@ def _address_or_nothing(value: Value) -> str | None:
 
 
 OWN: tuple[ConfigDefinition, ...] = (
+    boolean(
+        "internal.topics.writable",
+        False,
+        "Let clients with the id __admin_client produce to the internal topics, as Kafka does.",
+    ),
     string(
         "moldau.metrics.listen",
         "",

@@ -55,7 +55,10 @@ logger = logging.getLogger(__name__)
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
 
 ADMIN_CLIENT: Final = "__admin_client"
-"""The client id with which Kafka's own tools may write to internal topics."""
+"""The client id with which Kafka's own tools may write to internal topics.
+
+Any client can give itself a name. So it counts only where `internal.topics.writable` says so: what
+clients write there is what coordinators load after the next start."""
 
 MALFORMED: Final = frozenset(
     {
@@ -136,7 +139,10 @@ class ProduceHandler:
         stats: RequestStats,
         storage_failed: Callable[[StorageError], None],
         transactional: TransactionalWrites,
+        *,
+        internal_writable: bool = False,
     ) -> None:
+        self._internal_writable = internal_writable
         self._partitions = partitions
         self._broker_id = broker_id
         self._clock = clock
@@ -188,7 +194,7 @@ class ProduceHandler:
         later = _Later([], [], permits)
         # One sent without acknowledgement ends its connection, with a line that says why.
         asker = context.connection if request.acks else None
-        internal = context.client_id == ADMIN_CLIENT
+        internal = self._internal_writable and context.client_id == ADMIN_CLIENT
         for topic in request.topic_data:
             name = self._name(topic, context.version)
             results: list[PartitionProduceResponse] = []

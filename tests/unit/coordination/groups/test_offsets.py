@@ -12,6 +12,7 @@ from kits.group_shard_kit import (
     errors,
     transactional_request,
 )
+from moldau.base.errors import ProtocolError
 from moldau.base.ids import ZERO_TOPIC_ID
 from moldau.coordination.groups.offsets import OffsetStore
 from moldau.coordination.groups.records import (
@@ -23,7 +24,7 @@ from moldau.coordination.groups.records import (
     offset_record,
 )
 from moldau.coordination.groups.shard import ShardSettings
-from moldau.coordination.outcome import StateRecord, UnknownRecord
+from moldau.coordination.outcome import ProducerIdentity, StateRecord, UnknownRecord
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.offsets import (
     OffsetCommitRequestPartition,
@@ -149,13 +150,12 @@ class TestStore:
         store.replay(KEY, value(1, TOPIC_ID), None)
         store.replay(OffsetKey("old", "orders", 0), value(1), None)
         store.replay(OffsetKey("renewed", "orders", 0), value(1, b"r" * 16), None)
-        store.replay(OffsetKey("damaged", "orders", 0), b"\0\4", None)
         store.replay(OffsetKey("open", "orders", 3), value(1, TOPIC_ID), 7)
         store.replay(OffsetKey("g", "payments", 0), value(1, TOPIC_ID), None)
         keys = [*store.keys_of_topic("orders", TOPIC_ID)]
-        assert len(keys) == 5
+        assert len(keys) == 4
         found = {(key.group, key.partition) for key in keys if key is not None}
-        assert found == {("g", 0), ("old", 0), ("damaged", 0), ("open", 3)}
+        assert found == {("g", 0), ("old", 0), ("open", 3)}
 
 
 class TestCommit:
@@ -268,13 +268,13 @@ class TestFetch:
             (topic,) = served.fetch(topics=wanted).topics
             assert topic.partitions[0].committed_offset == offset
 
-    def test_a_damaged_offset_is_an_error_and_not_the_lack_of_one(self, served):
+    @pytest.mark.parametrize("producer", [None, ProducerIdentity(7, 0)])
+    def test_a_damaged_offset_is_not_taken_and_the_one_before_it_stays(self, served, producer):
         served.commit(commit_request(4))
         key = served.log[-1][0].key
-        served.shard.replay(StateRecord(key, b"\0\4\0\0"), None)
-        assert served.offset() == (-1, ErrorCode.CORRUPT_MESSAGE)
-        served.commit(commit_request(5))
-        assert served.offset() == (5, 0)
+        with pytest.raises(ProtocolError):
+            served.shard.replay(StateRecord(key, b"\0\4\0\0"), producer)
+        assert served.offset(require_stable=True) == (4, ErrorCode.NONE)
 
 
 class TestTransactionalCommit:

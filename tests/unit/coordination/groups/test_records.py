@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from moldau.base.errors import ProtocolError
 from moldau.base.ids import ZERO_TOPIC_ID
@@ -13,7 +17,7 @@ from moldau.coordination.groups.records import (
     GroupKey,
     OffsetKey,
     RecordForm,
-    check_offset_version,
+    check_offset,
     decode_group,
     decode_key,
     decode_offset,
@@ -41,6 +45,7 @@ EXPIRING = (
     "0001000000000000002a0000000001a1e04edcaf000001a1e57538af",
 )
 WITHOUT_TOPIC_ID = "0004000000000000004dffffffff01000001a1e04ee17000"
+PLAIN = "0004000000000000004dffffffff01000001a1e04ee1700100104d7a4fa346b54d6d90ebc706d552ab28"
 EMPTY_GROUP = (
     "00020007672d67726f7570",
     "0003000000000000ffffffff000001a1e04edb8200000000",
@@ -179,7 +184,7 @@ class TestWhatIsNotOurs:
     @pytest.mark.parametrize("version", [5, 32767, -1])
     def test_values_of_newer_versions_are_unknown(self, version):
         value = version.to_bytes(2, signed=True) + bytes(40)
-        for read in (check_offset_version, decode_offset, decode_group):
+        for read in (check_offset, decode_offset, decode_group):
             with pytest.raises(UnknownRecord, match=str(version)):
                 read(value)
 
@@ -189,13 +194,41 @@ class TestWhatIsNotOurs:
             decode_key(bytes.fromhex(COMMITTED[0])[:size])
 
     @pytest.mark.parametrize(
-        ("read", "value"), [(decode_offset, COMMITTED[1]), (decode_group, GROUP_OF_ONE[1])]
+        ("read", "value"),
+        [
+            (decode_offset, COMMITTED[1]),
+            (check_offset, COMMITTED[1]),
+            (check_offset, WITHOUT_TOPIC_ID),
+            (decode_group, GROUP_OF_ONE[1]),
+        ],
     )
     def test_a_value_that_is_cut_off_is_damaged(self, read, value):
         whole = bytes.fromhex(value)
         for size in range(len(whole)):
             with pytest.raises(ProtocolError):
                 read(whole[:size])
+
+    @given(st.binary(max_size=60), st.data())
+    def test_an_offset_is_whole_if_and_only_if_it_can_be_decoded(self, noise, data):
+        value = bytearray(bytes.fromhex(data.draw(st.sampled_from([COMMITTED[1], PLAIN]))))
+        start = data.draw(st.integers(0, len(value)))
+        value[start : start + len(noise)] = noise
+        decoded = None
+        with suppress(ProtocolError, UnknownRecord):
+            decoded = decode_offset(bytes(value))
+        checked = None
+        with suppress(ProtocolError, UnknownRecord):
+            checked = check_offset(bytes(value)) or decode_offset(bytes(value))
+        assert checked == decoded
+
+    def test_a_group_with_one_member_twice_is_damaged(self):
+        twice = GroupSnapshot("consumer", 1, "range", MEMBER.member_id, 0, (MEMBER, MEMBER))
+        with pytest.raises(ProtocolError, match="two members"):
+            decode_group(group_record(CURRENT_FORM, "g", twice).value)
+        other = MEMBER._replace(member_id="another")
+        twice = GroupSnapshot("consumer", 1, "range", "another", 0, (MEMBER, other))
+        with pytest.raises(ProtocolError, match="two members"):
+            decode_group(group_record(CURRENT_FORM, "g", twice).value)
 
     def test_bytes_behind_the_last_field_do_no_harm(self):
         key, value = (bytes.fromhex(part) for part in COMMITTED)

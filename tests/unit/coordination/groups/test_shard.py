@@ -416,13 +416,6 @@ class TestExpiry:
         assert served.states() == {}
         assert tombstones(served) == [GroupKey("g")]
 
-    def test_a_damaged_offset_stays_for_somebody_to_see(self, served):
-        served.commit(commit_request(1))
-        record = served.log[0][0]
-        served.shard.replay(StateRecord(record.key, b"\0\4"), None)
-        served.later(2 * WEEK_S)
-        assert served.offset() == (-1, ErrorCode.CORRUPT_MESSAGE)
-
     def test_a_sweep_goes_in_slices(self, served):
         for partition in range(1_200):
             served.commit(commit_request(partition=partition))
