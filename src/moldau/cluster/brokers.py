@@ -90,12 +90,17 @@ def _may_lead(partition: Partition, broker_id: BrokerId) -> bool:
     return partition.replicas == (broker_id,)
 
 
+def _minimum(image: MetadataImage, topic: Topic, partition: Partition) -> int:
+    """Return how many must be in sync; never more than there are replicas."""
+    return min(min_insync_replicas(image, topic.name), len(partition.replicas))
+
+
 def _elected(
     image: MetadataImage, topic: Topic, partition: Partition, broker_id: BrokerId
 ) -> PartitionChanged:
     isr = partition.isr or (broker_id,)
     eligible = tuple(other for other in partition.eligible_leaders if other not in isr)
-    if len(isr) >= min_insync_replicas(image, topic.name):
+    if len(isr) >= _minimum(image, topic, partition):
         eligible = ()
     change = PartitionChanged(topic.id, partition.index, leader=broker_id)
     if isr != partition.isr:
@@ -138,7 +143,7 @@ def _left(
         change = replace(change, leader=_next_leader(image, partition, remaining))
     if not eligible_leaders_kept(image):
         return replace(change, isr=remaining) if remaining else _if_any(change)
-    if len(remaining) < min_insync_replicas(image, topic.name):
+    if len(remaining) < _minimum(image, topic, partition):
         eligible = (*partition.eligible_leaders, broker_id)
         change = replace(change, eligible_leaders=eligible)
     if not remaining:

@@ -16,6 +16,9 @@ from moldau.cluster.topics import find_topic
 
 MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
 
+EVERY_BROKER: Final = ConfigResource(ResourceType.BROKER, "")
+"""What is set for all brokers at once."""
+
 ELIGIBLE_LEADERS_FEATURE: Final = "eligible.leader.replicas.version"
 """At level 1 the controller keeps eligible leader replicas (KIP-966)."""
 
@@ -38,7 +41,7 @@ def alter_configs(
     )
     if clears and resource.type == ResourceType.TOPIC:
         changes.append(EligibleLeadersCleared(resource.name))
-    elif clears and resource == ConfigResource(ResourceType.BROKER, ""):
+    elif clears and resource == EVERY_BROKER:
         # Who was eligible under another minimum may lack records committed under the new one.
         changes.append(EligibleLeadersCleared())
     return changes
@@ -56,7 +59,7 @@ def min_insync_replicas(image: MetadataImage, topic: str) -> int:
     """Return the minimum in force for a topic as far as the metadata says, else Kafka's 1."""
     for resource in (
         ConfigResource(ResourceType.TOPIC, topic),
-        ConfigResource(ResourceType.BROKER, ""),
+        EVERY_BROKER,
     ):
         if (value := image.config(resource).get(MIN_INSYNC_REPLICAS)) is not None:
             return int(value)

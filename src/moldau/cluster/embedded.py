@@ -25,12 +25,11 @@ from moldau.base.errors import CorruptRecords, InvariantViolated, StorageError
 from moldau.base.executor import Executor
 from moldau.base.files import Files
 from moldau.base.ids import BrokerId, LeaderEpoch
-from moldau.cluster.changes import Change, ConfigChanged
-from moldau.cluster.configs import MIN_INSYNC_REPLICAS, eligible_leaders_kept
+from moldau.cluster.changes import Change
+from moldau.cluster.cluster_minimum import ClusterMinimum
 from moldau.cluster.formatting import FIRST_FEATURES, Identity, identify_directories
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.journal import METADATA_FOLDER, Journal
-from moldau.cluster.model import ConfigResource, ResourceType
 from moldau.cluster.quorum import Quorum, leader_change, read_leader_epoch, write_leadership
 from moldau.cluster.record_codec import (
     METADATA_VERSION,
@@ -60,6 +59,9 @@ BATCH_BYTES_MAX: Final = 1 << 20
 SNAPSHOT_AFTER_BYTES: Final = 20 << 20
 """Kafka's default: that much journal is read in a second or two at the next start."""
 
+FIRST_CHANGES: Final = "Bootstrap records"
+"""Kafka's name for the transaction that holds what a cluster starts with."""
+
 _log = logging.getLogger(__name__)
 
 _SNAPSHOT_SLICE_BYTES: Final = 16 << 10
@@ -88,6 +90,7 @@ class EmbeddedStore:
         cluster_id: str | None = None,
         executor: Executor | None = None,
         snapshot_after_bytes: int = SNAPSHOT_AFTER_BYTES,
+        min_insync_replicas: int = 1,
     ) -> None:
         self._files = files
         self.log_directories = tuple(log_directories)
@@ -100,6 +103,7 @@ class EmbeddedStore:
         self._wanted_cluster_id = cluster_id
         self._executor = executor
         self._snapshot_after_bytes = self._next_snapshot_size = snapshot_after_bytes
+        self._minimum = ClusterMinimum(min_insync_replicas)
         self._listeners: list[Listener] = []
         self._turn = asyncio.Lock()
         self._tasks: set[asyncio.Task[int]] = set()
@@ -170,11 +174,13 @@ class EmbeddedStore:
                 for record in records:
                     self._quorum.learn(record)
             else:
-                replay.take(
+                values = [
                     record.value or b""
                     for record in records
                     if record.offset >= snapshot.end_offset
-                )
+                ]
+                replay.take(values)
+                self._minimum.saw(batch.header.base_offset, values)
         self._quorum.check_alone(self._node_id, self._folder)
         self._image = replay.image(journal.next_offset)
         journal.resume(snapshot.end_offset)
@@ -210,11 +216,14 @@ class EmbeddedStore:
             leader_epoch=self._epoch,
         )
         values = [encode_mark(TransactionMark.ABORT)] if open_transaction else []
-        changes = self._first_changes()
+        changes = self._first_changes() or self._minimum.corrected(self._image)
         level = _level(self._image.apply(changes, self._image.version))
         values += [encode_change(change, level) for change in changes]
         second = journal.next_offset + 1
-        await self._write(journal, [_Batch(first, second), *self._batches(values, second, level)])
+        name = None if self._image.features else FIRST_CHANGES
+        await self._write(
+            journal, [_Batch(first, second), *self._batches(values, second, level, name)]
+        )
         self._image = self._image.apply(changes, journal.next_offset)
 
     def _first_changes(self) -> list[Change]:
@@ -227,11 +236,7 @@ class EmbeddedStore:
             replay.take(read_snapshot(self._files, path).values)
         changes = list(replay.image(0).as_changes()) or list(FIRST_FEATURES)
         image = self._image.apply(changes, self._image.version)
-        resource = ConfigResource(ResourceType.BROKER, "")
-        if eligible_leaders_kept(image) and MIN_INSYNC_REPLICAS not in image.config(resource):
-            # Who is eligible depends on this minimum, so it is kept explicitly (KIP-966).
-            changes.append(ConfigChanged(resource, MIN_INSYNC_REPLICAS, "1"))
-        return changes
+        return changes + self._minimum.stated(image)
 
     async def _commit(self, expected_version: int, changes: tuple[Change, ...]) -> int:
         async with self._turn:
@@ -275,11 +280,14 @@ class EmbeddedStore:
             journal.take_back(end)
             raise
 
-    def _batches(self, values: Sequence[bytes], base_offset: int, level: int) -> list[_Batch]:
-        """Write records as one batch, or, where that grows too large, as a transaction."""
+    def _batches(
+        self, values: Sequence[bytes], base_offset: int, level: int, name: str | None = None
+    ) -> list[_Batch]:
+        """Write records as one batch; as a transaction if it has a name or grows too large."""
         groups: Iterable[Sequence[bytes]] = [values] if values else []
-        if sum(map(len, values)) > BATCH_BYTES_MAX and level >= TRANSACTIONS_LEVEL:
-            begin, end = encode_mark(TransactionMark.BEGIN), encode_mark(TransactionMark.END)
+        large = sum(map(len, values)) > BATCH_BYTES_MAX
+        if (large or name) and values and level >= TRANSACTIONS_LEVEL:
+            begin, end = encode_mark(TransactionMark.BEGIN, name), encode_mark(TransactionMark.END)
             groups = batched([begin, *values, end], BATCH_BYTES_MAX)
         batches: list[_Batch] = []
         # Kafka refuses a metadata batch whose records differ in time.

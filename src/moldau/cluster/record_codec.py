@@ -54,6 +54,9 @@ _DIRECTORIES_LEVEL: Final = 17  # 3.7-IV2
 _ELIGIBLE_LEADERS_LEVEL: Final = 23  # 4.0-IV1
 _CORDONED_LEVEL: Final = 30  # 4.3-IV0
 
+CONFIG_RECORD: Final = 4
+"""The key of the record that sets one config."""
+
 _FRAME_VERSION: Final = 1
 _UNFENCE: Final = -1
 _FENCE: Final = 1
@@ -75,10 +78,16 @@ def encode_change(change: Change, level: int) -> bytes:
     return _framed(record.KEY, version, encode(record, version))
 
 
-def encode_mark(mark: TransactionMark) -> bytes:
-    """Write the beginning, end or abortion of a metadata transaction."""
-    record = _MARK_RECORDS[mark]()
+def encode_mark(mark: TransactionMark, name: str | None = None) -> bytes:
+    """Write the beginning, with a name for people, the end or abortion of a transaction."""
+    record = _MARK_RECORDS[mark](*(() if name is None else (name,)))
     return _framed(record.KEY, 0, encode(record, 0))
+
+
+def record_key(value: bytes) -> int:
+    """Tell the kind of a record value that `decode_record` has read before."""
+    _, position = read_uvarint(value, 0)
+    return read_uvarint(value, position)[0]
 
 
 def decode_record(value: bytes) -> Change | TransactionMark | None:
@@ -309,7 +318,7 @@ _DECODERS: Final[dict[int, Callable[[Any], Change | TransactionMark | None]]] = 
     1: lambda record: BrokerUnregistered(BrokerId(record.broker_id), record.broker_epoch),
     2: lambda record: TopicCreated(record.name, TopicId(record.topic_id)),
     3: _partition,
-    4: lambda record: ConfigChanged(
+    CONFIG_RECORD: lambda record: ConfigChanged(
         ConfigResource(record.resource_type, record.resource_name), record.name, record.value
     ),
     5: _partition_change,
@@ -328,7 +337,7 @@ _DECODERS: Final[dict[int, Callable[[Any], Change | TransactionMark | None]]] = 
     28: lambda record: EligibleLeadersCleared(record.topic_name),
 }
 
-_MARK_RECORDS: Final[dict[TransactionMark, Callable[[], Any]]] = {
+_MARK_RECORDS: Final[dict[TransactionMark, Callable[..., Any]]] = {
     TransactionMark.BEGIN: kraft.BeginTransactionRecord,
     TransactionMark.END: kraft.EndTransactionRecord,
     TransactionMark.ABORT: kraft.AbortTransactionRecord,

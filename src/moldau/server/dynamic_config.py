@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from moldau.base.errors import ConfigError
 from moldau.base.ids import BrokerId
 from moldau.base.texts import shorten, shorten_list
+from moldau.cluster.configs import EVERY_BROKER
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.model import ConfigResource, ResourceType
 from moldau.cluster.topics import check_topic_name, find_topic
@@ -35,8 +36,6 @@ from moldau.server.topic_configs import (
 from moldau.storage.topic_config import LogConfig
 
 logger = logging.getLogger(__name__)
-
-EVERY_BROKER: Final = ConfigResource(ResourceType.BROKER, "")
 
 PER_LISTENER: Final = ("ssl.", "sasl.", "principal.builder.")
 """Beginnings of configs that concern one listener each."""

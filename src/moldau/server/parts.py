@@ -66,6 +66,7 @@ class Parts:
             ports.random,
             metadata_directory=settings.metadata_log_dir,
             executor=ports.executor,
+            min_insync_replicas=settings.values.integer("min.insync.replicas"),
         )
         self.flusher = Flusher(ports.executor)
         self.decisions = Decisions(self.store)
