@@ -16,6 +16,8 @@ _NO_CLIENT = "no client asks this; refusing costs nobody, or Kafka's answer mean
 _OF_THE_HARNESS = "the two are configured differently: Kafka's controller has a listener and voters"
 _NOT_AT_RUN_TIME = "Kafka can change it while it runs, Moldau cannot and says so"
 
+_ANSWERED_ONCE = "what one request names twice is answered once"
+
 ACCEPTED: tuple[Accepted, ...] = (
     Accepted(
         "produce-ordinary",
@@ -116,6 +118,16 @@ ACCEPTED: tuple[Accepted, ...] = (
         "Kafka tells the id of a topic that was not created, and never will be under that id",
     ),
     Accepted("topics-grown", "to 100000", r".*error_code", f"{_KAFKA_FAILS}; Moldau refuses it"),
+    Accepted("replicas-reassignments", "one (partition|topic) twice", "responses", _ANSWERED_ONCE),
+    Accepted("replicas-elections", ". repeats", "replica_election_results", _ANSWERED_ONCE),
+    Accepted("features-updated", "one feature twice", "results", _ANSWERED_ONCE),
+    Accepted("replicas-quorum", "(one )?twice", "", f"{_ANSWERED_ONCE}, and so described"),
+    Accepted(
+        "quotas-altered",
+        "set",
+        r".*error_code",
+        "Moldau enforces no quotas, and so lets none be set",
+    ),
     Accepted(
         "configs-described_broker",
         "own",

@@ -16,6 +16,7 @@ from .peer import Peer, Versions
 SETTINGS = {
     "auto.create.topics.enable": "false",
     "group.initial.rebalance.delay.ms": "0",
+    "min.insync.replicas": "2",
     "log.initial.task.delay.ms": "3600000",
     "log.retention.check.interval.ms": "3600000",
     "offsets.topic.replication.factor": "1",

@@ -125,6 +125,21 @@ class EmbeddedStore:
             raise StoreFailed("the metadata store has not been started")
         return self._identity
 
+    @property
+    def leader_epoch(self) -> int:
+        """The epoch in which this node leads its quorum."""
+        return self._epoch
+
+    @property
+    def kraft_version(self) -> int:
+        """The form of the quorum: 0 with voters of the settings, 1 with voters of the log."""
+        return self._quorum.kraft_version
+
+    @property
+    def metadata_directory_id(self) -> bytes:
+        """The id of the directory with the metadata log; known once started."""
+        return self.identity.metadata_directory_id
+
     async def start(self) -> None:
         try:
             await self._open()

@@ -51,6 +51,8 @@ class Identity:
     node_id: int
     directory_ids: Mapping[str, bytes]
     """Path of a log directory -> its id, as a broker registers it."""
+    metadata_directory_id: bytes
+    """The id of the directory that holds the metadata log."""
 
 
 def identify_directories(
@@ -83,7 +85,8 @@ def identify_directories(
         ids[path] = ours.directory_id or random_uuid(random)
         if ours.directory_id is None:
             write_meta_properties(files, path, replace(ours, directory_id=ids[path]))
-    return Identity(agreed, node_id, {path: ids[path] for path in directories})
+    of_logs = {path: ids[path] for path in directories}
+    return Identity(agreed, node_id, of_logs, ids[metadata_directory])
 
 
 def _agreed_cluster_id(

@@ -109,7 +109,7 @@ def add_partitions(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             f"{added} partition(s) are to be added, but {len(assignments)} were assigned.",
         )
-    checked = [_checked(image, replicas, replica_count) for replicas in assignments]
+    checked = [checked_replicas(image, replicas, replica_count) for replicas in assignments]
     return _created(image, topic.id, old_count, checked)
 
 
@@ -212,12 +212,12 @@ def _manual_assignments(image: MetadataImage, wanted: NewTopic) -> list[tuple[Br
         )
     replica_count = len(wanted.assignments[0])
     return [
-        _checked(image, wanted.assignments[index], replica_count)
+        checked_replicas(image, wanted.assignments[index], replica_count)
         for index in range(len(wanted.assignments))
     ]
 
 
-def _checked(
+def checked_replicas(
     image: MetadataImage, replicas: Sequence[BrokerId], replica_count: int
 ) -> tuple[BrokerId, ...]:
     problem = None

@@ -13,6 +13,7 @@ from typing import Any
 from moldau.cluster.topics import TopicDefaults
 from moldau.server.dispatch import Route, UsualRequest
 from moldau.server.fetch_sessions import FetchSessions
+from moldau.server.handlers import access, quotas
 from moldau.server.handlers.configs import ConfigHandlers
 from moldau.server.handlers.coordinators import CoordinatorHandlers
 from moldau.server.handlers.discovery import DiscoveryHandlers
@@ -23,6 +24,8 @@ from moldau.server.handlers.log_dirs import LogDirHandler
 from moldau.server.handlers.offset_fetch import OffsetFetchHandler
 from moldau.server.handlers.offsets import OffsetHandlers
 from moldau.server.handlers.produce import ProduceHandler
+from moldau.server.handlers.quorum import QuorumHandlers
+from moldau.server.handlers.reassignment import ReassignmentHandlers
 from moldau.server.handlers.topics import TopicHandlers
 from moldau.server.handlers.transaction_admin import TransactionAdminHandlers
 from moldau.server.handlers.transactions import TransactionHandlers
@@ -42,6 +45,19 @@ Row = tuple[int, str, Callable[..., Any]]
 """An API's key, the versions served, and who serves them."""
 
 
+ACCESS_ROWS: tuple[Row, ...] = (
+    (29, "0-3", access.describe_acls),
+    (30, "0-3", access.create_acls),
+    (31, "0-3", access.delete_acls),
+    (38, "0-3", access.create_token),
+    (39, "0-2", access.renew_token),
+    (40, "0-2", access.expire_token),
+    (41, "0-3", access.describe_tokens),
+    (50, "0", access.describe_scram_credentials),
+)
+"""What asks about access, which nothing guards."""
+
+
 def make_routes(parts: Parts) -> tuple[list[Route], Callable[[], Any]]:
     """Put the handlers together; also return what answers unknown versions of ApiVersions."""
     settings, metrics = parts.settings, parts.metrics
@@ -57,14 +73,7 @@ def make_routes(parts: Parts) -> tuple[list[Route], Callable[[], Any]]:
     coordinators = CoordinatorHandlers(
         parts.image, parts.broker_id, internal_topics, parts.runtimes.by_type
     )
-    discovery = DiscoveryHandlers(
-        parts.image,
-        parts.broker_id,
-        topics,
-        internal_topics,
-        auto_create=settings.auto_create_topics_enable,
-        partition_limit=settings.max_request_partition_size_limit,
-    )
+    discovery = _discovery(parts, topics, internal_topics)
     administration = TopicHandlers(
         parts.image,
         topics,
@@ -103,6 +112,8 @@ def make_routes(parts: Parts) -> tuple[list[Route], Callable[[], Any]]:
         (75, "0", discovery.describe_topic_partitions),
         *_group_rows(parts, groups, group_offsets),
         *_transaction_rows(parts),
+        *_cluster_rows(parts),
+        *ACCESS_ROWS,
     )
     routes = [Route(key, versions, handler, metrics) for key, versions, handler in table]
     usual = _short_ways(parts, produce, groups, group_offsets)
@@ -110,6 +121,21 @@ def make_routes(parts: Parts) -> tuple[list[Route], Callable[[], Any]]:
         route.usual = usual.get(route.api.key)
     discovery.serve(routes)
     return routes, discovery.unsupported_api_versions
+
+
+def _discovery(
+    parts: Parts, topics: TopicAdmin, internal_topics: InternalTopics
+) -> DiscoveryHandlers:
+    settings = parts.settings
+    return DiscoveryHandlers(
+        parts.image,
+        parts.broker_id,
+        topics,
+        internal_topics,
+        auto_create=settings.auto_create_topics_enable,
+        partition_limit=settings.max_request_partition_size_limit,
+        kraft_version=lambda: parts.store.kraft_version,
+    )
 
 
 def _short_ways(
@@ -177,6 +203,21 @@ def _transaction_rows(parts: Parts) -> tuple[Row, ...]:
         (27, "0-2", administration.write_txn_markers),
         (65, "0", administration.describe_transactions),
         (66, "0-2", administration.list_transactions),
+    )
+
+
+def _cluster_rows(parts: Parts) -> tuple[Row, ...]:
+    """What asks a cluster about its brokers; one broker has short answers."""
+    replicas = ReassignmentHandlers(parts.image)
+    quorum = QuorumHandlers(parts.store, parts.broker_id, parts.ports.clock)
+    return (
+        (43, "0-2", replicas.elect),
+        (45, "0-1", replicas.alter),
+        (46, "0", replicas.list_ongoing),
+        (48, "0-1", quotas.describe_quotas),
+        (49, "0-1", quotas.alter_quotas),
+        (55, "0-2", quorum.describe),
+        (57, "0-2", quorum.update_features),
     )
 
 

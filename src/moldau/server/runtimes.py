@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from moldau.base.clock import Clock, Random
 from moldau.base.errors import ConfigError
+from moldau.cluster.features import TRANSACTION_FEATURE
 from moldau.cluster.image import MetadataImage
 from moldau.coordination.groups.counters import GroupCounters
 from moldau.coordination.groups.records import RecordForm
@@ -38,8 +39,6 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 MINUTE_MS = 60_000
-
-TRANSACTION_FEATURE = "transaction.version"
 
 
 class CoordinatorType(IntEnum):

@@ -10,12 +10,16 @@ from . import (
     configs,
     coordinators,
     discovery,
+    features,
     fetch,
     group_offsets,
     groups,
     offsets,
     old_formats,
     produce,
+    quotas,
+    replicas,
+    security,
     topics,
     transactions,
 )
@@ -35,6 +39,10 @@ SCENARIOS: dict[str, Scenario] = {
         groups,
         group_offsets,
         transactions,
+        security,
+        replicas,
+        quotas,
+        features,
         old_formats,
     )
     for scenario in module.SCENARIOS

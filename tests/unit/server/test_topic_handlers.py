@@ -91,7 +91,13 @@ def administration(decided):
 @pytest.fixture
 def discovery(decided):
     return DiscoveryHandlers(
-        lambda: decided.image, 1, None, None, auto_create=False, partition_limit=2000
+        lambda: decided.image,
+        1,
+        None,
+        None,
+        auto_create=False,
+        partition_limit=2000,
+        kraft_version=lambda: 0,
     )
 
 

@@ -18,11 +18,11 @@ from operator import attrgetter
 from typing import Final, TypeAlias
 
 from moldau.base.ids import ZERO_TOPIC_ID, BrokerId, TopicId
+from moldau.cluster.features import levels_in_force, supported_features
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.model import Broker, Partition, Topic
 from moldau.cluster.store import StoreFailed
 from moldau.cluster.topics import PARTITIONS_PER_CHANGE_MAX, NewTopic, check_topic_name
-from moldau.coordination.transactions.transaction import EPOCH_PER_TRANSACTION
 from moldau.protocol.errors import ApiError, ErrorCode
 from moldau.protocol.messages.metadata import (
     ApiVersion,
@@ -48,12 +48,10 @@ from moldau.security.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS, bit
 from moldau.server.dispatch import RequestContext, Route
 from moldau.server.internal_topics import INTERNAL_TOPICS, InternalTopics
 from moldau.server.repeats import fold, once
-from moldau.server.runtimes import TRANSACTION_FEATURE
 from moldau.server.slices import Sliced, take_turns
 from moldau.server.topic_admin import TopicAdmin
 
 SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
-METADATA_FEATURE = "metadata.version"
 LEVEL_ZERO_FROM = 4
 """The first version of ApiVersions in which a feature may have level 0 (KAFKA-17492)."""
 TOPIC_IDS_FROM = 10
@@ -80,6 +78,7 @@ class DiscoveryHandlers:
         *,
         auto_create: bool,
         partition_limit: int,
+        kraft_version: Callable[[], int],
     ) -> None:
         self._image = image
         self._broker_id = broker_id
@@ -87,6 +86,7 @@ class DiscoveryHandlers:
         self._internal_topics = internal_topics
         self._auto_create = auto_create
         self._partition_limit = partition_limit
+        self._kraft_version = kraft_version
         self._api_keys: list[ApiVersion] = []
 
     # ApiVersions
@@ -111,7 +111,7 @@ class DiscoveryHandlers:
         elsewhere = request.node_id not in (-1, self._broker_id)
         if elsewhere or request.cluster_id not in (None, image.cluster_id):
             return ApiVersionsResponse(ErrorCode.REBOOTSTRAP_REQUIRED, self._api_keys)
-        supported, finalized = _features(image, context.version)
+        supported, finalized = _features(image, self._kraft_version(), context.version)
         return ApiVersionsResponse(
             0,
             self._api_keys,
@@ -285,18 +285,21 @@ class DiscoveryHandlers:
 
 
 def _features(
-    image: MetadataImage, version: int
+    image: MetadataImage, kraft_version: int, version: int
 ) -> tuple[list[SupportedFeatureKey], list[FinalizedFeatureKey]]:
     """Tell which features this broker knows, and which levels are in force.
 
     Clients that speak less than version 4 stumble over a feature that may be at level 0, so they
     are told only that it is in force.
     """
-    levels = {name: image.features.get(name, 0) for name in (METADATA_FEATURE, TRANSACTION_FEATURE)}
-    supported = [SupportedFeatureKey(METADATA_FEATURE, 7, levels[METADATA_FEATURE])]
-    if version >= LEVEL_ZERO_FROM:
-        supported.append(SupportedFeatureKey(TRANSACTION_FEATURE, 0, EPOCH_PER_TRANSACTION))
-    finalized = [FinalizedFeatureKey(name, level, level) for name, level in levels.items() if level]
+    known = supported_features(image, kraft_version)
+    supported = [
+        SupportedFeatureKey(*one)
+        for one in known.values()
+        if one.minimum or version >= LEVEL_ZERO_FROM
+    ]
+    levels = levels_in_force(image, known)
+    finalized = [FinalizedFeatureKey(name, level, level) for name, level in levels.items()]
     return supported, finalized
 
 

@@ -1,0 +1,67 @@
+"""Decisions about where replicas are and who leads, on one broker. Pure.
+
+Nothing can move while there is one broker. What asks for the state that is there already is
+accepted, as by Kafka; everything else is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from moldau.base.ids import BrokerId
+from moldau.base.texts import shorten
+from moldau.cluster.image import MetadataImage
+from moldau.cluster.model import NO_LEADER, Partition
+from moldau.cluster.topics import checked_replicas
+from moldau.protocol.errors import ApiError, ErrorCode
+
+
+def check_reassignment(
+    image: MetadataImage, topic: str, index: int, replicas: Sequence[int] | None
+) -> None:
+    """Raise ApiError unless a partition is to be where it is; None would cancel its move."""
+    partition = _find(image, topic, index)
+    if replicas is None:
+        raise ApiError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
+    wanted = checked_replicas(image, [BrokerId(one) for one in replicas], len(replicas))
+    if wanted != partition.replicas:
+        raise ApiError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"Replicas cannot be moved while there is one broker; they are on "
+            f"{list(partition.replicas)}.",
+        )
+
+
+def check_election(image: MetadataImage, topic: str, index: int, *, preferred: bool) -> None:
+    """Raise ApiError: a partition that is led needs no election, another has no candidate."""
+    partition = _find(image, topic, index)
+    if not needs_election(partition, preferred=preferred):
+        raise ApiError(
+            ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition."
+        )
+    if preferred:
+        raise ApiError(
+            ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "The preferred leader was not available."
+        )
+    raise ApiError(
+        ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+        "Eligible topic partition leaders are not available.",
+    )
+
+
+def needs_election(partition: Partition, *, preferred: bool) -> bool:
+    """Tell whether another leader would be wanted if there were one."""
+    if preferred:
+        return partition.leader != partition.replicas[0]
+    return partition.leader == NO_LEADER
+
+
+def _find(image: MetadataImage, topic: str, index: int) -> Partition:
+    found = image.topic(topic)
+    if found is None:
+        problem = f"Unable to find a topic named {shorten(topic)}."
+    elif not 0 <= index < len(found.partitions):
+        problem = f"Unable to find partition {topic}:{index}."
+    else:
+        return found.partitions[index]
+    raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, problem)

@@ -1,0 +1,151 @@
+"""DescribeQuorum 0-2 and UpdateFeatures 0-2: the metadata log and the features of one broker.
+
+The one broker is the only voter of its quorum and always leads it. Levels of features stay as
+they are; an update to the level that is in force is accepted, as by Kafka.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Protocol
+
+from moldau.base.clock import Clock
+from moldau.base.ids import ZERO_TOPIC_ID, BrokerId
+from moldau.cluster.features import SAFE_DOWNGRADE, FeatureUpdate, check_update
+from moldau.cluster.image import MetadataImage
+from moldau.protocol.errors import ApiError, ErrorCode
+from moldau.protocol.messages.brokers import (
+    UpdatableFeatureResult,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+from moldau.protocol.messages.metadata import (
+    DescribeQuorumPartitionResponse,
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    DescribeQuorumTopicResponse,
+    QuorumListener,
+    QuorumNode,
+    QuorumReplicaState,
+)
+from moldau.server.dispatch import RequestContext
+from moldau.server.repeats import FoldedPartitions, fold, fold_partitions
+from moldau.server.slices import Sliced
+
+METADATA_TOPIC: Final = "__cluster_metadata"
+METADATA_PARTITION: Final = 0
+RESULTS_UP_TO: Final = 1
+"""From the next version of UpdateFeatures on, the answer names no single features."""
+
+
+class QuorumState(Protocol):
+    """What the metadata store knows of its own log."""
+
+    @property
+    def image(self) -> MetadataImage:
+        """The metadata; its version is the end of the log."""
+        ...
+
+    @property
+    def leader_epoch(self) -> int:
+        """The epoch in which this broker leads."""
+        ...
+
+    @property
+    def kraft_version(self) -> int:
+        """The level of `kraft.version`; from 1 on voters are known by their directory too."""
+        ...
+
+    @property
+    def metadata_directory_id(self) -> bytes:
+        """The id of the directory that holds the log."""
+        ...
+
+
+class QuorumHandlers:
+    """Answers what asks for the quorum and its features."""
+
+    def __init__(self, state: QuorumState, broker_id: BrokerId, clock: Clock) -> None:
+        self._state = state
+        self._broker_id = broker_id
+        self._clock = clock
+
+    # DescribeQuorum
+
+    def describe(
+        self, request: DescribeQuorumRequest, context: RequestContext
+    ) -> Sliced[DescribeQuorumResponse]:
+        """Tell who leads the metadata and how far it has come."""
+        del context
+        asked = yield from fold_partitions(
+            ((topic.topic_name, topic.partitions) for topic in request.topics),
+            lambda one: one.partition_index,
+        )
+        if _is_metadata(asked):
+            return self._described()
+        response = DescribeQuorumResponse(error_message="")
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        for name, partitions in asked.topics.items():
+            answered = DescribeQuorumTopicResponse(name)
+            response.topics.append(answered)
+            for index in partitions:
+                answered.partitions.append(
+                    DescribeQuorumPartitionResponse(index, unknown, unknown.text)
+                )
+                yield
+        return response
+
+    def _described(self) -> DescribeQuorumResponse:
+        state, now_ms = self._state, self._clock.wall_ms()
+        end = state.image.version
+        directory = state.metadata_directory_id if state.kraft_version else ZERO_TOPIC_ID
+        voter = QuorumReplicaState(self._broker_id, directory, end, now_ms, now_ms)
+        partition = DescribeQuorumPartitionResponse(
+            METADATA_PARTITION,
+            ErrorCode.NONE,
+            "",
+            self._broker_id,
+            state.leader_epoch,
+            end,
+            [voter],
+        )
+        return DescribeQuorumResponse(
+            ErrorCode.NONE,
+            "",
+            [DescribeQuorumTopicResponse(METADATA_TOPIC, [partition])],
+            [QuorumNode(self._broker_id, self._listeners())],
+        )
+
+    def _listeners(self) -> list[QuorumListener]:
+        """Name where this broker is reached: it has no listener for its quorum alone."""
+        broker = self._state.image.brokers.get(self._broker_id)
+        endpoints = broker.endpoints if broker is not None else ()
+        return [QuorumListener(one.listener, one.host, one.port) for one in endpoints]
+
+    # UpdateFeatures
+
+    def update_features(
+        self, request: UpdateFeaturesRequest, context: RequestContext
+    ) -> Sliced[UpdateFeaturesResponse]:
+        """Accept the levels that are in force; all updates or none."""
+        image, kraft_version = self._state.image, self._state.kraft_version
+        updates = yield from fold(request.feature_updates, lambda one: one.feature)
+        response = UpdateFeaturesResponse(error_message=None)
+        for name, one in updates.elements.items():
+            kind = one.upgrade_type
+            if one.allow_downgrade:
+                kind = SAFE_DOWNGRADE
+            try:
+                check_update(image, kraft_version, FeatureUpdate(name, one.max_version_level, kind))
+            except ApiError as error:
+                return UpdateFeaturesResponse(0, error.code, error.message)
+            if context.version <= RESULTS_UP_TO:
+                response.results.append(UpdatableFeatureResult(name, ErrorCode.NONE, "NONE"))
+            yield
+        return response
+
+
+def _is_metadata(asked: FoldedPartitions[str, Any]) -> bool:
+    """Tell whether exactly the metadata's one partition is asked for."""
+    return {name: list(partitions) for name, partitions in asked.topics.items()} == {
+        METADATA_TOPIC: [METADATA_PARTITION]
+    }

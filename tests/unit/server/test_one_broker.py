@@ -1,0 +1,285 @@
+"""What one broker answers about replicas, elections, quorum, features, quotas and access.
+
+Codes are those that Kafka 4.3.1 gives; `tests/differential` compares them field by field.
+"""
+
+from types import SimpleNamespace
+
+import pytest
+
+from kits.log_kit import HandClock
+from kits.metadata_samples import with_brokers, with_topic
+from kits.slicing import count_pauses, finished
+from moldau.base.errors import ProtocolError
+from moldau.cluster.changes import FeatureLevelSet, PartitionChanged
+from moldau.cluster.features import levels_in_force, supported_features
+from moldau.cluster.formatting import FIRST_FEATURES
+from moldau.cluster.topics import NewTopic
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.brokers import FeatureUpdateKey, UpdateFeaturesRequest
+from moldau.protocol.messages.metadata import (
+    DescribeQuorumPartition,
+    DescribeQuorumRequest,
+    DescribeQuorumTopic,
+)
+from moldau.protocol.messages.quotas import (
+    AlterClientQuotasEntry,
+    AlterClientQuotasRequest,
+    ClientQuotaEntity,
+    ClientQuotaOperation,
+)
+from moldau.protocol.messages.reassignment import (
+    AlterPartitionReassignmentsRequest,
+    ElectLeadersRequest,
+    ElectLeadersTopic,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from moldau.protocol.messages.security import (
+    AclCreation,
+    CreateAclsRequest,
+    DescribeAclsRequest,
+    DescribeUserScramCredentialsRequest,
+    ScramUserName,
+)
+from moldau.server.handlers import access, quotas
+from moldau.server.handlers.quorum import QuorumHandlers
+from moldau.server.handlers.reassignment import ReassignmentHandlers
+
+MANY = 5_000
+SMALL_STEPS = 100
+"""Far fewer pauses than this for `MANY` elements would mean that one step is long."""
+PREFERRED, UNCLEAN = 0, 1
+
+
+@pytest.fixture
+def image():
+    made = with_topic(with_brokers([1]), NewTopic("t", 2, 1))
+    return made.apply(FIRST_FEATURES, made.version)
+
+
+@pytest.fixture
+def replicas(image):
+    return ReassignmentHandlers(lambda: image)
+
+
+@pytest.fixture
+def quorum(image):
+    state = SimpleNamespace(
+        image=image, leader_epoch=7, kraft_version=0, metadata_directory_id=b"d" * 16
+    )
+    return QuorumHandlers(state, 1, HandClock())
+
+
+def at(version):
+    return SimpleNamespace(version=version)
+
+
+# Replicas and elections
+
+
+def reassigned(replicas, *partitions, topic="t"):
+    topics = [ReassignableTopic(topic, [ReassignablePartition(*one) for one in partitions])]
+    response = finished(replicas.alter(AlterPartitionReassignmentsRequest(topics=topics), at(1)))
+    (answered,) = response.responses
+    return [(one.partition_index, one.error_code) for one in answered.partitions]
+
+
+def test_replicas_may_be_where_they_are_and_nowhere_else(replicas):
+    assert reassigned(replicas, (0, [1]), (1, [1])) == [(0, 0), (1, 0)]
+    for wanted in ([2], [1, 2], [], [1, 1], [-1]):
+        assert reassigned(replicas, (0, wanted)) == [(0, ErrorCode.INVALID_REPLICA_ASSIGNMENT)]
+    assert reassigned(replicas, (0, None)) == [(0, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)]
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert reassigned(replicas, (2, [1]), (-1, [1])) == [(2, unknown), (-1, unknown)]
+    assert reassigned(replicas, (0, None), topic="nowhere") == [(0, unknown)]
+
+
+def test_a_partition_with_other_replicas_in_the_metadata_is_not_moved():
+    image = with_topic(with_brokers([1, 2]), NewTopic("t", 1, 2))
+    handlers = ReassignmentHandlers(lambda: image)
+    assert reassigned(handlers, (0, [1])) == [(0, ErrorCode.INVALID_REPLICA_ASSIGNMENT)]
+    assert reassigned(handlers, (0, list(image.topics["t"].partitions[0].replicas))) == [(0, 0)]
+
+
+def test_what_is_named_often_is_answered_once_and_in_small_steps(replicas):
+    many = [ReassignableTopic("t", [ReassignablePartition(0, [1])] * 10)] * MANY
+    work = replicas.alter(AlterPartitionReassignmentsRequest(topics=many), at(1))
+    assert count_pauses(work) > SMALL_STEPS
+    answer = finished(replicas.alter(AlterPartitionReassignmentsRequest(topics=many), at(1)))
+    assert [len(topic.partitions) for topic in answer.responses] == [1]
+    elections = ElectLeadersRequest(PREFERRED, [ElectLeadersTopic("t", [0] * 10)] * MANY)
+    (answered,) = finished(replicas.elect(elections, at(2))).replica_election_results
+    assert len(answered.partition_result) == 1
+
+
+def elected(replicas, kind, *partitions):
+    topics = [ElectLeadersTopic("t", list(partitions))]
+    response = finished(replicas.elect(ElectLeadersRequest(kind, topics), at(2)))
+    (answered,) = response.replica_election_results
+    return response.error_code, [one.error_code for one in answered.partition_result]
+
+
+def test_nobody_needs_an_election(replicas):
+    unknown, not_needed = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.ELECTION_NOT_NEEDED
+    for kind in (PREFERRED, UNCLEAN):
+        assert elected(replicas, kind, 0, 7) == (0, [not_needed, unknown])
+        every = finished(replicas.elect(ElectLeadersRequest(kind, None), at(2)))
+        assert [one.partition_result for one in every.replica_election_results] == [[]]
+    refused = ErrorCode.INVALID_REQUEST
+    assert elected(replicas, 2, 0) == (refused, [refused])
+
+
+def test_a_leader_that_is_gone_has_no_successor():
+    image = with_topic(with_brokers([1, 2]), NewTopic("t", 1, 2))
+    handlers = ReassignmentHandlers(lambda: image)
+    preferred = image.topics["t"].partitions[0].replicas[0]
+    assert elected(handlers, PREFERRED, 0) == (0, [ErrorCode.ELECTION_NOT_NEEDED])
+    other = 3 - preferred
+    moved = _led_by(image, other)
+    handlers = ReassignmentHandlers(lambda: moved)
+    assert elected(handlers, PREFERRED, 0) == (0, [ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE])
+    gone = _led_by(image, -1)
+    handlers = ReassignmentHandlers(lambda: gone)
+    assert elected(handlers, UNCLEAN, 0) == (0, [ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE])
+
+
+def _led_by(image, leader):
+    change = PartitionChanged(image.topics["t"].id, 0, leader=leader)
+    return image.apply([change], image.version + 1)
+
+
+# The quorum
+
+
+def test_the_one_broker_leads_its_quorum(quorum, image):
+    asked = DescribeQuorumTopic("__cluster_metadata", [DescribeQuorumPartition(0)])
+    answer = finished(quorum.describe(DescribeQuorumRequest([asked]), at(2)))
+    (partition,) = answer.topics[0].partitions
+    assert (partition.leader_id, partition.leader_epoch) == (1, 7)
+    assert partition.high_watermark == image.version
+    assert [voter.log_end_offset for voter in partition.current_voters] == [image.version]
+    assert [node.node_id for node in answer.nodes] == [1]
+
+
+def test_no_other_log_has_a_quorum(quorum):
+    asked = DescribeQuorumTopic("t", [DescribeQuorumPartition(0)] * MANY)
+    answer = finished(quorum.describe(DescribeQuorumRequest([asked]), at(2)))
+    (partition,) = answer.topics[0].partitions
+    assert partition.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+# Features
+
+
+def updated(quorum, *updates, version=2):
+    keys = [FeatureUpdateKey(name, level, False, kind) for name, level, kind in updates]
+    request = UpdateFeaturesRequest(feature_updates=keys)
+    return finished(quorum.update_features(request, at(version)))
+
+
+@pytest.mark.parametrize(
+    ("name", "level", "kind"),
+    [
+        ("metadata.version", 30, 1),
+        ("metadata.version", 30, 2),
+        ("transaction.version", 2, 1),
+        ("group.version", 1, 1),
+        ("kraft.version", 0, 1),
+    ],
+)
+def test_a_feature_may_have_the_level_it_has(quorum, name, level, kind):
+    answer = updated(quorum, (name, level, kind), version=1)
+    assert answer.error_code == 0
+    assert [(one.feature, one.error_code) for one in answer.results] == [(name, 0)]
+    assert not updated(quorum, (name, level, kind)).results
+
+
+@pytest.mark.parametrize(
+    ("name", "level", "kind"),
+    [
+        ("metadata.version", 31, 1),
+        ("metadata.version", 7, 1),
+        ("metadata.version", 7, 2),
+        ("metadata.version", 1, 3),
+        ("metadata.version", -1, 1),
+        ("metadata.version", 30, 0),
+        ("transaction.version", 1, 3),
+        ("kraft.version", 1, 1),
+        ("cats", 1, 1),
+        ("cats", 0, 2),
+    ],
+)
+def test_no_other_level_is_taken(quorum, name, level, kind):
+    answer = updated(quorum, ("group.version", 1, 1), (name, level, kind))
+    assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
+    assert not answer.results
+
+
+def test_clients_are_not_told_of_group_protocols_that_are_not_there(image):
+    supported = supported_features(image, 0)
+    assert {name: (one.minimum, one.maximum) for name, one in supported.items()} == {
+        "eligible.leader.replicas.version": (0, 1),
+        "group.version": (0, 0),
+        "kraft.version": (0, 0),
+        "metadata.version": (7, 30),
+        "share.version": (0, 0),
+        "streams.version": (0, 0),
+        "transaction.version": (0, 2),
+    }
+    assert levels_in_force(image, supported) == {
+        "eligible.leader.replicas.version": 1,
+        "metadata.version": 30,
+        "transaction.version": 2,
+    }
+
+
+def test_levels_of_an_earlier_folder_are_told_as_they_are(image):
+    earlier = image.apply([FeatureLevelSet("metadata.version", 21)], image.version)
+    supported = supported_features(earlier, 1)
+    assert supported["metadata.version"].maximum == 21
+    assert levels_in_force(earlier, supported)["kraft.version"] == 1
+
+
+# Quotas and access
+
+
+def altered(*operations, entity=(("user", "a"),), copies=1):
+    entry = AlterClientQuotasEntry(
+        [ClientQuotaEntity(*one) for one in entity],
+        [ClientQuotaOperation(*one) for one in operations],
+    )
+    request = AlterClientQuotasRequest([entry] * copies)
+    return [one.error_code for one in finished(quotas.alter_quotas(request, at(1))).entries]
+
+
+def test_no_quota_is_set_that_would_not_be_kept_to():
+    refused, rate = ErrorCode.INVALID_REQUEST, "producer_byte_rate"
+    assert altered((rate, 1000.0, False)) == [ErrorCode.UNSUPPORTED_VERSION]
+    assert altered((rate, 0.0, True)) == [0]
+    assert altered((rate, float("nan"), False)) == [refused]
+    assert altered((rate, float("inf"), False)) == [refused]
+    assert altered((rate, 0.0, True), copies=MANY) == [refused]
+    assert altered(("connection_creation_rate", 1.0, False), entity=[("ip", "127.0.0.1")]) == [
+        ErrorCode.UNSUPPORTED_VERSION
+    ]
+
+
+def test_access_is_not_guarded():
+    described = access.describe_acls(DescribeAclsRequest(1, None, 1, None, None, 1, 1), at(3))
+    assert described.error_code == ErrorCode.SECURITY_DISABLED
+    rules = [AclCreation(2, "t", 3, "User:a", "*", 3, 3)] * 3
+    created = finished(access.create_acls(CreateAclsRequest(rules), at(3)))
+    assert [one.error_code for one in created.results] == [ErrorCode.SECURITY_DISABLED] * 3
+    with pytest.raises(ProtocolError):
+        access.describe_acls(DescribeAclsRequest(0, None, 1, None, None, 1, 1), at(3))
+
+
+def test_no_user_has_credentials():
+    users = [ScramUserName("a"), *[ScramUserName("b")] * MANY]
+    request = DescribeUserScramCredentialsRequest(users)
+    answer = finished(access.describe_scram_credentials(request, at(0)))
+    assert [(one.user, one.error_code) for one in answer.results] == [
+        ("a", ErrorCode.RESOURCE_NOT_FOUND),
+        ("b", ErrorCode.DUPLICATE_RESOURCE),
+    ]
