@@ -1,0 +1,100 @@
+"""Kafka's tools that ask a cluster about its brokers, run against one broker.
+
+They print the same lines for Kafka, with `MOLDAU_TEST_BROKER=kafka`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kafka_harness.broker import BrokerProcess
+from kafka_harness.distribution import CURRENT
+from kafka_harness.java import Output
+from kafka_harness.samples import fresh_topic
+from kafka_harness.tool_session import ToolSession
+from kafka_harness.topics import create_topic
+
+pytestmark = pytest.mark.java(CURRENT)
+
+TOOLS = "org.apache.kafka.tools"
+REASSIGN = f"{TOOLS}.reassign.ReassignPartitionsCommand"
+CONFIGS = "kafka.admin.ConfigCommand"
+
+Tool = Callable[..., Output]
+
+
+@pytest.fixture
+def topic(broker: BrokerProcess) -> str:
+    return create_topic(broker.address, fresh_topic("cluster-tools"))
+
+
+@pytest.fixture
+def tool(broker: BrokerProcess, tools: ToolSession) -> Tool:
+    def run(name: str, *arguments: object, check: bool = True) -> Output:
+        full = name if "." in name else f"{TOOLS}.{name}"
+        return tools.run(full, "--bootstrap-server", broker.address, *arguments, check=check)
+
+    return run
+
+
+def test_a_partition_is_reassigned_to_where_it_is(tool: Tool, topic: str, tmp_path: Path) -> None:
+    said = tool("TopicCommand", "--describe", "--topic", topic).stdout
+    node = said.split("Leader: ")[1].split()[0]
+    plan = tmp_path / "plan.json"
+    move = {"topic": topic, "partition": 0, "replicas": [int(node)]}
+    plan.write_text(json.dumps({"version": 1, "partitions": [move]}))
+    started = tool(REASSIGN, "--execute", "--reassignment-json-file", plan).stdout
+    assert f"Successfully started partition reassignment for {topic}-0" in started
+    verified = tool(REASSIGN, "--verify", "--reassignment-json-file", plan).stdout
+    assert f"Reassignment of partition {topic}-0 is completed." in verified
+    cancelled = tool(REASSIGN, "--cancel", "--reassignment-json-file", plan).stdout
+    assert "None of the specified partition reassignments are active." in cancelled
+    assert tool(REASSIGN, "--list").stdout == "No partition reassignments found.\n"
+
+
+def test_the_quorum_and_its_leader_are_described(tool: Tool, topic: str) -> None:
+    status = tool("MetadataQuorumCommand", "describe", "--status").stdout
+    lines = dict(line.split(":", 1) for line in status.splitlines())
+    assert lines["MaxFollowerLag"].strip() == "0"
+    assert lines["CurrentObservers"].strip() == "[]"
+    (replica,) = tool("MetadataQuorumCommand", "describe", "--replication").stdout.splitlines()[1:]
+    assert replica.split()[0] == lines["LeaderId"].strip()
+    assert replica.split()[-1] == "Leader"
+    election = ("--election-type", "preferred", "--topic", topic, "--partition", 0)
+    elected = tool("LeaderElectionCommand", *election).stdout
+    assert elected == f"Valid replica already elected for partitions {topic}-0\n"
+
+
+def test_there_are_no_quotas_users_or_access_rules(tool: Tool) -> None:
+    for entity in ("users", "clients", "ips"):
+        assert tool(CONFIGS, "--describe", "--entity-type", entity).stdout == ""
+    acls = tool("AclCommand", "--list", check=False)
+    assert acls.status == 1
+    assert "SecurityDisabledException: No Authorizer is configured on the broker" in acls.stdout
+
+
+def test_features_are_described_and_keep_their_levels(tool: Tool) -> None:
+    described = tool("FeatureCommand", "describe").stdout
+    names = [line.split()[1] for line in described.splitlines()]
+    assert names == [
+        "eligible.leader.replicas.version", "group.version", "kraft.version", "metadata.version",
+        "share.version", "streams.version", "transaction.version",
+    ]  # fmt: skip
+    kept = tool("FeatureCommand", "upgrade", "--feature", "metadata.version=30").stdout
+    assert "metadata.version was upgraded to 30." in kept
+
+
+def test_kafkas_own_compatibility_test_passes(tool: Tool, topic: str) -> None:
+    expected = {
+        "offsets-for-times-supported": True, "cluster-id-supported": True,
+        "expect-record-too-large-exception": False, "num-cluster-nodes": 1,
+        "create-topics-supported": True, "describe-acls-supported": True,
+        "describe-configs-supported": True, "idempotent-producer-supported": True,
+    }  # fmt: skip
+    options = [word for name, value in expected.items() for word in (f"--{name}", value)]
+    said = tool("ClientCompatibilityTest", "--topic", topic, *options).stdout
+    assert "SUCCESS" in said
