@@ -21,13 +21,14 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, To
 
 from kafka_harness.broker import BrokerProcess
 from kafka_harness.distribution import CURRENT, OLDEST
-from kafka_harness.java import run_class
+from kafka_harness.java import Output, run_class
 from kafka_harness.kafka_node import NODE_ID, KafkaNode
 from kafka_harness.kinds import kind_under_test, make_broker
 from kafka_harness.moldau_node import MoldauNode
 from kafka_harness.tool_session import ToolSession
 from kafka_harness.topics import create_topic, send
 from kafka_harness.waiting import eventually
+from kits.kafka_command_kit import ours
 from kits.tool_kit import CONSOLE_CONSUMER, DUMP, TOOLS, commit_offsets
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.data import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -458,9 +459,15 @@ def test_the_formatters_of_1_1_read_what_is_written_for_them(tmp_path):
 
 
 def said_by_1_1(broker: BrokerProcess, formatter: str) -> str:
-    """Read partition 35, where the group of this name belongs, as a user of 1.1 would."""
-    return run_class(
-        OLDEST, "kafka.tools.SimpleConsumerShell", "--broker-list", broker.address,
+    """Read partition 35, where the group of this name belongs, as a user of 1.1 would.
+
+    Our command of that name prints the same.
+    """
+    words = (
+        "kafka.tools.SimpleConsumerShell", "--broker-list", broker.address,
         "--topic", OFFSETS, "--partition", 35, "--no-wait-at-logend",
         "--formatter", f"kafka.coordinator.group.GroupMetadataManager${formatter}",
-    ).stdout  # fmt: skip
+    )  # fmt: skip
+    theirs = run_class(OLDEST, *words).stdout
+    assert ours("kafka-run-class", *words) == Output(theirs, "", 0)
+    return theirs

@@ -19,6 +19,7 @@ from kafka_harness.java import Output, run_class
 from kafka_harness.samples import fresh_topic
 from kafka_harness.tool_session import ToolSession
 from kafka_harness.topics import create_topic, end_offset, send
+from kits.kafka_command_kit import ours
 
 pytestmark = pytest.mark.java(CURRENT, OLDEST)
 
@@ -64,6 +65,7 @@ def old_tool(broker: BrokerProcess, old_tools: ToolSession) -> Tool:
     return run
 
 
+SIMPLE_SHELL = "kafka-simple-consumer-shell"
 WITH_BROKER_LIST = {
     "kafka.tools.ConsoleProducer",
     "kafka.tools.GetOffsetShell",
@@ -225,10 +227,33 @@ def test_old_log_directories_tool_sees_the_folder(broker, old_tool, topic):
 def test_old_simple_consumer_reads_converted_messages(broker, old_tool, topic):
     """It fetches in a version that knows no batches: they are converted down for it."""
     send(broker.address, topic, TEN)
-    said = old_tool(
-        "kafka.tools.SimpleConsumerShell", "--topic", topic, "--partition", 0,
-        "--offset", -2, "--no-wait-at-logend",
-    )  # fmt: skip
+    words = ("--topic", topic, "--partition", 0, "--offset", -2, "--no-wait-at-logend")
+    said = old_tool("kafka.tools.SimpleConsumerShell", *words)
     *values, last = said.lines
     assert values == [value.decode() for value in TEN]
     assert last == f"Terminating. Reached the end of partition ({topic}, 0) at offset 10"
+    assert ours(SIMPLE_SHELL, "--broker-list", broker.address, *words) == said
+
+
+@pytest.mark.usefixtures("old_requests")
+@pytest.mark.parametrize(
+    ("words", "lines", "status"),
+    [
+        (("--offset", 7, "--print-offsets", "--max-messages", 2), 4, 0),
+        (("--offset", -1, "--no-wait-at-logend"), 1, 0),
+        (("--property", "print.key=true", "--max-messages", 3), 3, 0),
+        (("--partition", 9), 0, 1),
+        (("--replica", 77), 0, 1),
+        (("--offset", -3), 0, 1),
+    ],
+)
+def test_our_simple_consumer_says_what_the_old_one_says(
+    broker, old_tools, topic, words, lines, status
+):
+    for value in TEN:
+        send(broker.address, topic, [value])  # the old one prints a batch from its beginning
+    words = ("--broker-list", broker.address, "--topic", topic, *words)
+    theirs = old_tools.run("kafka.tools.SimpleConsumerShell", *words, check=False)
+    own = ours(SIMPLE_SHELL, *words)
+    assert own == theirs
+    assert (len(own.lines), own.status) == (lines, status)

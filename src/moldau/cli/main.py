@@ -42,7 +42,7 @@ COMMANDS = {
     ),
     "profile": Place("moldau.cli.nouns.profile", "Named ways to reach clusters.", AROUND),
     "install-shims": Place(
-        "moldau.cli.kafka.shims", "Link kafka-topics.sh and its like to this command.", AROUND
+        "moldau.cli.kafka.shims", "Install kafka-topics.sh and its like as scripts.", AROUND
     ),
     "completion": Place("moldau.cli.frame.completion", "Complete words in a shell.", AROUND),
 }

@@ -58,14 +58,14 @@ class InternalFormatter:
     def _shown(self, key: bytes | None, value: bytes | None) -> dict[str, Any] | None:
         if key is None:
             return None
-        record_type = _number(key)
+        record_type = leading_number(key)
         form = self._forms.get(record_type)
         if form is None:
             return None
         about = {"type": record_type, "data": _fields(form.key, KEY_VERSION, key)}
         if value is None:
             return {"key": about, "value": None}
-        version = _number(value)
+        version = leading_number(value)
         if version not in form.value.VERSIONS:
             raise CorruptRecords(f"a value of type {record_type} in version {version}")
         says = {"version": version, "data": _fields(form.value, version, value)}
@@ -77,7 +77,8 @@ def _fields(declared: type[Any], version: int, content: bytes) -> dict[str, Any]
     return as_json(message, version)
 
 
-def _number(content: bytes) -> int:
+def leading_number(content: bytes) -> int:
+    """Return the type of a record, from its key, or its version, from its value."""
     if len(content) < NUMBER_SIZE:
         raise CorruptRecords(f"a key or a value of {len(content)} bytes")
     return int.from_bytes(content[:NUMBER_SIZE], signed=True)

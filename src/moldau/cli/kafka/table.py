@@ -78,6 +78,7 @@ TOOLS: Final[dict[str, Tool]] = {
         "consumer_perf",
         ("kafka.tools.ConsumerPerformance", "org.apache.kafka.tools.ConsumerPerformance"),
     ),
+    "kafka-simple-consumer-shell": Tool("simple_consumer", ("kafka.tools.SimpleConsumerShell",)),
     "kafka-storage": Tool("storage", ("kafka.tools.StorageTool",)),
     "kafka-e2e-latency": Tool(
         "e2e_latency", ("kafka.tools.EndToEndLatency", "org.apache.kafka.tools.EndToEndLatency")
@@ -121,7 +122,8 @@ def tool_name(given: str) -> str | None:
 def called_tool(words: Sequence[str]) -> tuple[str, list[str]] | None:
     """Return the command of Kafka's that a process was called as, and its arguments.
 
-    The name is that of a link to `moldau`, or the first word after it.
+    The name is that of a link to `moldau`, or the first word after it, as in a script of
+    `install-shims`.
     """
     for place, word in enumerate(words[:2]):
         if (name := tool_name(word)) is not None:

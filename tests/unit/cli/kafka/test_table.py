@@ -8,10 +8,8 @@ import subprocess
 import sys
 
 import pytest
-from click.testing import CliRunner
 
 from moldau.cli.kafka.console import Console
-from moldau.cli.kafka.shims import install_shims
 from moldau.cli.kafka.table import ABSENT, TOOLS, called_tool, run_tool, tool_name, tool_of_class
 
 
@@ -70,17 +68,3 @@ def test_the_version_names_kafkas_release_first():
     status, stdout, _ = run("kafka-topics", "--version")
     assert status == 0
     assert stdout.split()[0] == "4.3.1"
-
-
-def test_links_are_made_and_what_stands_there_is_left_alone(tmp_path):
-    first = CliRunner().invoke(install_shims, [str(tmp_path)])
-    assert first.exit_code == 0
-    assert (tmp_path / "kafka-topics.sh").is_symlink()
-    assert CliRunner().invoke(install_shims, [str(tmp_path)]).exit_code == 0
-    (tmp_path / "kafka-topics.sh").unlink()
-    (tmp_path / "kafka-topics.sh").write_text("Kafka's own")
-    refused = CliRunner().invoke(install_shims, [str(tmp_path)])
-    assert "kafka-topics.sh already" in str(refused.exception)
-    assert (tmp_path / "kafka-topics.sh").read_text() == "Kafka's own"
-    assert CliRunner().invoke(install_shims, [str(tmp_path), "--force"]).exit_code == 0
-    assert (tmp_path / "kafka-topics.sh").is_symlink()
