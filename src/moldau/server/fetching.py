@@ -156,7 +156,8 @@ class Fetch:
         if diverging is not None and diverging.epoch >= 0:
             return Fetched(reader, ErrorCode.NONE, *figures, diverging=diverging)
         if diverging or not log.log_start_offset <= reader.offset <= log.log_end_offset:
-            return Fetched(reader, ErrorCode.OFFSET_OUT_OF_RANGE, *figures)
+            # Like any error, and as in Kafka, it tells nothing of the log: -1 for every figure.
+            return Fetched(reader, ErrorCode.OFFSET_OUT_OF_RANGE)
         end = stable if self._committed_only else high_watermark
         limit = max(0, min(left, reader.max_bytes))
         whole_batch = first and not self._hard_limit

@@ -196,6 +196,8 @@ def test_an_offset_outside_of_the_log_is_an_answer_at_once():
         found, enough = kit.fetch(once(), {"t": (offset, FAR)}, min_bytes=FAR).look()
         assert enough
         assert errors(found) == {"t": ErrorCode.OFFSET_OUT_OF_RANGE}
+        (one,) = found
+        assert (one.high_watermark, one.last_stable_offset, one.log_start_offset) == (-1, -1, -1)
 
 
 def test_the_end_of_the_log_is_no_error_and_not_enough():

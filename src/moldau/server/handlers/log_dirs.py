@@ -6,6 +6,7 @@ A partition that is asked for twice is told once, as by Kafka.
 from __future__ import annotations
 
 from collections.abc import Container, Mapping
+from pathlib import Path
 
 from moldau.base.files import Files
 from moldau.protocol.errors import ErrorCode
@@ -49,8 +50,10 @@ class LogDirHandler:
     def _described(
         self, directory: LogDirectory, wanted: Mapping[str, Container[int]] | None
     ) -> Sliced[DescribeLogDirsResult]:
+        # A client cannot know what a relative path is relative to.
+        path = str(Path(directory.path).absolute())
         if directory.offline:
-            return DescribeLogDirsResult(ErrorCode.KAFKA_STORAGE_ERROR, directory.path)
+            return DescribeLogDirsResult(ErrorCode.KAFKA_STORAGE_ERROR, path)
         topics: dict[str, DescribeLogDirsTopic] = {}
         for key, log in sorted(directory.logs.items()):
             if wanted is None or key.partition in wanted.get(key.topic, ()):
@@ -60,7 +63,7 @@ class LogDirHandler:
         try:
             total, usable = self._files.space(directory.path)
         except OSError:
-            return DescribeLogDirsResult(ErrorCode.KAFKA_STORAGE_ERROR, directory.path)
+            return DescribeLogDirsResult(ErrorCode.KAFKA_STORAGE_ERROR, path)
         return DescribeLogDirsResult(
-            0, directory.path, list(topics.values()), total_bytes=total, usable_bytes=usable
+            0, path, list(topics.values()), total_bytes=total, usable_bytes=usable
         )
