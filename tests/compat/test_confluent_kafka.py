@@ -117,6 +117,16 @@ def test_a_record_above_the_topics_limit_is_refused_and_leaves_nothing(broker, a
     assert watermarks(broker, topic) == (0, 0)
 
 
+def test_a_refused_batch_names_its_bad_records(broker, admin):
+    """KIP-467: of a hundred records in one batch, the ten without a key are the bad ones."""
+    topic = create(admin, fresh_topic("keyless"), cleanup_policy="compact")
+    records = [Sample(None if number % 10 == 0 else b"k", b"v") for number in range(100)]
+    errors = [error for error, _ in produce(broker, topic, records, linger_ms=1000)]
+    bad = [number for number, error in enumerate(errors) if error.name() == "INVALID_RECORD"]
+    assert bad == list(range(0, 100, 10))
+    assert {error.name() for error in errors} == {"INVALID_RECORD", "_INVALID_DIFFERENT_RECORD"}
+
+
 def test_reading_starts_at_any_offset(broker, admin):
     topic = create(admin, fresh_topic("confluent-seek"))
     produce(broker, topic, [Sample(None, b"%d" % number) for number in range(100)])

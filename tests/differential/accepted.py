@@ -8,9 +8,6 @@ _TAKEN_AT_ITS_WORD = (
     "a batch with a right header and checksum is stored as it came; Kafka reads every record, and "
     "refuses or corrects what the header says of them"
 )
-_NO_RECORD_ERRORS = "Moldau refuses a batch as a whole and names no single record (KIP-467)"
-_FIGURES = r".*(high_watermark|last_stable_offset|log_start_offset)"
-_TELLS_THE_RANGE = "with OFFSET_OUT_OF_RANGE Moldau tells the range, Kafka says -1 for everything"
 _KAFKA_FAILS = "Kafka answers UNKNOWN_SERVER_ERROR to what it did not expect"
 _NO_CLIENT = "no client asks this; refusing costs nobody, or Kafka's answer means nothing"
 _OF_THE_HARNESS = "the two are configured differently: Kafka's controller has a listener and voters"
@@ -25,12 +22,6 @@ ACCEPTED: tuple[Accepted, ...] = (
         "",
         "Kafka keeps the last batch of a partition named twice and drops the others silently; "
         "Moldau appends and answers all",
-    ),
-    Accepted(
-        "produce-malformed",
-        "empty|a few|two|cut|magic 1|length one|no record",
-        r".*log_start_offset",
-        "where the log starts is of no use to a producer whose request has no batch to append",
     ),
     Accepted(
         "produce-malformed",
@@ -57,7 +48,6 @@ ACCEPTED: tuple[Accepted, ...] = (
         "Kafka clears the bit where the topic keeps the producer's times; Moldau refuses it as "
         "Kafka does in other topics",
     ),
-    Accepted("produce-wrong_on_compacted", ".*null key", r".*record_errors", _NO_RECORD_ERRORS),
     Accepted(
         "produce-wrong_on_compacted",
         "said to be gzip",
@@ -66,16 +56,12 @@ ACCEPTED: tuple[Accepted, ...] = (
     ),
     Accepted("produce-wrong_on_compacted", "max timestamp", r".*records", _TAKEN_AT_ITS_WORD),
     Accepted("produce-codecs", "damaged gzip", "", _TAKEN_AT_ITS_WORD),
-    Accepted("produce-times", "", r".*record_errors", _NO_RECORD_ERRORS),
     Accepted(
         "produce-sequences",
         "negative epoch|end",
         "",
         "Kafka takes a producer id with epoch -1; Moldau refuses the contradiction",
     ),
-    Accepted("fetch-offsets", r"(after deletion )?at", _FIGURES, _TELLS_THE_RANGE),
-    Accepted("fetch-epochs", r"last epoch", _FIGURES, _TELLS_THE_RANGE),
-    Accepted("fetch-sessions", "(out of range|the right one)", _FIGURES, _TELLS_THE_RANGE),
     Accepted("fetch-offsets", "isolation 2", "", f"{_KAFKA_FAILS}; to Moldau it is uncommitted"),
     Accepted("fetch-limits", r"(partition )?max -1", "", f"{_KAFKA_FAILS}; to Moldau it is 0"),
     Accepted("fetch-epochs", "leader epoch -2", "", _NO_CLIENT),
@@ -186,12 +172,6 @@ ACCEPTED: tuple[Accepted, ...] = (
         f"{_KAFKA_FAILS}, and its group waits for the rebalance to time out; Moldau passes on what "
         "it need not read, and takes the first of two protocols with one name",
     ),
-    Accepted(
-        "transactions-(written|fenced)",
-        "write not added|write wrongly, (early epoch|other producer)|late|fenced writes",
-        r".*log_start_offset",
-        "where the log starts is of no use to a producer that the coordinator has refused",
-    ),
     Accepted("transactions-written", "write wrongly, nameless", "", _NO_CLIENT),
     Accepted("transactions-verified", "verify none", "", _NO_CLIENT),
     Accepted(
@@ -244,7 +224,6 @@ ACCEPTED_OF_OLD: tuple[Accepted, ...] = (
     ),
     Accepted("offsets-refused", "-1 offsets", r".*error_code", f"{_KAFKA_FAILS}; Moldau: none"),
     Accepted("offsets-leader_epochs", ".*epoch -2", "", _NO_CLIENT),
-    Accepted("old_formats-fetched", "at", _FIGURES, _TELLS_THE_RANGE),
     Accepted(
         "old_formats-produced",
         ".*: (cut|cut in the first|empty)(,| v)",

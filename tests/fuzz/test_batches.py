@@ -21,7 +21,7 @@ from moldau.records.compression import Codec, compress, decompress
 from moldau.records.control import end_transaction_marker
 from moldau.records.conversion import down_convert, recompress, up_convert
 from moldau.records.legacy import iter_messages, message_set, unwrapped
-from moldau.records.record import Record, has_null_key, iter_spans, payload_of, read_records
+from moldau.records.record import Record, iter_spans, payload_of, read_records
 
 LIMIT = 1 << 20
 RECORDS = [
@@ -93,7 +93,6 @@ def check_everything(data):
         read_all,
         read_spans,
         read_messages,
-        has_null_key,
         end_transaction_marker,
         up_convert,
         lambda data: list(iter_batches(data, allow_cut=True)),

@@ -90,12 +90,6 @@ def payload_of(
     )
 
 
-def has_null_key(view: Buffer) -> bool:
-    """Tell whether a record of the batch has no key, which a compacted topic refuses."""
-    header = parse_header(view)
-    return any(span.key is None for span in iter_spans(header, payload_of(header, view)))
-
-
 def iter_records(header: BatchHeader, payload: bytes) -> Iterator[Record]:
     """Read records one by one from the uncompressed payload of a batch."""
     return map(_NEW, repeat(Record), iter_fields(header, payload))

@@ -20,7 +20,7 @@ from moldau.base.errors import CorruptRecords
 from moldau.base.ids import PartitionKey
 from moldau.coordination.answers import Answer, combined
 from moldau.coordination.outcome import ProducerIdentity
-from moldau.protocol.errors import ApiError, ErrorCode
+from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.data import ProduceRequest, TopicProduceData
 from moldau.records.batch import BatchHeader, is_transactional, parse_header
 from moldau.replication.partition import Partition
@@ -29,6 +29,7 @@ from moldau.server.internal_topics import INTERNAL_TOPICS
 from moldau.server.produce_verdicts import ADDS_PARTITIONS, produce_error
 from moldau.server.transaction_partitions import Verdicts
 from moldau.server.transaction_verification import TransactionVerifier
+from moldau.storage.incoming import RefusedUnseen
 from moldau.storage.log import Log
 
 
@@ -46,6 +47,12 @@ Permits: TypeAlias = Mapping[tuple[PartitionKey, ProducerIdentity], Permit]
 NO_PERMITS: Permits = {}
 
 NameOf: TypeAlias = Callable[[TopicProduceData, int], str | None]
+
+NOT_ADDED: Final = "Partition was not added to the transaction"
+"""Kafka's words, which people look for."""
+
+OUTSIDE: Final = frozenset({ErrorCode.INVALID_TXN_STATE, ErrorCode.TRANSACTION_ABORTABLE})
+"""Verdicts on a batch whose partition the transaction does not have."""
 
 COMES_BACK: Final = frozenset({ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.CONCURRENT_TRANSACTIONS})
 """Refusals after which a producer sends the same batch again."""
@@ -141,15 +148,16 @@ def check_permit(partition: Partition, header: BatchHeader, permits: Permits) ->
         return
     permit = permits.get((partition.key, _producer(header)))
     if permit is None:
-        raise ApiError(ErrorCode.INVALID_TXN_STATE, "the partition is not in the transaction")
-    code, why = permit.code, f"{partition.key} is not in an open transaction"
+        raise RefusedUnseen(ErrorCode.INVALID_TXN_STATE, NOT_ADDED)
+    code = permit.code
+    why = NOT_ADDED if code in OUTSIDE else code.text
     if code is ErrorCode.NONE and _is_spent(permit, partition, header):
         code, why = ErrorCode.NOT_ENOUGH_REPLICAS, "a transaction ended meanwhile; send it again"
     if code is ErrorCode.NONE:
         return
     if code in COMES_BACK:
         partition.log.producers.expect(header)
-    raise ApiError(code, why)
+    raise RefusedUnseen(code, why)
 
 
 def _is_spent(permit: Permit, partition: Partition, header: BatchHeader) -> bool:

@@ -6,8 +6,9 @@ become the file's bytes. The rest is
 
 - LogAppendTime: the header alone is rewritten, here and now;
 - work on every record, which must not run on the event loop: old formats are converted, a codec
-  that is not the topic's is changed, the keys of a compacted topic are looked at (unless they are
-  few). `examine` then returns a `Rework`, and `rework` does it, in another process.
+  that is not the topic's is changed, the keys of a compacted topic are looked at, and the records
+  of a batch with a wrong timestamp, to name the bad ones (unless they are few). `examine` then
+  returns a `Rework`, and `rework` does it, in another process.
 
 What is refused is refused with the error Kafka gives for it, and nothing has changed. The records
 themselves are not looked at otherwise: a batch whose header and checksum are right is taken at
@@ -37,7 +38,7 @@ from moldau.records.batch import (
 )
 from moldau.records.compression import Codec
 from moldau.records.conversion import recompress, up_convert
-from moldau.records.record import has_null_key
+from moldau.storage.record_checks import append_time_refused, check_records, has_wrong_time
 from moldau.storage.topic_config import LogConfig
 
 FIRST_VERSION_OF_BATCHES = 3
@@ -46,15 +47,22 @@ FIRST_VERSION_OF_BATCHES = 3
 FIRST_VERSION_WITH_ZSTD = 7
 """A client that speaks no Produce 7 cannot know zstd (KIP-110)."""
 
-KEYS_LOOKED_AT_HERE = 16
+RECORDS_LOOKED_AT_HERE = 16
 """So many records without a codec are looked at on the spot, in less time than it takes to hand
 them to another process."""
 
 _MAGIC_POSITION = PEEK_SIZE - 1
 _NEVER_FROM_CLIENTS = CONTROL_BIT | APPEND_TIME_BIT
-_NO_TIMESTAMP = -1
 _TOPIC_CODECS = {"uncompressed": Codec.NONE} | {codec.label: codec for codec in Codec if codec}
 """By `compression.type`; not here is `producer`, which leaves a batch as it came."""
+
+
+class RefusedUnseen(ApiError):  # noqa: N818 - it names what happened
+    """Records are refused before the log is asked, so the answer tells nothing of the log.
+
+    Other refusals tell where the log starts: a producer that is told of an unknown id or sequence
+    learns from it whether its records were deleted (KIP-360).
+    """
 
 
 class Incoming(NamedTuple):
@@ -80,7 +88,7 @@ def examine(
     The answer is ready to be appended, or a Rework, which goes with the same bytes to `rework`.
     """
     if not records:
-        raise ApiError(ErrorCode.INVALID_RECORD, "there is no record batch")
+        raise RefusedUnseen(ErrorCode.INVALID_RECORD, "there is no record batch")
     if len(records) < PEEK_SIZE or records[_MAGIC_POSITION] != MAGIC:
         _check_old(records, config, produce_version)
         return Rework(config, now_ms)
@@ -88,13 +96,12 @@ def examine(
     codec = header.attributes & CODEC_BITS
     if codec:
         _check_codec(codec, produce_version)
-    _check_timestamps(header, config, now_ms)
     if _TOPIC_CODECS.get(config.compression_type, codec) != codec:
         return Rework(config, now_ms)
-    if config.compacts:
-        if codec or header.count > KEYS_LOOKED_AT_HERE:
+    if config.compacts or has_wrong_time(header, config, now_ms):
+        if codec or header.count > RECORDS_LOOKED_AT_HERE:
             return Rework(config, now_ms)
-        _check_keys(records)
+        _check_each(records, header, config, now_ms)
     return _stamped(Incoming(header, records), config, now_ms)
 
 
@@ -109,22 +116,26 @@ def rework(records: bytes, task: Rework) -> Incoming:
         new = records[_MAGIC_POSITION] == MAGIC
         code = ErrorCode.INVALID_RECORD if new else ErrorCode.CORRUPT_MESSAGE
         raise ApiError(code, str(error)) from error
-    if config.compacts:
-        _check_keys(batch)
-    _check_timestamps(header, config, task.now_ms)
+    if config.compacts or has_wrong_time(header, config, task.now_ms):
+        _check_each(batch, header, config, task.now_ms)
     if header.size > config.max_message_bytes:
         raise _too_large(header.size, config)
     return _stamped(Incoming(header, batch), config, task.now_ms)
 
 
-def _check_keys(batch: Buffer) -> None:
-    """Refuse a record without a key, which compaction could never get rid of."""
+def _check_each(batch: Buffer, header: BatchHeader, config: LogConfig, now_ms: int) -> None:
+    """Refuse records without a key in a compacted topic, and those with a wrong timestamp."""
     try:
-        keyless = has_null_key(batch)
+        check_records(batch, config, now_ms)
     except CorruptRecords as error:
         raise ApiError(ErrorCode.INVALID_RECORD, str(error)) from error
-    if keyless:
-        raise ApiError(ErrorCode.INVALID_RECORD, "a compacted topic takes no record without a key")
+    if has_wrong_time(header, config, now_ms):
+        # No record has the time that the header tells of.
+        raise ApiError(
+            ErrorCode.INVALID_TIMESTAMP,
+            f"The batch tells of timestamps from {header.base_timestamp} to"
+            f" {header.max_timestamp}, which is out of range",
+        )
 
 
 def _in_wanted_form(records: bytes, config: LogConfig) -> bytes:
@@ -147,7 +158,7 @@ def _check_old(records: Buffer, config: LogConfig, produce_version: int) -> None
     except CorruptRecords as error:
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
     if produce_version >= FIRST_VERSION_OF_BATCHES:
-        raise ApiError(
+        raise RefusedUnseen(
             ErrorCode.INVALID_RECORD,
             f"Produce {produce_version} does not take records of magic {magic}",
         )
@@ -198,7 +209,7 @@ def _false_claim(header: BatchHeader) -> ApiError:
     if header.control:
         return ApiError(ErrorCode.INVALID_RECORD, "clients write no control records")
     if header.append_time:
-        return ApiError(ErrorCode.INVALID_TIMESTAMP, "clients set no LogAppendTime")
+        return append_time_refused(header.count)
     if header.producer_id >= 0:
         return ApiError(
             ErrorCode.INVALID_RECORD,
@@ -215,25 +226,6 @@ def _check_codec(codec: int, produce_version: int) -> None:
         raise ApiError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"Produce {produce_version} cannot carry zstd"
         )
-
-
-def _check_timestamps(header: BatchHeader, config: LogConfig, now_ms: int) -> None:
-    """Refuse a batch whose first or newest timestamp is outside of the topic's window.
-
-    Records in between may be older than both; looking at each would cost more than it protects.
-    """
-    oldest = now_ms - config.message_timestamp_before_max_ms
-    newest = now_ms + config.message_timestamp_after_max_ms
-    if oldest <= header.base_timestamp <= newest and oldest <= header.max_timestamp <= newest:
-        return
-    if config.message_timestamp_type != "CreateTime":
-        return
-    for timestamp in (header.base_timestamp, header.max_timestamp):
-        if timestamp != _NO_TIMESTAMP and not oldest <= timestamp <= newest:
-            raise ApiError(
-                ErrorCode.INVALID_TIMESTAMP,
-                f"timestamp {timestamp} is not within [{oldest}, {newest}]",
-            )
 
 
 def _too_large(size: int, config: LogConfig) -> ApiError:
@@ -259,7 +251,7 @@ def _wrong_size(size: int, available: int) -> ApiError:
 
 
 def _not_one_batch(what: str) -> ApiError:
-    return ApiError(ErrorCode.INVALID_RECORD, f"one batch per partition; {what}")
+    return RefusedUnseen(ErrorCode.INVALID_RECORD, f"one batch per partition; {what}")
 
 
 def _level(codec: Codec, config: LogConfig) -> int | None:

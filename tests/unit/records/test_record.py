@@ -7,7 +7,6 @@ from moldau.records.builder import BatchBuilder
 from moldau.records.compression import Codec, compress
 from moldau.records.record import (
     Record,
-    has_null_key,
     iter_records,
     iter_spans,
     payload_of,
@@ -185,13 +184,6 @@ def test_kept_spans_make_a_smaller_batch_as_compaction_does():
     smaller = b"".join(payload[span.start : span.end] for span in kept)
     read = list(iter_records(header._replace(count=len(kept)), smaller))
     assert read == RECORDS[::3]
-
-
-def test_a_missing_key_is_found_also_in_compressed_batches():
-    keyed = [record for record in RECORDS if record.key is not None]
-    for codec in Codec:
-        assert not has_null_key(batch_of(keyed, codec=codec))
-        assert has_null_key(batch_of([*keyed, Record(0, 0, None, b"v")], codec=codec))
 
 
 def test_a_compressed_stream_that_is_not_the_codec_named_is_corrupt():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -21,6 +22,7 @@ from moldau.records.builder import BatchBuilder
 from moldau.replication.partition import Partition, Role
 from moldau.replication.partitions import Partitions
 from moldau.server.dispatch import RequestContext
+from moldau.server.handlers import produce
 from moldau.server.handlers.produce import ProduceHandler
 
 ME = 1
@@ -29,7 +31,7 @@ ME = 1
 class Kit:
     """One partition that starts at offset 2, and a producer."""
 
-    def __init__(self):
+    def __init__(self, **config):
         disk = log_kit.Broker()
         key, topic_id = PartitionKey("t", 0), TopicId(bytes(16))
         self.log = disk.manager.open_or_create(key, topic_id, disk.config)
@@ -39,15 +41,19 @@ class Kit:
         log_kit.append(self.log, make_batch([b"a", b"b", b"c"]))
         partition.advance()
         self.log.delete_records_before(2)
+        self.log.config = replace(self.log.config, **config)
         self._handler = ProduceHandler(
             partitions, ME, HandClock(), None, None, Traffic(), RequestStats(), None, None
         )
 
     def send(self, records):
-        data = TopicProduceData("t", partition_data=[PartitionProduceData(0, records)])
+        return self.send_all([records])[0]
+
+    def send_all(self, batches):
+        data = TopicProduceData("t", partition_data=[PartitionProduceData(0, b) for b in batches])
         context = RequestContext(SimpleNamespace(peer="nobody"), 9, "client")
         response = self._handler(ProduceRequest(None, 1, 100, [data]), context)
-        return response.responses[0].partition_responses[0]
+        return response.responses[0].partition_responses
 
 
 def numbered(sequence, timestamp=1000):
@@ -82,3 +88,35 @@ def test_nothing_is_told_of_the_log_to_one_whose_bytes_were_damaged():
     refused = Kit().send(bytes(damaged))
     assert refused.error_code == ErrorCode.CORRUPT_MESSAGE
     assert refused.log_start_offset == -1
+
+
+@pytest.mark.parametrize("records", [None, b"", numbered(0) * 2, numbered(0)[:-1]])
+def test_nothing_is_told_of_the_log_to_one_who_sent_no_single_batch(records):
+    refused = Kit().send(records)
+    assert refused.error_code == ErrorCode.INVALID_RECORD
+    assert refused.log_start_offset == -1
+
+
+def test_a_refused_batch_names_its_bad_records():
+    kit = Kit(cleanup_policy=frozenset({"compact"}))
+    builder = BatchBuilder()
+    for key in (b"k", None, b"k", None):
+        builder.append(1000, key, b"v")
+    refused = kit.send(builder.build())
+    why = "Compacted topic cannot accept message without key in topic partition t-0"
+    assert refused.error_code == ErrorCode.INVALID_RECORD
+    assert [(one.batch_index, one.batch_index_error_message) for one in refused.record_errors] == [
+        (1, why),
+        (3, why),
+    ]
+    assert refused.error_message.startswith("One or more records have been rejected due to 2 ")
+
+
+def test_one_answer_names_no_more_bad_records_than_one_batch(monkeypatch):
+    monkeypatch.setattr(produce, "NAMED_MAX", 3)
+    kit = Kit(cleanup_policy=frozenset({"compact"}))
+    keyless = BatchBuilder()
+    for _ in range(2):
+        keyless.append(1000, None, b"v")
+    answers = kit.send_all([keyless.build()] * 3)
+    assert [len(one.record_errors) for one in answers] == [2, 1, 0]

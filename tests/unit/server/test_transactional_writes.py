@@ -360,3 +360,19 @@ def test_nobody_waits_for_a_batch_that_was_refused_for_good():
     kit.send((0, batch(0)))
     kit.coordinator.code = NONE
     assert kit.send((0, batch(1))) == [NONE]
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        (ErrorCode.INVALID_TXN_STATE, "Partition was not added to the transaction"),
+        (ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.INVALID_PRODUCER_ID_MAPPING.text),
+    ],
+)
+def test_a_producer_that_the_coordinator_refuses_is_told_nothing_of_the_log(code, message):
+    kit = Kit()
+    kit.coordinator.code = code
+    (refused,) = kit.ask((0, batch())).responses[0].partition_responses
+    assert (refused.error_code, refused.error_message) == (code, message)
+    assert (refused.base_offset, refused.log_append_time_ms) == (-1, -1)
+    assert refused.log_start_offset == -1

@@ -13,7 +13,8 @@ from moldau.records.compression import Codec
 from moldau.records.control import EndTransactionMarker, end_transaction_batch
 from moldau.records.legacy import message_set
 from moldau.records.record import Record, read_records
-from moldau.storage.incoming import KEYS_LOOKED_AT_HERE, Incoming, Rework, examine, rework
+from moldau.storage.incoming import RECORDS_LOOKED_AT_HERE, Incoming, Rework, examine, rework
+from moldau.storage.record_checks import NAMED_MAX, RecordsRefused
 from moldau.storage.topic_config import LogConfig
 
 NOW = 1_700_000_000_000
@@ -185,6 +186,68 @@ class TestTimestamps:
         assert examine(batch(time=5), config, NOW, 9).header.max_timestamp == NOW
 
 
+class TestNaming:
+    """KIP-467: the records that make a leader refuse a batch are named."""
+
+    WINDOW = TestTimestamps.CONFIG
+
+    @pytest.mark.parametrize("codec", list(Codec))
+    def test_records_without_a_key(self, codec):
+        keys = [None if number % 10 == 0 else b"k" for number in range(100)]
+        refused = self.refused(batch(codec, keys=keys), COMPACTED).in_partition("t-3")
+        why = "Compacted topic cannot accept message without key in topic partition t-3"
+        assert refused.code is ErrorCode.INVALID_RECORD
+        assert refused.bad == tuple((number, why) for number in range(0, 100, 10))
+        assert refused.message == (
+            "One or more records have been rejected due to 10 record errors in total, and only"
+            " showing the first three errors at most: "
+            f"[RecordError(batchIndex=0, message='{why}'),"
+            f" RecordError(batchIndex=10, message='{why}'),"
+            f" RecordError(batchIndex=20, message='{why}')]"
+        )
+
+    def test_a_few_records_on_the_spot(self):
+        with pytest.raises(RecordsRefused) as caught:
+            examine(batch(keys=[b"k", None]), COMPACTED, NOW, 9)
+        assert [one.batch_index for one in caught.value.bad] == [1]
+
+    @pytest.mark.parametrize("count", [2, 50])
+    def test_records_with_a_wrong_time(self, count):
+        refused = self.refused(batch(time=NOW + 101 - (count - 2), keys=[b"k"] * count))
+        assert refused.code is ErrorCode.INVALID_TIMESTAMP
+        assert refused.message.endswith("rejected due to invalid timestamp")
+        for number, (index, why) in enumerate(refused.bad, start=count - 2):
+            assert index == number
+            assert why == (
+                f"Timestamp {NOW + 103 - count + number} of message with offset {number} is out of"
+                f" range. The timestamp should be within [{NOW - 1000}, {NOW + 100}]"
+            )
+        assert len(refused.bad) == 2
+
+    def test_a_wrong_time_decides_the_code(self):
+        config = dataclasses.replace(COMPACTED, message_timestamp_after_max_ms=100)
+        refused = self.refused(batch(time=NOW + 100, keys=[None, b"k"]), config)
+        assert refused.code is ErrorCode.INVALID_TIMESTAMP
+        assert len(refused.bad) == 2
+
+    def test_a_record_in_between_is_found_in_a_compacted_topic(self):
+        builder = BatchBuilder(Codec.NONE)
+        for time in (NOW, NOW - 1001, NOW + 5):
+            builder.append(time, b"k", b"v")
+        config = dataclasses.replace(self.WINDOW, cleanup_policy=frozenset({"compact"}))
+        assert [one.batch_index for one in self.refused(builder.build(), config).bad] == [1]
+
+    def test_no_more_than_a_thousand_are_named_and_all_are_counted(self):
+        refused = self.refused(batch(Codec.GZIP, keys=[None] * (NAMED_MAX + 1)), COMPACTED)
+        assert (len(refused.bad), refused.count) == (NAMED_MAX, NAMED_MAX + 1)
+
+    def refused(self, content, config=WINDOW):
+        """Examine a batch here, or elsewhere where that is asked for."""
+        with pytest.raises(RecordsRefused) as caught:
+            rework(bytes(content), examine(content, config, NOW, 9))
+        return pickle.loads(pickle.dumps(caught.value))
+
+
 class TestAppendTime:
     @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
     def test_only_the_header_changes(self, codec):
@@ -216,7 +279,7 @@ class TestRework:
         assert list(read_records(incoming.batch)) == list(read_records(content))
 
     def test_many_keys_are_asked_for_elsewhere_in_a_compacted_topic(self):
-        many = [b"k"] * (KEYS_LOOKED_AT_HERE + 1)
+        many = [b"k"] * (RECORDS_LOOKED_AT_HERE + 1)
         content = batch(keys=many)
         assert reworked(content, COMPACTED).batch == content
         with pytest.raises(ApiError) as caught:
@@ -224,7 +287,7 @@ class TestRework:
         assert caught.value.code is ErrorCode.INVALID_RECORD
 
     def test_a_few_keys_are_asked_for_on_the_spot(self):
-        content = batch(keys=[b"k"] * KEYS_LOOKED_AT_HERE)
+        content = batch(keys=[b"k"] * RECORDS_LOOKED_AT_HERE)
         examined = examine(content, COMPACTED, NOW, 9)
         assert isinstance(examined, Incoming)
         assert examined.batch == content

@@ -26,6 +26,7 @@ from moldau.observe.requests import RequestStats
 from moldau.observe.traffic import Traffic
 from moldau.protocol.errors import ApiError, ErrorCode
 from moldau.protocol.messages.data import (
+    BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
     PartitionProduceResponse,
     ProduceRequest,
@@ -46,8 +47,9 @@ from moldau.server.transactional_writes import (
     check_permit,
 )
 from moldau.storage.flushing import Flusher
-from moldau.storage.incoming import Incoming, Rework, examine, rework
+from moldau.storage.incoming import Incoming, RefusedUnseen, Rework, examine, rework
 from moldau.storage.log import AppendResult
+from moldau.storage.record_checks import NAMED_MAX, RecordsRefused
 from moldau.storage.topic_config import LONG_MAX, LogConfig
 
 logger = logging.getLogger(__name__)
@@ -72,8 +74,9 @@ MALFORMED: Final = frozenset(
 )
 """What only a broken client sends, so that its operator wants a line about it."""
 
-REFUSED_UNSEEN: Final = frozenset(
+UNSEEN: Final = frozenset(
     {
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
         ErrorCode.CORRUPT_MESSAGE,
         ErrorCode.MESSAGE_TOO_LARGE,
         ErrorCode.RECORD_LIST_TOO_LARGE,
@@ -83,8 +86,7 @@ REFUSED_UNSEEN: Final = frozenset(
         ErrorCode.KAFKA_STORAGE_ERROR,
     }
 )
-"""Refusals that do not tell where the log starts. The others do: a producer that is told of an
-unknown id or sequence learns from it whether its records were deleted (KIP-360)."""
+"""Refusals that never tell where the log starts, as those that are `RefusedUnseen` do not."""
 
 TOPIC_IDS_FROM = 13
 
@@ -119,6 +121,15 @@ class _Later(NamedTuple):
     reworks: list[tuple[_Place, bytes, Rework]]
     flushes: list[_Place]
     permits: Permits
+    named: list[BatchIndexAndErrorMessage]
+    """Bad records that the answer names so far, of all partitions: a request may have many."""
+
+    def names(self, refused: RecordsRefused) -> list[BatchIndexAndErrorMessage]:
+        """Return bad records for the answer, as many as there is still room for."""
+        room = NAMED_MAX - len(self.named)
+        added = [BatchIndexAndErrorMessage(*one) for one in refused.bad[:room]]
+        self.named.extend(added)
+        return added
 
 
 Produced: TypeAlias = ProduceResponse | Coroutine[None, None, ProduceResponse | None] | None
@@ -191,7 +202,7 @@ class ProduceHandler:
     ) -> Produced:
         now_ms = self._clock.wall_ms()
         response = ProduceResponse()
-        later = _Later([], [], permits)
+        later = _Later([], [], permits, [])
         # One sent without acknowledgement ends its connection, with a line that says why.
         asker = context.connection if request.acks else None
         internal = self._internal_writable and context.client_id == ADMIN_CLIENT
@@ -215,7 +226,7 @@ class ProduceHandler:
                         if partition.log.unflushed_count >= partition.log.config.flush_messages:
                             later.flushes.append(_Place(results, len(results) - 1, partition))
                 except (ApiError, StorageError) as error:
-                    results.append(self._refusal(name, data.index, error, asker))
+                    results.append(self._refusal(name, data.index, error, asker, later))
         if later.reworks or later.flushes:
             return self._finish(response, later, request.acks, asker)
         return self._reply(response, request.acks)
@@ -268,13 +279,13 @@ class ProduceHandler:
                 if partition.log.unflushed_count >= partition.log.config.flush_messages:
                     later.flushes.append(place)
             except (ApiError, StorageError) as error:
-                place.fill(self._refusal(topic, index, error, asker))
+                place.fill(self._refusal(topic, index, error, asker, later))
         for place in later.flushes:
             log = place.partition.log
             try:
                 await self._flusher.flush(log, log.log_end_offset)
             except StorageError as error:
-                place.fill(self._refusal(*place.partition.key, error, asker))
+                place.fill(self._refusal(*place.partition.key, error, asker, later))
         return self._reply(response, acks)
 
     async def _reworked(self, records: bytes, task: Rework) -> Incoming:
@@ -359,7 +370,12 @@ class ProduceHandler:
         index: int,
         error: ApiError | StorageError,
         asker: Connection | None,
+        later: _Later,
     ) -> PartitionProduceResponse:
+        named: list[BatchIndexAndErrorMessage] = []
+        if isinstance(error, RecordsRefused):
+            error = error.in_partition(f"{topic}-{index}")
+            named = later.names(error)
         if isinstance(error, ApiError):
             code, message = error.code, error.message
             if code in MALFORMED and asker is not None:
@@ -374,11 +390,16 @@ class ProduceHandler:
         partition = None if topic is None else self._partitions.get(topic, index)
         if partition is not None:
             self._traffic.of(partition.key.topic).failed_produce += 1
-            if code not in REFUSED_UNSEEN:
+            if code not in UNSEEN and not isinstance(error, RefusedUnseen):
                 log_start = partition.log.log_start_offset
         self._stats.error(code)
         return PartitionProduceResponse(
-            index, code, -1, log_start_offset=log_start, error_message=message
+            index,
+            code,
+            -1,
+            log_start_offset=log_start,
+            record_errors=named,
+            error_message=message,
         )
 
 
