@@ -15,6 +15,7 @@ is refused, not cut.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -25,8 +26,10 @@ from moldau.base.errors import StorageError
 from moldau.base.files import File, Files
 from moldau.base.ids import LeaderEpoch, Offset, TopicId
 from moldau.cluster.batch_files import DamagedBatch, StoredBatch, intact_batch_follows, walk
-from moldau.storage.checkpoints import PARTITION_METADATA, write_topic_id
-from moldau.storage.epochs import load_epochs, save_epochs
+from moldau.storage.checkpoints import PARTITION_METADATA, DamagedFile, write_topic_id
+from moldau.storage.epochs import LeaderEpochs, load_epochs, save_epochs
+
+logger = logging.getLogger(__name__)
 
 METADATA_FOLDER: Final = "__cluster_metadata-0"
 METADATA_TOPIC_ID: Final = TopicId(bytes(15) + b"\x01")
@@ -63,7 +66,7 @@ class Journal:
         self._bases: list[int] = []
         self._active: File | None = None
         self._good_size = 0
-        self._epochs = load_epochs(files, folder)
+        self._epochs = _known_epochs(files, folder)
         self.next_offset = 0
         self.size = 0
         """Bytes in all segments."""
@@ -256,3 +259,14 @@ class Journal:
                 self._files.remove(self._path(base, suffix))
             crash_point("journal.trim.between_removes")
         self._files.sync_folder(self.folder)
+
+
+def _known_epochs(files: Files, folder: str) -> LeaderEpochs:
+    """Read the epochs; `load` learns those of the batches again if their file is damaged."""
+    try:
+        return load_epochs(files, folder)
+    except DamagedFile as error:
+        logger.warning("%s; made anew from the batches", error)
+        epochs = LeaderEpochs()
+        epochs.dirty = True
+        return epochs

@@ -64,6 +64,10 @@ class Housekeeping:
     async def retain(self) -> None:
         """Remove segments that are too old or too many, and tell readers of the new start."""
         now_ms = self._clock.wall_ms()
+        try:
+            self._logs.remove_expired_cuts(now_ms)
+        except StorageError as error:
+            self.storage_failed(error)
         for number, partition in enumerate(tuple(self._partitions), 1):
             log = partition.log
             if log.offline:

@@ -86,6 +86,7 @@ class Replicas:
     async def begin(self, image: MetadataImage) -> None:
         """Serve everything that the metadata gives this broker at its start."""
         self._set_strays_aside(image)
+        self._say_what_vanished(image)
         for number, (topic, state) in enumerate(image.replicas_on(self._broker_id), 1):
             self._serve(topic, state, image)
             if number % SLICE == 0:
@@ -102,6 +103,26 @@ class Replicas:
         for key in [key for key, _ in self._logs if key not in known]:
             logger.warning("%s belongs to no topic that is known, it is set aside", key)
             self._take_away(key, self._logs.set_aside)
+
+    def _say_what_vanished(self, image: MetadataImage) -> None:
+        """Say which partitions have no folder any more, a line a topic: they begin empty.
+
+        A power cut may take the folder of a topic that was just made. All else is a loss.
+        """
+        vanished: dict[str, list[PartitionKey]] = {}
+        for topic, state in image.replicas_on(self._broker_id):
+            key = PartitionKey(topic.name, state.index)
+            if self._logs.is_missing(key):
+                vanished.setdefault(topic.name, []).append(key)
+        for name, keys in vanished.items():
+            held = {key.partition: self._logs.checkpointed_end(key) for key in keys}
+            known = ", ".join(
+                f"{index} held offsets below {end}" for index, end in held.items() if end
+            )
+            logger.warning(
+                "%s: no folder in any log directory for partition(s) %s; they begin empty%s",
+                name, ", ".join(map(str, held)), f" ({known})" if known else "",
+            )  # fmt: skip
 
     async def run(self) -> None:
         """Carry out changes until cancelled."""

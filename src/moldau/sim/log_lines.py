@@ -31,7 +31,7 @@ class LogLines(logging.Handler):
         self._trace.note("log", line)
         if record.exc_info and record.exc_info[1] is not None:
             self.bugs.append(f"{line}: {record.exc_info[1]!r}")
-        if "segments cut" in line:
+        if ": cut at position " in line:
             self.cut_count += 1
         if ": cleaned [" in line:
             self.cleaned_count += 1

@@ -1,9 +1,8 @@
 """The small files beside the logs: offset checkpoints, identities, shutdown marks.
 
 Every one is replaced atomically and read whole. A file that is there but cannot be read is never
-taken for an empty one: it raises StorageError with its path and the line at fault, and the log
-directory goes offline, as in Kafka. A file that is missing is an answer, not an error: no entries,
-or None.
+taken for an empty one: it raises DamagedFile with its path and the line at fault, and the reader
+decides what that costs. A file that is missing is an answer, not an error: no entries, or None.
 
 This module owns the forms of these files. It does not know what the offsets mean, when they are
 written, or where the kernel's boot id comes from.
@@ -37,6 +36,10 @@ _VERSION = 0
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 
 
+class DamagedFile(StorageError):  # noqa: N818 - it names the thing
+    """A small file was read and makes no sense; the disk itself works."""
+
+
 def format_checkpoint(entries: Iterable[str]) -> bytes:
     """Write a text checkpoint: version, entry count, one entry a line."""
     lines = list(entries)
@@ -52,16 +55,16 @@ def parse_checkpoint(path: str, content: bytes, parse: Callable[[list[str]], T])
     if not lines:
         return []
     if _number(path, lines, 0, "version") != _VERSION:
-        raise StorageError(path, f"line 1: version {lines[0]} is not known, only {_VERSION} is")
+        raise DamagedFile(path, f"line 1: version {lines[0]} is not known, only {_VERSION} is")
     count = _number(path, lines, 1, "entry count")
     if count != len(lines) - 2:
-        raise StorageError(path, f"line 2: {count} entries announced, {len(lines) - 2} found")
+        raise DamagedFile(path, f"line 2: {count} entries announced, {len(lines) - 2} found")
     entries = []
     for number, line in enumerate(lines[2:], start=3):
         try:
             entries.append(parse(line.split()))
         except ValueError as error:
-            raise StorageError(path, f"line {number}: {error}: {line!r}") from error
+            raise DamagedFile(path, f"line {number}: {error}: {line!r}") from error
     return entries
 
 
@@ -104,14 +107,14 @@ def read_topic_id(files: Files, folder: str) -> TopicId | None:
         return None
     lines = _text(path, content).splitlines()
     if len(lines) != 2:
-        raise StorageError(path, f"line 1: two lines expected, {len(lines)} found")
+        raise DamagedFile(path, f"line 1: two lines expected, {len(lines)} found")
     version = _after(path, lines, 0, "version:")
     if version != "0":
-        raise StorageError(path, f"line 1: version {version} is not known, only 0 is")
+        raise DamagedFile(path, f"line 1: version {version} is not known, only 0 is")
     try:
         return TopicId(uuid_bytes(_after(path, lines, 1, "topic_id:")))
     except ValueError as error:
-        raise StorageError(path, f"line 2: {error}") from error
+        raise DamagedFile(path, f"line 2: {error}") from error
 
 
 def format_topic_id(topic_id: TopicId) -> bytes:
@@ -150,7 +153,7 @@ def read_meta_properties(files: Files, folder: str) -> MetaProperties | None:
     try:
         return _meta_properties(parse_properties(content.decode("latin-1")))
     except ValueError as error:
-        raise StorageError(path, str(error)) from error
+        raise DamagedFile(path, str(error)) from error
 
 
 def write_meta_properties(files: Files, folder: str, identity: MetaProperties) -> None:
@@ -252,22 +255,22 @@ def _text(path: str, content: bytes) -> str:
         return content.decode()
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise StorageError(path, f"line {line}: not UTF-8 text") from error
+        raise DamagedFile(path, f"line {line}: not UTF-8 text") from error
 
 
 def _number(path: str, lines: list[str], index: int, name: str) -> int:
     if index >= len(lines):
-        raise StorageError(path, f"line {index + 1}: the {name} is missing")
+        raise DamagedFile(path, f"line {index + 1}: the {name} is missing")
     try:
         return integer(lines[index].strip(), 32)
     except ValueError as error:
-        raise StorageError(path, f"line {index + 1}: bad {name}: {error}") from error
+        raise DamagedFile(path, f"line {index + 1}: bad {name}: {error}") from error
 
 
 def _after(path: str, lines: list[str], index: int, label: str) -> str:
     line = lines[index]
     if not line.startswith(label):
-        raise StorageError(path, f"line {index + 1}: expected {label!r}, found {line!r}")
+        raise DamagedFile(path, f"line {index + 1}: expected {label!r}, found {line!r}")
     return line.removeprefix(label).strip()
 
 

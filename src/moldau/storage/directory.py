@@ -14,12 +14,14 @@ Folders: `<topic>-<partition>` is a log; `...-delete` is on its way out and remo
 
 from __future__ import annotations
 
+import logging
 import re
 import threading
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from moldau.base.checks import crash_point
-from moldau.base.errors import StorageError, UserError
+from moldau.base.errors import CorruptRecords, InvariantViolated, StorageError, UserError
 from moldau.base.files import Lock
 from moldau.base.ids import PartitionKey, TopicId
 from moldau.storage.checkpoints import (
@@ -29,6 +31,7 @@ from moldau.storage.checkpoints import (
     PARTITION_METADATA,
     RECOVERY_POINTS,
     CleanMark,
+    DamagedFile,
     MetaProperties,
     format_topic_id,
     read_clean_mark,
@@ -42,6 +45,7 @@ from moldau.storage.checkpoints import (
     write_offsets,
     write_open_mark,
 )
+from moldau.storage.cuts import CutFile, expired_cuts
 from moldau.storage.disk_errors import disk_errors
 from moldau.storage.epochs import LeaderEpochs
 from moldau.storage.log import Log
@@ -50,6 +54,8 @@ from moldau.storage.recovery import Report, open_log
 from moldau.storage.resources import Doomed, Resources
 from moldau.storage.segment import Segment
 from moldau.storage.topic_config import LONG_MAX, LogConfig
+
+logger = logging.getLogger(__name__)
 
 LOCK = ".lock"
 METADATA_TOPIC = "__cluster_metadata"
@@ -76,6 +82,16 @@ def set_aside_name(key: PartitionKey, unique: bytes, suffix: str) -> str:
     return key.topic[: FOLDER_NAME_MAX - len(tail)] + tail
 
 
+class _Checkpoints(NamedTuple):
+    """What the checkpoints of a directory say when it is loaded."""
+
+    recovery_points: Mapping[PartitionKey, int]
+    log_starts: Mapping[PartitionKey, int]
+    cleaner_offsets: Mapping[PartitionKey, int]
+    compacted_otherwise: int
+    """Up to where logs without a cleaner offset may have holes; anywhere, if nobody can tell."""
+
+
 class LogDirectory:
     """One folder of logs."""
 
@@ -88,6 +104,7 @@ class LogDirectory:
         "_written",
         "clean",
         "cleaner_offsets",
+        "cuts",
         "failure",
         "high_watermarks",
         "identity",
@@ -95,6 +112,7 @@ class LogDirectory:
         "offline",
         "path",
         "power_lost",
+        "unreadable",
     )
 
     def __init__(self, resources: Resources, path: str) -> None:
@@ -121,6 +139,10 @@ class LogDirectory:
         self.cleaner_offsets: dict[PartitionKey, int] = {}
         """Below these, logs have been compacted."""
         self.logs: dict[PartitionKey, Log] = {}
+        self.unreadable: dict[PartitionKey, str] = {}
+        """Partitions whose folder makes no sense, and why: it stays as it is."""
+        self.cuts: dict[PartitionKey, tuple[CutFile, ...]] = {}
+        """The `.cut` files of the few logs that have some."""
 
     # Opening
 
@@ -132,6 +154,11 @@ class LogDirectory:
                 self._lock = self._resources.files.lock(f"{self.path}/{LOCK}")
             except BlockingIOError as error:
                 raise UserError(f"{self.path} is in use by another broker") from error
+
+    def check_identity(self) -> None:
+        """Read whose the folder is; StorageError if that cannot be."""
+        with disk_errors(self.path):
+            read_meta_properties(self._resources.files, self.path)
 
     def open(self, cluster_id: str, node_id: int, boot_id: str) -> None:
         """See whose the folder is, locked if it was not; UserError if it is somebody else's."""
@@ -169,72 +196,93 @@ class LogDirectory:
         return found
 
     def load(self, config_of: Callable[[str], LogConfig]) -> dict[PartitionKey, Report]:
-        """Open every log; return what those needed that had to be recovered."""
+        """Open every log; return what those needed that had to be recovered.
+
+        A small file that makes no sense costs what only it could tell; a log that cannot be put
+        together costs its partition. The disk itself must work: StorageError otherwise.
+        """
         files = self._resources.files
         reports = {}
         with disk_errors(self.path):
-            recovery_points = read_offsets(files, f"{self.path}/{RECOVERY_POINTS}")
-            log_starts = read_offsets(files, f"{self.path}/{LOG_STARTS}")
-            self.high_watermarks = read_offsets(files, f"{self.path}/{HIGH_WATERMARKS}")
-            cleaner_offsets = read_offsets(files, f"{self.path}/{CLEANER_OFFSETS}")
-            self._checkpointed = {
-                *recovery_points, *log_starts, *self.high_watermarks, *cleaner_offsets
-            }  # fmt: skip
+            checkpoints = self._read_checkpoints()
             for name in files.names(self.path):
                 self._resume_removal(name)
                 key = partition_of(name)
                 if key is None or not files.is_folder(f"{self.path}/{name}"):
                     continue
-                report = self._load_log(
-                    key,
-                    config_of(key.topic),
-                    recovery_point=recovery_points.get(key, 0),
-                    log_start_offset=log_starts.get(key, 0),
-                    compacted_below=cleaner_offsets.get(key, 0),
-                )
+                try:
+                    report = self._load_log(key, config_of(key.topic), checkpoints)
+                except (DamagedFile, CorruptRecords, InvariantViolated) as error:
+                    logger.error("%s cannot be opened and stays offline: %s", key, error)  # noqa: TRY400
+                    self.unreadable[key] = str(error)
+                    continue
+                for line in report.warnings:
+                    logger.warning("%s: %s", key, line)
                 if report.recovered_segments:
                     reports[key] = report
                 # A log that lost its end may grow again to where it was compacted up to.
-                if cleaner_offsets.get(key, LONG_MAX) <= self.logs[key].log_end_offset:
-                    self.cleaner_offsets[key] = cleaner_offsets[key]
+                cleaned = checkpoints.cleaner_offsets.get(key, LONG_MAX)
+                if cleaned <= self.logs[key].log_end_offset:
+                    self.cleaner_offsets[key] = cleaned
             crash_point("manager.open.before_clean_mark_removal")
             remove_clean_mark(files, self.path)
             crash_point("manager.open.after_clean_mark_removal")
         return reports
+
+    def _read_checkpoints(self) -> _Checkpoints:
+        """Read what the last run left; one file that is damaged is as good as none."""
+        recovery_points = self._read_offsets(RECOVERY_POINTS, "every log is checked in full")
+        log_starts = self._read_offsets(
+            LOG_STARTS, "logs start with their first segment: deleted records may be back"
+        )
+        watermarks = self._read_offsets(HIGH_WATERMARKS, "high watermarks are found out again")
+        cleaner_offsets = self._read_offsets(CLEANER_OFFSETS, "logs are compacted from their start")
+        self.high_watermarks = watermarks or {}
+        found = _Checkpoints(
+            recovery_points or {},
+            log_starts or {},
+            cleaner_offsets or {},
+            LONG_MAX if cleaner_offsets is None else 0,
+        )
+        self._checkpointed = {
+            *found.recovery_points, *found.log_starts, *self.high_watermarks, *found.cleaner_offsets
+        }  # fmt: skip
+        return found
+
+    def _read_offsets(self, name: str, otherwise: str) -> dict[PartitionKey, int] | None:
+        try:
+            return read_offsets(self._resources.files, f"{self.path}/{name}")
+        except DamagedFile as error:
+            logger.warning("%s; %s", error, otherwise)
+            return None
 
     def _resume_removal(self, name: str) -> None:
         match = _SET_ASIDE.fullmatch(name)
         if match is not None and match[1] == DELETE_SUFFIX[1:]:
             self._resources.doomed.append(Doomed(0, f"{self.path}/{name}", is_folder=True))
 
-    def _load_log(
-        self,
-        key: PartitionKey,
-        config: LogConfig,
-        *,
-        recovery_point: int,
-        log_start_offset: int,
-        compacted_below: int,
-    ) -> Report:
+    def _load_log(self, key: PartitionKey, config: LogConfig, checkpoints: _Checkpoints) -> Report:
         folder = f"{self.path}/{key}"
         log, report = open_log(
             self._resources,
             folder,
             config,
             clean=self.clean,
-            log_start_offset=log_start_offset,
-            recovery_point=recovery_point,
-            compacted_below=compacted_below,
+            log_start_offset=checkpoints.log_starts.get(key, 0),
+            recovery_point=checkpoints.recovery_points.get(key, 0),
+            compacted_below=checkpoints.cleaner_offsets.get(key, checkpoints.compacted_otherwise),
             recovery_point_lowered=self.recovery_point_lowered,
         )
         try:
             log.topic_id = read_topic_id(self._resources.files, folder)
-        except StorageError:
-            # It is written without waiting, so that a power cut may have torn it; the cluster's
-            # metadata knows the id and gives it again.
-            if self.clean:
-                raise
+        except DamagedFile as error:
+            # The cluster's metadata knows the id and gives it again. A power cut may have torn a
+            # file that was never synced: that is no news.
+            if not self.power_lost or log.recovery_point:
+                logger.warning("%s; the cluster's metadata says whose it is", error)
         self.logs[key] = log
+        if report.cuts:
+            self.cuts[key] = report.cuts
         return report
 
     def create(self, key: PartitionKey, topic_id: TopicId, config: LogConfig) -> Log:
@@ -281,6 +329,20 @@ class LogDirectory:
                 file.close()
         log.topic_id_written(topic_id, path)
 
+    def keeps_promises(self, key: PartitionKey) -> bool:
+        """Tell whether a log may hold what was promised: no power cut, or it was flushed before."""
+        return not self.power_lost or self.logs[key].recovery_point > 0
+
+    def forget_log(self, key: PartitionKey) -> int:
+        """Take a log out of use that is about to be renamed; return how long its files stay."""
+        log = self.logs.pop(key, None)
+        for known in (self.high_watermarks, self.cleaner_offsets, self.unreadable, self.cuts):
+            known.pop(key, None)
+        if log is None:
+            return 0
+        log.let_go()
+        return log.config.file_delete_delay_ms
+
     # Failing and closing
 
     def fail(self, error: StorageError) -> None:
@@ -289,6 +351,21 @@ class LogDirectory:
         self.failure = error
         for log in self.logs.values():
             log.let_go()
+
+    def remove_expired_cuts(self, now_ms: int) -> None:
+        """Remove the `.cut` files that are too old or too many."""
+        for key, cuts in tuple(self.cuts.items()):
+            log = self.logs.get(key)
+            if log is None:
+                del self.cuts[key]
+                continue
+            expired = expired_cuts(cuts, log.config, now_ms)
+            with disk_errors(log.folder):
+                for cut in expired:
+                    self._resources.files.remove(cut.path)
+            self.cuts[key] = tuple(cut for cut in cuts if cut not in expired)
+            if not self.cuts[key]:
+                del self.cuts[key]
 
     def finish(self, broker_epoch: int) -> None:
         """Leave the mark of an orderly stop; the logs are closed and checkpointed."""

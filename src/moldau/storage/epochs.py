@@ -136,7 +136,7 @@ def format_epochs(epochs: LeaderEpochs) -> bytes:
 
 
 def parse_epochs(path: str, content: bytes) -> LeaderEpochs:
-    """Read the entries of a checkpoint; StorageError names the line that is wrong."""
+    """Read the entries of a checkpoint; DamagedFile names the line that is wrong."""
     return LeaderEpochs(parse_checkpoint(path, content, _entry))
 
 

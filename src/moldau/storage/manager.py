@@ -10,6 +10,7 @@ An idle log is a few small objects: no timer, no descriptor, no index in memory.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -31,6 +32,8 @@ from moldau.storage.log import Log
 from moldau.storage.recovery import Report
 from moldau.storage.resources import Doomed, Resources
 from moldau.storage.topic_config import LogConfig
+
+logger = logging.getLogger(__name__)
 
 LogConfigOf = Callable[[str], LogConfig]
 """What a topic's configs come to, by its name."""
@@ -62,6 +65,7 @@ class LogManager:
         for directory in self.directories:
             try:
                 directory.lock()
+                directory.check_identity()
                 usable.append(directory.path)
             except StorageError:
                 continue  # `open` tries again and says why it stays offline
@@ -110,6 +114,7 @@ class LogManager:
         try:
             reports = directory.load(config_of)
         except StorageError as error:
+            logger.error("log directory %s is offline: %s", directory.path, error)  # noqa: TRY400
             directory.fail(error)
             return {}
         for key in directory.logs:
@@ -183,6 +188,17 @@ class LogManager:
         directory = self._homes.get(key)
         return None if directory is None else directory.logs[key]
 
+    def is_missing(self, key: PartitionKey) -> bool:
+        """Tell whether a partition has no folder, and no directory is offline that may have it."""
+        return (
+            key not in self._homes
+            and not any(one.offline or key in one.unreadable for one in self.directories)
+        )  # fmt: skip
+
+    def checkpointed_end(self, key: PartitionKey) -> int:
+        """Return the highest high watermark that a checkpoint tells of a partition; 0 if none."""
+        return max(directory.high_watermarks.get(key, 0) for directory in self.directories)
+
     def open_or_create(
         self, key: PartitionKey, topic_id: TopicId, config: LogConfig, *, new: bool = False
     ) -> Log:
@@ -205,16 +221,16 @@ class LogManager:
         """Find this topic's log among those of the partition's name, and set the others aside.
 
         A power cut can undo the removal of an older topic's, also in another directory than the
-        new one's. A log whose topic's id it has taken may be such a one; it was never flushed, so
-        nothing in it was promised.
+        new one's. A log whose topic's id it has taken may be such a one, unless it was flushed.
         """
         homes = [directory for directory in self.directories if key in directory.logs]
         own = next((home for home in homes if home.logs[key].topic_id == topic_id), None)
         if own is None:
             unnamed = (home for home in homes if home.logs[key].topic_id is None)
-            own = next((home for home in unnamed if not home.power_lost), None)
+            own = next((home for home in unnamed if home.keeps_promises(key)), None)
         for home in homes:
             if home is not own:
+                logger.warning("%s of another topic of this name is set aside", home.logs[key])
                 self._remove_from(home, key, STRAY_SUFFIX)
         if own is None:
             self._homes.pop(key, None)
@@ -223,6 +239,9 @@ class LogManager:
         return own.logs[key]
 
     def _create(self, key: PartitionKey, topic_id: TopicId, config: LogConfig, *, new: bool) -> Log:
+        for directory in self.directories:
+            if key in directory.unreadable:
+                raise StorageError(f"{directory.path}/{key}", directory.unreadable[key])
         online = list(self._online())
         offline = [directory for directory in self.directories if directory.offline]
         if offline and not (new and online):
@@ -268,24 +287,21 @@ class LogManager:
     def _remove(self, key: PartitionKey, suffix: str) -> None:
         self._homes.pop(key, None)
         for directory in self.directories:
-            if key in directory.logs:
+            if key in directory.logs or key in directory.unreadable:
                 self._remove_from(directory, key, suffix)
 
     def _remove_from(self, directory: LogDirectory, key: PartitionKey, suffix: str) -> None:
-        log = directory.logs.pop(key)
-        log.let_go()
-        directory.high_watermarks.pop(key, None)
-        directory.cleaner_offsets.pop(key, None)
+        delay_ms = directory.forget_log(key)
         if directory.offline:
             return
         resources = self._resources
         aside = f"{directory.path}/{set_aside_name(key, resources.random.randbytes(16), suffix)}"
         with disk_errors(directory.path):
             crash_point("manager.delete.before_rename")
-            resources.files.rename(log.folder, aside)
+            resources.files.rename(f"{directory.path}/{key}", aside)
             crash_point("manager.delete.after_rename")
         if suffix == DELETE_SUFFIX:
-            due_ms = resources.clock.wall_ms() + log.config.file_delete_delay_ms
+            due_ms = resources.clock.wall_ms() + delay_ms
             resources.doomed.append(Doomed(due_ms, aside, is_folder=True))
 
     # Failure
@@ -319,6 +335,11 @@ class LogManager:
             except StorageError as error:
                 directory.fail(error)
         return count
+
+    def remove_expired_cuts(self, now_ms: int) -> None:
+        """Remove what recovery cut from logs and nobody needs to keep any longer."""
+        for directory in self._online():
+            directory.remove_expired_cuts(now_ms)
 
     def remove_expired(self, now_ms: int) -> int:
         """Remove the files and folders whose time has come; return how many.

@@ -7,6 +7,7 @@ an older one used, at worst none and the whole log.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 
@@ -23,6 +24,8 @@ from moldau.storage.producer_snapshot import (
 from moldau.storage.producers import ProducerStates
 from moldau.storage.scan import StoredBatch
 from moldau.storage.segment import Segment
+
+logger = logging.getLogger(__name__)
 
 _TEMPORARY_SUFFIX = ".tmp"
 
@@ -95,7 +98,8 @@ def load_newest_snapshot(
         path = f"{folder}/{snapshot_name(offset)}"
         try:
             producers.load(read_snapshot(files, path))
-        except CorruptRecords:
+        except CorruptRecords as error:
+            logger.warning("%s; it is removed, and the batches tell of producers instead", error)
             files.remove(path)
         else:
             return offset

@@ -3,7 +3,8 @@
 After an orderly stop only the end of the last segment is read. Otherwise everything at or above
 the recovery point is doubted: the segments from the one that holds it are read again, CRCs are
 checked from the recovery point on, indexes, producer state and leader epochs are made anew, the
-file is cut at the first batch that is wrong, and later segments go.
+file is cut at the first batch that is wrong, and later segments go, as in Kafka. What is cut stays
+in the folder as `.cut` (`cuts`), and the report says which offsets that costs.
 
 Before that, what a compaction or a removal left half done is finished or undone (names, in order):
 `.deleted` and `.cleaned` go; a `.swap` at or above the lowest `.cleaned` belongs to an unfinished
@@ -19,6 +20,7 @@ below where it was compacted while that was its policy.
 
 from __future__ import annotations
 
+import contextlib
 from bisect import bisect_right
 from collections.abc import Callable
 from typing import NamedTuple
@@ -27,9 +29,18 @@ from moldau.base.checks import crash_point
 from moldau.base.errors import CorruptRecords
 from moldau.base.files import Files
 from moldau.base.ids import LeaderEpoch, Offset
-from moldau.storage.checkpoints import PARTITION_METADATA
+from moldau.storage.checkpoints import PARTITION_METADATA, DamagedFile
+from moldau.storage.cuts import (
+    CUT_SUFFIX,
+    Cut,
+    CutFile,
+    cut_path,
+    find_cuts,
+    keep_tail,
+    last_readable_offset,
+)
 from moldau.storage.disk_errors import disk_errors
-from moldau.storage.epochs import LeaderEpochs, load_epochs
+from moldau.storage.epochs import LeaderEpochs, load_epochs, save_epochs
 from moldau.storage.log import Log
 from moldau.storage.producer_history import (
     remove_snapshots,
@@ -65,6 +76,10 @@ class Report(NamedTuple):
     cut_bytes: int = 0
     removed_segments: int = 0
     reason: str = ""
+    warnings: tuple[str, ...] = ()
+    """One line for each loss and each file that had to be made anew."""
+    cuts: tuple[CutFile, ...] = ()
+    """The `.cut` files that lie in the folder now."""
 
     def __str__(self) -> str:
         if not self.recovered_segments:
@@ -111,6 +126,7 @@ def open_log(
         opening.epochs.truncate_from_end(Offset(end_offset))
         opening.epochs.truncate_from_start(Offset(log_start))
         opening.restore_producers(end_offset, trusted=trusted)
+        cuts = opening.cut_files()
     log = Log(
         resources,
         folder,
@@ -125,7 +141,7 @@ def open_log(
         durable=trusted,
         unsynced_paths=opening.unsynced_paths,
     )
-    return Opened(log, opening.report)
+    return Opened(log, opening.report._replace(cuts=cuts))
 
 
 class _Opening:
@@ -147,7 +163,7 @@ class _Opening:
         """Segments that begin up to here may leave a gap before them."""
         names = finish_interrupted(files, folder)
         self._snapshots = snapshot_offsets(names)
-        self.epochs: LeaderEpochs = load_epochs(files, folder)
+        self._has_cuts = any(name.endswith(CUT_SUFFIX) for name in names)
         self.producers = ProducerStates()
         self.report = Report()
         self.unsynced_paths: list[str] = []
@@ -166,6 +182,27 @@ class _Opening:
         ]
         if not self.segments:
             self.segments.append(Segment.create(resources, folder, log_start_offset, config))
+        self.epochs = self._load_epochs()
+
+    def _load_epochs(self) -> LeaderEpochs:
+        """Read the epochs; a file that is damaged is made anew from the headers of all batches."""
+        try:
+            return load_epochs(self._files, self._folder)
+        except DamagedFile as error:
+            epochs = LeaderEpochs()
+            for segment in self.segments:
+                # What is behind garbage is learned by recovery, or is not in the log any more.
+                with contextlib.suppress(CorruptRecords):
+                    for batch in segment.batches():
+                        if batch.leader_epoch > epochs.latest:
+                            _learn_epoch(epochs, batch)
+            epochs.dirty = True
+            save_epochs(self._files, self._folder, epochs)
+            self._warn(f"{error}; made anew from the batches: {len(epochs.entries)} epoch(s)")
+            return epochs
+
+    def _warn(self, line: str) -> None:
+        self.report = self.report._replace(warnings=(*self.report.warnings, line))
 
     def end_after_orderly_stop(self) -> int | None:
         """Find the log's end from its last bytes; None if they are not what such a stop leaves."""
@@ -189,7 +226,7 @@ class _Opening:
                 end_offset, wrong = self._recover_segment(segment, recovery_point)
                 number += 1
             if wrong is not None:
-                self._remove_from(number, wrong)
+                self._remove_from(number, end_offset, wrong)
         self.segments[-1].warm_up()
         self.report = self.report._replace(recovered_segments=len(self.segments) - first)
         return end_offset
@@ -220,36 +257,94 @@ class _Opening:
         def take(batch: StoredBatch) -> None:
             nonlocal end_offset
             if batch.leader_epoch > self.epochs.latest:
-                self.epochs.assign(LeaderEpoch(batch.leader_epoch), Offset(batch.base_offset))
+                _learn_epoch(self.epochs, batch)
             aborted = replay_batch(self.producers, segment, batch)
             if aborted is not None:
                 segment.add_aborted(aborted)
             end_offset = batch.last_offset + 1
 
         wrong = segment.recover(recovery_point, take)
-        cut_bytes = self.report.cut_bytes + size - segment.size
-        self.report = self.report._replace(cut_bytes=cut_bytes)
+        if wrong is not None:
+            self._cut_tail(segment, size, end_offset, wrong)
         if segment is not self.segments[-1] and wrong is None:
             segment.store_indexes()
             segment.stop_writing()
             self.unsynced_paths += segment.index_paths
         return end_offset, wrong
 
-    def _remove_from(self, number: int, wrong: CorruptRecords) -> None:
+    def _cut_tail(
+        self, segment: Segment, size: int, end_offset: int, wrong: CorruptRecords
+    ) -> None:
+        """Cut a segment's file where its good batches end, and keep what is cut."""
+        file, position = segment.handle(), segment.size
+        kept_as = keep_tail(self._files, file, position, size, self._resources.clock.wall_ms())
+        last_lost = last_readable_offset(file, position, size, end_offset)
+        crash_point("recovery.before_cut")
+        file.truncate(position)
+        crash_point("recovery.after_cut")
+        if kept_as:
+            self.unsynced_paths.append(kept_as)
+        self._note_cut(
+            Cut(
+                segment.path, position, size - position, 0, end_offset, end_offset, last_lost,
+                str(wrong), kept_as,
+            )
+        )  # fmt: skip
+
+    def _remove_from(self, number: int, end_offset: int, wrong: CorruptRecords) -> None:
         """Remove the segments from this one on, newest first: nothing may follow what is wrong."""
         removed = self.segments[number:]
+        if not removed:
+            return
+        first, last = removed[0], removed[-1]
+        last_lost = (last.end_offset() or last.base_offset) - 1
+        kept: list[str] = []
         while len(self.segments) > number:
             crash_point("recovery.before_removal")
-            self.segments.pop().doom()
-        self.report = self.report._replace(
-            removed_segments=self.report.removed_segments + len(removed),
-            cut_bytes=self.report.cut_bytes + sum(segment.size for segment in removed),
-            reason=f"{self._folder}: {wrong}",
+            kept += self._set_aside(self.segments.pop())
+        self.unsynced_paths += kept
+        size = sum(segment.size for segment in removed)
+        self._note_cut(
+            Cut(
+                first.path, 0, size, len(removed), end_offset, first.base_offset, last_lost,
+                str(wrong), ", ".join(reversed(kept)),
+            )
+        )  # fmt: skip
+
+    def _set_aside(self, segment: Segment) -> list[str]:
+        """Make a whole segment a `.cut` and return its path; an empty one just goes."""
+        segment.let_go()
+        kept = []
+        if segment.size:
+            kept = [cut_path(segment.path, 0, self._resources.clock.wall_ms())]
+            self._files.rename(segment.path, kept[0])
+        else:
+            self._files.remove(segment.path)
+        for path in segment.index_paths:
+            self._files.remove(path)
+        return kept
+
+    def _note_cut(self, cut: Cut) -> None:
+        self._has_cuts = True
+        report = self.report
+        self.report = report._replace(
+            removed_segments=report.removed_segments + cut.removed_segments,
+            cut_bytes=report.cut_bytes + cut.size,
+            reason=f"{self._folder}: {cut.reason}",
         )
+        if cut.size:
+            self._warn(str(cut))
+
+    def cut_files(self) -> tuple[CutFile, ...]:
+        """List the `.cut` files in the folder; nearly no folder has any."""
+        if not self._has_cuts:
+            return ()
+        return tuple(find_cuts(self._files, self._folder, self._files.names(self._folder)))
 
     def start_over(self, log_start_offset: int) -> int:
         """Drop a log that ends before its own start: nothing in it may be served."""
-        self._remove_from(0, CorruptRecords(f"it ended before its start, {log_start_offset}"))
+        wrong = CorruptRecords(f"the log ended before its start, {log_start_offset}")
+        self._remove_from(0, self.segments[0].base_offset, wrong)
         self.segments.append(
             Segment.create(self._resources, self._folder, log_start_offset, self._config)
         )
@@ -265,6 +360,10 @@ class _Opening:
         remove_snapshots(self._files, self._folder, stray_snapshots(self._snapshots, bases))
         if trusted and self._snapshots:
             restore_producers(self._files, self._folder, self.producers, self.segments, end_offset)
+
+
+def _learn_epoch(epochs: LeaderEpochs, batch: StoredBatch) -> None:
+    epochs.assign(LeaderEpoch(batch.leader_epoch), Offset(batch.base_offset))
 
 
 def finish_interrupted(files: Files, folder: str) -> list[str]:

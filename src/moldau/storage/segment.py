@@ -545,10 +545,11 @@ class Segment:
     def recover(
         self, check_from_offset: int, take: Callable[[StoredBatch], None]
     ) -> CorruptRecords | None:
-        """Read the file again, rebuild the indexes, and cut at the first batch that is wrong.
+        """Read the file again, rebuild the indexes, and end at the first batch that is wrong.
 
         CRCs are checked from this offset on: what lies before was synced once and is trusted.
-        `take` gets every good batch in order. What was wrong is returned, None if nothing was.
+        `take` gets every good batch in order. What was wrong is returned, None if nothing was;
+        the caller cuts the file to `size` then.
         """
         file = self.handle()
         end_position, self.size = self.size, 0
@@ -565,9 +566,6 @@ class Segment:
                 self.account(batch.size, batch.base_offset, batch.last_offset, batch.max_timestamp)
                 next_offset = batch.last_offset + 1
         except CorruptRecords as error:
-            crash_point("recovery.before_cut")
-            file.truncate(self.size)
-            crash_point("recovery.after_cut")
             return error
         return None
 

@@ -394,3 +394,14 @@ def test_a_directory_from_before_directory_ids_is_given_one(world, disk):
     assert properties.cluster_id == "AAAAAAAAAAAAAAAAAAAAAQ"
     assert len(properties.directory_id) == 16
     assert properties.others == {"some.key": "kept"}
+
+
+@pytest.mark.parametrize("content", [b"rubbish", b"0\n7\n", b"9\n0\n"])
+def test_a_damaged_leader_epoch_checkpoint_is_made_anew(world, disk, caplog, content):
+    use(world, disk, committing([created(1)]))
+    path = f"{FOLDER}/leader-epoch-checkpoint"
+    before = read_whole(disk, path)
+    put(disk, path, content)
+    use(world, disk, committing([created(2)]))
+    assert read_whole(disk, path).startswith(b"0\n2\n" + before.splitlines(keepends=True)[2])
+    assert [path in record.getMessage() for record in caplog.records] == [True]
