@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from kits import log_kit
+from kits.slicing import finished
 from moldau.protocol.messages.log_dirs import DescribeLogDirsRequest
 from moldau.server.handlers.log_dirs import LogDirHandler
 from moldau.storage.manager import LogManager
@@ -15,5 +16,5 @@ def test_a_relative_directory_is_told_as_an_absolute_one():
     disk = log_kit.Broker()
     resources = Resources(disk.disk, log_kit.HandClock(), None)
     handler = LogDirHandler(LogManager(resources, ("some/data", "/other")), disk.disk)
-    answer = handler(DescribeLogDirsRequest(None), None)
+    answer = finished(handler(DescribeLogDirsRequest(None), None))
     assert [one.log_dir for one in answer.results] == [str(Path.cwd() / "some/data"), "/other"]

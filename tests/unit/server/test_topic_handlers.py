@@ -368,6 +368,7 @@ class TestCreatingByAsking:
             None,
             auto_create=True,
             partition_limit=2000,
+            kraft_version=lambda: 0,
         )
         few = [MetadataRequestTopic(name=name) for name in ("new", "one", "a/b")]
         response = answered(creating.metadata(MetadataRequest(few), at(9)))
