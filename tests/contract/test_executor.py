@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from moldau.base.executor import Executor
+from moldau.base.executor import Executor, Lane
 from moldau.server.executor import PoolExecutor
 from moldau.sim.executor import SimExecutor
 from moldau.sim.world import World
@@ -62,9 +62,9 @@ def test_several_pieces_may_be_under_way_at_once(run):
 
 def test_compute_gives_the_result_or_the_error(run):
     async def scenario(executor):
-        assert await executor.compute(math.factorial, 20) == math.factorial(20)
+        assert await executor.compute(Lane.READS, math.factorial, 20) == math.factorial(20)
         with pytest.raises(ValueError):
-            await executor.compute(math.factorial, -1)
+            await executor.compute(Lane.READS, math.factorial, -1)
 
     run(scenario)
 
@@ -72,9 +72,32 @@ def test_compute_gives_the_result_or_the_error(run):
 def test_compute_refuses_what_does_not_pickle(run):
     async def scenario(executor):
         with pytest.raises(Exception, match="pickle"):
-            await executor.compute(lambda: 1)
+            await executor.compute(Lane.READS, lambda: 1)
 
     run(scenario)
+
+
+def test_every_lane_computes(run):
+    async def scenario(executor):
+        pieces = [executor.compute(lane, math.factorial, n) for lane in Lane for n in range(3)]
+        assert await asyncio.gather(*pieces) == [1, 1, 2] * len(Lane)
+
+    run(scenario)
+
+
+def test_work_that_is_cancelled_before_it_begins_never_happens(run, tmp_path):
+    dropped, done = tmp_path / "dropped", tmp_path / "done"
+
+    async def scenario(executor):
+        first = executor.compute(Lane.READS, done.touch)
+        executor.compute(Lane.READS, dropped.touch).cancel()
+        await first
+        await executor.compute(Lane.READS, math.factorial, 5)
+        await executor.close()
+
+    run(scenario)
+    assert done.exists()
+    assert not dropped.exists()
 
 
 def test_closing_waits_for_what_runs_and_refuses_more(run):
@@ -86,6 +109,6 @@ def test_closing_waits_for_what_runs_and_refuses_more(run):
         with pytest.raises(RuntimeError):
             await executor.run(math.factorial, 5)
         with pytest.raises(RuntimeError):
-            await executor.compute(math.factorial, 5)
+            await executor.compute(Lane.READS, math.factorial, 5)
 
     run(scenario)

@@ -134,15 +134,16 @@ class Serving:
 
     def resident_size(self) -> int:
         """Return the bytes of memory that the broker and its worker processes occupy now."""
-        return sum(_resident_size(pid) for pid in (self.process.pid, *self._children()))
+        return sum(_resident_size(pid) for pid in (self.process.pid, *self.children()))
 
     def resident_peak(self) -> int:
         """Return the most bytes of memory the broker itself has occupied so far."""
         return _status_size(self.process.pid, "VmHWM")
 
-    def _children(self) -> Sequence[int]:
-        path = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
-        return [int(pid) for pid in path.read_text().split()]
+    def children(self) -> Sequence[int]:
+        """Return the processes that it has started, from whichever of its threads."""
+        threads = Path(f"/proc/{self.process.pid}/task").glob("*/children")
+        return [int(pid) for children in threads for pid in children.read_text().split()]
 
     def cpu_seconds(self) -> float:
         """Return the time the broker has spent on a core so far."""

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from moldau.base.executor import Lane
+from moldau.base.limits import CONVERTED_FETCH_BYTES
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.data import (
     ListOffsetsPartition,
@@ -28,10 +30,10 @@ OLD_FETCH_VERSION = 3
 LIST_OFFSETS_VERSION = 7
 
 
-def packed(*stamps: int) -> bytes:
+def packed(*stamps: int, value: bytes = b"value") -> bytes:
     builder = BatchBuilder(Codec.GZIP)
     for stamp in stamps:
-        builder.append(stamp, b"key", b"value")
+        builder.append(stamp, b"key", value)
     return builder.build()
 
 
@@ -41,11 +43,15 @@ SEARCH = ListOffsetsRequest(
     -1, topics=[ListOffsetsTopic("packed", [ListOffsetsPartition(0, timestamp=200)])]
 )
 WORK = {
-    "produce": (PRODUCE, PRODUCE_VERSION, ErrorCode.REQUEST_TIMED_OUT),
-    "fetch": (CONVERT, OLD_FETCH_VERSION, ErrorCode.NOT_LEADER_OR_FOLLOWER),
-    "list offsets": (SEARCH, LIST_OFFSETS_VERSION, ErrorCode.REQUEST_TIMED_OUT),
+    "produce": (PRODUCE, PRODUCE_VERSION, Lane.WRITES, ErrorCode.REQUEST_TIMED_OUT),
+    "fetch": (CONVERT, OLD_FETCH_VERSION, Lane.READS, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+    "list offsets": (SEARCH, LIST_OFFSETS_VERSION, Lane.READS, ErrorCode.REQUEST_TIMED_OUT),
 }
-"""What makes the worker work, and what a client is told that shall ask again."""
+"""What makes a worker work, which one, and what a client is told that shall ask again."""
+
+BOMB_COUNT = 4
+BOMB = packed(100, value=bytes(2 * CONVERTED_FETCH_BYTES))
+"""One of them is more than what one request has converted."""
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +62,9 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
             assert client.create_topic("packed") == 0
             assert client.create_topic("compacted", config={"cleanup.policy": "compact"}) == 0
             assert client.produce("packed", packed(100, 300)).error_code == 0
+            assert client.create_topic("bombs", BOMB_COUNT) == 0
+            for partition in range(BOMB_COUNT):
+                assert client.produce("bombs", BOMB, partition).error_code == 0
         yield running
 
 
@@ -70,16 +79,16 @@ def error_of(answer: object) -> ErrorCode:
     return ErrorCode(partition.error_code)
 
 
-def worker_of(broker: Serving) -> int:
+def worker_of(broker: Serving, work: str) -> int:
     """Return the worker's process id, after it was made to begin."""
+    request, version, lane, _ = WORK[work]
     with connect(broker) as client:
-        assert error_of(client.call(SEARCH, LIST_OFFSETS_VERSION)) is ErrorCode.NONE
-    pid = broker.process.pid
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        assert error_of(client.call(request, version)) is ErrorCode.NONE
+    name = b"\0%s\0" % lane.value.encode()
     (worker,) = [
-        int(child)
-        for child in children
-        if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()
+        child
+        for child in broker.children()
+        if Path(f"/proc/{child}/cmdline").read_bytes().endswith(name)
     ]
     return worker
 
@@ -94,8 +103,8 @@ def everybody_else_is_served(broker: Serving) -> None:
 
 @pytest.mark.parametrize("work", WORK)
 def test_nobody_else_waits_for_the_worker(broker, work):
-    request, version, _ = WORK[work]
-    worker = worker_of(broker)
+    request, version, _, _ = WORK[work]
+    worker = worker_of(broker, work)
     os.kill(worker, signal.SIGSTOP)
     try:
         with connect(broker) as client:
@@ -109,8 +118,8 @@ def test_nobody_else_waits_for_the_worker(broker, work):
 
 @pytest.mark.parametrize("work", WORK)
 def test_work_that_is_lost_is_asked_for_again(broker, work):
-    request, version, error = WORK[work]
-    worker = worker_of(broker)
+    request, version, _, error = WORK[work]
+    worker = worker_of(broker, work)
     logged = len(broker.errors)
     os.kill(worker, signal.SIGSTOP)
     with connect(broker) as client:
@@ -119,6 +128,37 @@ def test_work_that_is_lost_is_asked_for_again(broker, work):
         os.kill(worker, signal.SIGKILL)
         assert error_of(client.receive(request, version)) is error
         (line,) = broker.errors[logged:].splitlines()
-        assert "the worker process was killed" in line
+        assert "the worker process" in line
+        assert "was killed" in line
         assert error_of(client.call(request, version)) is ErrorCode.NONE
     assert "Traceback" not in broker.errors
+
+
+def bombs_fetched(client: RawClient, offsets: dict[tuple[str, int], int]) -> list[int]:
+    """Ask for all bombs that are left; return the partitions whose bombs came."""
+    answer = client.call(fetch_request(offsets, max_wait_ms=0), OLD_FETCH_VERSION)
+    found = [part for topic in answer.responses for part in topic.partitions]
+    assert {part.error_code for part in found} == {0}
+    return [part.partition_index for part in found if part.records]
+
+
+def test_an_old_fetch_gets_one_bomb_at_a_time_and_all_in_the_end(broker):
+    left = {("bombs", partition): 0 for partition in range(BOMB_COUNT)}
+    with connect(broker) as client:
+        while left:
+            (partition,) = bombs_fetched(client, left)
+            del left["bombs", partition]
+
+
+def test_a_produce_that_needs_work_does_not_wait_for_bombs_being_fetched(broker):
+    worker = worker_of(broker, "fetch")
+    os.kill(worker, signal.SIGSTOP)
+    try:
+        with connect(broker) as reader, connect(broker) as writer:
+            bombs = fetch_request({("bombs", 0): 0}, max_wait_ms=0)
+            reader.send(bombs, OLD_FETCH_VERSION)
+            assert error_of(writer.call(PRODUCE, PRODUCE_VERSION)) is ErrorCode.NONE
+            os.kill(worker, signal.SIGCONT)
+            assert error_of(reader.receive(bombs, OLD_FETCH_VERSION)) is ErrorCode.NONE
+    finally:
+        os.kill(worker, signal.SIGCONT)

@@ -5,9 +5,11 @@
     |   `-- ConfigError     a setting is unknown, malformed or contradicts another
     |-- ProtocolError       bytes from a peer that are not the protocol
     |   `-- CorruptRecords  record bytes that are not what their header claims
+    |       `-- TooManyRecords  a batch with more records than the broker works on
     |-- StorageError        the disk refused; carries the log directory, which goes offline
     |-- InvariantViolated   a bug of ours: stop the partition loudly rather than go on wrong
-    `-- WorkerLost          the process that computed is gone (stands in `executor`)
+    |-- WorkerLost          the process that computed is gone (stands in `executor`)
+    `-- WorkTooLong         the work took too much CPU time (stands in `executor`)
 
 Outcomes a Kafka client must be told about are not here: they are `protocol.errors.ApiError`.
 """
@@ -33,6 +35,10 @@ class ProtocolError(MoldauError):
 
 class CorruptRecords(ProtocolError):  # noqa: N818 - it names the thing, as the protocol does
     """Record bytes that are not what their header claims."""
+
+
+class TooManyRecords(CorruptRecords):
+    """A batch with more records than the broker works on one by one (`RECORDS_PER_BATCH`)."""
 
 
 class StorageError(MoldauError):

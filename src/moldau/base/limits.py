@@ -8,6 +8,26 @@ UNSENT_BYTES_PER_CONNECTION = 8 * 1024 * 1024
 INFLATED_BATCH_BYTES = 128 * 1024 * 1024
 """No compressed batch may grow beyond this: a bomb is refused, not unpacked (CVE-2023-34455)."""
 
+RECORDS_PER_BATCH = 1_000_000
+"""No batch with more records is worked on record by record: three seconds of Python at most. It is
+also the most that librdkafka puts into a batch (`batch.num.messages`). A batch that is only stored
+and sent may have more."""
+
+COMPUTE_CPU_S = 20.0
+"""CPU time for one piece of work on a client's records. The largest batch within the two limits
+above takes about six seconds; slow machines and slow codecs get three times as much."""
+
+CONVERTED_FETCH_BYTES = 8 * 1024 * 1024
+"""Inflated bytes that one Fetch of an old client has converted, give or take one batch. The client
+gets that much and asks for the rest; the answer is held in memory until the client has read it."""
+
+CONVERTED_PIECE_BYTES = 1024 * 1024
+"""Stored bytes that go to the worker at a time: clients take turns between two such pieces."""
+
+REQUEST_WORK_S = 30.0
+"""After this long nobody waits for an answer (`request.timeout.ms` of clients is as much), so what
+is left of a request's work on records is not begun."""
+
 OPEN_FILES_CACHED = 512
 """Closed segments whose descriptors are kept open for readers, least recently used first out."""
 

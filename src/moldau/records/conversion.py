@@ -8,24 +8,27 @@ producer sends; giving out offsets is the log's business.
 from __future__ import annotations
 
 from collections import deque
+from typing import NamedTuple
 
 from moldau.base.errors import CorruptRecords
 from moldau.base.files import Buffer
-from moldau.base.limits import INFLATED_BATCH_BYTES
+from moldau.base.limits import INFLATED_BATCH_BYTES, RECORDS_PER_BATCH
 from moldau.protocol.errors import ApiError, ErrorCode
 from moldau.records.batch import (
     CODEC_BITS,
     MAGIC,
+    PEEK_SIZE,
     BatchSpan,
     crc_ok,
     iter_batches,
     pack_batch,
     parse_header,
+    peek,
 )
 from moldau.records.builder import BatchBuilder
 from moldau.records.compression import Codec, compress
 from moldau.records.legacy import iter_messages, message_set, read_message, unwrapped
-from moldau.records.record import iter_records, payload_of
+from moldau.records.record import check_count, iter_records, payload_of
 
 
 def recompress(batch: Buffer, codec: Codec, level: int | None = None) -> bytes:
@@ -54,40 +57,72 @@ def up_convert(messages: Buffer, codec: Codec | None = None, level: int | None =
     builder = BatchBuilder(codec, level)
     for message in outer:
         # One limit for all wrappers together: many small bombs are one large one.
-        for record in unwrapped(message, limit=INFLATED_BATCH_BYTES - builder.size):
+        room = INFLATED_BATCH_BYTES - builder.size
+        count_room = max(0, RECORDS_PER_BATCH - builder.count)
+        for record in unwrapped(message, limit=room, count_limit=count_room):
             builder.append(record.timestamp, record.key, record.value)
     return builder.build()
 
 
-def down_convert(batches: Buffer, magic: int) -> bytes:
+class Converted(NamedTuple):
+    """What became of the first batches in a buffer."""
+
+    messages: bytes
+    consumed: int
+    """Bytes of the buffer that were converted, or left out."""
+    inflated: int
+    """What they grew to on the way, which is a measure of the work."""
+    needed: int
+    """The size of the first batch if it is cut, else 0."""
+
+
+def down_convert(batches: Buffer, magic: int, limit: int = INFLATED_BATCH_BYTES) -> Converted:
     """Make messages of batches for an old Fetch: magic 0 for versions 0 and 1, 1 for 2 and 3.
 
-    Headers and control batches have no old form and are left out, and so is a batch cut at the
-    end. What is old enough already is kept as it is.
+    Stops once the batches so far have grown to the limit, before a batch that is cut at the end,
+    and before one that cannot be converted; if that is the first, raises why.
+
+    Headers and control batches have no old form and are left out. What is old enough already is
+    kept as it is.
     """
-    return b"".join(
-        memoryview(batches)[span.position : span.position + span.size]
-        if span.magic <= magic
-        else _down_converted(batches, span, magic)
-        for span in iter_batches(batches, allow_cut=True)
-    )
+    messages = bytearray()
+    consumed = inflated = 0
+    try:
+        for span in iter_batches(batches, allow_cut=True):
+            converted, size = _down_converted(batches, span, magic)
+            messages += converted
+            consumed += span.size
+            inflated += size
+            if inflated >= limit:
+                break
+    except (CorruptRecords, ApiError):
+        if not consumed:
+            raise
+    needed = peek(batches)[1] if not consumed and len(batches) >= PEEK_SIZE else 0
+    return Converted(bytes(messages), consumed, inflated, needed)
 
 
-def _down_converted(batches: Buffer, span: BatchSpan, magic: int) -> bytes:
+def _down_converted(batches: Buffer, span: BatchSpan, magic: int) -> tuple[Buffer, int]:
+    """Convert one batch; also say what it grew to."""
+    if span.magic <= magic:
+        return memoryview(batches)[span.position : span.position + span.size], span.size
     if span.magic < MAGIC:
         message = read_message(batches, span)
-        return message_set(unwrapped(message), magic, message.codec)
+        inner = unwrapped(message, count_limit=RECORDS_PER_BATCH)
+        content = message_set(inner, magic, message.codec)
+        return content, max(span.size, sum(len(each.value or b"") for each in inner))
     if not crc_ok(batches, span.position, span.size):
         raise CorruptRecords(f"the batch at offset {span.base_offset} does not match its checksum")
     header = parse_header(batches, span.position)
     if header.control:
-        return b""
+        return b"", span.size
     if header.codec is Codec.ZSTD:
         raise ApiError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
             "records compressed with zstd need Fetch version 10 or newer",
         )
-    records = list(iter_records(header, payload_of(header, batches, span.position)))
-    if not records:
-        return b""
-    return message_set(records, magic, header.codec, timestamp_type=header.timestamp_type)
+    check_count(header)
+    payload = payload_of(header, batches, span.position)
+    records = iter_records(header, payload)
+    content = message_set(records, magic, header.codec, timestamp_type=header.timestamp_type)
+    return content, max(span.size, len(payload))

@@ -14,11 +14,12 @@ Owns reading and writing of this form. `conversion` turns it into batches and ba
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice
 from struct import Struct, error
 from typing import Final, NamedTuple
 
-from moldau.base.errors import CorruptRecords
+from moldau.base.errors import CorruptRecords, TooManyRecords
 from moldau.base.files import Buffer
 from moldau.base.limits import INFLATED_BATCH_BYTES
 from moldau.records.batch import (
@@ -107,11 +108,16 @@ def _read_nullable(data: bytes, position: int) -> tuple[bytes | None, int]:
     return data[position : position + length], position + length
 
 
-def unwrapped(message: Message, *, limit: int = INFLATED_BATCH_BYTES) -> list[Record]:
-    """Return the records of a message: itself, or those it wraps."""
+def unwrapped(
+    message: Message, *, limit: int = INFLATED_BATCH_BYTES, count_limit: int | None = None
+) -> list[Record]:
+    """Return the records of a message: itself, or those it wraps, if they are not too many."""
     if message.codec is Codec.NONE:
         return [Record(message.offset, message.timestamp, message.key, message.value)]
-    inner = list(_iter_inner(message, limit))
+    messages = _iter_inner(message, limit)
+    inner = list(islice(messages, count_limit))
+    if len(inner) == count_limit and next(messages, None) is not None:
+        raise TooManyRecords(f"the wrapper at offset {message.offset} holds too many messages")
     if not inner:
         raise CorruptRecords(f"the wrapper at offset {message.offset} is empty")
     base_offset = _inner_base_offset(message, inner[-1].offset)
@@ -156,44 +162,57 @@ def _inner_base_offset(wrapper: Message, last_inner_offset: int) -> int:
 
 
 def message_set(
-    records: Sequence[Record],
+    records: Iterable[Record],
     magic: int,
     codec: Codec = Codec.NONE,
     level: int | None = None,
     timestamp_type: TimestampType = TimestampType.CREATE_TIME,
 ) -> bytes:
-    """Write records as messages, wrapped in one if there is a codec; headers have no place."""
+    """Write records as messages, wrapped in one if there is a codec; headers have no place.
+
+    Records are taken one at a time: those of a large batch never lie in memory all at once.
+    """
     attributes = APPEND_TIME_BIT if magic and timestamp_type else 0
+    left = iter(records)
+    first = next(left, None)
+    if first is None:
+        return b""
+    counted_from = first.offset if magic and codec else 0
+    newest, inner = first.timestamp, bytearray()
+    for last in chain((first,), left):
+        offset, newest = last.offset - counted_from, max(newest, last.timestamp)
+        _write(inner, offset, magic, attributes, last.timestamp, last.key, last.value)
     if codec is Codec.NONE:
-        return b"".join(
-            _written(each.offset, magic, attributes, each.timestamp, each.key, each.value)
-            for each in records
-        )
-    counted_from = records[0].offset if magic else 0
-    inner = b"".join(
-        _written(
-            each.offset - counted_from, magic, attributes, each.timestamp, each.key, each.value
-        )
-        for each in records
-    )
+        return bytes(inner)
     compressed = compress(codec, inner, level)
     if magic == 0 and codec is Codec.LZ4:
         compressed = with_wrong_checksum(compressed)
-    newest = max(each.timestamp for each in records)
-    return _written(records[-1].offset, magic, attributes | codec, newest, None, compressed)
+    wrapper = bytearray()
+    _write(wrapper, last.offset, magic, attributes | codec, newest, None, compressed)
+    return bytes(wrapper)
 
 
-def _written(
-    offset: int, magic: int, attributes: int, timestamp: int, key: bytes | None, value: bytes | None
-) -> bytes:
+def _write(
+    to: bytearray,
+    offset: int,
+    magic: int,
+    attributes: int,
+    timestamp: int,
+    key: bytes | None,
+    value: bytes | None,
+) -> None:
+    """Append one message. A value may be large, so it is copied once and nowhere else."""
     fixed = (magic, attributes, timestamp) if magic else (magic, attributes)
-    checked = b"".join(
+    before_value = b"".join(
         (
             _INSIDE[magic].pack(*fixed),
             _LENGTH.pack(-1 if key is None else len(key)),
             key or b"",
             _LENGTH.pack(-1 if value is None else len(value)),
-            value or b"",
         )
     )
-    return _OUTSIDE.pack(offset, _LENGTH.size + len(checked), zlib.crc32(checked)) + checked
+    value = value or b""
+    crc = zlib.crc32(value, zlib.crc32(before_value))
+    to += _OUTSIDE.pack(offset, _LENGTH.size + len(before_value) + len(value), crc)
+    to += before_value
+    to += value

@@ -18,9 +18,9 @@ from collections.abc import Iterator
 from itertools import repeat
 from typing import Final
 
-from moldau.base.errors import CorruptRecords
+from moldau.base.errors import CorruptRecords, TooManyRecords
 from moldau.base.files import Buffer
-from moldau.base.limits import INFLATED_BATCH_BYTES
+from moldau.base.limits import INFLATED_BATCH_BYTES, RECORDS_PER_BATCH
 from moldau.base.tuples import NamedTuple
 from moldau.records.batch import HEADER_SIZE, BatchHeader, parse_header
 from moldau.records.compression import Codec, decompress
@@ -238,6 +238,14 @@ def _spans(header: BatchHeader, payload: bytes) -> Iterator[RecordSpan]:
         yield make(RecordSpan, (start, end, base_offset + delta, timestamp, key, length >= 0))
         position = end
     _check_finished(position, size)
+
+
+def check_count(header: BatchHeader) -> None:
+    """Refuse a batch with so many records that working on each of them takes too long."""
+    if header.count > RECORDS_PER_BATCH:
+        raise TooManyRecords(
+            f"a batch of {header.count} records has more than {RECORDS_PER_BATCH} of them"
+        )
 
 
 def check_bounds(header: BatchHeader, size: int) -> None:

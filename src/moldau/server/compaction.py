@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 from moldau.base.clock import Clock
 from moldau.base.errors import CorruptRecords, MoldauError, StorageError
-from moldau.base.executor import Executor, WorkerLost
+from moldau.base.executor import Executor, Lane, WorkerLost
 from moldau.base.ids import PartitionKey
 from moldau.replication.partition import Partition
 from moldau.replication.partitions import Partitions
@@ -231,7 +231,7 @@ class Compaction:
         logger.info("%s: cleaning is called off: %s", key, reason)
         if isinstance(reason, CalledOff):
             with contextlib.suppress(WorkerLost):
-                await self._executor.compute(give_up, cleaning.plan.token)
+                await self._executor.compute(Lane.CLEANING, give_up, cleaning.plan.token)
 
     async def _work(self, key: PartitionKey, cleaning: Cleaning) -> Outcome:
         """Go through all steps, and put in place what they yield."""
@@ -242,10 +242,12 @@ class Compaction:
             started_s = self._clock.monotonic()
             with disk_errors(cleaning.log.folder):
                 if step is None:
-                    step = await self._executor.compute(begin, cleaning.plan, budget_bytes)
+                    step = await self._executor.compute(
+                        Lane.CLEANING, begin, cleaning.plan, budget_bytes
+                    )
                 else:
                     token = cleaning.plan.token
-                    step = await self._executor.compute(go_on, token, budget_bytes)
+                    step = await self._executor.compute(Lane.CLEANING, go_on, token, budget_bytes)
             self._require_unchanged(key, cleaning)
             if step.group is not None:
                 cleaning.swap_in(step.group)

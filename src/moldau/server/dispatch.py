@@ -14,7 +14,7 @@ response with many elements, whatever request asked for it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from struct import Struct
 from struct import error as StructError  # noqa: N812 - it is a class
 from types import GeneratorType
@@ -55,10 +55,19 @@ Handler = Callable[[Any, RequestContext], Any]
 """(request, context) -> response, None where there is no answer, or one that will come.
 
 A coroutine is work under way: it is finished even if the client leaves. A future is a request
-that is parked: it is cancelled when the client leaves. A generator is work whose length the client
-decides: it is done in slices, and dropped when the client leaves; it returns any of the others.
-Records of a request lie in a receive buffer: a generator takes a copy of them before it yields.
+that is parked: it is cancelled when the client leaves. A `DroppableTask` is work under way that a
+stop waits for, and that is cancelled when the client leaves. A generator is work whose length the
+client decides: it is done in slices, and dropped when the client leaves; it returns any of the
+others. Records of a request lie in a receive buffer: a generator takes a copy of them before it
+yields.
 """
+
+
+class DroppableTask(asyncio.Task[Any]):
+    """Work that has no effect beside its answer, or none yet: without a client it may end."""
+
+    def __init__(self, work: Coroutine[Any, Any, Any]) -> None:
+        super().__init__(work, loop=asyncio.get_running_loop())
 
 
 UsualRequest = Callable[[memoryview], list[Part] | None]
@@ -124,8 +133,8 @@ class Later:
         return isinstance(self.future, asyncio.Task)
 
     def abandon(self) -> None:
-        """Give up a parked request whose client has left."""
-        if not self.under_way:
+        """Give up a request whose client has left, unless its work must be finished."""
+        if not self.under_way or isinstance(self.future, DroppableTask):
             self.future.cancel()
 
 

@@ -1,4 +1,4 @@
-"""The executor port over a few threads and one worker process.
+"""The executor port over a few threads, and a worker process for each lane.
 
 Threads carry calls that release the interpreter lock. Python work of any length goes to a process
 of its own (`worker`), because a busy thread takes turns with the event loop and makes every request
@@ -12,10 +12,10 @@ import asyncio
 import functools
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
-if TYPE_CHECKING:
-    from moldau.server.worker import Worker
+from moldau.base.executor import Lane
+from moldau.server.worker import Worker
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -29,7 +29,7 @@ class PoolExecutor:
 
     def __init__(self, thread_count: int = THREAD_COUNT) -> None:
         self._threads = ThreadPoolExecutor(thread_count, thread_name_prefix="moldau")
-        self._worker: Worker | None = None
+        self._workers: dict[Lane, Worker] = {}
         self._closed = False
 
     def run(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[T]:
@@ -37,24 +37,17 @@ class PoolExecutor:
         return asyncio.get_running_loop().run_in_executor(self._threads, call)
 
     def compute(
-        self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
+        self, lane: Lane, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
     ) -> asyncio.Future[T]:
-        """Run Python work in the worker process; cancelling does not interrupt it there."""
         if self._closed:
             raise RuntimeError("the executor is closed")
-        worker = self._worker or self._begin()
+        worker = self._workers.get(lane)
+        if worker is None:
+            worker = self._workers[lane] = Worker(lane)
         return worker.compute(functools.partial(work, *args, **kwargs))
-
-    def _begin(self) -> Worker:
-        # Imported here: most brokers never compute, and what makes processes is slow to import.
-        from moldau.server.worker import Worker  # noqa: PLC0415
-
-        self._worker = Worker()
-        return self._worker
 
     async def close(self) -> None:
         self._closed = True
-        worker, self._worker = self._worker, None
         await asyncio.to_thread(self._threads.shutdown)
-        if worker is not None:
-            await asyncio.to_thread(worker.close)
+        for worker in self._workers.values():
+            await worker.close()

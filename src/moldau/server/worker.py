@@ -1,91 +1,198 @@
-"""The one process beside the broker that does its Python work of any length.
+"""One lane of heavy work: a queue, and the process that works through it.
 
-It is spawned, not forked: it inherits no socket of the broker, so a broker that ended is seen to
-have ended. It begins when it is first needed, runs at lower priority, ignores the terminal's
-interrupt (the broker decides when it ends) and does not outlive the broker, not even one that was
-killed. One that is killed itself is replaced.
+The process (`worker_process`) begins when it is first needed. It is a new interpreter, not a fork:
+it inherits no socket of the broker. It talks over one socket pair, which ends with the broker, so
+that it does not outlive a broker that was killed. Nothing of it has a name in the system
+(multiprocessing's semaphores do), so that a killed broker leaves nothing to clean up.
+
+The queue stays here. A process that ends loses the one piece it had in hand, and the next piece
+starts another. A piece whose caller has left the queue is never sent.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-import multiprocessing
-import multiprocessing.connection
 import os
+import pickle
 import signal
-import threading
+import socket
+import subprocess
+import sys
+from collections import OrderedDict
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from typing import TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from moldau.base.executor import WorkerLost
+from moldau.base.executor import Lane, WorkerLost, WorkTooLong
+from moldau.server.worker_process import LENGTH, Call, Reply
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-WORKER_NICENESS = 10
-"""Cleaning a log may take longer; answering a client may not."""
+CHUNK_BYTES = 256 * 1024
+"""What is read at once: a large reply takes many turns of the loop, none of them long."""
+
+COMMAND = ("-P", "-c", "from moldau.server.worker_process import main; main()")
+"""The broker's working directory is not looked at for modules (-P). The lane's name follows, for
+who looks at a list of processes."""
 
 
 class Worker:
-    """A process to compute in, and the next one should it end. Owned by the event loop's thread."""
+    """The work of one lane, one piece at a time. Owned by the event loop's thread."""
 
-    def __init__(self) -> None:
-        self._pool = _start_pool()
+    def __init__(self, lane: Lane) -> None:
+        self._lane = lane
+        self._queue: OrderedDict[asyncio.Future[Any], Callable[[], Any]] = OrderedDict()
+        self._in_hand: asyncio.Future[Any] | None = None
+        self._process: _Process | None = None
+        self._serving: asyncio.Task[None] | None = None
 
     def compute(self, call: Callable[[], T]) -> asyncio.Future[T]:
-        """Run a call in the process; WorkerLost if that ends in the middle of it."""
+        """Queue a call; cancelling the future takes it out again."""
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._queue[future] = call
+        future.add_done_callback(self._leave_queue)
+        if self._serving is None:
+            self._serving = asyncio.create_task(self._serve())
+        return future
+
+    def _leave_queue(self, future: asyncio.Future[Any]) -> None:
+        """Let go of a call, whose records may be megabytes, as soon as its caller does."""
+        self._queue.pop(future, None)
+
+    async def _serve(self) -> None:
+        """Work until the queue is empty."""
         try:
-            outcome = _submit(self._pool, call)
-        except BrokenProcessPool:
-            # It was killed while it was idle: nothing is lost, another can take this work.
-            self._replace(self._pool)
-            outcome = _submit(self._pool, call)
-        return asyncio.ensure_future(self._awaited(self._pool, outcome))
+            while self._queue:
+                self._in_hand, call = self._queue.popitem(last=False)
+                await self._settle(self._in_hand, call)
+        finally:
+            self._in_hand = self._serving = None
 
-    async def _awaited(self, pool: ProcessPoolExecutor, outcome: asyncio.Future[T]) -> T:
+    async def _settle(self, future: asyncio.Future[Any], call: Callable[[], Any]) -> None:
         try:
-            return await outcome
-        except BrokenProcessPool as error:
-            self._replace(pool)
-            raise WorkerLost("the worker process ended in the middle of its work") from error
+            result = await self._ask(call)
+        except Exception as error:  # noqa: BLE001 - it belongs to the caller who waits
+            if not future.done():
+                future.set_exception(error)
+        else:
+            if not future.done():
+                future.set_result(result)
 
-    def _replace(self, pool: ProcessPoolExecutor) -> None:
-        """Let go of a process that has ended, and say so once, however much work it had."""
-        if self._pool is pool:
-            logger.warning("the worker process was killed; another begins when it is needed")
-            pool.shutdown(wait=False)
-            self._pool = _start_pool()
+    async def _ask(self, call: Callable[[], Any]) -> Any:
+        message = pickle.dumps(Call(self._lane.cpu_limit_s, call))
+        try:
+            await self._send(message)
+            assert self._process is not None
+            reply = await self._process.receive()
+        except (OSError, EOFError) as error:
+            raise await self._lost() from error
+        outcome: Reply = pickle.loads(reply)  # noqa: S301 - from a process of ours
+        if outcome.error is not None:
+            raise outcome.error
+        return outcome.result
 
-    def close(self) -> None:
-        """Wait for what runs and end the process; blocks, and may run on any thread."""
-        self._pool.shutdown()
+    async def _send(self, message: bytes) -> None:
+        """Send to the process; to another one if it was killed while it was idle."""
+        if self._process is not None:
+            try:
+                await self._process.send(message)
+            except OSError:
+                # Nothing is lost: it cannot have read the whole message.
+                await self._lost()
+            else:
+                return
+        # In a thread: on a busy machine it takes longer than the loop may wait.
+        self._process = await asyncio.to_thread(_start_process, self._lane)
+        await self._process.send(message)
+
+    async def _lost(self) -> WorkerLost | WorkTooLong:
+        """Let go of a process that has ended; say so, and return what became of its work."""
+        process, self._process = self._process, None
+        assert process is not None
+        status = await process.end()
+        if status == -signal.SIGPROF:
+            logger.warning(
+                "a worker process (%s) was ended: one batch took more than %.0f s of CPU time",
+                self._lane.value,
+                self._lane.cpu_limit_s or 0,
+            )
+            return WorkTooLong("the work on the records took too long")
+        logger.warning(
+            "the worker process (%s) was killed; another begins when it is needed",
+            self._lane.value,
+        )
+        return WorkerLost("the worker process ended in the middle of its work")
+
+    async def close(self) -> None:
+        """Wait for work that somebody waits for, then end the process."""
+        serving = self._serving
+        if serving is not None:
+            asked = [future for future in (self._in_hand, *self._queue) if future is not None]
+            waiting = [future for future in asked if not future.done()]
+            if waiting:
+                await asyncio.wait(waiting)
+            serving.cancel()
+            await asyncio.wait([serving])
+        if self._process is not None:
+            await self._process.end()
+            self._process = None
 
 
-def _submit(pool: ProcessPoolExecutor, call: Callable[[], T]) -> asyncio.Future[T]:
-    return asyncio.get_running_loop().run_in_executor(pool, call)
+class _Process(NamedTuple):
+    """A process to compute in, and our end of the socket to it."""
+
+    child: subprocess.Popen[bytes]
+    link: socket.socket
+
+    async def send(self, message: bytes) -> None:
+        loop = asyncio.get_running_loop()
+        await loop.sock_sendall(self.link, LENGTH.pack(len(message)))
+        await loop.sock_sendall(self.link, message)
+
+    async def receive(self) -> bytearray:
+        (size,) = LENGTH.unpack(await self._read(LENGTH.size))
+        return await self._read(size)
+
+    async def _read(self, size: int) -> bytearray:
+        loop = asyncio.get_running_loop()
+        data = bytearray(size)
+        view = memoryview(data)
+        position = 0
+        while position < size:
+            room = view[position : position + CHUNK_BYTES]
+            count = await loop.sock_recv_into(self.link, room)
+            if not count:
+                raise EOFError
+            position += count
+        return data
+
+    async def end(self) -> int:
+        """Make sure that it has ended, and return its status."""
+        self.link.close()
+        self.child.kill()
+        return await asyncio.to_thread(self.child.wait)
 
 
-def _start_pool() -> ProcessPoolExecutor:
-    """Make a pool of one; its process begins with the first call."""
-    spawn = multiprocessing.get_context("spawn")
-    return ProcessPoolExecutor(1, mp_context=spawn, initializer=_begin)
-
-
-def _begin() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with contextlib.suppress(OSError):
-        os.nice(WORKER_NICENESS)
-    threading.Thread(target=_end_with_parent, name="parent-watch", daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    """Wait for the broker's end. The queue between us would not tell: we hold both its ends."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    multiprocessing.connection.wait([parent.sentinel])
-    os._exit(0)
+def _start_process(lane: Lane) -> _Process:
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    # It inherits the mask. It must not be interrupted from the terminal while it starts: the
+    # broker decides when it ends.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        child = subprocess.Popen(  # noqa: S603 - our own interpreter and module
+            [sys.executable, *COMMAND, lane.value],
+            stdin=theirs.fileno(),
+            stdout=subprocess.DEVNULL,
+            # It finds modules where this process does, be it a test's or an application's.
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        )
+    except BaseException:
+        ours.close()
+        raise
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        theirs.close()
+    return _Process(child, ours)

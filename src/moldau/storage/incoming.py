@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from moldau.base.errors import CorruptRecords
+from moldau.base.errors import CorruptRecords, TooManyRecords
 from moldau.base.files import Buffer
 from moldau.protocol.errors import ApiError, ErrorCode
 from moldau.records.batch import (
@@ -38,6 +38,7 @@ from moldau.records.batch import (
 )
 from moldau.records.compression import Codec
 from moldau.records.conversion import recompress, up_convert
+from moldau.records.record import check_count
 from moldau.storage.record_checks import append_time_refused, check_records, has_wrong_time
 from moldau.storage.topic_config import LogConfig
 
@@ -97,12 +98,20 @@ def examine(
     if codec:
         _check_codec(codec, produce_version)
     if _TOPIC_CODECS.get(config.compression_type, codec) != codec:
-        return Rework(config, now_ms)
+        return _rework_of(header, config, now_ms)
     if config.compacts or has_wrong_time(header, config, now_ms):
         if codec or header.count > RECORDS_LOOKED_AT_HERE:
-            return Rework(config, now_ms)
+            return _rework_of(header, config, now_ms)
         _check_each(records, header, config, now_ms)
     return _stamped(Incoming(header, records), config, now_ms)
+
+
+def _rework_of(header: BatchHeader, config: LogConfig, now_ms: int) -> Rework:
+    try:
+        check_count(header)
+    except TooManyRecords as error:
+        raise _too_many(error) from error
+    return Rework(config, now_ms)
 
 
 def rework(records: bytes, task: Rework) -> Incoming:
@@ -111,6 +120,8 @@ def rework(records: bytes, task: Rework) -> Incoming:
     try:
         batch = _in_wanted_form(records, config)
         header = parse_header(batch)
+    except TooManyRecords as error:
+        raise _too_many(error) from error
     except CorruptRecords as error:
         # A version 2 batch has passed its checksum: what is wrong inside was sent that way.
         new = records[_MAGIC_POSITION] == MAGIC
@@ -233,6 +244,11 @@ def _too_large(size: int, config: LogConfig) -> ApiError:
         ErrorCode.MESSAGE_TOO_LARGE,
         f"{size} bytes are more than max.message.bytes, {config.max_message_bytes}",
     )
+
+
+def _too_many(error: TooManyRecords) -> ApiError:
+    """Refuse with the error on which Java's producer splits a batch and sends the parts."""
+    return ApiError(ErrorCode.MESSAGE_TOO_LARGE, str(error))
 
 
 def _without_header(records: Buffer) -> ApiError:

@@ -18,9 +18,10 @@ from typing import Final, NamedTuple, Protocol
 
 from moldau.base.errors import CorruptRecords
 from moldau.base.ids import Offset
+from moldau.base.limits import RECORDS_PER_BATCH
 from moldau.records.batch import CODEC_BITS, MAGIC, iter_batches, parse_header
 from moldau.records.legacy import read_message, unwrapped
-from moldau.records.record import iter_spans, payload_of
+from moldau.records.record import check_count, iter_spans, payload_of
 from moldau.storage.scan import StoredBatch
 from moldau.storage.segment import Segment
 
@@ -114,10 +115,11 @@ def _times(content: bytes) -> Iterator[Seen]:
     for span in iter_batches(content):
         if span.magic == MAGIC:
             header = parse_header(content, span.position)
+            check_count(header)
             for one in iter_spans(header, payload_of(header, content, span.position)):
                 yield Seen(one.timestamp, one.offset)
         else:
-            for record in unwrapped(read_message(content, span)):
+            for record in unwrapped(read_message(content, span), count_limit=RECORDS_PER_BATCH):
                 yield Seen(record.timestamp, record.offset)
 
 

@@ -89,7 +89,7 @@ def test_what_is_no_message_set_is_not_converted(bad):
 def test_batches_become_messages_that_old_readers_read(magic, codec):
     first = shifted(RECORDS, 100)
     second = [record._replace(headers=(("h", b"1"),)) for record in shifted(RECORDS, 200)]
-    converted = down_convert(batch_of(first, codec) + batch_of(second, codec), magic)
+    converted = down_convert(batch_of(first, codec) + batch_of(second, codec), magic).messages
     expected = [record._replace(headers=()) for record in first + second]
     if magic == 0:
         expected = timeless(expected)
@@ -104,27 +104,49 @@ def test_batches_become_messages_that_old_readers_read(magic, codec):
 def test_append_time_stays_append_time():
     batch = batch_of(RECORDS, Codec.GZIP)
     stamped = b"".join(with_append_time(parse_header(batch), batch, 5_000)[1])
-    (wrapper,) = iter_messages(down_convert(stamped, 1))
+    (wrapper,) = iter_messages(down_convert(stamped, 1).messages)
     assert wrapper.timestamp_type is TimestampType.LOG_APPEND_TIME
     assert {record.timestamp for record in unwrapped(wrapper)} == {5_000}
-    (wrapper,) = iter_messages(down_convert(stamped, 0))
+    (wrapper,) = iter_messages(down_convert(stamped, 0).messages)
     assert wrapper.attributes == Codec.GZIP
 
 
 def test_control_batches_emptied_batches_and_a_cut_end_are_left_out():
     marker = end_transaction_batch(EndTransactionMarker(False, 1), 1, 1, 1)
     data = marker + batch_of(RECORDS) + BatchBuilder(base_offset=9).build() + marker[:-1]
-    assert down_convert(data, 1) == message_set(RECORDS, 1)
+    assert down_convert(data, 1).messages == message_set(RECORDS, 1)
 
 
 def test_what_is_old_already_is_kept_and_magic_1_becomes_0_where_asked():
     old = message_set(RECORDS, 1, Codec.GZIP)
     older = message_set(RECORDS, 0)
-    assert down_convert(old + older, 1) == old + older
-    (wrapper, *rest) = iter_messages(down_convert(old + older, 0))
+    assert down_convert(old + older, 1).messages == old + older
+    (wrapper, *rest) = iter_messages(down_convert(old + older, 0).messages)
     assert wrapper.codec is Codec.GZIP
     assert unwrapped(wrapper) == timeless(RECORDS)
     assert {each.magic for each in (wrapper, *rest)} == {0}
+
+
+def test_conversion_stops_at_its_limit_and_says_how_far_it_came():
+    first, second = batch_of(RECORDS, Codec.GZIP), batch_of(shifted(RECORDS, 9), Codec.GZIP)
+    converted = down_convert(first + second, 1, limit=1)
+    assert converted.messages == message_set(RECORDS, 1, Codec.GZIP)
+    assert converted.consumed == len(first)
+    assert converted.inflated > 100_000
+    assert down_convert(first + second, 1).consumed == len(first + second)
+
+
+def test_conversion_says_how_much_it_needs_of_a_first_batch_that_is_cut():
+    batch = batch_of(RECORDS)
+    assert down_convert(batch[:-1], 1) == (b"", 0, 0, len(batch))
+    assert down_convert(batch[:16], 1) == (b"", 0, 0, 0)
+    assert down_convert(batch + batch[:-1], 1)[1:] == (len(batch), len(batch), 0)
+
+
+def test_conversion_stops_before_what_it_cannot_convert():
+    batch = batch_of(RECORDS)
+    for bad in (batch_of(RECORDS, Codec.ZSTD), bytes(100)):
+        assert down_convert(batch + bad, 1).consumed == len(batch)
 
 
 def test_zstd_has_no_old_form_and_the_client_is_told():

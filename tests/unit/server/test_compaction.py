@@ -298,13 +298,13 @@ def test_a_lost_worker_costs_only_its_work():
     class Losing(SimExecutor):
         losses = 3
 
-        def compute(self, work, /, *args, **kwargs):
+        def compute(self, lane, work, /, *args, **kwargs):
             self.losses -= 1
             if not self.losses:
                 lost = asyncio.get_running_loop().create_future()
                 lost.set_exception(WorkerLost("it is gone"))
                 return lost
-            return super().compute(work, *args, **kwargs)
+            return super().compute(lane, work, *args, **kwargs)
 
     async def scenario(bench):
         log = bench.fill(FIRST)

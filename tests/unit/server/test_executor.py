@@ -4,24 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import os
 import signal
 import subprocess
 import sys
 import threading
+from collections import deque
 from pathlib import Path
 
-from moldau.base.executor import WorkerLost
+import pytest
+
+from moldau.base import executor as executor_port
+from moldau.base.executor import Lane, WorkerLost, WorkTooLong
 from moldau.server.executor import PoolExecutor
-from moldau.server.worker import WORKER_NICENESS
+from moldau.server.worker_process import NICENESS
 
 BROKER = """
 import asyncio, os
+from moldau.base.executor import Lane
 from moldau.server.executor import PoolExecutor
 
 async def main():
     executor = PoolExecutor()
-    print(await executor.compute(os.getpid), flush=True)
+    print(await executor.compute(Lane.READS, os.getpid), flush=True)
     await asyncio.Event().wait()
 
 if __name__ == "__main__":
@@ -66,7 +72,7 @@ def test_blocked_work_does_not_hold_up_the_loop():
 
 def test_compute_runs_in_one_process_of_its_own_which_is_kept():
     async def scenario(executor):
-        return [await executor.compute(os.getpid) for _ in range(3)]
+        return [await executor.compute(Lane.READS, os.getpid) for _ in range(3)]
 
     pids = run(scenario)
     assert len(set(pids)) == 1
@@ -78,39 +84,89 @@ def test_the_worker_ignores_interrupts_yields_to_the_broker_and_inherits_no_file
     with path.open("wb"):
 
         async def scenario(executor):
-            ignores = await executor.compute(interrupt_disposition)
-            niceness = await executor.compute(os.nice, 0)
-            return ignores, niceness, await executor.compute(open_descriptor_targets)
+            ignores = await executor.compute(Lane.READS, interrupt_disposition)
+            niceness = await executor.compute(Lane.READS, os.nice, 0)
+            return ignores, niceness, await executor.compute(Lane.READS, open_descriptor_targets)
 
         ignores, niceness, targets = run(scenario)
     assert ignores
-    assert niceness >= min(19, os.nice(0) + WORKER_NICENESS)
+    assert niceness >= min(19, os.nice(0) + NICENESS)
     assert str(path) not in targets
 
 
-def test_a_worker_that_was_killed_loses_its_work_with_one_line_and_is_replaced(caplog):
+def test_a_worker_that_was_killed_loses_the_work_in_hand_and_is_replaced(caplog):
     async def scenario(executor):
-        pid = await executor.compute(os.getpid)
-        under_way = [executor.compute(signal.pause) for _ in range(3)]
+        pid = await executor.compute(Lane.READS, os.getpid)
+        in_hand = executor.compute(Lane.READS, signal.pause)
+        queued = executor.compute(Lane.READS, divmod, 7, 2)
         await asyncio.sleep(0)
         os.kill(pid, signal.SIGKILL)
-        outcomes = await asyncio.gather(*under_way, return_exceptions=True)
-        assert [type(outcome) for outcome in outcomes] == [WorkerLost] * 3
-        return await executor.compute(divmod, 7, 2)
+        with pytest.raises(WorkerLost):
+            await in_hand
+        return await queued
 
     assert run(scenario) == (3, 1)
     (line,) = caplog.messages
     assert "the worker process" in line
 
 
+def test_no_lane_waits_for_another():
+    async def scenario(executor):
+        endless = executor.compute(Lane.READS, signal.pause)
+        assert await executor.compute(Lane.WRITES, divmod, 7, 2) == (3, 1)
+        assert not endless.done()
+        endless.cancel()
+
+    run(scenario)
+
+
+def test_work_that_takes_too_much_cpu_time_is_ended_with_its_process(caplog, monkeypatch):
+    monkeypatch.setattr(executor_port, "COMPUTE_CPU_S", 0.5)
+
+    async def scenario(executor):
+        endless = executor.compute(Lane.WRITES, deque, itertools.repeat(0), maxlen=0)
+        queued = executor.compute(Lane.WRITES, divmod, 7, 2)
+        with pytest.raises(WorkTooLong):
+            await endless
+        return await queued
+
+    assert run(scenario) == (3, 1)
+    (line,) = caplog.messages
+    assert "took more than" in line
+
+
+def test_only_work_for_clients_is_limited_in_cpu_time():
+    async def scenario(executor):
+        return [
+            (await executor.compute(lane, signal.getitimer, signal.ITIMER_PROF))[0] > 0
+            for lane in (Lane.WRITES, Lane.READS, Lane.CLEANING)
+        ]
+
+    assert run(scenario) == [True, True, False]
+
+
+def test_the_process_finds_modules_where_the_broker_does(tmp_path, monkeypatch):
+    (tmp_path / "module_of_a_test.py").write_text("def answer(): return 42")
+    monkeypatch.syspath_prepend(tmp_path)
+    import module_of_a_test  # noqa: PLC0415
+
+    assert run(lambda executor: executor.compute(Lane.READS, module_of_a_test.answer)) == 42
+
+
+def test_a_bug_in_the_work_says_where_it_was():
+    with pytest.raises(ValueError) as raised:
+        run(lambda executor: executor.compute(Lane.READS, int, "x"))
+    assert "in _answer" in raised.value.__notes__[0]
+
+
 def test_work_for_a_worker_that_was_killed_while_idle_goes_to_another_or_is_lost(caplog):
     async def scenario(executor):
-        pid = await executor.compute(os.getpid)
+        pid = await executor.compute(Lane.READS, os.getpid)
         os.kill(pid, signal.SIGKILL)
         # Whether its end was seen in time to start another is up to the system.
         with contextlib.suppress(WorkerLost):
-            assert await executor.compute(divmod, 7, 2) == (3, 1)
-        return await executor.compute(divmod, 8, 2)
+            assert await executor.compute(Lane.READS, divmod, 7, 2) == (3, 1)
+        return await executor.compute(Lane.READS, divmod, 8, 2)
 
     assert run(scenario) == (4, 0)
     assert len(caplog.messages) == 1
@@ -136,14 +192,21 @@ def test_the_worker_ends_with_a_broker_that_was_killed(tmp_path: Path):
         os.close(descriptor)
 
 
-def test_only_what_computes_pays_for_the_import_of_processes():
-    script = "import sys, moldau.cli.serve; sys.exit('multiprocessing' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+def test_a_killed_broker_leaves_nothing_that_complains(tmp_path: Path):
+    """Standard error is read to its end, which is that of the last process that holds it."""
+    script = tmp_path / "broker.py"
+    script.write_text(BROKER)
+    with subprocess.Popen(
+        [sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as broker:
+        broker.stdout.readline()
+        broker.kill()
+        assert broker.stderr.read() == ""
 
 
 def test_closing_without_having_computed_starts_no_process():
     async def scenario(executor):
         assert await executor.run(divmod, 7, 2) == (3, 1)
-        return executor._worker
+        return executor._workers
 
-    assert run(scenario) is None
+    assert run(scenario) == {}

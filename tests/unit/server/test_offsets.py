@@ -11,7 +11,7 @@ from kits import log_kit
 from kits.log_kit import make_batch
 from kits.slicing import count_pauses, count_turns, finished
 from moldau.base.errors import CorruptRecords
-from moldau.base.executor import WorkerLost
+from moldau.base.executor import WorkerLost, WorkTooLong
 from moldau.base.ids import PartitionKey, TopicId
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.data import (
@@ -28,12 +28,14 @@ from moldau.protocol.messages.data import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from moldau.records import record
 from moldau.records.batch import HEADER_SIZE, pack_batch, parse_header
 from moldau.records.builder import BatchBuilder
 from moldau.records.compression import Codec
 from moldau.replication.partition import Partition, Role
 from moldau.replication.partitions import Partitions
 from moldau.server.answer_room import AnswerRoom
+from moldau.server.handlers import offsets
 from moldau.server.handlers.offsets import MAX_TIMESTAMP, OffsetHandlers
 from moldau.sim.disk_faults import Operation
 from moldau.storage.topic_config import LogConfig
@@ -49,7 +51,7 @@ class HandExecutor:
         self.looks = 0
         self.meanwhile = lambda: None
 
-    async def compute(self, work, /, *args):
+    async def compute(self, lane, work, /, *args):
         self.looks += 1
         self.meanwhile()
         return work(*args)
@@ -91,9 +93,12 @@ class Kit:
 
     def ask(self, *questions):
         """Ask, wait, and return what became of each: an offset, or an error."""
-        response = self.begin(*questions)
-        if not isinstance(response, ListOffsetsResponse):
-            response = asyncio.run(response)
+
+        async def answered():
+            response = self.begin(*questions)
+            return response if isinstance(response, ListOffsetsResponse) else await response
+
+        response = asyncio.run(answered())
         answers = [topic.partitions[0] for topic in response.topics]
         return [ErrorCode(one.error_code) if one.error_code else one.offset for one in answers]
 
@@ -186,6 +191,32 @@ def test_a_batch_that_cannot_be_read_is_its_partitions_error_alone():
 
 def lose_worker():
     raise WorkerLost("gone")
+
+
+def take_too_long():
+    raise WorkTooLong("it does not end")
+
+
+def test_a_batch_with_too_many_records_is_not_searched(monkeypatch):
+    kit = Kit("t", "plain")
+    kit.append("t", packed(100, 200, 300))
+    monkeypatch.setattr(record, "RECORDS_PER_BATCH", 2)
+    assert kit.ask(("t", 50)) == [ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT]
+
+
+def test_a_search_that_takes_too_long_is_given_up():
+    kit = Kit("t", "plain")
+    kit.append("t", packed(100))
+    kit.executor.meanwhile = take_too_long
+    assert kit.ask(("t", 50)) == [ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT]
+
+
+def test_a_request_that_nobody_waits_for_any_more_is_not_worked_on(monkeypatch):
+    kit = Kit("t", "plain")
+    kit.append("t", packed(100))
+    monkeypatch.setattr(offsets, "REQUEST_WORK_S", -1)
+    assert kit.ask(("t", 50), ("plain", -1)) == [ErrorCode.REQUEST_TIMED_OUT, 0]
+    assert kit.executor.looks == 0
 
 
 def test_a_worker_that_was_lost_is_a_reason_to_ask_again():
@@ -368,4 +399,8 @@ class TestAmounts:
         kit.append("t", packed(100, 300, 200))
 
         questions = [("t", 200), *((f"t{number}", -1) for number in range(50))]
-        assert asyncio.run(count_turns(kit.begin(*questions))) >= 50
+
+        async def turns():
+            return await count_turns(kit.begin(*questions))
+
+        assert asyncio.run(turns()) >= 50

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -9,6 +10,7 @@ import pytest
 
 from kits import log_kit
 from kits.log_kit import HandClock, make_batch
+from moldau.base.executor import WorkerLost, WorkTooLong
 from moldau.base.ids import PartitionKey, TopicId
 from moldau.observe.requests import RequestStats
 from moldau.observe.traffic import Traffic
@@ -21,7 +23,7 @@ from moldau.protocol.messages.data import (
 from moldau.records.builder import BatchBuilder
 from moldau.replication.partition import Partition, Role
 from moldau.replication.partitions import Partitions
-from moldau.server.dispatch import RequestContext
+from moldau.server.dispatch import DroppableTask, RequestContext
 from moldau.server.handlers import produce
 from moldau.server.handlers.produce import ProduceHandler
 
@@ -31,7 +33,7 @@ ME = 1
 class Kit:
     """One partition that starts at offset 2, and a producer."""
 
-    def __init__(self, **config):
+    def __init__(self, executor=None, **config):
         disk = log_kit.Broker()
         key, topic_id = PartitionKey("t", 0), TopicId(bytes(16))
         self.log = disk.manager.open_or_create(key, topic_id, disk.config)
@@ -43,17 +45,33 @@ class Kit:
         self.log.delete_records_before(2)
         self.log.config = replace(self.log.config, **config)
         self._handler = ProduceHandler(
-            partitions, ME, HandClock(), None, None, Traffic(), RequestStats(), None, None
+            partitions, ME, HandClock(), executor, None, Traffic(), RequestStats(), None, None
         )
+
+    def begin(self, batches, acks=1):
+        data = TopicProduceData("t", partition_data=[PartitionProduceData(0, b) for b in batches])
+        context = RequestContext(SimpleNamespace(peer="nobody"), 9, "client")
+        return self._handler(ProduceRequest(None, acks, 100, [data]), context)
+
+    def send_all(self, batches):
+        return self.begin(batches).responses[0].partition_responses
 
     def send(self, records):
         return self.send_all([records])[0]
 
-    def send_all(self, batches):
-        data = TopicProduceData("t", partition_data=[PartitionProduceData(0, b) for b in batches])
-        context = RequestContext(SimpleNamespace(peer="nobody"), 9, "client")
-        response = self._handler(ProduceRequest(None, 1, 100, [data]), context)
-        return response.responses[0].partition_responses
+
+class HandExecutor:
+    """Does work when a test lets it, or fails at it."""
+
+    def __init__(self, error=None):
+        self.free = asyncio.Event()
+        self.error = error
+
+    async def compute(self, lane, work, *arguments):
+        await self.free.wait()
+        if self.error is not None:
+            raise self.error
+        return work(*arguments)
 
 
 def numbered(sequence, timestamp=1000):
@@ -120,3 +138,51 @@ def test_one_answer_names_no_more_bad_records_than_one_batch(monkeypatch):
         keyless.append(1000, None, b"v")
     answers = kit.send_all([keyless.build()] * 3)
     assert [len(one.record_errors) for one in answers] == [2, 1, 0]
+
+
+RECOMPRESSED = {"compression_type": "gzip"}
+
+
+def error_after_work(executor):
+    """Send a batch that needs work; return the error it is answered with."""
+
+    async def scenario():
+        executor.free.set()
+        response = await Kit(executor, **RECOMPRESSED).begin([numbered(0)])
+        return ErrorCode(response.responses[0].partition_responses[0].error_code)
+
+    return asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (None, ErrorCode.NONE),
+        (WorkerLost("gone"), ErrorCode.REQUEST_TIMED_OUT),
+        (WorkTooLong("long"), ErrorCode.MESSAGE_TOO_LARGE),
+    ],
+)
+def test_what_becomes_of_the_worker_is_told(error, code):
+    assert error_after_work(HandExecutor(error)) is code
+
+
+def test_work_is_not_begun_when_nobody_waits_for_the_answer_any_more(monkeypatch):
+    monkeypatch.setattr(produce, "REQUEST_WORK_S", -1)
+    assert error_after_work(HandExecutor()) is ErrorCode.REQUEST_TIMED_OUT
+
+
+@pytest.mark.parametrize(("acks", "droppable"), [(1, True), (-1, True), (0, False)])
+def test_a_client_that_leaves_gives_up_its_batch_unless_it_wanted_no_answer(acks, droppable):
+    async def scenario():
+        executor = HandExecutor()
+        kit = Kit(executor, **RECOMPRESSED)
+        task = asyncio.ensure_future(kit.begin([numbered(0)], acks))
+        await asyncio.sleep(0)
+        assert isinstance(task, DroppableTask) == droppable
+        if droppable:
+            task.cancel()
+        executor.free.set()
+        await asyncio.wait([task])
+        return kit.log.log_end_offset - 3
+
+    assert asyncio.run(scenario()) == (0 if droppable else 1)

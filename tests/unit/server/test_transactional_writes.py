@@ -59,7 +59,7 @@ class Worker:
     def __init__(self):
         self.free = asyncio.Event()
 
-    async def compute(self, work, *arguments):
+    async def compute(self, lane, work, *arguments):
         await self.free.wait()
         return work(*arguments)
 

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from moldau.base.executor import Lane
 from moldau.sim.executor import SimExecutor
 from moldau.sim.world import World
 
@@ -77,8 +78,8 @@ def test_a_killed_process_tells_nobody_and_takes_no_more_work():
 def test_computed_values_are_copies_as_if_from_another_process():
     async def scenario(world, executor):
         given = [3, 1, 2]
-        assert await executor.compute(sorted, given) == [1, 2, 3]
-        returned = await executor.compute(tuple, [given])
+        assert await executor.compute(Lane.READS, sorted, given) == [1, 2, 3]
+        returned = await executor.compute(Lane.READS, tuple, [given])
         return returned[0] is given
 
     assert run(scenario) is False

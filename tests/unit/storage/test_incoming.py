@@ -7,6 +7,7 @@ import pytest
 from crc32c import crc32c
 
 from moldau.protocol.errors import ApiError, ErrorCode
+from moldau.records import conversion, record
 from moldau.records.batch import BatchHeader, crc_ok, pack_batch, parse_header
 from moldau.records.builder import BatchBuilder
 from moldau.records.compression import Codec
@@ -285,6 +286,22 @@ class TestRework:
         with pytest.raises(ApiError) as caught:
             reworked(batch(keys=[*many, None]), COMPACTED)
         assert caught.value.code is ErrorCode.INVALID_RECORD
+
+    def test_a_batch_with_too_many_records_to_work_on_is_too_large(self, monkeypatch):
+        monkeypatch.setattr(record, "RECORDS_PER_BATCH", 1)
+        two = [b"a", b"b"]
+        examine(batch(Codec.GZIP, keys=two), PLAIN, NOW, 9)
+        for config in (COMPACTED, LogConfig(compression_type="lz4")):
+            assert refusal(batch(Codec.GZIP, keys=two), config) is ErrorCode.MESSAGE_TOO_LARGE
+
+    @pytest.mark.parametrize("wrapper_count", [1, 2])
+    def test_so_are_old_messages(self, monkeypatch, wrapper_count):
+        monkeypatch.setattr(conversion, "RECORDS_PER_BATCH", 3)
+        records = [Record(n, NOW, b"k", b"v") for n in range(4 // wrapper_count)]
+        messages = message_set(records, 1, Codec.GZIP) * wrapper_count
+        with pytest.raises(ApiError) as caught:
+            reworked(messages, PLAIN, version=2)
+        assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE
 
     def test_a_few_keys_are_asked_for_on_the_spot(self):
         content = batch(keys=[b"k"] * RECORDS_LOOKED_AT_HERE)

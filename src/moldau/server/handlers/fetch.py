@@ -1,8 +1,8 @@
 """Fetch 0-18: give a client what its partitions hold, or let it wait for more.
 
 Answers name regions of files; the bytes go from the page cache to the socket. Clients older than
-Fetch 4 cannot read version 2 batches: for them the bytes are read and converted in another
-process (magic 0 up to Fetch 1, magic 1 for 2 and 3), as Kafka did until 3.x.
+Fetch 4 cannot read version 2 batches: what they get is converted (`fetch_conversion`; magic 0 up
+to Fetch 1, magic 1 for 2 and 3), as Kafka did until 3.x.
 
 Followers are not served yet: a replica id is refused until there are replicas.
 """
@@ -10,12 +10,11 @@ Followers are not served yet: a replica id is refused until there are replicas.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Any, cast
+from collections.abc import Callable
+from typing import Any
 
-from moldau.base.errors import CorruptRecords, StorageError
-from moldau.base.executor import Executor, WorkerLost
-from moldau.base.files import FileRegion
+from moldau.base.errors import StorageError
+from moldau.base.executor import Executor
 from moldau.base.ids import BrokerId, LeaderEpoch, Offset
 from moldau.base.network import Part
 from moldau.observe.requests import RequestStats
@@ -32,9 +31,9 @@ from moldau.protocol.messages.data import (
     FetchTopic,
     LeaderIdAndEpoch,
 )
-from moldau.records.conversion import down_convert
 from moldau.replication.partitions import Partitions
-from moldau.server.dispatch import RequestContext
+from moldau.server.dispatch import DroppableTask, RequestContext
+from moldau.server.fetch_conversion import FetchConversion
 from moldau.server.fetch_sessions import FetchSession, FetchSessions
 from moldau.server.fetching import Fetch, Fetched, ParkedFetch, by_topic
 
@@ -70,7 +69,7 @@ class FetchHandler:
         self._partitions = partitions
         self._sessions = sessions
         self._broker_id = broker_id
-        self._executor = executor
+        self._conversion = FetchConversion(executor, storage_failed)
         self._traffic = traffic
         self._stats = stats
         self._storage_failed = storage_failed
@@ -78,7 +77,7 @@ class FetchHandler:
 
     def __call__(
         self, request: FetchRequest, context: RequestContext
-    ) -> FetchResponse | asyncio.Future[Any] | Coroutine[None, None, FetchResponse]:
+    ) -> FetchResponse | asyncio.Future[Any]:
         version = context.version
         try:
             session = self._sessions.open(request.session_id, request.session_epoch)
@@ -105,7 +104,7 @@ class FetchHandler:
         )
         found, enough = fetch.look()
         if version < BATCHES_FROM:
-            return self._converted(fetch, found, enough, request, version)
+            return DroppableTask(self._converted(fetch, found, enough, request, version))
         if enough or request.max_wait_ms <= 0 or not session.readers:
             response = self._respond(fetch, found)
             if not session.kept:
@@ -155,33 +154,8 @@ class FetchHandler:
             wait_s = request.max_wait_ms / 1000
             parked = ParkedFetch(fetch, wait_s, lambda found: self._respond(fetch, found))
             response = await parked.future  # type: ignore[assignment]
-        magic = 1 if version >= MAGIC_1_FROM else 0
-        for topic in response.responses:
-            for partition in topic.partitions:
-                await self._convert(partition, magic)
+        await self._conversion.convert(response, magic=1 if version >= MAGIC_1_FROM else 0)
         return response
-
-    async def _convert(self, partition: FetchablePartitionResponse, magic: int) -> None:
-        regions = cast("tuple[FileRegion, ...]", partition.records)
-        if not regions:
-            return
-        partition.records = None
-        try:
-            data = [
-                await self._executor.run(region.file.read, region.position, region.size)
-                for region in regions
-            ]
-            partition.records = await self._executor.compute(down_convert, b"".join(data), magic)
-        except OSError as error:
-            self._storage_failed(StorageError(regions[0].file.path, str(error)))
-            partition.error_code = ErrorCode.KAFKA_STORAGE_ERROR
-        except CorruptRecords:
-            partition.error_code = ErrorCode.CORRUPT_MESSAGE
-        except ApiError as error:
-            partition.error_code = error.code
-        except WorkerLost:
-            # Of all errors, one that consumers of this age take for a reason to ask again.
-            partition.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def speaks_otherwise(session: FetchSession, *, by_id: bool) -> bool:

@@ -13,13 +13,14 @@ where Kafka tells it as often as it is named.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from operator import attrgetter
 from typing import Final, NamedTuple
 
-from moldau.base.errors import CorruptRecords, StorageError
-from moldau.base.executor import Executor, WorkerLost
+from moldau.base.errors import CorruptRecords, StorageError, TooManyRecords
+from moldau.base.executor import Executor, Lane, WorkerLost, WorkTooLong
 from moldau.base.ids import NO_LEADER_EPOCH, BrokerId, LeaderEpoch, Offset
+from moldau.base.limits import REQUEST_WORK_S
 from moldau.cluster.topics import check_topic_name
 from moldau.protocol.errors import ApiError, ErrorCode
 from moldau.protocol.messages.data import (
@@ -46,7 +47,7 @@ from moldau.protocol.messages.data import (
 from moldau.replication.partition import Partition
 from moldau.replication.partitions import Partitions
 from moldau.server.answer_room import AnswerRoom
-from moldau.server.dispatch import RequestContext
+from moldau.server.dispatch import DroppableTask, RequestContext
 from moldau.server.internal_topics import INTERNAL_TOPICS
 from moldau.server.repeats import FoldedPartitions, fold_partitions, itself
 from moldau.server.slices import Sliced
@@ -62,8 +63,8 @@ _INDEX: Final = attrgetter("partition_index")
 _PRODUCER_SIZE: Final = 38
 """Bytes of one producer in an answer."""
 
-_Failure = ApiError | StorageError | CorruptRecords | WorkerLost
-_FAILURES: Final = (ApiError, StorageError, CorruptRecords, WorkerLost)
+_Failure = ApiError | StorageError | CorruptRecords | WorkerLost | WorkTooLong
+_FAILURES: Final = (ApiError, StorageError, CorruptRecords, WorkerLost, WorkTooLong)
 """What may become of one partition's question without harm to the others of a request."""
 
 
@@ -117,7 +118,7 @@ class OffsetHandlers:
 
     def list_offsets(
         self, request: ListOffsetsRequest, context: RequestContext
-    ) -> Sliced[ListOffsetsResponse | Coroutine[None, None, ListOffsetsResponse]]:
+    ) -> Sliced[ListOffsetsResponse | DroppableTask]:
         """Find offsets by time, or the ends of a log."""
         response = ListOffsetsResponse()
         wanted = yield from fold_partitions(
@@ -127,18 +128,19 @@ class OffsetHandlers:
         for question in questions:
             searching = self._answer(question)
             if searching is not None:
-                return self._answer_later(response, searching, questions)
+                return DroppableTask(self._answer_later(response, searching, questions))
             yield
         return response
 
     async def _answer_later(
         self, response: ListOffsetsResponse, first: _Searching, others: Iterator[_Question]
     ) -> ListOffsetsResponse:
-        await self._finish(first)
+        deadline_s = asyncio.get_running_loop().time() + REQUEST_WORK_S
+        await self._finish(first, deadline_s)
         for question in others:
             searching = self._answer(question)
             if searching is not None:
-                await self._finish(searching)
+                await self._finish(searching, deadline_s)
             else:
                 await asyncio.sleep(0)
         return response
@@ -161,12 +163,14 @@ class OffsetHandlers:
             result.error_code = self._code_of(failure)
         return None
 
-    async def _finish(self, searching: _Searching) -> None:
-        """Have batches looked into until the search has its answer."""
+    async def _finish(self, searching: _Searching, deadline_s: float) -> None:
+        """Have batches looked into until the search has its answer, or nobody waits for it."""
         question, partition, leader_epoch, search, look = searching
         try:
             while True:
-                seen = await self._executor.compute(look_into, look)
+                if asyncio.get_running_loop().time() > deadline_s:
+                    raise ApiError(ErrorCode.REQUEST_TIMED_OUT)
+                seen = await self._executor.compute(Lane.READS, look_into, look)
                 self._check_unchanged(partition, leader_epoch)
                 try:
                     look = search.send(seen)
@@ -191,6 +195,9 @@ class OffsetHandlers:
             return ErrorCode.KAFKA_STORAGE_ERROR
         if isinstance(failure, WorkerLost):
             return ErrorCode.REQUEST_TIMED_OUT
+        if isinstance(failure, WorkTooLong | TooManyRecords):
+            # Consumers take the search for impossible; after any other error they ask again.
+            return ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
         # Its producer's records were taken at their word when they were appended.
         return ErrorCode.CORRUPT_MESSAGE
 

@@ -14,14 +14,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple, TypeAlias
 
 from moldau.base.clock import Clock
 from moldau.base.errors import ProtocolError, StorageError
-from moldau.base.executor import Executor, WorkerLost
+from moldau.base.executor import Executor, Lane, WorkerLost, WorkTooLong
 from moldau.base.files import Buffer
 from moldau.base.ids import NO_LEADER_EPOCH, BrokerId, TopicId
+from moldau.base.limits import REQUEST_WORK_S
 from moldau.observe.requests import RequestStats
 from moldau.observe.traffic import Traffic
 from moldau.protocol.errors import ApiError, ErrorCode
@@ -38,7 +39,7 @@ from moldau.records.batch import APPEND_TIME_BIT, TRANSACTIONAL_BIT, BatchHeader
 from moldau.replication.partition import Partition
 from moldau.replication.partitions import Partitions
 from moldau.server.connection import Connection
-from moldau.server.dispatch import RequestContext
+from moldau.server.dispatch import DroppableTask, RequestContext
 from moldau.server.internal_topics import INTERNAL_TOPICS
 from moldau.server.transactional_writes import (
     NO_PERMITS,
@@ -132,7 +133,7 @@ class _Later(NamedTuple):
         return added
 
 
-Produced: TypeAlias = ProduceResponse | Coroutine[None, None, ProduceResponse | None] | None
+Produced: TypeAlias = ProduceResponse | Awaitable[ProduceResponse | None] | None
 """An answer, one that will come, or none."""
 
 
@@ -179,7 +180,7 @@ class ProduceHandler:
         self, request: ProduceRequest, context: RequestContext, permits: asyncio.Future[Permits]
     ) -> ProduceResponse | None:
         produced = self._produce(request, context, await permits)
-        return await produced if isinstance(produced, Coroutine) else produced
+        return await produced if isinstance(produced, Awaitable) else produced
 
     def _unauthorized(self, request: ProduceRequest, asker: Connection) -> Produced:
         """Refuse all of a request that names no transaction for its transactional batches."""
@@ -228,7 +229,10 @@ class ProduceHandler:
                 except (ApiError, StorageError) as error:
                     results.append(self._refusal(name, data.index, error, asker, later))
         if later.reworks or later.flushes:
-            return self._finish(response, later, request.acks, asker)
+            finish = self._finish(response, later, request.acks, asker)
+            # A client that wants no answer may leave as soon as it has sent its batch.
+            droppable = later.reworks and request.acks != ACKS_NONE
+            return DroppableTask(finish) if droppable else finish
         return self._reply(response, request.acks)
 
     def destination(self, topic: TopicProduceData, acks: int, version: int) -> Destination | None:
@@ -267,10 +271,11 @@ class ProduceHandler:
         self, response: ProduceResponse, later: _Later, acks: int, asker: Connection | None
     ) -> ProduceResponse | None:
         """Do what takes time: work on records, one batch after the other, then wait for syncs."""
+        deadline_s = self._clock.monotonic() + REQUEST_WORK_S
         for place, records, task in later.reworks:
             topic, index = place.partition.key
             try:
-                incoming = await self._reworked(records, task)
+                incoming = await self._reworked(records, task, deadline_s)
                 partition = self._find(topic, index, acks)
                 if partition.topic_id != place.partition.topic_id:
                     # Made again under its name meanwhile: the batch was not meant for this one.
@@ -280,20 +285,30 @@ class ProduceHandler:
                     later.flushes.append(place)
             except (ApiError, StorageError) as error:
                 place.fill(self._refusal(topic, index, error, asker, later))
+        if later.flushes:
+            # A disk that fails must be known, even if the client that waits for it has left.
+            await asyncio.shield(self._flush(later, asker))
+        return self._reply(response, acks)
+
+    async def _flush(self, later: _Later, asker: Connection | None) -> None:
         for place in later.flushes:
             log = place.partition.log
             try:
                 await self._flusher.flush(log, log.log_end_offset)
             except StorageError as error:
                 place.fill(self._refusal(*place.partition.key, error, asker, later))
-        return self._reply(response, acks)
 
-    async def _reworked(self, records: bytes, task: Rework) -> Incoming:
+    async def _reworked(self, records: bytes, task: Rework, deadline_s: float) -> Incoming:
+        if self._clock.monotonic() > deadline_s:
+            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, "the batches before it took too long")
         try:
-            return await self._executor.compute(rework, records, task)
+            return await self._executor.compute(Lane.WRITES, rework, records, task)
         except WorkerLost as error:
             # Nothing was appended, so that a producer may send its batch again, and does.
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT, str(error)) from error
+        except WorkTooLong as error:
+            # Java's producer splits the batch on this error, and sends the parts.
+            raise ApiError(ErrorCode.MESSAGE_TOO_LARGE, str(error)) from error
 
     def _reply(self, response: ProduceResponse, acks: int) -> ProduceResponse | None:
         if acks != ACKS_NONE:
