@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 from moldau.coordination.groups.counters import GroupCounters
+from moldau.coordination.groups.listing import GroupFilter
 from moldau.coordination.groups.shard import GroupShard, ShardSettings
 from moldau.coordination.outcome import Caller, Now, ProducerIdentity, Timer
 from moldau.coordination.refusals import coordinator_error
@@ -23,6 +24,8 @@ from moldau.protocol.messages.offsets import (
     OffsetCommitRequestTopic,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponseTopics,
 )
 from moldau.protocol.messages.transactions import (
     TxnOffsetCommitRequest,
@@ -146,9 +149,18 @@ class ServedShard:
 
     def fetch(self, group="g", topics=None, *, require_stable=False):
         request = OffsetFetchRequestGroup(group, topics=topics)
-        return self.ask(
+        found = self.ask(
             lambda shard, t, now: shard.fetch(request, t, require_stable=require_stable)
         ).answer
+        return OffsetFetchResponseGroup(
+            found.group_id,
+            [
+                OffsetFetchResponseTopics(
+                    topic.name, topic.topic_id, [topic.tell(one) for one in topic.partitions]
+                )
+                for topic in found.topics
+            ],
+        )
 
     def offset(self, topic="orders", partition=0, group="g", *, require_stable=False):
         """The offset of one partition and its error, as a client sees them."""
@@ -185,11 +197,16 @@ class ServedShard:
 
     def states(self, *states, types=()):
         """The groups there are, with their states."""
-        listed = self.ask(lambda shard, t, now: shard.list_groups(states, types, t)).answer
-        return {group.group_id: group.group_state for group in listed.groups}
+        wanted = GroupFilter.of(states, types)
+        shown = self.ask(lambda shard, t, now: shard.all_groups(t)).answer
+        listed = [group.listed() for group in shown.groups if wanted.includes(group.state)]
+        return {group.group_id: group.group_state for group in listed}
 
     def describe(self, group="g", version=5):
-        return self.ask(lambda shard, t, now: shard.describe_group(group, version, t)).answer
+        asked = self.ask(lambda shard, t, now: shard.describe_group(group, version, t))
+        described, protocol, members = asked.answer
+        described.members = [member.described(protocol) for member in members]
+        return described
 
     def delete(self, group="g"):
         ticket = self.ask(lambda shard, t, now: shard.delete_group(group, t, now))

@@ -18,6 +18,21 @@ def finished(answer: Any) -> Any:
         return end.value
 
 
+class Finishing:
+    """Handlers, or one of them, that do all of their slices when they are called."""
+
+    def __init__(self, handlers: Any) -> None:
+        self.handlers = handlers
+        """Those that may be paused."""
+
+    def __getattr__(self, name: str) -> Any:
+        handler = getattr(self.handlers, name)
+        return lambda *args: finished(handler(*args))
+
+    def __call__(self, *args: Any) -> Any:
+        return finished(self.handlers(*args))
+
+
 def answered(answer: Any) -> Any:
     """Return what a handler answers in the end, in an event loop of its own where it needs one."""
 

@@ -10,6 +10,7 @@ import pytest
 
 from kits import log_kit
 from kits.coordinator_kit import MemoryLog
+from kits.slicing import finished
 from moldau.base.ids import PartitionKey, TopicId
 from moldau.cluster.store import StoreFailed
 from moldau.coordination.runtime import Runtime
@@ -194,6 +195,7 @@ def at(version):
 
 
 async def there(answer):
+    answer = finished(answer)
     return await answer if inspect.isawaitable(answer) else answer
 
 

@@ -63,3 +63,7 @@ ELEMENTS_PER_STEP = 128
 ANSWER_BYTES = 64 * 1024 * 1024
 """An answer that describes what the broker holds (configs, groups, producers, offsets) does not
 grow beyond this; records of a fetch do not count, they have limits of their own."""
+
+OFFSETS_PER_CHANGE = 20_000
+"""Offsets that one request may commit or delete: with 53 bytes each at least, a batch of more is
+larger than `max.message.bytes` of the offsets topic has ever been by default."""

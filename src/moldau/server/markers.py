@@ -43,6 +43,9 @@ FENCING: Final = frozenset(
 )
 """What a partition says that has ended the transaction already, and seen a newer epoch since."""
 
+MARKERS_PER_TURN: Final = 50
+"""Markers that are appended before others get their turn: one or two milliseconds."""
+
 PARTITIONS_NAMED: Final = 5
 """Partitions that a line of the log names: a transaction may have thousands."""
 
@@ -86,8 +89,8 @@ class MarkerWriter:
     ) -> dict[PartitionKey, ErrorCode]:
         """Write one marker to all these partitions; say of each what became of it.
 
-        Markers are appended before the first await; it is only a topic with `flush.messages` that
-        is waited for.
+        Some are appended in each turn of the loop: a transaction may have thousands of partitions.
+        Then those of topics with `flush.messages` are waited for.
         """
         batch = end_transaction_batch(
             EndTransactionMarker(not marker.committed, marker.coordinator_epoch),
@@ -97,7 +100,9 @@ class MarkerWriter:
         header = parse_header(batch)
         results: dict[PartitionKey, ErrorCode] = {}
         unflushed: list[Partition] = []
-        for key in keys:
+        for count, key in enumerate(keys, 1):
+            if not count % MARKERS_PER_TURN:
+                await asyncio.sleep(0)
             try:
                 partition = self._append(key, marker, batch, header)
             except ApiError as error:

@@ -43,6 +43,16 @@ def fold(elements: Iterable[E], key_of: Callable[[E], K]) -> Sliced[Folded[K, E]
     return folded
 
 
+def fold_all(elements: Iterable[E], key_of: Callable[[E], K]) -> Sliced[dict[K, list[E]]]:
+    """Put elements that name the same together, where all of them count."""
+    folded: dict[K, list[E]] = {}
+    for count, element in enumerate(elements, 1):
+        folded.setdefault(key_of(element), []).append(element)
+        if not count % _ELEMENTS_PER_STEP:
+            yield
+    return folded
+
+
 def once(elements: Iterable[K]) -> Sliced[list[K]]:
     """Leave out what an array names again."""
     found: dict[K, None] = {}

@@ -57,7 +57,9 @@ def other_types(peer: Peer) -> None:
             for key in ("a", ""):
                 request = FindCoordinatorRequest(key, kind)
                 if version >= FIRST_WITH_MANY:
-                    request = FindCoordinatorRequest(key_type=kind, coordinator_keys=[key, key])
+                    request = FindCoordinatorRequest(
+                        key_type=kind, coordinator_keys=[key, f"{key}b"]
+                    )
                 peer.ask(f"type {kind}, {key!r}", request, version)
 
 

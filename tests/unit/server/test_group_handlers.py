@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import random
-from types import SimpleNamespace
 
 import pytest
 
+from kits.group_handler_kit import ELSEWHERE, LOADING, Broker, context, list_groups
 from kits.group_shard_kit import (
-    ServedShard,
     commit_request,
     errors,
     join_request,
     transactional_request,
 )
-from kits.metadata_samples import with_brokers
 from moldau.base.ids import ZERO_TOPIC_ID, PartitionKey
-from moldau.cluster.changes import TopicRemoved
-from moldau.cluster.topics import NewTopic, TopicDefaults, create_topic
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.groups import (
     DeleteGroupsRequest,
@@ -26,7 +21,6 @@ from moldau.protocol.messages.groups import (
     HeartbeatRequest,
     LeaveGroupMember,
     LeaveGroupRequest,
-    ListGroupsRequest,
     SyncGroupRequest,
 )
 from moldau.protocol.messages.offsets import (
@@ -41,86 +35,8 @@ from moldau.protocol.messages.offsets import (
     OffsetFetchRequestTopics,
 )
 from moldau.security.operations import Operation, bit_field
-from moldau.server.handlers.group_offsets import GroupOffsetHandlers
-from moldau.server.handlers.groups import GroupHandlers
-from moldau.server.handlers.offset_fetch import OffsetFetchHandler
 
 STRANGE_ID = bytes(range(16))
-LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-ELSEWHERE = ErrorCode.NOT_COORDINATOR
-
-
-class OneShardRuntime:
-    """A runtime with one shard, which may be refusing."""
-
-    topic = "__consumer_offsets"
-
-    def __init__(self):
-        self.served = ServedShard()
-        self.refusal = None
-
-    def partition_for(self, key):
-        return 3
-
-    def call(self, key, handler, failed):
-        if self.refusal is not None:
-            return failed(self.refusal)
-        ticket = self.served.ask(handler)
-        return ticket.answer if ticket.answers else asyncio.get_running_loop().create_future()
-
-    async def call_all(self, handler, failed):
-        return [self.call("", handler, failed)]
-
-
-def list_groups(broker, *filters):
-    return asyncio.run(broker.groups.list_groups(ListGroupsRequest(*filters), context(5)))
-
-
-class Verifier:
-    """Stands for the coordinator of transactions."""
-
-    def __init__(self):
-        self.answer = ErrorCode.NONE
-        self.asked = []
-
-    def __call__(self, transactional_id, producer, partition, *, add):
-        self.asked.append((transactional_id, producer, partition, add))
-        return self.answer
-
-
-class Broker:
-    """The handlers over one shard and the metadata of two topics."""
-
-    def __init__(self):
-        self.runtime = OneShardRuntime()
-        self.image = with_brokers([1])
-        draw = random.Random(1)
-        for name in ("orders", "payments"):
-            changes = create_topic(self.image, NewTopic(name, 2), TopicDefaults(), draw)
-            self.image = self.image.apply(changes, self.image.version + 1)
-        self.verifier = Verifier()
-        self.groups = GroupHandlers(self.runtime)
-        self.markers = 0
-        self.offsets = GroupOffsetHandlers(
-            self.runtime, lambda: self.image, self.verifier, lambda *_: self.markers
-        )
-        self.fetch = OffsetFetchHandler(self.runtime, lambda: self.image)
-
-    @property
-    def served(self):
-        return self.runtime.served
-
-    def topic_id(self, name="orders"):
-        return self.image.topics[name].id
-
-    def remove(self, name):
-        changes = [TopicRemoved(self.topic_id(name))]
-        self.image = self.image.apply(changes, self.image.version + 1)
-
-
-def context(version):
-    connection = SimpleNamespace(peer_host="10.1.2.3")
-    return SimpleNamespace(version=version, client_id="client", connection=connection)
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from kits.coordinator_kit import MemoryLog
+from kits.slicing import count_turns
 from kits.transaction_handler_kit import (
     NONE,
     OFFSETS,
@@ -27,9 +28,11 @@ from moldau.protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTransaction,
+    DescribeTransactionsRequest,
     ListTransactionsRequest,
 )
 from moldau.records.builder import BatchBuilder
+from moldau.server.answer_room import AnswerRoom
 from moldau.server.produce_verdicts import produce_error
 
 
@@ -335,5 +338,64 @@ def test_a_list_is_whole_or_an_error():
         listed = await there(kit.admin.list_transactions(ListTransactionsRequest(), at(2)))
         assert listed.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         assert listed.transaction_states == []
+
+    run(work)
+
+
+# Repeats, and amounts
+
+
+def test_what_is_added_or_described_again_and_again_is_told_once():
+    async def work():
+        kit = Kit().lead()
+        await kit.init()
+        added = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id="copier",
+            v3_and_below_producer_id=4000,
+            v3_and_below_producer_epoch=0,
+            v3_and_below_topics=topics(*[ORDERS] * 1000),
+        )
+        response = await there(kit.producers.add_partitions_to_txn(added, at(3)))
+        (topic,) = response.results_by_topic_v3_and_below
+        assert len(topic.results_by_partition) == 1
+        one = AddPartitionsToTxnTransaction("copier", 4000, 0, True, topics(*[ORDERS] * 1000))
+        request = AddPartitionsToTxnRequest([one] * 100)
+        response = await there(kit.producers.add_partitions_to_txn(request, at(4)))
+        ((topic,),) = [each.topic_results for each in response.results_by_transaction]
+        assert len(topic.results_by_partition) == 1
+        request = DescribeTransactionsRequest(["copier", "nobody"] * 1000)
+        described = await there(kit.admin.describe_transactions(request, at(0)))
+        told = [one.transactional_id for one in described.transaction_states]
+        assert told == ["copier", "nobody"]
+
+    run(work)
+
+
+def test_transactions_that_do_not_fit_into_an_answer_are_refused(monkeypatch):
+    room = "moldau.server.handlers.transaction_admin.AnswerRoom"
+    monkeypatch.setattr(room, lambda: AnswerRoom(100))
+
+    async def work():
+        kit = Kit().lead()
+        await kit.init(name="one")
+        await kit.init(name="two")
+        request = DescribeTransactionsRequest(["one", "two"])
+        described = await there(kit.admin.describe_transactions(request, at(0)))
+        codes_told = [one.error_code for one in described.transaction_states]
+        assert codes_told == [NONE, ErrorCode.POLICY_VIOLATION]
+        listed = await there(kit.admin.list_transactions(ListTransactionsRequest(), at(2)))
+        assert listed.error_code == ErrorCode.POLICY_VIOLATION
+        assert listed.transaction_states == []
+
+    run(work)
+
+
+def test_transactions_are_listed_in_turns():
+    async def work():
+        kit = Kit().lead()
+        for number in range(500):
+            await kit.init(name=f"copier-{number}")
+        listing = kit.admin.list_transactions(ListTransactionsRequest(), at(2))
+        assert await count_turns(listing) >= 5
 
     run(work)

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from kits import log_kit
+from kits.slicing import count_turns
 from kits.transaction_handler_kit import (
     ME,
     NONE,
@@ -20,6 +21,7 @@ from kits.transaction_handler_kit import (
 )
 from moldau.base.errors import InvariantViolated, StorageError
 from moldau.base.ids import PartitionKey
+from moldau.coordination.outcome import ProducerIdentity
 from moldau.coordination.transactions.effects import MarkersLate
 from moldau.coordination.transactions.sweeping import Sweep
 from moldau.protocol.errors import ErrorCode
@@ -29,6 +31,7 @@ from moldau.protocol.messages.transactions import (
     WriteTxnMarkersRequest,
 )
 from moldau.replication.partition import Role
+from moldau.server.markers import Marker
 
 
 @pytest.fixture(autouse=True)
@@ -204,3 +207,25 @@ def test_a_topic_that_is_flushed_has_its_markers_on_the_disk():
     kit = Kit(flush_messages=1)
     assert write_markers(kit, ORDERS) == {ORDERS: NONE}
     assert kit.partitions.get(*ORDERS).log.recovery_point == 1
+
+
+def test_a_marker_is_written_once_to_a_partition_that_is_named_often():
+    kit = Kit()
+    assert write_markers(kit, *[ORDERS] * 1000) == {ORDERS: NONE}
+    assert len(kit.markers()) == 1
+
+
+def test_markers_of_one_producer_are_told_together():
+    kit = Kit()
+    topic = WritableTxnMarkerTopic(ORDERS.topic, [ORDERS.partition])
+    request = WriteTxnMarkersRequest([WritableTxnMarker(7, 0, False, [topic], 1)] * 100)
+    (marker,) = asyncio.run(kit.admin.write_txn_markers(request, at(2))).markers
+    ((one,),) = [each.partitions for each in marker.topics]
+    assert one.error_code == NONE
+
+
+def test_markers_of_many_partitions_are_written_in_turns():
+    kit = Kit()
+    keys = [PartitionKey("orders", index) for index in range(500)]
+    marker = Marker(ProducerIdentity(7, 0), False, 1, 0)
+    assert asyncio.run(count_turns(kit.writer.write(marker, keys))) >= 10

@@ -18,6 +18,7 @@ from moldau.coordination.groups.core import Encode, GroupCore
 from moldau.coordination.groups.counters import GroupCounters
 from moldau.coordination.groups.joining import Join
 from moldau.coordination.groups.leaving import leave
+from moldau.coordination.groups.listing import GROUP_TYPE, GroupDescription
 from moldau.coordination.groups.member import Member
 from moldau.coordination.groups.responses import (
     heartbeat_answer,
@@ -42,9 +43,6 @@ from moldau.protocol.messages.groups import (
     ListedGroup,
     SyncGroupRequest,
 )
-
-GROUP_TYPE = "classic"
-"""What ListGroups calls groups of this protocol."""
 
 _NO_ERROR: Final = ErrorCode.NONE
 _DEAD: Final = GroupState.DEAD
@@ -323,16 +321,22 @@ class Group:
         return self._core.generation
 
     def described(self) -> DescribedGroup:
+        """Describe the group with all of its members."""
+        group, protocol, members = self.description()
+        group.members = [member.described(protocol) for member in members]
+        return group
+
+    def description(self) -> GroupDescription:
         """Describe the group. Only a stable one has a protocol and subscriptions to show."""
         core = self._core
         protocol = core.protocol if core.state is GroupState.STABLE else None
-        return DescribedGroup(
+        group = DescribedGroup(
             group_id=core.group_id,
             group_state=core.state.value,
             protocol_type=core.protocol_type or "",
             protocol_data=protocol or "",
-            members=[member.described(protocol) for member in core.roster],
         )
+        return GroupDescription(group, protocol, tuple(core.roster))
 
     def listed(self) -> ListedGroup:
         """Return the group's line in a list of groups."""

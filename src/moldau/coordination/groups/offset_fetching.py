@@ -3,13 +3,16 @@
 A consumer that starts asks for all of its partitions, and after a restart of the broker all of them
 do. So values in the form that we and Kafka 4.3 write are read by position, in a third of the time
 of decoding them. All others `decode_offset` deals with.
+
+A group may have a hundred thousand offsets, so a shard only copies their values. Whoever asked
+reads them, and may pause between two.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Container, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
 
 from moldau.base.ids import NO_LEADER_EPOCH, NO_OFFSET, ZERO_TOPIC_ID
 from moldau.coordination.groups.offsets import OffsetStore
@@ -17,9 +20,7 @@ from moldau.coordination.groups.records import decode_offset
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.offsets import (
     OffsetFetchRequestGroup,
-    OffsetFetchResponseGroup,
     OffsetFetchResponsePartition,
-    OffsetFetchResponseTopics,
 )
 
 _NO_METADATA: Final = ""
@@ -40,49 +41,65 @@ Told = tuple[int, int, str, bytes]
 """Offset, leader epoch and metadata, as a consumer is told them, and the id of the topic."""
 
 
-def fetch_offsets(
+class TopicOffsets(NamedTuple):
+    """The values of one topic's offsets at one moment, for partitions that are asked for."""
+
+    name: str
+    topic_id: bytes
+    partitions: Iterable[int]
+    values: Mapping[int, bytes]
+    unstable: Container[int]
+
+    def tell(self, partition: int) -> OffsetFetchResponsePartition:
+        """Read one offset; without one a partition has -1."""
+        if partition in self.unstable:
+            return _nothing_kept(partition, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+        return _kept(self.values.get(partition), self.topic_id, partition)
+
+
+class GroupOffsets(NamedTuple):
+    """The offsets of a group at one moment, still to be read."""
+
+    group_id: str
+    topics: Sequence[TopicOffsets]
+    error: ErrorCode = ErrorCode.NONE
+
+
+def take_offsets(
     store: OffsetStore, request: OffsetFetchRequestGroup, *, require_stable: bool
-) -> OffsetFetchResponseGroup:
-    """Read some of a group's offsets, or all of them: without an offset a partition has -1."""
+) -> GroupOffsets:
+    """Take some of a group's offsets, or all of them.
+
+    They are copied, which takes little time, and read afterwards, one at a time.
+    """
     wanted = request.topics
     group_id = request.group_id
+    kept = store.topics(group_id)
     if wanted is None:
-        named: Iterable[tuple[str, bytes, Iterable[int]]] = [
-            (topic, ZERO_TOPIC_ID, partitions)
-            for topic, partitions in store.topics(group_id).items()
+        named: Iterable[tuple[str, bytes, Sequence[int] | None]] = [
+            (topic, ZERO_TOPIC_ID, None) for topic in kept
         ]
     else:
         named = [(topic.name, topic.topic_id, topic.partition_indexes) for topic in wanted]
-    return OffsetFetchResponseGroup(
-        group_id,
-        [
-            OffsetFetchResponseTopics(
-                topic,
-                topic_id,
-                _of_topic(store, group_id, topic, topic_id, partitions, stable=require_stable),
+    topics = []
+    for topic, topic_id, partitions in named:
+        values = _copied(kept.get(topic, {}), partitions)
+        unstable: Container[int] = ()
+        if require_stable:
+            unstable = frozenset(store.unstable_partitions(group_id, topic))
+        topics.append(
+            TopicOffsets(
+                topic, topic_id, values if partitions is None else partitions, values, unstable
             )
-            for topic, topic_id, partitions in named
-        ],
-    )
+        )
+    return GroupOffsets(group_id, topics)
 
 
-def _of_topic(
-    store: OffsetStore,
-    group_id: str,
-    topic: str,
-    topic_id: bytes,
-    partitions: Iterable[int],
-    *,
-    stable: bool,
-) -> list[OffsetFetchResponsePartition]:
-    values = store.topics(group_id).get(topic, {})
-    unstable = store.unstable_partitions(group_id, topic) if stable else ()
-    return [
-        _nothing_kept(partition, ErrorCode.UNSTABLE_OFFSET_COMMIT)
-        if partition in unstable
-        else _kept(values.get(partition), topic_id, partition)
-        for partition in partitions
-    ]
+def _copied(values: Mapping[int, bytes], partitions: Sequence[int] | None) -> Mapping[int, bytes]:
+    """Copy all values, or those of some partitions, whichever are fewer."""
+    if partitions is None or len(partitions) >= len(values):
+        return dict(values)
+    return {partition: values[partition] for partition in partitions if partition in values}
 
 
 def _nothing_kept(partition: int, error: ErrorCode) -> OffsetFetchResponsePartition:

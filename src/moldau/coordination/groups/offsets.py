@@ -15,7 +15,7 @@ Only `replay` and the marker of a transaction change this state, so that a resta
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from itertools import takewhile
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -176,7 +176,7 @@ class OffsetStore:
         topics = self._waiting.get(group)
         return topics is not None and partition in topics.get(topic, ())
 
-    def unstable_partitions(self, group: str, topic: str) -> Container[int]:
+    def unstable_partitions(self, group: str, topic: str) -> Collection[int]:
         """Return the partitions of a topic whose offset an open transaction may still change."""
         topics = self._waiting.get(group)
         return () if topics is None else topics.get(topic, ())

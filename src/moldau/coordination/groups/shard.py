@@ -12,7 +12,7 @@ that what tools list is what a restart finds.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -21,8 +21,9 @@ from moldau.base.clock import Random
 from moldau.base.errors import InvariantViolated
 from moldau.coordination.groups.counters import GroupCounters
 from moldau.coordination.groups.expiry import expiry
-from moldau.coordination.groups.group import GROUP_TYPE, Group
-from moldau.coordination.groups.offset_fetching import fetch_offsets
+from moldau.coordination.groups.group import Group
+from moldau.coordination.groups.listing import GroupDescription
+from moldau.coordination.groups.offset_fetching import take_offsets
 from moldau.coordination.groups.offset_keys import PARTITION_SIZE, Openings
 from moldau.coordination.groups.offset_requests import (
     OffsetCommits,
@@ -79,7 +80,6 @@ from moldau.protocol.messages.groups import (
     HeartbeatRequest,
     JoinGroupRequest,
     LeaveGroupRequest,
-    ListGroupsResponse,
     SyncGroupRequest,
 )
 from moldau.protocol.messages.offsets import (
@@ -132,6 +132,13 @@ class GroupDeletion(NamedTuple):
 
     group_id: str
     ticket: Ticket
+
+
+class ShownGroups(NamedTuple):
+    """All groups of a shard, or why there are none to see."""
+
+    error: ErrorCode
+    groups: Sequence[Group] = ()
 
 
 class GroupShard:
@@ -445,8 +452,11 @@ class GroupShard:
     def fetch(
         self, request: OffsetFetchRequestGroup, ticket: Ticket, *, require_stable: bool
     ) -> Outcome:
-        """Read offsets. A group that is not there has none; who asks does not matter."""
-        return _answer(ticket, fetch_offsets(self._offsets, request, require_stable=require_stable))
+        """Take offsets. A group that is not there has none; who asks does not matter.
+
+        Replies GroupOffsets.
+        """
+        return _answer(ticket, take_offsets(self._offsets, request, require_stable=require_stable))
 
     def delete_offsets(self, request: OffsetDeleteRequest, ticket: Ticket) -> Outcome:
         """Forget offsets of topics that the group does not subscribe to."""
@@ -490,26 +500,20 @@ class GroupShard:
 
     # Administration
 
-    def list_groups(
-        self, states: Collection[str], types: Collection[str], ticket: Ticket
-    ) -> Outcome:
-        """List groups, those in one of these states and of one of these types if any are named."""
-        wanted = {state.strip().lower() for state in states}
-        if types and GROUP_TYPE not in {name.lower() for name in types}:
-            return _answer(ticket, ListGroupsResponse())
-        listed = [
-            group.listed()
-            for group in self._groups.values()
-            if not wanted or group.state.value.lower() in wanted
-        ]
-        return _answer(ticket, ListGroupsResponse(groups=listed))
+    def all_groups(self, ticket: Ticket) -> Outcome:
+        """Show every group, for a list of them. Replies ShownGroups.
+
+        They may be hundreds of thousands: whoever asked looks at them, and may pause between two.
+        """
+        return _answer(ticket, ShownGroups(ErrorCode.NONE, tuple(self._groups.values())))
 
     def describe_group(self, group_id: str, version: int, ticket: Ticket) -> Outcome:
-        """Describe one group."""
+        """Describe one group. Replies GroupDescription."""
         group = self._groups.get(group_id)
         if group is None:
-            return _answer(ticket, describe_without_group(group_id, version))
-        return _answer(ticket, group.described())
+            missing = describe_without_group(group_id, version)
+            return _answer(ticket, GroupDescription(missing))
+        return _answer(ticket, group.description())
 
     def delete_group(self, group_id: str, ticket: Ticket, now: Now) -> Outcome:
         """Delete a group without members, and its offsets, batch by batch where they are many.

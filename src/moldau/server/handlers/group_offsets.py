@@ -5,15 +5,21 @@ the newest versions, by id. The rest is the group shard's. Version 0 of OffsetCo
 ZooKeeper; it is served like version 1. Its empty group id is a group like any other, as in Kafka.
 
 What is refused here stands in an answer before what the shard decides, as in Kafka.
+
+A partition that one request names twice counts once, as it is named last. Kafka writes and answers
+all of them, and the last one counts. Partitions are looked up in slices; what is left of a request
+is one change of the shard's state, and one batch.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
+from operator import attrgetter
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from moldau.base.ids import ZERO_TOPIC_ID, PartitionKey
+from moldau.base.limits import OFFSETS_PER_CHANGE
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.model import Topic
 from moldau.coordination.answers import Answer, combined
@@ -47,6 +53,8 @@ from moldau.protocol.messages.transactions import (
     TxnOffsetCommitResponseTopic,
 )
 from moldau.server.dispatch import RequestContext
+from moldau.server.repeats import fold_partitions
+from moldau.server.slices import Sliced
 
 R = TypeVar("R", OffsetCommitResponse, TxnOffsetCommitResponse, OffsetDeleteResponse)
 
@@ -109,10 +117,10 @@ class GroupOffsetHandlers:
 
     def commit(
         self, request: OffsetCommitRequest, context: RequestContext
-    ) -> Answer[OffsetCommitResponse]:
+    ) -> Sliced[Answer[OffsetCommitResponse]]:
         """Keep offsets."""
         version = context.version
-        existing, missing = _sorted_out(
+        existing, missing = yield from _sort_out(
             self._image(), request.topics, by_id=version >= _COMMIT_BY_ID
         )
         refused = [
@@ -129,6 +137,9 @@ class GroupOffsetHandlers:
             OffsetCommitRequestTopic(topic.name, topic.id, partitions)
             for topic, partitions in existing
         ]
+        if _is_too_large(existing):
+            code = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+            return _with_refused(refused, commit_refused(request, code))
         answer = self._runtime.call(
             request.group_id,
             lambda shard, ticket, now: shard.commit(request, version, ticket, now),
@@ -138,22 +149,22 @@ class GroupOffsetHandlers:
 
     def repeated(self, request: OffsetCommitRequest, version: int) -> RepeatedCommit | None:
         """Keep what a commit of one offset says, for when it comes again; None if it is refused."""
-        existing, missing = _sorted_out(
-            self._image(), request.topics, by_id=version >= _COMMIT_BY_ID
-        )
-        if missing or not existing:
+        by_id = version >= _COMMIT_BY_ID
+        (asked,) = request.topics
+        topic = _find(self._image(), asked, by_id=by_id)
+        (partition,) = asked.partitions
+        if topic is None or not 0 <= partition.partition_index < len(topic.partitions):
             return None
-        ((topic, (partition,)),) = existing
         return RepeatedCommit(request, topic.name, topic.id, partition.partition_index)
 
     # TxnOffsetCommit
 
     def commit_in_transaction(
         self, request: TxnOffsetCommitRequest, context: RequestContext
-    ) -> Answer[TxnOffsetCommitResponse] | Awaitable[TxnOffsetCommitResponse]:
+    ) -> Sliced[Answer[TxnOffsetCommitResponse] | Awaitable[TxnOffsetCommitResponse]]:
         """Keep offsets as part of a transaction."""
         version = context.version
-        existing, missing = _sorted_out(
+        existing, missing = yield from _sort_out(
             self._image(), request.topics, by_id=version >= _TRANSACTIONAL_COMMIT_BY_ID
         )
         refused = [
@@ -173,6 +184,9 @@ class GroupOffsetHandlers:
         if not request.group_id:
             invalid = transactional_commit_refused(request, ErrorCode.INVALID_GROUP_ID)
             return _with_refused(refused, invalid)
+        if _is_too_large(existing):
+            code = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+            return _with_refused(refused, transactional_commit_refused(request, code))
         key = PartitionKey(self._runtime.topic, self._runtime.partition_for(request.group_id))
         is_current = self._watched(request, version, key)
         verified = self._verified(request, version, key)
@@ -239,12 +253,12 @@ class GroupOffsetHandlers:
 
     def delete(
         self, request: OffsetDeleteRequest, context: RequestContext
-    ) -> Answer[OffsetDeleteResponse]:
+    ) -> Sliced[Answer[OffsetDeleteResponse]]:
         """Forget offsets of topics that a group no longer subscribes to."""
         del context
         if not request.group_id:
             return OffsetDeleteResponse(ErrorCode.INVALID_GROUP_ID)
-        existing, missing = _sorted_out(self._image(), request.topics, by_id=False)
+        existing, missing = yield from _sort_out(self._image(), request.topics, by_id=False)
         refused = [
             OffsetDeleteResponseTopic(
                 one.name,
@@ -260,34 +274,50 @@ class GroupOffsetHandlers:
             del now
             return shard.delete_offsets(request, ticket)
 
+        if _is_too_large(existing):
+            return OffsetDeleteResponse(ErrorCode.INVALID_REQUEST)
         answer = self._runtime.call(request.group_id, decide, OffsetDeleteResponse)
         return _with_refused(refused, answer)
 
 
-def _sorted_out(
+def _find(image: MetadataImage, asked: Any, *, by_id: bool) -> Topic | None:
+    return image.topic_by_id(asked.topic_id) if by_id else image.topic(asked.name)
+
+
+def _sort_out(
     image: MetadataImage, topics: Iterable[Any], *, by_id: bool
-) -> tuple[list[_Existing], list[_Missing]]:
+) -> Sliced[tuple[list[_Existing], list[_Missing]]]:
     """Tell the topics and partitions of a request that there are from the others."""
+    named = attrgetter("topic_id" if by_id else "name")
+    wanted = yield from fold_partitions(
+        (((named(asked), asked.name), asked.partitions) for asked in topics),
+        attrgetter("partition_index"),
+    )
     existing: list[_Existing] = []
     missing: list[_Missing] = []
-    for asked in topics:
-        topic_id = asked.topic_id if by_id else ZERO_TOPIC_ID
-        topic = image.topic_by_id(topic_id) if by_id else image.topic(asked.name)
+    for (key, name), partitions in wanted.topics.items():
+        topic_id = key if by_id else ZERO_TOPIC_ID
+        topic = image.topic_by_id(key) if by_id else image.topic(key)
         if topic is None:
-            indexes = [one.partition_index for one in asked.partitions]
             error = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            missing.append(_Missing(asked.name, topic_id, indexes, error))
+            missing.append(_Missing(name, topic_id, list(partitions), error))
+            yield
             continue
         count = len(topic.partitions)
-        there = [one for one in asked.partitions if 0 <= one.partition_index < count]
-        if len(there) < len(asked.partitions):
-            asked_for = (one.partition_index for one in asked.partitions)
-            indexes = [index for index in asked_for if not 0 <= index < count]
+        there = [one for index, one in partitions.items() if 0 <= index < count]
+        if len(there) < len(partitions):
+            indexes = [index for index in partitions if not 0 <= index < count]
             error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             missing.append(_Missing(topic.name, topic_id, indexes, error))
         if there:
             existing.append(_Existing(topic, there))
+        yield
     return existing, missing
+
+
+def _is_too_large(existing: Iterable[_Existing]) -> bool:
+    """Tell whether a change has more offsets than one batch can hold, before it is made."""
+    return sum(len(one.partitions) for one in existing) > OFFSETS_PER_CHANGE
 
 
 def _with_refused(refused: list[Any], answer: Answer[R]) -> Answer[R]:

@@ -5,28 +5,33 @@ Those are ListGroups 0-5, DescribeGroups 0-6, DeleteGroups 0-3.
 Every group is decided on by its shard. What the shard cannot say, because it is elsewhere or still
 loading, is said here, in the place that each API has for it. Tools may describe and delete a group
 with an empty id, which offsets can be committed to; nobody can join it, as in Kafka.
+
+A group that one request names twice is described once, where Kafka describes it twice; and deleted
+once, as by Kafka.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 
-from moldau.coordination.answers import Answer, combined
+from moldau.coordination.answers import Answer
+from moldau.coordination.groups.listing import GroupDescription, GroupFilter
 from moldau.coordination.groups.responses import (
     heartbeat_answer,
     join_error,
     leave_error,
     sync_error,
 )
-from moldau.coordination.groups.shard import GroupShard
+from moldau.coordination.groups.shard import GroupShard, ShownGroups
 from moldau.coordination.outcome import Caller, Now, Outcome, Ticket
 from moldau.coordination.runtime import Runtime
-from moldau.protocol.errors import ErrorCode
+from moldau.protocol.errors import ApiError, ErrorCode
 from moldau.protocol.messages.groups import (
     DeletableGroupResult,
     DeleteGroupsRequest,
     DeleteGroupsResponse,
     DescribedGroup,
+    DescribedGroupMember,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
     HeartbeatRequest,
@@ -41,7 +46,23 @@ from moldau.protocol.messages.groups import (
     SyncGroupResponse,
 )
 from moldau.security.operations import GROUP_OPERATIONS, bit_field
+from moldau.server.answer_room import AnswerRoom
 from moldau.server.dispatch import RequestContext
+from moldau.server.gathering import gather, unchanged
+from moldau.server.repeats import once
+from moldau.server.slices import Sliced, take_turns
+
+_LISTED_SIZE, _DESCRIBED_SIZE, _MEMBER_SIZE = 40, 100, 20
+"""Bytes in an answer, besides what is of any length."""
+
+_PROTOCOLS_MAX = 1_000
+"""Assignors that a member may know: more than any client has, and each is counted in its group."""
+
+_LEAVING_AT_ONCE = 500
+"""Members that leave in one turn."""
+
+_LOOKS_PER_STEP = 100
+"""Groups that are looked at for a list between two pauses."""
 
 
 class GroupHandlers:
@@ -61,6 +82,8 @@ class GroupHandlers:
 
         if not request.group_id:
             return failed(ErrorCode.INVALID_GROUP_ID)
+        if len(request.protocols) > _PROTOCOLS_MAX:
+            return failed(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         return self._runtime.call(
             request.group_id,
             lambda shard, ticket, now: shard.join(request, caller, ticket, now),
@@ -100,11 +123,26 @@ class GroupHandlers:
 
     def leave(
         self, request: LeaveGroupRequest, context: RequestContext
-    ) -> Answer[LeaveGroupResponse]:
-        """Let members go."""
+    ) -> (
+        Answer[LeaveGroupResponse]
+        | Sliced[LeaveGroupResponse | Coroutine[None, None, LeaveGroupResponse]]
+    ):
+        """Let members go; where they are many, some of them at a time."""
         if not request.group_id:
             return leave_error(ErrorCode.INVALID_GROUP_ID)
         caller = _caller(context)
+        count = len(request.members)
+        if count <= _LEAVING_AT_ONCE:
+            return self._leave(request, caller)
+        some = (
+            LeaveGroupRequest(
+                request.group_id, members=request.members[first : first + _LEAVING_AT_ONCE]
+            )
+            for first in range(0, count, _LEAVING_AT_ONCE)
+        )
+        return gather((self._leave(part, caller) for part in some), unchanged, _all_left)
+
+    def _leave(self, request: LeaveGroupRequest, caller: Caller) -> Answer[LeaveGroupResponse]:
         return self._runtime.call(
             request.group_id,
             lambda shard, ticket, now: shard.leave(request, caller, ticket, now),
@@ -118,47 +156,50 @@ class GroupHandlers:
     ) -> ListGroupsResponse:
         """List the groups that this broker coordinates."""
         del context
-
-        def decide(shard: GroupShard, ticket: Ticket, now: Now) -> Outcome:
-            del now
-            return shard.list_groups(request.states_filter, request.types_filter, ticket)
-
-        return _all_listed(
-            await self._runtime.call_all(decide, lambda code: ListGroupsResponse(error_code=code))
+        shown = await self._runtime.call_all(
+            lambda shard, ticket, _: shard.all_groups(ticket), ShownGroups
         )
+        wanted = GroupFilter.of(request.states_filter, request.types_filter)
+        return await take_turns(_list(shown, wanted))
 
     def describe_groups(
         self, request: DescribeGroupsRequest, context: RequestContext
-    ) -> Answer[DescribeGroupsResponse]:
+    ) -> Sliced[DescribeGroupsResponse | Coroutine[None, None, DescribeGroupsResponse]]:
         """Tell the state and the members of groups."""
-        answers = [self._describe(group_id, context.version) for group_id in request.groups]
+        room = AnswerRoom()
+        operations = request.include_authorized_operations
+        wanted = yield from once(request.groups)
+        return (
+            yield from gather(
+                (self._describe(group_id, context.version) for group_id in wanted),
+                lambda found: _described(found, room, operations=operations),
+                lambda groups: DescribeGroupsResponse(groups=groups),
+            )
+        )
 
-        def describe_all(groups: Sequence[DescribedGroup]) -> DescribeGroupsResponse:
-            if request.include_authorized_operations:
-                for group in groups:
-                    if not group.error_code:
-                        group.authorized_operations = bit_field(GROUP_OPERATIONS)
-            return DescribeGroupsResponse(groups=[*groups])
-
-        return combined(answers, describe_all)
-
-    def _describe(self, group_id: str, version: int) -> Answer[DescribedGroup]:
+    def _describe(self, group_id: str, version: int) -> Answer[GroupDescription]:
         def decide(shard: GroupShard, ticket: Ticket, now: Now) -> Outcome:
             del now
             return shard.describe_group(group_id, version, ticket)
 
-        def failed(code: ErrorCode) -> DescribedGroup:
-            return DescribedGroup(code, group_id=group_id)
+        def failed(code: ErrorCode) -> GroupDescription:
+            return GroupDescription(DescribedGroup(code, group_id=group_id))
 
         return self._runtime.call(group_id, decide, failed)
 
     def delete_groups(
         self, request: DeleteGroupsRequest, context: RequestContext
-    ) -> Answer[DeleteGroupsResponse]:
+    ) -> Sliced[DeleteGroupsResponse | Coroutine[None, None, DeleteGroupsResponse]]:
         """Delete groups without members, with their offsets."""
         del context
-        answers = [self._delete(group_id) for group_id in dict.fromkeys(request.groups_names)]
-        return combined(answers, lambda results: DeleteGroupsResponse(results=[*results]))
+        wanted = yield from once(request.groups_names)
+        return (
+            yield from gather(
+                (self._delete(group_id) for group_id in wanted),
+                unchanged,
+                lambda results: DeleteGroupsResponse(results=results),
+            )
+        )
 
     def _delete(self, group_id: str) -> Answer[DeletableGroupResult]:
         return self._runtime.call(
@@ -178,9 +219,59 @@ def _heartbeat_failed(code: ErrorCode) -> HeartbeatResponse:
     return heartbeat_answer(ErrorCode.NONE if loading else code)
 
 
-def _all_listed(answers: Sequence[ListGroupsResponse]) -> ListGroupsResponse:
-    """Make one list of those of all shards; a shard that is elsewhere by now has none."""
+def _all_left(answers: Sequence[LeaveGroupResponse]) -> LeaveGroupResponse:
+    """Make one answer of those to parts of a request; an error of the whole stands alone."""
     for answer in answers:
-        if answer.error_code not in {ErrorCode.NONE, ErrorCode.NOT_COORDINATOR}:
-            return ListGroupsResponse(error_code=answer.error_code)
-    return ListGroupsResponse(groups=[group for answer in answers for group in answer.groups])
+        if answer.error_code:
+            return leave_error(ErrorCode.of(answer.error_code))
+    return LeaveGroupResponse(members=[member for answer in answers for member in answer.members])
+
+
+def _list(shown: Sequence[ShownGroups], wanted: GroupFilter) -> Sliced[ListGroupsResponse]:
+    """Make one list of the groups of all shards; a shard that is elsewhere by now has none."""
+    for shard in shown:
+        if shard.error not in {ErrorCode.NONE, ErrorCode.NOT_COORDINATOR}:
+            return ListGroupsResponse(error_code=shard.error)
+    response = ListGroupsResponse()
+    room = AnswerRoom()
+    looked_at = 0
+    for shard in shown:
+        for group in shard.groups:
+            looked_at += 1
+            if not looked_at % _LOOKS_PER_STEP:
+                yield
+            if not wanted.includes(group.state):
+                continue
+            listed = group.listed()
+            try:
+                room.take(_LISTED_SIZE + len(listed.group_id) + len(listed.protocol_type))
+            except ApiError as error:
+                return ListGroupsResponse(error_code=error.code)
+            response.groups.append(listed)
+    return response
+
+
+def _described(
+    found: GroupDescription, room: AnswerRoom, *, operations: bool
+) -> Sliced[DescribedGroup]:
+    """Describe a group's members, unless they are too much for the answer."""
+    group, protocol, members = found
+    try:
+        room.take(_DESCRIBED_SIZE + len(group.group_id))
+        for member in members:
+            described = member.described(protocol)
+            room.take(_member_size(described))
+            group.members.append(described)
+            yield
+    except ApiError as error:
+        return DescribedGroup(error.code, error.message, group_id=group.group_id)
+    if operations and not group.error_code:
+        group.authorized_operations = bit_field(GROUP_OPERATIONS)
+    return group
+
+
+def _member_size(member: DescribedGroupMember) -> int:
+    """Return about how many bytes a member takes in an answer."""
+    texts = len(member.member_id) + len(member.client_id) + len(member.client_host)
+    texts += len(member.group_instance_id or "")
+    return _MEMBER_SIZE + texts + len(member.member_metadata) + len(member.member_assignment)

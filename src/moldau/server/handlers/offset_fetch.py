@@ -4,20 +4,24 @@ Before version 8 a request asks about one group, since then about several. Only 
 topics by id, so only there the metadata matters: partitions that do not exist have no offset, and
 that is what is answered. Version 0 once meant ZooKeeper; it is served like version 1. An empty
 group id is a group like any other, as in Kafka.
+
+A group, or a partition of it, that is asked for twice is told once; Kafka tells it twice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Iterable
+from operator import attrgetter
 from typing import Final
 
 from moldau.base.ids import NO_LEADER_EPOCH, NO_OFFSET, ZERO_TOPIC_ID, TopicId
 from moldau.cluster.image import MetadataImage
-from moldau.coordination.answers import Answer, combined
+from moldau.coordination.answers import Answer
+from moldau.coordination.groups.offset_fetching import GroupOffsets, TopicOffsets
 from moldau.coordination.groups.shard import GroupShard
 from moldau.coordination.outcome import Now, Outcome, Ticket
 from moldau.coordination.runtime import Runtime
-from moldau.protocol.errors import ErrorCode
+from moldau.protocol.errors import ApiError, ErrorCode
 from moldau.protocol.messages.offsets import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -28,11 +32,18 @@ from moldau.protocol.messages.offsets import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
+from moldau.server.answer_room import AnswerRoom
 from moldau.server.dispatch import RequestContext
+from moldau.server.gathering import gather
+from moldau.server.repeats import fold_all, fold_partitions, itself
+from moldau.server.slices import Sliced
 
 _BY_ID: Final = 10
 _SEVERAL_GROUPS: Final = 8
 _ERROR_OF_GROUP: Final = 2
+
+_TOPIC_SIZE, _PARTITION_SIZE = 24, 24
+"""Bytes in an answer, besides texts."""
 
 
 class OffsetFetchHandler:
@@ -44,79 +55,140 @@ class OffsetFetchHandler:
 
     def __call__(
         self, request: OffsetFetchRequest, context: RequestContext
-    ) -> Answer[OffsetFetchResponse]:
+    ) -> Sliced[OffsetFetchResponse | Coroutine[None, None, OffsetFetchResponse]]:
         """Read offsets of one group or, since version 8, of several."""
         version = context.version
-        if version >= _SEVERAL_GROUPS:
-            answers = [
-                self._fetch_group(group, request.require_stable, version)
-                for group in request.groups
-            ]
-            return combined(answers, lambda groups: OffsetFetchResponse(groups=groups))
-        group = OffsetFetchRequestGroup(
-            request.group_id,
-            topics=None
-            if request.topics is None
-            else [
-                OffsetFetchRequestTopics(topic.name, partition_indexes=topic.partition_indexes)
-                for topic in request.topics
-            ],
-        )
-        answer = self._fetch_group(group, request.require_stable, version)
-        return combined([answer], lambda groups: _of_one_group(group, groups[0], version))
-
-    def _fetch_group(
-        self, group: OffsetFetchRequestGroup, require_stable: bool, version: int
-    ) -> Answer[OffsetFetchResponseGroup]:
+        several = version >= _SEVERAL_GROUPS
+        wanted = yield from _fold_groups(request.groups if several else [_only_group(request)])
         by_id = version >= _BY_ID
-        unknown: list[OffsetFetchResponseTopics] = []
-        if by_id and group.topics is not None:
-            unknown = self._name_topics(group)
+        unknown: dict[str, list[OffsetFetchResponseTopics]] = {}
+        if by_id:
+            for group in wanted:
+                unknown[group.group_id] = yield from self._name_topics(group)
+        room = AnswerRoom()
 
+        def combine(groups: list[OffsetFetchResponseGroup]) -> OffsetFetchResponse:
+            if several:
+                return OffsetFetchResponse(groups=groups)
+            return _of_one_group(wanted[0], groups[0], version)
+
+        return (
+            yield from gather(
+                (self._take(group, request.require_stable) for group in wanted),
+                lambda found: self._tell(found, unknown.get(found.group_id, []), room, by_id=by_id),
+                combine,
+            )
+        )
+
+    def _take(self, group: OffsetFetchRequestGroup, require_stable: bool) -> Answer[GroupOffsets]:
         def decide(shard: GroupShard, ticket: Ticket, now: Now) -> Outcome:
             del now
             return shard.fetch(group, ticket, require_stable=require_stable)
 
-        answer = self._runtime.call(
-            group.group_id, decide, lambda code: OffsetFetchResponseGroup(group.group_id, [], code)
+        return self._runtime.call(
+            group.group_id, decide, lambda code: GroupOffsets(group.group_id, [], code)
         )
-        if not by_id:
-            return answer
-        return combined([answer], lambda answered: self._with_ids(answered[0], unknown))
 
-    def _name_topics(self, group: OffsetFetchRequestGroup) -> list[OffsetFetchResponseTopics]:
+    def _tell(
+        self,
+        found: GroupOffsets,
+        unknown: list[OffsetFetchResponseTopics],
+        room: AnswerRoom,
+        *,
+        by_id: bool,
+    ) -> Sliced[OffsetFetchResponseGroup]:
+        """Read a group's offsets, unless they are too much for the answer."""
+        group_id, topics, error = found
+        if error:
+            return OffsetFetchResponseGroup(group_id, [], error)
+        told = []
+        try:
+            for topic in topics:
+                topic_id = self._id_of(topic) if by_id else topic.topic_id
+                if topic_id is None:
+                    continue  # deleted meanwhile: it cannot be said by id
+                results = []
+                for partition in topic.partitions:
+                    result = topic.tell(partition)
+                    room.take(_PARTITION_SIZE + len(result.metadata or ""))
+                    results.append(result)
+                    yield
+                room.take(_TOPIC_SIZE + len(topic.name))
+                told.append(OffsetFetchResponseTopics(topic.name, topic_id, results))
+                yield
+        except ApiError as refusal:
+            return OffsetFetchResponseGroup(group_id, [], refusal.code)
+        return OffsetFetchResponseGroup(group_id, told + unknown)
+
+    def _name_topics(
+        self, group: OffsetFetchRequestGroup
+    ) -> Sliced[list[OffsetFetchResponseTopics]]:
         """Find the names of topics asked for by id; take out, and answer, what has none."""
+        if group.topics is None:
+            return []
         image = self._image()
         named, unknown = [], []
-        for topic in group.topics or ():
+        for topic in group.topics:
             found = image.topic_by_id(TopicId(topic.topic_id))
             if found is None:
                 error = ErrorCode.UNKNOWN_TOPIC_ID
-                results = [_no_offset(index, error) for index in topic.partition_indexes]
+                results = []
+                for index in topic.partition_indexes:
+                    results.append(_no_offset(index, error))
+                    yield
                 unknown.append(OffsetFetchResponseTopics("", topic.topic_id, results))
             else:
                 topic.name = found.name
                 named.append(topic)
+            yield
         group.topics = named
         return unknown
 
-    def _with_ids(
-        self, group: OffsetFetchResponseGroup, unknown: list[OffsetFetchResponseTopics]
-    ) -> OffsetFetchResponseGroup:
-        """Say topics by id; one that has been deleted meanwhile cannot be said."""
-        if group.error_code:
-            return group
-        image = self._image()
-        said = []
-        for topic in group.topics:
-            if topic.topic_id == ZERO_TOPIC_ID:
-                found = image.topic(topic.name)
-                if found is None:
-                    continue
-                topic.topic_id = found.id
-            said.append(topic)
-        group.topics = said + unknown
-        return group
+    def _id_of(self, topic: TopicOffsets) -> bytes | None:
+        if topic.topic_id != ZERO_TOPIC_ID:
+            return topic.topic_id
+        found = self._image().topic(topic.name)
+        return None if found is None else found.id
+
+
+def _only_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
+    """Return the group of a request that knows one only, in the form of those that know more."""
+    topics = None
+    if request.topics is not None:
+        topics = [
+            OffsetFetchRequestTopics(topic.name, partition_indexes=topic.partition_indexes)
+            for topic in request.topics
+        ]
+    return OffsetFetchRequestGroup(request.group_id, topics=topics)
+
+
+def _fold_groups(
+    groups: Iterable[OffsetFetchRequestGroup],
+) -> Sliced[list[OffsetFetchRequestGroup]]:
+    """Fold a request: every group once, with all partitions it is asked for, or with everything."""
+    folded = yield from fold_all(groups, attrgetter("group_id"))
+    wanted = []
+    for group_id, same in folded.items():
+        if any(one.topics is None for one in same):
+            wanted.append(OffsetFetchRequestGroup(group_id, topics=None))
+            continue
+        named = (
+            ((topic.name, topic.topic_id), topic.partition_indexes)
+            for one in same
+            for topic in one.topics or ()
+        )
+        topics = (yield from fold_partitions(named, itself)).topics
+        wanted.append(
+            OffsetFetchRequestGroup(
+                group_id,
+                topics=[
+                    OffsetFetchRequestTopics(name, topic_id, list(partitions))
+                    for (name, topic_id), partitions in topics.items()
+                ],
+            )
+        )
+        yield
+    return wanted
 
 
 def _no_offset(index: int, error: ErrorCode) -> OffsetFetchResponsePartition:

@@ -2,14 +2,18 @@
 
 They serve other brokers and `kafka-transactions.sh` (KIP-664): to look at transactions, and to end
 one that hangs by writing its marker straight to the partition.
+
+A transactional id that is described twice in one request is told once, where Kafka tells it twice.
+Markers are written once to a partition that one of them names twice, and what became of all markers
+of a producer is told together, both as in Kafka.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping, Sequence
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 from moldau.base.clock import Clock
 from moldau.base.ids import PartitionKey
@@ -17,7 +21,7 @@ from moldau.coordination.answers import Answer, combined
 from moldau.coordination.outcome import ProducerIdentity
 from moldau.coordination.runtime import Runtime
 from moldau.coordination.transactions.listing import Listing
-from moldau.coordination.transactions.shard import Listed, TransactionShard
+from moldau.coordination.transactions.shard import ShownTransactions, TransactionShard
 from moldau.coordination.transactions.transaction import Transaction
 from moldau.protocol.errors import ApiError, ErrorCode
 from moldau.protocol.messages.transactions import (
@@ -35,8 +39,25 @@ from moldau.protocol.messages.transactions import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from moldau.server.answer_room import AnswerRoom
 from moldau.server.dispatch import RequestContext
+from moldau.server.gathering import gather
 from moldau.server.markers import Marker, MarkerWriter
+from moldau.server.repeats import once
+from moldau.server.slices import Sliced, take_turns
+
+_TRANSACTION_SIZE = 60
+"""Bytes of a transaction in an answer, besides what is of any length."""
+
+_LOOKS_PER_STEP = 100
+"""Transactions that are looked at for a list between two pauses."""
+
+
+class _Found(NamedTuple):
+    """What the shard of a transactional id has of it, or why that cannot be said."""
+
+    transactional_id: str
+    transaction: Transaction | ErrorCode | None
 
 
 class TransactionAdminHandlers:
@@ -51,23 +72,28 @@ class TransactionAdminHandlers:
 
     def describe_transactions(
         self, request: DescribeTransactionsRequest, context: RequestContext
-    ) -> Answer[DescribeTransactionsResponse]:
+    ) -> Sliced[DescribeTransactionsResponse | Coroutine[None, None, DescribeTransactionsResponse]]:
         """Show transactional ids."""
         del context
-        return combined(
-            [self._described(transactional_id) for transactional_id in request.transactional_ids],
-            lambda described: DescribeTransactionsResponse(transaction_states=described),
+        wanted = yield from once(request.transactional_ids)
+        room = AnswerRoom()
+        return (
+            yield from gather(
+                (self._found(transactional_id) for transactional_id in wanted),
+                lambda found: _description(found, room),
+                lambda described: DescribeTransactionsResponse(transaction_states=described),
+            )
         )
 
-    def _described(self, transactional_id: str) -> Answer[DescribedTransaction]:
+    def _found(self, transactional_id: str) -> Answer[_Found]:
         if not transactional_id:
-            return DescribedTransaction(ErrorCode.INVALID_REQUEST, transactional_id)
+            return _Found(transactional_id, ErrorCode.INVALID_REQUEST)
         found: Answer[Transaction | ErrorCode | None] = self._runtime.call(
             transactional_id,
             lambda shard, ticket, _: shard.describe(transactional_id, ticket),
             lambda code: code,
         )
-        return combined([found], lambda answers: _description(transactional_id, answers[0]))
+        return combined([found], lambda answers: _Found(transactional_id, answers[0]))
 
     async def list_transactions(
         self, request: ListTransactionsRequest, context: RequestContext
@@ -83,14 +109,10 @@ class TransactionAdminHandlers:
             )
         except ApiError as error:
             return ListTransactionsResponse(error_code=error.code)
-        now_ms = self._clock.wall_ms()
-        lists = await self._runtime.call_all(
-            lambda shard, ticket, _: shard.list_transactions(
-                lambda transaction: listing.includes(transaction, now_ms), ticket
-            ),
-            Listed,
+        shown = await self._runtime.call_all(
+            lambda shard, ticket, _: shard.all_transactions(ticket), ShownTransactions
         )
-        return _list(listing, lists)
+        return await take_turns(_list(listing, shown, self._clock.wall_ms()))
 
     def write_txn_markers(
         self, request: WriteTxnMarkersRequest, context: RequestContext
@@ -100,47 +122,60 @@ class TransactionAdminHandlers:
         return self._write(request)
 
     async def _write(self, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
-        results = await asyncio.gather(*(self._marked(marker) for marker in request.markers))
-        return WriteTxnMarkersResponse(markers=results)
+        codes: dict[int, dict[PartitionKey, ErrorCode]] = {}
+        for asked in request.markers:
+            of_producer = codes.setdefault(asked.producer_id, {})
+            of_producer.update(await self._write_one(asked))
+            await asyncio.sleep(0)
+        return await take_turns(_written(codes))
 
-    async def _marked(self, asked: WritableTxnMarker) -> WritableTxnMarkerResult:
-        codes = await self._writer.write(
+    async def _write_one(self, asked: WritableTxnMarker) -> dict[PartitionKey, ErrorCode]:
+        partitions = await take_turns(
+            once(
+                PartitionKey(topic.name, partition)
+                for topic in asked.topics
+                for partition in topic.partition_indexes
+            )
+        )
+        return await self._writer.write(
             Marker(
                 ProducerIdentity(asked.producer_id, asked.producer_epoch),
                 asked.transaction_result,
                 asked.coordinator_epoch,
                 asked.transaction_version,
             ),
-            [
-                PartitionKey(topic.name, partition)
-                for topic in asked.topics
-                for partition in topic.partition_indexes
-            ],
-        )
-        return WritableTxnMarkerResult(
-            asked.producer_id,
-            [
-                WritableTxnMarkerTopicResult(
-                    topic.name,
-                    [
-                        WritableTxnMarkerPartitionResult(
-                            partition, codes[PartitionKey(topic.name, partition)]
-                        )
-                        for partition in topic.partition_indexes
-                    ],
-                )
-                for topic in asked.topics
-            ],
+            partitions,
         )
 
 
-def _description(
-    transactional_id: str, found: Transaction | ErrorCode | None
-) -> DescribedTransaction:
+def _written(
+    codes: Mapping[int, Mapping[PartitionKey, ErrorCode]],
+) -> Sliced[WriteTxnMarkersResponse]:
+    response = WriteTxnMarkersResponse()
+    for producer_id, of_producer in codes.items():
+        topics: dict[str, WritableTxnMarkerTopicResult] = {}
+        for key, code in of_producer.items():
+            topic = topics.setdefault(key.topic, WritableTxnMarkerTopicResult(key.topic))
+            topic.partitions.append(WritableTxnMarkerPartitionResult(key.partition, code))
+        response.markers.append(WritableTxnMarkerResult(producer_id, list(topics.values())))
+        yield
+    return response
+
+
+def _description(asked: _Found, room: AnswerRoom) -> Sliced[DescribedTransaction]:
+    transactional_id, found = asked
     if found is None:
         found = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
     if isinstance(found, ErrorCode):
         return DescribedTransaction(found, transactional_id)
+    try:
+        room.take(_TRANSACTION_SIZE + len(transactional_id) + 4 * len(found.partitions))
+    except ApiError as error:
+        return DescribedTransaction(error.code, transactional_id)
+    topics = []
+    for topic, keys in groupby(sorted(found.partitions), lambda key: key.topic):
+        topics.append(DescribedTransactionTopic(topic, [key.partition for key in keys]))
+        yield
     return DescribedTransaction(
         ErrorCode.NONE,
         transactional_id,
@@ -149,27 +184,36 @@ def _description(
         found.start_ms,
         found.producer_id,
         found.producer_epoch,
-        [
-            DescribedTransactionTopic(topic, [key.partition for key in keys])
-            for topic, keys in groupby(sorted(found.partitions), lambda key: key.topic)
-        ],
+        topics,
     )
 
 
-def _list(listing: Listing, lists: list[Listed]) -> ListTransactionsResponse:
-    """Put the shards' lists together; one that cannot answer yet makes the client ask again.
+def _list(
+    listing: Listing, shown: Sequence[ShownTransactions], now_ms: int
+) -> Sliced[ListTransactionsResponse]:
+    """Make one list of those of all shards; one that cannot answer yet makes the client ask again.
 
     A shard that is elsewhere by now has none.
     """
     here = {ErrorCode.NONE, ErrorCode.NOT_COORDINATOR}
-    refused = [one.error for one in lists if one.error not in here]
+    refused = [one.error for one in shown if one.error not in here]
     if refused:
         return ListTransactionsResponse(error_code=refused[0])
-    return ListTransactionsResponse(
-        unknown_state_filters=list(listing.unknown_states),
-        transaction_states=[
-            ListedTransaction(one.transactional_id, one.producer_id, one.state.label)
-            for listed in lists
-            for one in listed.transactions
-        ],
-    )
+    response = ListTransactionsResponse(unknown_state_filters=list(listing.unknown_states))
+    room = AnswerRoom()
+    looked_at = 0
+    for shard in shown:
+        for one in shard.transactions:
+            looked_at += 1
+            if not looked_at % _LOOKS_PER_STEP:
+                yield
+            if not listing.includes(one, now_ms):
+                continue
+            try:
+                room.take(_TRANSACTION_SIZE + len(one.transactional_id))
+            except ApiError as error:
+                return ListTransactionsResponse(error_code=error.code)
+            response.transaction_states.append(
+                ListedTransaction(one.transactional_id, one.producer_id, one.state.label)
+            )
+    return response

@@ -7,12 +7,15 @@ id they had.
 Up to version 3 AddPartitionsToTxn comes from clients, with one transaction; from 4 on from brokers,
 with many, to add or only to verify (KIP-890). Old clients do not know PRODUCER_FENCED and are told
 INVALID_PRODUCER_EPOCH, which they treat the same.
+
+A partition, or a transactional id, that AddPartitionsToTxn names twice counts once, as in Kafka.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from operator import attrgetter
 from typing import Any, Final, TypeVar
 
 from moldau.base.ids import NO_PRODUCER_ID, PartitionKey
@@ -39,8 +42,11 @@ from moldau.protocol.messages.transactions import (
     InitProducerIdResponse,
 )
 from moldau.server.dispatch import RequestContext
+from moldau.server.gathering import gather
 from moldau.server.internal_topics import INTERNAL_TOPICS, OFFSETS_TOPIC
 from moldau.server.producer_ids import ProducerIds
+from moldau.server.repeats import fold, once
+from moldau.server.slices import Sliced
 from moldau.server.transaction_partitions import Verdicts, add_partitions, verify_partitions
 
 R = TypeVar("R")
@@ -118,42 +124,50 @@ class TransactionHandlers:
 
     def add_partitions_to_txn(
         self, request: AddPartitionsToTxnRequest, context: RequestContext
-    ) -> Answer[AddPartitionsToTxnResponse]:
+    ) -> Sliced[AddPartitionsToTxnResponse | Coroutine[None, None, AddPartitionsToTxnResponse]]:
         """Add partitions to transactions, or say whether they are in them."""
-        if context.version >= _ADD_BY_BROKERS:
-            return combined(
-                [self._added(one, EPOCH_PER_TRANSACTION) for one in request.transactions],
-                lambda results: AddPartitionsToTxnResponse(
-                    results_by_transaction=[
-                        AddPartitionsToTxnResult(
-                            one.transactional_id, _by_topic(one, codes, context.version)
-                        )
-                        for one, codes in zip(request.transactions, results, strict=True)
-                    ]
-                ),
+        by_brokers = context.version >= _ADD_BY_BROKERS
+        asked = request.transactions
+        if not by_brokers:
+            asked = [
+                AddPartitionsToTxnTransaction(
+                    request.v3_and_below_transactional_id,
+                    request.v3_and_below_producer_id,
+                    request.v3_and_below_producer_epoch,
+                    topics=request.v3_and_below_topics,
+                )
+            ]
+        wanted = (yield from fold(asked, attrgetter("transactional_id"))).elements
+        client_version = EPOCH_PER_TRANSACTION if by_brokers else _OLD_PROTOCOL
+        answers = []
+        for one in wanted.values():
+            answers.append((yield from self._added(one, client_version)))
+            yield
+
+        def combine(results: list[list[AddPartitionsToTxnTopicResult]]) -> Any:
+            if not by_brokers:
+                return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results[0])
+            return AddPartitionsToTxnResponse(
+                results_by_transaction=[
+                    AddPartitionsToTxnResult(*one) for one in zip(wanted, results, strict=True)
+                ]
             )
-        only = AddPartitionsToTxnTransaction(
-            request.v3_and_below_transactional_id,
-            request.v3_and_below_producer_id,
-            request.v3_and_below_producer_epoch,
-            topics=request.v3_and_below_topics,
-        )
-        return combined(
-            [self._added(only, _OLD_PROTOCOL)],
-            lambda results: AddPartitionsToTxnResponse(
-                results_by_topic_v3_and_below=_by_topic(only, results[0], context.version)
-            ),
+
+        return (
+            yield from gather(answers, lambda codes: _by_topic(codes, context.version), combine)
         )
 
-    def _added(self, asked: AddPartitionsToTxnTransaction, client_version: int) -> Answer[Verdicts]:
-        keys = [
+    def _added(
+        self, asked: AddPartitionsToTxnTransaction, client_version: int
+    ) -> Sliced[Answer[Verdicts]]:
+        keys = yield from once(
             PartitionKey(topic.name, partition)
             for topic in asked.topics
             for partition in topic.partitions
-        ]
+        )
         if not asked.transactional_id:
             return dict.fromkeys(keys, ErrorCode.INVALID_REQUEST)
-        refused = self._refused(keys, from_client=client_version == _OLD_PROTOCOL)
+        refused = yield from self._refused(keys, from_client=client_version == _OLD_PROTOCOL)
         if refused:
             return {key: refused.get(key, ErrorCode.OPERATION_NOT_ATTEMPTED) for key in keys}
         producer = ProducerIdentity(asked.producer_id, asked.producer_epoch)
@@ -164,7 +178,7 @@ class TransactionHandlers:
         )
         return combined([added], lambda codes: dict.fromkeys(keys, codes[0]))
 
-    def _refused(self, keys: list[PartitionKey], *, from_client: bool) -> Verdicts:
+    def _refused(self, keys: list[PartitionKey], *, from_client: bool) -> Sliced[Verdicts]:
         """Say which partitions nobody, or no client, may write to in a transaction."""
         image = self._image()
         refused = {}
@@ -173,6 +187,7 @@ class TransactionHandlers:
                 refused[key] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             elif image.partition(key) is None:
                 refused[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            yield
         return refused
 
     # AddOffsetsToTxn
@@ -278,22 +293,15 @@ def _known(code: ErrorCode, version: int, knows_fenced: int) -> ErrorCode:
     return code
 
 
-def _by_topic(
-    asked: AddPartitionsToTxnTransaction, codes: Verdicts, version: int
-) -> list[AddPartitionsToTxnTopicResult]:
-    return [
-        AddPartitionsToTxnTopicResult(
-            topic.name,
-            [
-                AddPartitionsToTxnPartitionResult(
-                    partition,
-                    _known(codes[PartitionKey(topic.name, partition)], version, _KNOWS_FENCED),
-                )
-                for partition in topic.partitions
-            ],
+def _by_topic(codes: Verdicts, version: int) -> Sliced[list[AddPartitionsToTxnTopicResult]]:
+    topics: dict[str, AddPartitionsToTxnTopicResult] = {}
+    for key, code in codes.items():
+        topic = topics.setdefault(key.topic, AddPartitionsToTxnTopicResult(key.topic))
+        topic.results_by_partition.append(
+            AddPartitionsToTxnPartitionResult(key.partition, _known(code, version, _KNOWS_FENCED))
         )
-        for topic in asked.topics
-    ]
+        yield
+    return list(topics.values())
 
 
 def _ended(ended: Ended, version: int) -> EndTxnResponse:

@@ -1,0 +1,47 @@
+"""What those are told who look after groups: which are listed, and how one is described.
+
+A shard has hundreds of thousands of groups at worst, and a group tens of thousands of members. So a
+shard only shows them, in one turn; whoever asked goes through them, and may pause in between. Each
+is told as it is when its turn comes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple, Self
+
+from moldau.coordination.groups.member import Member
+from moldau.coordination.groups.states import GroupState
+from moldau.protocol.messages.groups import DescribedGroup
+
+GROUP_TYPE: Final = "classic"
+"""What ListGroups calls groups of this protocol."""
+
+
+class GroupDescription(NamedTuple):
+    """A group without its members, and the members with the protocol that they follow."""
+
+    group: DescribedGroup
+    protocol: str | None = None
+    members: Sequence[Member] = ()
+
+
+class GroupFilter(NamedTuple):
+    """Which groups somebody wants to see (KIP-518, KIP-848)."""
+
+    states: frozenset[str]
+    """In lower case; empty for all."""
+    includes_type: bool
+
+    @classmethod
+    def of(cls, states: Iterable[str], types: Iterable[str]) -> Self:
+        """Read a request's filters."""
+        wanted_types = {name.lower() for name in types}
+        return cls(
+            frozenset(state.strip().lower() for state in states),
+            not wanted_types or GROUP_TYPE in wanted_types,
+        )
+
+    def includes(self, state: GroupState) -> bool:
+        """Tell whether a group in this state is listed."""
+        return self.includes_type and (not self.states or state.value.lower() in self.states)
