@@ -5,7 +5,7 @@
     |   `-- ConfigError     a setting is unknown, malformed or contradicts another
     |-- ProtocolError       bytes from a peer that are not the protocol
     |   `-- CorruptRecords  record bytes that are not what their header claims
-    |       `-- TooManyRecords  a batch with more records than the broker works on
+    |       `-- BatchTooLarge  a batch with more in it than the broker works on
     |-- StorageError        the disk refused; carries the log directory, which goes offline
     |-- InvariantViolated   a bug of ours: stop the partition loudly rather than go on wrong
     |-- WorkerLost          the process that computed is gone (stands in `executor`)
@@ -37,8 +37,11 @@ class CorruptRecords(ProtocolError):  # noqa: N818 - it names the thing, as the 
     """Record bytes that are not what their header claims."""
 
 
-class TooManyRecords(CorruptRecords):
-    """A batch with more records than the broker works on one by one (`RECORDS_PER_BATCH`)."""
+class BatchTooLarge(CorruptRecords):
+    """A batch with more records, or more bytes when inflated, than the broker works on.
+
+    The limits are RECORDS_PER_BATCH, INFLATED_BATCH_BYTES and CONVERTED_BATCH_BYTES.
+    """
 
 
 class StorageError(MoldauError):

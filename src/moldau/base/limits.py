@@ -17,6 +17,10 @@ COMPUTE_CPU_S = 20.0
 """CPU time for one piece of work on a client's records. The largest batch within the two limits
 above takes about six seconds; slow machines and slow codecs get three times as much."""
 
+CONVERTED_BATCH_BYTES = 64 * 1024 * 1024
+"""No batch that inflates further is converted for an old Fetch: its records lie in memory three
+times while they are rewritten."""
+
 CONVERTED_FETCH_BYTES = 8 * 1024 * 1024
 """Inflated bytes that one Fetch of an old client has converted, give or take one batch. The client
 gets that much and asks for the rest; the answer is held in memory until the client has read it."""

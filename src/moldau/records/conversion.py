@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from moldau.base.errors import CorruptRecords
 from moldau.base.files import Buffer
-from moldau.base.limits import INFLATED_BATCH_BYTES, RECORDS_PER_BATCH
+from moldau.base.limits import CONVERTED_BATCH_BYTES, INFLATED_BATCH_BYTES, RECORDS_PER_BATCH
 from moldau.protocol.errors import ApiError, ErrorCode
 from moldau.records.batch import (
     CODEC_BITS,
@@ -108,7 +108,7 @@ def _down_converted(batches: Buffer, span: BatchSpan, magic: int) -> tuple[Buffe
         return memoryview(batches)[span.position : span.position + span.size], span.size
     if span.magic < MAGIC:
         message = read_message(batches, span)
-        inner = unwrapped(message, count_limit=RECORDS_PER_BATCH)
+        inner = unwrapped(message, limit=CONVERTED_BATCH_BYTES, count_limit=RECORDS_PER_BATCH)
         content = message_set(inner, magic, message.codec)
         return content, max(span.size, sum(len(each.value or b"") for each in inner))
     if not crc_ok(batches, span.position, span.size):
@@ -122,7 +122,7 @@ def _down_converted(batches: Buffer, span: BatchSpan, magic: int) -> tuple[Buffe
             "records compressed with zstd need Fetch version 10 or newer",
         )
     check_count(header)
-    payload = payload_of(header, batches, span.position)
+    payload = payload_of(header, batches, span.position, limit=CONVERTED_BATCH_BYTES)
     records = iter_records(header, payload)
     content = message_set(records, magic, header.codec, timestamp_type=header.timestamp_type)
     return content, max(span.size, len(payload))

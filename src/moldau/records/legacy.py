@@ -19,7 +19,7 @@ from itertools import chain, islice
 from struct import Struct, error
 from typing import Final, NamedTuple
 
-from moldau.base.errors import CorruptRecords, TooManyRecords
+from moldau.base.errors import BatchTooLarge, CorruptRecords
 from moldau.base.files import Buffer
 from moldau.base.limits import INFLATED_BATCH_BYTES
 from moldau.records.batch import (
@@ -117,7 +117,7 @@ def unwrapped(
     messages = _iter_inner(message, limit)
     inner = list(islice(messages, count_limit))
     if len(inner) == count_limit and next(messages, None) is not None:
-        raise TooManyRecords(f"the wrapper at offset {message.offset} holds too many messages")
+        raise BatchTooLarge(f"the wrapper at offset {message.offset} holds too many messages")
     if not inner:
         raise CorruptRecords(f"the wrapper at offset {message.offset} is empty")
     base_offset = _inner_base_offset(message, inner[-1].offset)

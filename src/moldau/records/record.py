@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from itertools import repeat
 from typing import Final
 
-from moldau.base.errors import CorruptRecords, TooManyRecords
+from moldau.base.errors import BatchTooLarge, CorruptRecords
 from moldau.base.files import Buffer
 from moldau.base.limits import INFLATED_BATCH_BYTES, RECORDS_PER_BATCH
 from moldau.base.tuples import NamedTuple
@@ -243,7 +243,7 @@ def _spans(header: BatchHeader, payload: bytes) -> Iterator[RecordSpan]:
 def check_count(header: BatchHeader) -> None:
     """Refuse a batch with so many records that working on each of them takes too long."""
     if header.count > RECORDS_PER_BATCH:
-        raise TooManyRecords(
+        raise BatchTooLarge(
             f"a batch of {header.count} records has more than {RECORDS_PER_BATCH} of them"
         )
 

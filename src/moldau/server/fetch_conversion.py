@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, cast
 
-from moldau.base.errors import CorruptRecords, StorageError, TooManyRecords
+from moldau.base.errors import BatchTooLarge, CorruptRecords, StorageError
 from moldau.base.executor import Executor, Lane, WorkerLost, WorkTooLong
 from moldau.base.files import FileRegion
 from moldau.base.limits import CONVERTED_FETCH_BYTES, CONVERTED_PIECE_BYTES
@@ -96,7 +96,7 @@ class FetchConversion:
         if isinstance(failure, WorkerLost):
             # Of all errors, one that consumers of this age take for a reason to ask again.
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        if isinstance(failure, WorkTooLong | TooManyRecords):
+        if isinstance(failure, WorkTooLong | BatchTooLarge):
             # Kafka's answer where batches are not converted (message.downconversion.enable).
             return ErrorCode.UNSUPPORTED_VERSION
         return ErrorCode.CORRUPT_MESSAGE

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from moldau.base.errors import CorruptRecords, TooManyRecords
+from moldau.base.errors import BatchTooLarge, CorruptRecords
 from moldau.base.files import Buffer
 from moldau.protocol.errors import ApiError, ErrorCode
 from moldau.records.batch import (
@@ -109,8 +109,8 @@ def examine(
 def _rework_of(header: BatchHeader, config: LogConfig, now_ms: int) -> Rework:
     try:
         check_count(header)
-    except TooManyRecords as error:
-        raise _too_many(error) from error
+    except BatchTooLarge as error:
+        raise _too_much(error) from error
     return Rework(config, now_ms)
 
 
@@ -120,8 +120,8 @@ def rework(records: bytes, task: Rework) -> Incoming:
     try:
         batch = _in_wanted_form(records, config)
         header = parse_header(batch)
-    except TooManyRecords as error:
-        raise _too_many(error) from error
+    except BatchTooLarge as error:
+        raise _too_much(error) from error
     except CorruptRecords as error:
         # A version 2 batch has passed its checksum: what is wrong inside was sent that way.
         new = records[_MAGIC_POSITION] == MAGIC
@@ -138,6 +138,8 @@ def _check_each(batch: Buffer, header: BatchHeader, config: LogConfig, now_ms: i
     """Refuse records without a key in a compacted topic, and those with a wrong timestamp."""
     try:
         check_records(batch, config, now_ms)
+    except BatchTooLarge as error:
+        raise _too_much(error) from error
     except CorruptRecords as error:
         raise ApiError(ErrorCode.INVALID_RECORD, str(error)) from error
     if has_wrong_time(header, config, now_ms):
@@ -246,7 +248,7 @@ def _too_large(size: int, config: LogConfig) -> ApiError:
     )
 
 
-def _too_many(error: TooManyRecords) -> ApiError:
+def _too_much(error: BatchTooLarge) -> ApiError:
     """Refuse with the error on which Java's producer splits a batch and sends the parts."""
     return ApiError(ErrorCode.MESSAGE_TOO_LARGE, str(error))
 

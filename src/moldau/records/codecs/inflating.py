@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from moldau.base.errors import CorruptRecords
+from moldau.base.errors import BatchTooLarge, CorruptRecords
 
 _FIRST_STEP: Final = 64 * 1024
 """Room for a usual batch in one step; a bomb gets no more before it has shown itself."""
@@ -25,7 +25,7 @@ class Inflated:
         self.step = min(limit + 1, max(_FIRST_STEP, compressed_size * _USUAL_RATIO))
 
     def add(self, part: bytes) -> None:
-        """Take what one step made; CorruptRecords once it is too much."""
+        """Take what one step made; BatchTooLarge once it is too much."""
         self._parts.append(part)
         self._size += len(part)
         if self._size > self._limit:
@@ -37,9 +37,9 @@ class Inflated:
         return self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
 
 
-def too_large(label: str, limit: int) -> CorruptRecords:
+def too_large(label: str, limit: int) -> BatchTooLarge:
     """Refuse data that becomes more than it may."""
-    return CorruptRecords(f"{label} data grows beyond {limit} bytes")
+    return BatchTooLarge(f"{label} data grows beyond {limit} bytes")
 
 
 def garbage(label: str, reason: object) -> CorruptRecords:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from operator import attrgetter
 from typing import Final, NamedTuple
 
-from moldau.base.errors import CorruptRecords, StorageError, TooManyRecords
+from moldau.base.errors import BatchTooLarge, CorruptRecords, StorageError
 from moldau.base.executor import Executor, Lane, WorkerLost, WorkTooLong
 from moldau.base.ids import NO_LEADER_EPOCH, BrokerId, LeaderEpoch, Offset
 from moldau.base.limits import REQUEST_WORK_S
@@ -195,7 +195,7 @@ class OffsetHandlers:
             return ErrorCode.KAFKA_STORAGE_ERROR
         if isinstance(failure, WorkerLost):
             return ErrorCode.REQUEST_TIMED_OUT
-        if isinstance(failure, WorkTooLong | TooManyRecords):
+        if isinstance(failure, WorkTooLong | BatchTooLarge):
             # Consumers take the search for impossible; after any other error they ask again.
             return ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
         # Its producer's records were taken at their word when they were appended.
