@@ -12,7 +12,8 @@ from moldau.records.builder import BatchBuilder
 from moldau.records.control import EndTransactionMarker, end_transaction_batch
 from moldau.records.record import Record, read_records
 from moldau.sim.disk import SimDisk
-from moldau.storage.log import AppendResult, Log
+from moldau.storage.append_result import AppendResult
+from moldau.storage.log import Log
 from moldau.storage.manager import LogManager
 from moldau.storage.reader import ReadResult
 from moldau.storage.resources import Resources

@@ -1,12 +1,13 @@
 """A full disk and a read-only folder under a real broker.
 
 Producers are told KAFKA_STORAGE_ERROR; the other log directory, and everything that needs none,
-goes on. When there is space again, a restart brings everything back that was acknowledged.
+goes on. What lies on a full disk is read meanwhile, and written to again once there is space.
 """
 
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -85,6 +86,14 @@ class Ledger:
                     return code
         raise AssertionError("the disk never was full")
 
+    def write_when_let_in(self, client: RawClient, index: int) -> None:
+        """Send the next record until the broker has noticed that there is space."""
+        deadline = time.monotonic() + 30
+        while code := self.write(client, index):
+            assert code is ErrorCode.KAFKA_STORAGE_ERROR
+            assert time.monotonic() < deadline, "writes were never let in again"
+            time.sleep(0.05)
+
     def check(self, client: RawClient) -> None:
         for index, values in self.values.items():
             assert [record.value for record in client.read_all(TOPIC, index)] == values
@@ -94,7 +103,9 @@ def connected(broker: Serving) -> RawClient:
     return RawClient((broker.host, broker.port))
 
 
-def test_a_full_log_directory_goes_offline_alone_and_comes_back_after_a_restart(tmp_path, small):
+def test_a_full_log_directory_refuses_writes_alone_and_takes_them_once_there_is_space(
+    tmp_path, small
+):
     ledger = Ledger()
     with two_directories(tmp_path, small) as broker, connected(broker) as client:
         assert client.create_topic(TOPIC, PARTITIONS) == 0
@@ -104,16 +115,21 @@ def test_a_full_log_directory_goes_offline_alone_and_comes_back_after_a_restart(
         assert ledger.write_until_refused(client, lost) is ErrorCode.KAFKA_STORAGE_ERROR
         for index in lost:
             assert ledger.write(client, index) is ErrorCode.KAFKA_STORAGE_ERROR
-            assert client.fetch(TOPIC, 0, index).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+            assert client.fetch(TOPIC, 0, index).records
         for index in kept:
             assert ledger.write(client, index) is ErrorCode.NONE
             assert client.fetch(TOPIC, 0, index).records
+        ledger.check(client)
         with connected(broker) as another:
             assert another.call(ApiVersionsRequest("raw", "1"), 3).error_code == 0
-        (line,) = [line for line in broker.errors.splitlines() if "offline" in line]
+        (line,) = [line for line in broker.errors.splitlines() if "is full" in line]
         assert str(small / "data") in line
+        grow(small, 8 * SMALL)
+        for index in lost:
+            ledger.write_when_let_in(client, index)
+        ledger.check(client)
+        assert "offline" not in broker.errors
 
-    grow(small, 8 * SMALL)
     with two_directories(tmp_path, small) as broker, connected(broker) as client:
         ledger.check(client)
         for index in lost | kept:
@@ -151,7 +167,7 @@ def test_a_full_disk_under_everything_loses_nothing_that_was_acknowledged(tmp_pa
             filler = fill(small)
             for index in range(PARTITIONS):
                 assert ledger.write(client, index) is ErrorCode.KAFKA_STORAGE_ERROR
-                assert client.fetch(TOPIC, 0, index).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+                assert client.fetch(TOPIC, 0, index).records
             assert client.create_topic("more", 1) is ErrorCode.KAFKA_STORAGE_ERROR
             # The journal of the metadata has a page to go on with, then it is refused as well.
             codes = [alter_retention(client, number) for number in range(200)]
@@ -160,6 +176,14 @@ def test_a_full_disk_under_everything_loses_nothing_that_was_acknowledged(tmp_pa
             (topic,) = client.call(asked, 8).topics
             assert topic.error_code == ErrorCode.KAFKA_STORAGE_ERROR
             assert client.call(ApiVersionsRequest("raw", "1"), 3).error_code == 0
+            filler.unlink()
+            for index in range(PARTITIONS):
+                ledger.write_when_let_in(client, index)
+            assert client.create_topic("more", 1) is ErrorCode.NONE
+            assert alter_retention(client, 0) is ErrorCode.NONE
+            ledger.check(client)
+            filler = fill(small)
+            assert ledger.write(client, 0) is ErrorCode.KAFKA_STORAGE_ERROR
         assert broker.stop() == 0
         assert "Traceback" not in broker.errors, broker.errors
     finally:

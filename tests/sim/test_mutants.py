@@ -21,10 +21,10 @@ from moldau.sim.scenarios import Failed, run_seed
 from moldau.sim.swarm import Coordination
 from moldau.sim.workload.producer import ProducerPlan
 from moldau.storage import producers, recovery, scan
+from moldau.storage.append_result import AppendResult
 from moldau.storage.epochs import LeaderEpochs
 from moldau.storage.flushing import Flush, Flusher
 from moldau.storage.indexes import OffsetIndex
-from moldau.storage.log import AppendResult
 
 SEEDS = range(20)
 """How long a mutant may live."""

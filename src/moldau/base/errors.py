@@ -7,6 +7,7 @@
     |   `-- CorruptRecords  record bytes that are not what their header claims
     |       `-- BatchTooLarge  a batch with more in it than the broker works on
     |-- StorageError        the disk refused; carries the log directory, which goes offline
+    |   `-- DiskFull        there is no room; nothing was changed, and writes go on once there is
     |-- InvariantViolated   a bug of ours: stop the partition loudly rather than go on wrong
     |-- WorkerLost          the process that computed is gone (stands in `executor`)
     `-- WorkTooLong         the work took too much CPU time (stands in `executor`)
@@ -50,6 +51,10 @@ class StorageError(MoldauError):
     def __init__(self, path: str, message: str) -> None:
         super().__init__(f"{path}: {message}")
         self.path = path
+
+
+class DiskFull(StorageError):  # noqa: N818 - it names the state of the disk
+    """There is no room for what was to be written; nothing is half done."""
 
 
 class InvariantViolated(MoldauError):  # noqa: N818 - it names the event

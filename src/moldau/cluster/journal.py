@@ -199,15 +199,26 @@ class Journal:
 
     def roll(self) -> None:
         """Start a new segment, so that the ones before it can go once a snapshot has them."""
-        self._writable()
+        old = self._writable()
         if self._bases[-1] == self.next_offset:
             return
-        # Until the new one stands nothing may be written: not behind its back into the old one.
-        self.close()
         try:
             self._active = self._create(self.next_offset)
         except OSError as error:
+            self._give_up_segment(self.next_offset)
             raise StorageError(self.folder, f"cannot hold a new segment: {error}") from error
+        old.close()
+
+    def _give_up_segment(self, base: int) -> None:
+        """Go on in the old segment, once the half-made one is gone for good; else it has failed.
+
+        Were the new one still there after a power cut, it would stand behind offsets that the old
+        one has as well.
+        """
+        try:
+            self._remove([base])
+        except OSError:
+            self.close()
 
     def trim(self, offset: int) -> None:
         """Remove the segments that hold nothing at or after this offset; a snapshot has them."""

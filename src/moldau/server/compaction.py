@@ -182,7 +182,8 @@ class Compaction:
     def _dirt(self, partition: Partition) -> Dirt | None:
         """Say what there is to clean in a partition; None if it cannot be, or must not."""
         key, log = partition.key, partition.log
-        if not log.config.compacts or log.offline or self._logs.get(key) is not log:
+        unusable = log.offline or log.full
+        if not log.config.compacts or unusable or self._logs.get(key) is not log:
             return None
         if self._uncleanable.get(key) is log:
             return None

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from moldau.base.clock import Clock
-from moldau.base.errors import StorageError
+from moldau.base.errors import DiskFull, StorageError
 from moldau.base.executor import Executor
 from moldau.base.ids import PartitionKey
 from moldau.replication.partitions import Partitions
@@ -52,6 +52,7 @@ class Housekeeping:
         executor: Executor,
         producer_expiration_ms: Callable[[], int],
         directory_failed: Callable[[], None],
+        room_again: Callable[[], None],
     ) -> None:
         self._logs = logs
         self._partitions = partitions
@@ -60,6 +61,7 @@ class Housekeeping:
         self._executor = executor
         self._producer_expiration_ms = producer_expiration_ms
         self._directory_failed = directory_failed
+        self._room_again = room_again
 
     async def retain(self) -> None:
         """Remove segments that are too old or too many, and tell readers of the new start."""
@@ -92,11 +94,19 @@ class Housekeeping:
         """Sync what is due, and remove files whose time has come."""
         now_ms = self._clock.wall_ms()
         self._logs.remove_expired(now_ms)
+        await self._look_for_room()
         for log in self._logs.due_for_flush(now_ms):
             try:
                 await self._flusher.flush(log, log.log_end_offset)
             except StorageError as error:
                 self.storage_failed(error)
+
+    async def _look_for_room(self) -> None:
+        """Let appends in again where a full disk has room."""
+        for directory in self._logs.full_directories:
+            if await self._executor.run(directory.has_room) and directory.set_full(False):
+                logger.info("log directory %s has room again and takes writes", directory.path)
+                self._room_again()
 
     async def checkpoint(self) -> None:
         """Write down how far each log is durable, where it starts and what is committed."""
@@ -127,9 +137,19 @@ class Housekeeping:
         self._logs.finish_close(self._high_watermarks(), broker_epoch)
 
     def storage_failed(self, error: StorageError) -> None:
-        """Take the directory out of use in which this happened, once and loudly."""
+        """Take the directory out of use in which this happened, once and loudly.
+
+        One that is full is still read from; `flush` finds out when there is room again.
+        """
         directory = self._logs.directory_failed(error)
-        if directory is not None:
+        if directory is None:
+            return
+        if isinstance(error, DiskFull):
+            logger.warning(
+                "log directory %s is full, writes are refused until there is room: %s",
+                directory.path, error,
+            )  # fmt: skip
+        else:
             logger.error("log directory %s is offline now: %s", directory.path, error)
             self._directory_failed()
 

@@ -79,6 +79,7 @@ class Parts:
             ports.executor,
             lambda: self.configs.broker_values.integer("producer.id.expiration.ms"),
             self._directory_failed,
+            self._room_again,
         )
         self.compaction = Compaction(
             self.logs,
@@ -123,6 +124,10 @@ class Parts:
     def config_of(self, own: Mapping[str, str]) -> LogConfig:
         """Return what a topic's own configs come to here and now."""
         return self.configs.topic_log_config(own)
+
+    def _room_again(self) -> None:
+        """Make the logs for which there was no room."""
+        self.replicas.room_again(self.image())
 
     def _directory_failed(self) -> None:
         """Let go of what lived on a log directory that is out of use."""

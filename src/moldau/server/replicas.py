@@ -13,7 +13,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
-from moldau.base.errors import StorageError
+from moldau.base.errors import DiskFull, StorageError
 from moldau.base.ids import BrokerId, PartitionKey
 from moldau.cluster.changes import (
     Change,
@@ -65,6 +65,8 @@ class Replicas:
         self._more = asyncio.Event()
         self._version = 0
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+        self._without_room: list[PartitionKey] = []
+        """Partitions whose log could not be made on a full disk."""
 
     def changed(self, changes: Sequence[Change], image: MetadataImage) -> None:
         """Take note of changes; for `MetadataStore.subscribe`."""
@@ -81,7 +83,7 @@ class Replicas:
     @property
     def can_make_logs(self) -> bool:
         """Whether there is a log directory to make one in."""
-        return any(not directory.offline for directory in self._logs.directories)
+        return self._logs.can_make_logs
 
     async def begin(self, image: MetadataImage) -> None:
         """Serve everything that the metadata gives this broker at its start."""
@@ -184,6 +186,9 @@ class Replicas:
             logger.error("%s cannot be served: %s", key, error)  # noqa: TRY400 - no bug of ours
             self._partitions.add_offline(key, topic.id)
             self._partition_changed(key)
+            if isinstance(error, DiskFull):
+                self._logs.directory_failed(error)
+                self._without_room.append(key)
             return
         partition = Partition(key, topic.id, log, role)
         partition.stand_at(self._logs.high_watermark(key, log))
@@ -191,6 +196,17 @@ class Replicas:
         if role.leader == self._broker_id:
             partition.advance()
         self._partition_changed(key)
+
+    def room_again(self, image: MetadataImage) -> None:
+        """Let `run` make the logs for which there was no room."""
+        keys, self._without_room = self._without_room, []
+        changes: list[Change] = []
+        for key in keys:
+            topic = image.topics.get(key.topic)
+            if topic is not None and key.partition < len(topic.partitions):
+                changes.append(PartitionCreated(topic.id, topic.partitions[key.partition]))
+        if changes:
+            self.changed(changes, image)
 
     def _remove(self, change: TopicRemoved) -> None:
         name = self._partitions.topic_name(change.topic_id)

@@ -14,6 +14,7 @@ Folders: `<topic>-<partition>` is a log; `...-delete` is on its way out and remo
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import re
 import threading
@@ -61,6 +62,9 @@ LOCK = ".lock"
 METADATA_TOPIC = "__cluster_metadata"
 DELETE_SUFFIX = "-delete"
 STRAY_SUFFIX = "-stray"
+ROOM_PROBE = ".moldau_room"
+ROOM_PROBE_BYTES = 1024 * 1024
+"""So much must find room before appends are taken again: less would be used up in no time."""
 FOLDER_NAME_MAX = 255
 """What file systems allow; the topic's part of a longer name is cut."""
 
@@ -106,6 +110,7 @@ class LogDirectory:
         "cleaner_offsets",
         "cuts",
         "failure",
+        "full",
         "high_watermarks",
         "identity",
         "logs",
@@ -129,6 +134,8 @@ class LogDirectory:
         self.offline = True
         self.failure: StorageError | None = None
         """Why the folder is offline, once it was online."""
+        self.full = False
+        """Whether there is no room: what is there is read, and nothing is appended."""
         self.clean = False
         """Whether the last stop was an orderly one."""
         self.power_lost = False
@@ -170,6 +177,7 @@ class LogDirectory:
             self.clean = read_clean_mark(files, self.path) is not None
             self.power_lost = not self.clean and read_open_mark(files, self.path) != boot_id
             write_open_mark(files, self.path, boot_id)
+            files.remove(f"{self.path}/{ROOM_PROBE}")
         self.offline = False
 
     def _make_folder(self) -> None:
@@ -287,14 +295,30 @@ class LogDirectory:
 
     def create(self, key: PartitionKey, topic_id: TopicId, config: LogConfig) -> Log:
         """Make an empty log; nothing waits for the disk until its first flush."""
-        files = self._resources.files
         folder = f"{self.path}/{key}"
         with disk_errors(self.path):
             if key in self._checkpointed:
                 self._forget(key)
+            self._clear_name(key, folder)
             crash_point("manager.create.before_folder")
-            files.make_folder(folder)
-            segment = Segment.create(self._resources, folder, 0, config)
+            try:
+                return self._create(key, folder, topic_id, config)
+            except (OSError, StorageError):
+                # What is half made would be loaded as a log after a restart.
+                with contextlib.suppress(OSError):
+                    self._resources.files.remove_folder(folder)
+                raise
+
+    def _clear_name(self, key: PartitionKey, folder: str) -> None:
+        """Set a folder aside that is in the way: the disk refused to rename it at its deletion."""
+        resources = self._resources
+        if resources.files.exists(folder):
+            aside = set_aside_name(key, resources.random.randbytes(16), STRAY_SUFFIX)
+            resources.files.rename(folder, f"{self.path}/{aside}")
+
+    def _create(self, key: PartitionKey, folder: str, topic_id: TopicId, config: LogConfig) -> Log:
+        self._resources.files.make_folder(folder)
+        segment = Segment.create(self._resources, folder, 0, config)
         log = Log(
             self._resources,
             folder,
@@ -344,6 +368,36 @@ class LogDirectory:
         return log.config.file_delete_delay_ms
 
     # Failing and closing
+
+    def set_full(self, full: bool) -> bool:
+        """Refuse appends for want of room, or take them again; tell whether that is news."""
+        if full == self.full:
+            return False
+        self.full = full
+        for log in self.logs.values():
+            log.set_full(full)
+        return True
+
+    def has_room(self) -> bool:
+        """Try whether something can be written again; may block, and may run on any thread.
+
+        A quota, and the blocks kept for root, do not show in the free space: so it is written.
+        """
+        files, path = self._resources.files, f"{self.path}/{ROOM_PROBE}"
+        try:
+            if 0 <= files.space(self.path)[1] < ROOM_PROBE_BYTES:
+                return False
+            try:
+                file = files.open(path, create=True)
+                try:
+                    file.append([bytes(ROOM_PROBE_BYTES)])
+                finally:
+                    file.close()
+            finally:
+                files.remove(path)
+        except OSError:
+            return False
+        return True
 
     def fail(self, error: StorageError) -> None:
         """Take the folder and its logs out of use: what it holds cannot be trusted any more."""

@@ -2,19 +2,32 @@
 
 The files port raises OSError; above it only StorageError is known, which names the path so that
 the manager can find the log directory that goes offline. Hot paths write the same `except` out.
+
+A full disk is told apart, as DiskFull: the directory stays online, refuses writes, and goes on when
+there is room. That is right only where a refused write has left nothing half done. After a failed
+sync, or in the middle of a truncation, a full disk is a failure like any other (`disk_failures`).
 """
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from moldau.base.errors import StorageError
+from moldau.base.errors import DiskFull, StorageError
+
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+def is_full(error: OSError) -> bool:
+    """Tell whether an operation failed for want of room, on the disk or in a quota."""
+    return error.errno in _NO_ROOM
 
 
 def storage_error(path: str, error: OSError) -> StorageError:
-    """Make the error that takes a directory offline out of the one the disk gave."""
-    return StorageError(path, error.strerror or str(error))
+    """Make the storage floor's error out of the one the disk gave."""
+    kind = DiskFull if is_full(error) else StorageError
+    return kind(path, error.strerror or str(error))
 
 
 @contextmanager
@@ -24,3 +37,12 @@ def disk_errors(path: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise storage_error(path, error) from error
+
+
+@contextmanager
+def disk_failures(path: str) -> Iterator[None]:
+    """Raise the OSErrors of a block that must not end half-way: the directory goes offline."""
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(path, error.strerror or str(error)) from error

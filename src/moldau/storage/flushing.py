@@ -20,7 +20,7 @@ from typing import Protocol
 from moldau.base.checks import crash_point
 from moldau.base.executor import Executor
 from moldau.base.files import File, Files, Folder, replace_in
-from moldau.storage.disk_errors import disk_errors
+from moldau.storage.disk_errors import disk_errors, disk_failures
 from moldau.storage.epochs import LEADER_EPOCHS
 from moldau.storage.topic_config import LogConfig
 
@@ -52,9 +52,14 @@ class Flush:
     """Where the folder's own name is not durable yet."""
 
     def run(self) -> None:
-        """Sync it all; StorageError takes the log directory offline."""
+        """Sync it all; StorageError takes the log directory offline.
+
+        Only the new epochs are written here, and may find the disk full: then all is tried again
+        with the next flush. A sync that failed is never tried again, whatever it failed of: the
+        kernel may have dropped what it could not write.
+        """
         try:
-            with disk_errors(self.path):
+            with disk_failures(self.path):
                 self._sync()
         finally:
             if self.folder is not None:
@@ -67,17 +72,18 @@ class Flush:
         crash_point("flush.before_indexes")
         for path in self.paths:
             self._sync_path(path)
-        crash_point("flush.before_epochs")
-        if self.folder is not None and self.epochs is not None:
-            # In a folder that was removed meanwhile nobody will look for them.
-            with contextlib.suppress(FileNotFoundError):
-                replace_in(self.folder, LEADER_EPOCHS, self.epochs)
         crash_point("flush.before_folder")
         if self.folder is not None:
             self.folder.sync()
         if self.parent is not None:
             self.files.sync_folder(self.parent)
-        crash_point("flush.after_folder")
+        crash_point("flush.before_epochs")
+        # Last, because they alone need room: without any, the batches are on the disk.
+        if self.folder is not None and self.epochs is not None:
+            # In a folder that was removed meanwhile nobody will look for them.
+            with disk_errors(self.path), contextlib.suppress(FileNotFoundError):
+                replace_in(self.folder, LEADER_EPOCHS, self.epochs)
+        crash_point("flush.after_epochs")
 
     def _sync_path(self, path: str) -> None:
         with contextlib.suppress(FileNotFoundError):

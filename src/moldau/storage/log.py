@@ -16,17 +16,16 @@ recovery point moves: epochs above it are in the batches, from where recovery re
 
 Expected outcomes are raised as ApiError (out of range, refused by producer state, larger than a
 segment); a disk that fails is StorageError, bytes that rotted are CorruptRecords where a search
-runs into them, and a log whose end can no longer be trusted is `offline`. Who leads, what is
-committed and who waits is none of this module's business.
+runs into them, and a log whose end can no longer be trusted is `offline`. On a full disk nothing is
+half done: DiskFull, and the log can go on. Who leads and who waits is not this module's business.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from moldau.base.checks import crash_point, invariant
-from moldau.base.errors import InvariantViolated, StorageError
+from moldau.base.errors import DiskFull, InvariantViolated, StorageError
 from moldau.base.files import Buffer
 from moldau.base.ids import LeaderEpoch, Offset, TopicId
 from moldau.protocol.errors import ApiError, ErrorCode
@@ -38,7 +37,8 @@ from moldau.records.batch import (
     seal,
 )
 from moldau.records.control import end_transaction_marker
-from moldau.storage.disk_errors import disk_errors, storage_error
+from moldau.storage.append_result import AppendResult
+from moldau.storage.disk_errors import disk_errors, disk_failures, storage_error
 from moldau.storage.durability import Durability
 from moldau.storage.epochs import LeaderEpochs
 from moldau.storage.flushing import Flush
@@ -58,17 +58,6 @@ SMALL_BATCH_BYTES = 2048
 """Up to here a batch is joined before it is written: that costs less than to write two pieces."""
 
 
-class AppendResult(NamedTuple):
-    """Where a batch stands in the log."""
-
-    base_offset: int
-    last_offset: int
-    timestamp: int
-    """The batch's largest; what LogAppendTime answers with."""
-    duplicate: bool
-    """It was there already, and nothing was appended now."""
-
-
 class Log:
     """The log of one partition on one disk."""
 
@@ -82,6 +71,7 @@ class Log:
         "config",
         "epochs",
         "folder",
+        "full",
         "log_end_offset",
         "log_start_offset",
         "offline",
@@ -128,6 +118,8 @@ class Log:
         self.log_end_offset = Offset(log_end_offset)
         self.offline = False
         """Set when its end or its directory cannot be trusted any more; nothing is appended."""
+        self.full = False
+        """Set while its disk has no room: nothing is appended, all else goes on."""
 
     def __repr__(self) -> str:
         return f"<Log {self.folder} [{self.log_start_offset}, {self.log_end_offset})>"
@@ -194,7 +186,13 @@ class Log:
         offset = self._append_batch(batch, header, leader_epoch)
         completed = self.producers.apply_marker(header, marker, offset)
         if completed is not None and completed.aborted:
-            self._add_aborted(self.active, AbortedTransaction(*completed[:4]))
+            try:
+                with disk_errors(self.folder):
+                    self._add_aborted(self.active, AbortedTransaction(*completed[:4]))
+            except StorageError:
+                # Without its entry the marker would let readers have what was aborted.
+                self.truncate_to(offset)
+                raise
         return AppendResult(offset, offset, header.max_timestamp, False)
 
     def append_checked(self, checked: bytes, timestamp: int, leader_epoch: int) -> None:
@@ -205,8 +203,7 @@ class Log:
     def _append_batch(self, batch: Buffer, header: BatchHeader, leader_epoch: int) -> Offset:
         """Append a batch with the next offsets and this epoch before it; return the first."""
         base_offset, size = self.log_end_offset, LENGTH_END + header.length
-        last_offset = base_offset + header.last_offset_delta
-        timestamp = header.max_timestamp
+        last_offset, timestamp = base_offset + header.last_offset_delta, header.max_timestamp
         prefix = batch_prefix(base_offset, size, leader_epoch)
         body = memoryview(batch)[PREFIX_SIZE:]
         if size <= SMALL_BATCH_BYTES:
@@ -241,8 +238,8 @@ class Log:
         leader_epoch: int,
     ) -> None:
         """Append a batch that may need a new segment, an entry in the indexes, or a new epoch."""
-        if self.offline:
-            raise self._offline_error()
+        if self.offline or self.full:
+            raise self._refusal()
         base_offset = self.log_end_offset
         if size > self.config.segment_bytes:
             raise ApiError(
@@ -252,15 +249,18 @@ class Log:
         segment = self.active
         if segment.should_roll(size, last_offset, max_timestamp):
             segment = self.roll(base_offset)
+        self._write(segment, parts)
+        segment.account(size, base_offset, last_offset, max_timestamp)
+        self._grown_to(last_offset + 1, leader_epoch, base_offset)
+        if size <= SMALL_BATCH_BYTES:
+            segment.settle(leader_epoch)
+
+    def _write(self, segment: Segment, parts: Sequence[Buffer]) -> None:
         try:
             segment.write(parts)
         except HalfWritten:
             self._go_offline()
             raise
-        segment.account(size, base_offset, last_offset, max_timestamp)
-        self._grown_to(last_offset + 1, leader_epoch, base_offset)
-        if size <= SMALL_BATCH_BYTES:
-            segment.settle(leader_epoch)
 
     def _grown_to(self, end_offset: int, leader_epoch: int, base_offset: int) -> None:
         """Take a batch into account that is in the file now, written in this epoch."""
@@ -286,8 +286,8 @@ class Log:
 
     def _append_run(self, view: memoryview, position: int, headers: list[BatchHeader]) -> int:
         """Write as many of these batches as one segment takes, in one go, and take them off."""
-        if self.offline:
-            raise self._offline_error()
+        if self.offline or self.full:
+            raise self._refusal()
         first = headers[0]
         if self.active.should_roll(first.size, first.last_offset, first.max_timestamp):
             # What compaction left out belongs into a segment, not between two: see `recovery`.
@@ -301,11 +301,7 @@ class Log:
             room -= headers[run].size
             run += 1
         end = position + sum(header.size for header in headers[:run])
-        try:
-            segment.write((view[position:end],))
-        except HalfWritten:
-            self._go_offline()
-            raise
+        self._write(segment, (view[position:end],))
         for header in headers[:run]:
             self._take_replicated(segment, view[position : position + header.size], header)
             position += header.size
@@ -318,11 +314,11 @@ class Log:
         self._grown_to(header.next_offset, header.leader_epoch, header.base_offset)
         completed = self.producers.replay(header, batch)
         if completed is not None and completed.aborted:
-            self._add_aborted(segment, AbortedTransaction(*completed[:4]))
+            with disk_failures(self.folder):
+                self._add_aborted(segment, AbortedTransaction(*completed[:4]))
 
     def _add_aborted(self, segment: Segment, transaction: AbortedTransaction) -> None:
-        with disk_errors(self.folder):
-            segment.add_aborted(transaction)
+        segment.add_aborted(transaction)
         self._segments.note_aborted(segment)
         self._durability.names_changed()
 
@@ -330,8 +326,15 @@ class Log:
         self.offline = True
         self.active.unsettle()
 
-    def _offline_error(self) -> StorageError:
-        return StorageError(self.folder, "the log is offline")
+    def _refusal(self) -> StorageError:
+        if self.offline:
+            return StorageError(self.folder, "the log is offline")
+        return DiskFull(self.folder, "the disk is full")
+
+    def set_full(self, full: bool) -> None:
+        """Refuse appends while the disk is full, or take them again."""
+        self.full = full
+        self.active.unsettle()
 
     def roll(self, base_offset: int | None = None) -> Segment:
         """Stop writing to the last segment and begin the next; an empty one is replaced."""
@@ -441,7 +444,10 @@ class Log:
                 log_end_offset=self.log_end_offset,
             )
             if count == len(self._segments):
-                self.roll()
+                try:
+                    self.roll()
+                except DiskFull:
+                    count -= 1  # The others make room for the next time.
             for _ in range(count):
                 self.delete_records_before(self.segments[1].base_offset)
                 crash_point("log.retain.before_removal")
@@ -467,7 +473,7 @@ class Log:
         if offset < self.segments[0].base_offset:
             self.truncate_fully_and_start_at(offset)
             return True
-        with disk_errors(self.folder):
+        with disk_failures(self.folder):
             batch = self.segments[self._segments.number_of(offset)].batch_holding(offset)
             self._forget_durability_above(
                 offset if batch is None else min(offset, batch.base_offset)
@@ -486,7 +492,7 @@ class Log:
 
         Or too far ahead: a leader after an unclean election may begin below our start.
         """
-        with disk_errors(self.folder):
+        with disk_failures(self.folder):
             self._forget_durability_above(offset)
             crash_point("log.restart.before_removal")
             self._drop_above(-1)
@@ -569,11 +575,10 @@ class Log:
         """
         if not self._changed or self.offline:
             return None
-        active = self.active
+        active, end = self.active, self.log_end_offset
         with disk_errors(self.folder):
             crash_point("log.close.before_indexes")
             active.store_indexes()
-            end = self.log_end_offset
             snapshot = store_snapshot(self._resources.files, self.folder, end, self.producers)
         self._durability.names_changed(*active.index_paths, snapshot)
         crash_point("log.close.before_flush")

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from moldau.base.checks import crash_point
-from moldau.base.errors import StorageError, UserError
+from moldau.base.errors import DiskFull, StorageError, UserError
 from moldau.base.ids import Offset, PartitionKey, TopicId
 from moldau.storage.compaction.choice import Dirt, assess
 from moldau.storage.compaction.swap import Cleaning, Limits
@@ -133,9 +133,10 @@ class LogManager:
         """
         closing = []
         for directory in self._online():
+            directory.set_full(False)
             try:
                 for log in directory.logs.values():
-                    flush = log.prepare_close()
+                    flush = _prepare_close(directory, log)
                     if flush is not None:
                         closing.append(ClosingLog(log, flush))
             except StorageError as error:
@@ -150,7 +151,8 @@ class LogManager:
                 directory.prepare_checkpoints(high_watermarks)()
                 # A request under way may have appended behind the last sync; then the indexes, the
                 # epochs and the snapshot of that log end before it does, and recovery has to look.
-                if all(log.unflushed_count == 0 for log in directory.logs.values()):
+                unflushed = any(log.unflushed_count for log in directory.logs.values())
+                if not directory.full and not unflushed:
                     directory.finish(broker_epoch)
             except StorageError as error:
                 directory.fail(error)
@@ -246,7 +248,10 @@ class LogManager:
         offline = [directory for directory in self.directories if directory.offline]
         if offline and not (new and online):
             raise StorageError(offline[0].path, f"{key} may be in this directory, which is offline")
-        directory = min(online, key=lambda directory: len(directory.logs))
+        roomy = [directory for directory in online if not directory.full]
+        if online and not roomy:
+            raise DiskFull(online[0].path, f"no log directory has room for {key}")
+        directory = min(roomy, key=lambda directory: len(directory.logs))
         log = directory.create(key, topic_id, config)
         self._homes[key] = directory
         return log
@@ -307,18 +312,31 @@ class LogManager:
     # Failure
 
     def directory_failed(self, error: StorageError) -> LogDirectory | None:
-        """Take the directory offline in which this happened; None if it was none of ours.
+        """Take the directory offline in which this happened; None if that is no news.
 
-        A sync or a read may still be under way in a log that was deleted meanwhile: that its files
-        are not where they were says nothing of the disk.
+        One that is full stays online and takes no appends. A sync or a read may still be under way
+        in a log that was deleted meanwhile: that its files are not where they were says nothing of
+        the disk.
         """
         for directory in self.directories:
             if f"{error.path}/".startswith(f"{directory.path}/"):
                 if _was_removed(directory, error.path):
                     return None
+                if isinstance(error, DiskFull):
+                    return directory if directory.set_full(True) else None
                 directory.fail(error)
                 return directory
         return None
+
+    @property
+    def full_directories(self) -> list[LogDirectory]:
+        """Those that take no appends for want of room."""
+        return [directory for directory in self._online() if directory.full]
+
+    @property
+    def can_make_logs(self) -> bool:
+        """Whether there is a directory to make one in."""
+        return any(not directory.full for directory in self._online())
 
     def _online(self) -> Iterator[LogDirectory]:
         return (directory for directory in self.directories if not directory.offline)
@@ -333,7 +351,7 @@ class LogManager:
                 for key, log in directory.logs.items():
                     count += log.retain(now_ms, high_watermark_of(key))
             except StorageError as error:
-                directory.fail(error)
+                self.directory_failed(error)
         return count
 
     def remove_expired_cuts(self, now_ms: int) -> None:
@@ -377,6 +395,18 @@ class LogManager:
     ) -> list[Callable[[], None]]:
         """Note the offsets of every directory; the calls returned write them, on any thread."""
         return [directory.prepare_checkpoints(high_watermarks) for directory in self._online()]
+
+
+def _prepare_close(directory: LogDirectory, log: Log) -> Flush | None:
+    """Prepare the close of a log; on a full disk its batches are synced all the same.
+
+    The stop is no orderly one then: recovery makes anew what could not be written.
+    """
+    try:
+        return log.prepare_close()
+    except DiskFull:
+        directory.set_full(True)
+        return log.prepare_flush()
 
 
 def _was_removed(directory: LogDirectory, path: str) -> bool:

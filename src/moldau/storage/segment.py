@@ -21,7 +21,8 @@ from moldau.base.checks import crash_point
 from moldau.base.errors import CorruptRecords, StorageError
 from moldau.base.files import Buffer, File, read_whole, write_atomically
 from moldau.records.batch import PEEK_SIZE, peek
-from moldau.storage.disk_errors import storage_error
+from moldau.storage.disk_errors import is_full, storage_error
+from moldau.storage.index_files import last_entry, store_entries
 from moldau.storage.indexes import (
     NO_TIMESTAMP,
     OFFSET_ENTRY_SIZE,
@@ -119,8 +120,13 @@ class Segment:
         if jitter_ms > 0:
             segment._jitter_ms = resources.random.randrange(jitter_ms)
         crash_point("segment.create.before_open")
-        segment.file = resources.files.open(segment.path, create=True)
-        segment.file.truncate(0)
+        try:
+            segment.file = resources.files.open(segment.path, create=True)
+            segment.file.truncate(0)
+        except OSError:
+            # An empty `.log` left here would be taken for the log's end after a restart.
+            resources.files.remove(segment.path)
+            raise
         crash_point("segment.create.after_open")
         resources.open_files.opened(segment)
         segment.tail = Tail.empty(base_offset)
@@ -292,26 +298,19 @@ class Segment:
 
     def store_indexes(self) -> None:
         """Bring the index files up to date, with the closing entry of the time index."""
-        tail = self.tail or self.warm_up()
+        tail, files = self.tail or self.warm_up(), self._resources.files
         tail.close_times()
         crash_point("segment.indexes.before_times")
         stored = tail.stored_times
-        self._store(TIME_INDEX_SUFFIX, stored * TIME_ENTRY_SIZE, tail.times.encode(stored))
+        path, kept_size = self.stem + TIME_INDEX_SUFFIX, stored * TIME_ENTRY_SIZE
+        store_entries(files, path, kept_size, tail.times.encode(stored))
         tail.stored_times = len(tail.times)
         crash_point("segment.indexes.before_offsets")
         stored = tail.stored_offsets
-        self._store(INDEX_SUFFIX, stored * OFFSET_ENTRY_SIZE, tail.offsets.encode(stored))
+        path, kept_size = self.stem + INDEX_SUFFIX, stored * OFFSET_ENTRY_SIZE
+        store_entries(files, path, kept_size, tail.offsets.encode(stored))
         tail.stored_offsets = len(tail.offsets)
         crash_point("segment.indexes.after_offsets")
-
-    def _store(self, suffix: str, kept_size: int, content: bytes) -> None:
-        file = self._resources.files.open(self.stem + suffix, create=True)
-        try:
-            file.truncate(kept_size)
-            if content:
-                file.append([content])
-        finally:
-            file.close()
 
     def stop_writing(self) -> None:
         """Keep nothing of the indexes in memory: they are stored, and another takes over."""
@@ -412,7 +411,7 @@ class Segment:
 
     def _last_stored_time(self) -> TimeEntry | None:
         """Read the last entry of the time index; None when it cannot be one."""
-        content = self._last_entry(TIME_INDEX_SUFFIX, TIME_ENTRY_SIZE)
+        content = last_entry(self._resources.files, self.stem + TIME_INDEX_SUFFIX, TIME_ENTRY_SIZE)
         try:
             return TimeIndex.decode(self.base_offset, content).last if content else None
         except CorruptRecords:
@@ -436,25 +435,11 @@ class Segment:
 
     def _last_stored_position(self) -> int:
         """Read the position in the last entry of the offset index, 0 if it cannot be one."""
-        content = self._last_entry(INDEX_SUFFIX, OFFSET_ENTRY_SIZE)
+        content = last_entry(self._resources.files, self.stem + INDEX_SUFFIX, OFFSET_ENTRY_SIZE)
         try:
             return OffsetIndex.decode(self.base_offset, content, self.size).last_position
         except CorruptRecords:
             return 0
-
-    def _last_entry(self, suffix: str, entry_size: int) -> bytes:
-        """Read the last entry of an index file; nothing if there is none, or half a one."""
-        try:
-            file = self._resources.files.open(self.stem + suffix)
-        except FileNotFoundError:
-            return b""
-        try:
-            size = file.size()
-            if size < entry_size or size % entry_size:
-                return b""
-            return file.read(size - entry_size, entry_size)
-        finally:
-            file.close()
 
     def _rebuilt_tail(self) -> Tail:
         """Make the indexes anew from the headers; garbage, if there is any, ends them."""
@@ -476,8 +461,13 @@ class Segment:
         tail = self._rebuilt_tail()
         tail.close_times()
         files = self._resources.files
-        write_atomically(files, self.stem + TIME_INDEX_SUFFIX, tail.times.encode())
-        write_atomically(files, self.stem + INDEX_SUFFIX, tail.offsets.encode())
+        try:
+            write_atomically(files, self.stem + TIME_INDEX_SUFFIX, tail.times.encode())
+            write_atomically(files, self.stem + INDEX_SUFFIX, tail.offsets.encode())
+        except OSError as error:
+            # Somebody wants to read, which a full disk does not forbid.
+            if not is_full(error):
+                raise
         return tail
 
     # Aborted transactions

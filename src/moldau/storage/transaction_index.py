@@ -27,10 +27,15 @@ def read_aborted(files: Files, path: str) -> AbortedIndex:
 
 
 def append_aborted(files: Files, path: str, transaction: AbortedTransaction) -> None:
-    """Add an aborted transaction behind the others."""
+    """Add an aborted transaction behind the others; an OSError leaves no part of it."""
     file = files.open(path, create=True)
     try:
-        file.append([encode_aborted([transaction])])
+        size = file.size()
+        try:
+            file.append([encode_aborted([transaction])])
+        except OSError:
+            file.truncate(size)
+            raise
     finally:
         file.close()
 

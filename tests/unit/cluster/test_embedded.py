@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import json
 
@@ -371,6 +372,22 @@ def test_a_snapshot_that_finds_no_room_leaves_the_journal_as_it_is(world, disk, 
     assert "metadata snapshot not written" in caplog.text
     assert use(world, disk).topics == image.topics
     assert not [name for name in disk.names(FOLDER) if name.endswith(".part")]
+
+
+@pytest.mark.parametrize("skip", [0, 1, 2])
+def test_a_segment_that_finds_no_room_does_not_end_the_store(world, disk, caplog, skip):
+    async def work(store):
+        await store.commit(store.image.version, [created(1)])
+        disk.faults.fail(Operation.CREATE, FOLDER, code=errno.ENOSPC, skip=skip, times=1)
+        await store.commit(store.image.version, [created(2)])
+        await asyncio.sleep(1.0)
+        for number in (3, 4):
+            await store.commit(store.image.version, [created(number)])
+
+    image = use(world, disk, work, snapshot_after_bytes=650)
+    assert "cannot hold a new segment" in caplog.text
+    assert set(image.topics) == {"topic-1", "topic-2", "topic-3", "topic-4"}
+    assert use(world, disk).topics == image.topics
 
 
 def test_metadata_may_live_in_a_directory_of_its_own(world, disk):

@@ -47,9 +47,9 @@ from moldau.server.transactional_writes import (
     TransactionalWrites,
     check_permit,
 )
+from moldau.storage.append_result import AppendResult
 from moldau.storage.flushing import Flusher
 from moldau.storage.incoming import Incoming, RefusedUnseen, Rework, examine, rework
-from moldau.storage.log import AppendResult
 from moldau.storage.record_checks import NAMED_MAX, RecordsRefused
 from moldau.storage.topic_config import LONG_MAX, LogConfig
 

@@ -29,7 +29,7 @@ from moldau.storage.compaction.choice import Dirt
 from moldau.storage.compaction.output import remove_unfinished
 from moldau.storage.compaction.source import SegmentFiles
 from moldau.storage.compaction.work import CleanedGroup, CleaningPlan, LastBatch
-from moldau.storage.disk_errors import disk_errors
+from moldau.storage.disk_errors import disk_failures
 from moldau.storage.log import Log
 from moldau.storage.producer_history import remove_snapshots
 from moldau.storage.producers import Producer
@@ -102,7 +102,7 @@ class Cleaning:
         self.require_unchanged()
         old = self._left[: len(group.base_offsets)]
         log, stem = self.log, old[0].stem
-        with disk_errors(log.folder):
+        with disk_failures(log.folder):
             crash_point("compaction.swap.before_ready")
             self._rename(stem, SEGMENT_SUFFIXES[::-1], CLEANED_SUFFIX, SWAP_SUFFIX)
             crash_point("compaction.swap.after_ready")
@@ -135,7 +135,7 @@ class Cleaning:
 
     def sync(self) -> None:
         """Make the swaps durable; may block, and may run on any thread."""
-        with disk_errors(self.log.folder):
+        with disk_failures(self.log.folder):
             crash_point("compaction.before_sync")
             self._resources.files.sync_folder(self.log.folder)
             crash_point("compaction.after_sync")

@@ -1,0 +1,43 @@
+"""Reading and writing the `.index` and `.timeindex` files of a segment.
+
+They lie beside the `.log` from its creation, empty at first, as Kafka's do: tools that look at a
+running broker find them. Their entries come when the segment is rolled or closed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from moldau.base.files import Files
+
+
+def store_entries(files: Files, path: str, kept_size: int, content: bytes) -> None:
+    """Let an index file hold its first bytes and these; a write that fails can be repeated."""
+    file = files.open(path, create=True)
+    try:
+        file.truncate(kept_size)
+        if content:
+            file.append([content])
+    finally:
+        file.close()
+
+
+def last_entry(files: Files, path: str, entry_size: int) -> bytes:
+    """Read the last entry of an index file; nothing if there is none, or half a one."""
+    try:
+        file = files.open(path)
+    except FileNotFoundError:
+        return b""
+    try:
+        size = file.size()
+        if size < entry_size or size % entry_size:
+            return b""
+        return file.read(size - entry_size, entry_size)
+    finally:
+        file.close()
+
+
+def make_empty(files: Files, paths: Iterable[str]) -> None:
+    """Let these files be there, with nothing in them."""
+    for path in paths:
+        store_entries(files, path, 0, b"")

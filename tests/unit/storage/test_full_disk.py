@@ -1,0 +1,247 @@
+"""A full disk refuses appends and nothing else; with room again the log goes on."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from kits.log_kit import (
+    FOLDER,
+    KEY,
+    NOW_MS,
+    TOPIC_ID,
+    Broker,
+    append,
+    append_values,
+    make_batch,
+    marker,
+    read_all,
+    sized_batch,
+)
+from moldau.base.errors import DiskFull, StorageError
+from moldau.base.ids import PartitionKey
+from moldau.sim.disk_faults import Operation
+from moldau.storage.topic_config import LogConfig
+from moldau.storage.verify import verify_partition
+
+CONFIG = LogConfig(segment_bytes=1000, index_interval_bytes=200, retention_ms=10_000)
+
+
+@pytest.fixture
+def broker() -> Broker:
+    return Broker(config=CONFIG)
+
+
+def fill(broker: Broker, count: int, size: int = 400) -> None:
+    for _ in range(count):
+        append(broker.log(), sized_batch(size))
+
+
+def refuse(broker: Broker, batch: bytes) -> None:
+    """Append to a full disk, and tell the manager as the broker does."""
+    with pytest.raises(DiskFull) as caught:
+        append(broker.log(), batch)
+    broker.manager.directory_failed(caught.value)
+
+
+def make_room(broker: Broker) -> None:
+    broker.sim().faults.heal()
+    (directory,) = broker.manager.full_directories
+    assert directory.has_room()
+    directory.set_full(False)
+
+
+def check_files(broker: Broker) -> None:
+    broker.manager.close({})
+    assert not verify_partition(broker.disk, FOLDER)
+
+
+@pytest.mark.parametrize("room", [0, 1, 100, 399])
+@pytest.mark.parametrize("count", [0, 1, 2, 3])
+def test_a_refused_batch_leaves_nothing_and_the_log_goes_on(broker, room, count):
+    """Also where the batch begins a segment, with all that belongs to it."""
+    fill(broker, count)
+    before = read_all(broker.log())
+    broker.sim().faults.fill_up(room)
+    refuse(broker, sized_batch(400))
+    assert (broker.log().log_end_offset, broker.log().offline) == (count, False)
+    assert read_all(broker.log()) == before
+    make_room(broker)
+    fill(broker, 5)
+    assert len(read_all(broker.log())) == count + 5
+    assert len(read_all(broker.kill().log())) == count + 5
+
+
+def test_files_are_right_after_refusals_and_a_kill_on_the_full_disk(broker):
+    fill(broker, 2)
+    broker.sim().faults.fill_up(30)
+    refuse(broker, sized_batch(400))
+    make_room(broker)
+    # One that still fits behind the old ones: what the refused roll began must be gone.
+    append(broker.log(), make_batch([b"small"]))
+    fill(broker, 3)
+    again = broker.kill()
+    assert len(read_all(again.log())) == 6
+    check_files(again)
+
+
+def test_appends_are_refused_at_the_door_until_there_is_room(broker):
+    fill(broker, 1)
+    append_values(broker.log(), b"small")
+    broker.sim().faults.fill_up(10)
+    refuse(broker, sized_batch(400))
+    # There is room for this one, but a trickle of small ones must not keep the disk full.
+    broker.sim().faults.heal()
+    with pytest.raises(DiskFull, match="the disk is full"):
+        append_values(broker.log(), b"small")
+    assert len(read_all(broker.log())) == 2
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
+def test_a_quota_is_a_full_disk_too_and_shows_only_in_a_write(broker, code):
+    fill(broker, 1)
+    broker.sim().faults.fail(Operation.APPEND, "/data", code=code)
+    refuse(broker, sized_batch(400))
+    (directory,) = broker.manager.full_directories
+    assert not directory.has_room()
+    make_room(broker)
+    fill(broker, 1)
+    assert not broker.disk.exists("/data/.moldau_room")
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
+def test_a_sync_that_fails_takes_the_directory_offline_whatever_it_says(broker, code):
+    fill(broker, 1)
+    broker.sim().faults.fail(Operation.SYNC, f"{FOLDER}/", code=code)
+    flush = broker.log().prepare_flush()
+    with pytest.raises(StorageError) as caught:
+        flush.run()
+    assert not isinstance(caught.value, DiskFull)
+    assert broker.manager.directory_failed(caught.value).offline
+
+
+def test_another_write_error_takes_the_directory_offline_as_before(broker):
+    fill(broker, 1)
+    broker.sim().faults.fail(Operation.APPEND, "/data", code=errno.EIO)
+    with pytest.raises(StorageError) as caught:
+        append(broker.log(), sized_batch(400))
+    assert not isinstance(caught.value, DiskFull)
+    assert broker.manager.directory_failed(caught.value).offline
+
+
+def test_torn_bytes_that_cannot_be_cut_back_take_the_log_offline(broker):
+    fill(broker, 1)
+    broker.sim().faults.fill_up(10)
+    broker.sim().faults.fail(Operation.TRUNCATE, FOLDER)
+    with pytest.raises(StorageError) as caught:
+        append(broker.log(), sized_batch(400))
+    assert not isinstance(caught.value, DiskFull)
+    assert broker.log().offline
+
+
+def test_retention_works_on_a_full_disk(broker):
+    fill(broker, 9)
+    broker.sim().faults.fill_up(0)
+    refuse(broker, sized_batch(400))
+    # The last segment stays: a new one in its place needs room.
+    removed = broker.manager.retain(NOW_MS + 10_001, lambda key: 9)
+    assert removed == 4
+    assert broker.log().log_start_offset == 8
+    assert not broker.manager.directories[0].offline
+    make_room(broker)
+    assert broker.manager.retain(NOW_MS + 10_001, lambda key: 9) == 1
+    fill(broker, 1)
+    assert [record.offset for record in read_all(broker.log())] == [9]
+
+
+def test_a_checkpoint_without_room_is_written_later(broker):
+    fill(broker, 2)
+    broker.checkpoint()
+    fill(broker, 2)
+    broker.flush(broker.log())
+    broker.sim().faults.fill_up(0)
+    with pytest.raises(DiskFull) as caught:
+        broker.checkpoint()
+    assert broker.manager.directory_failed(caught.value) is broker.manager.directories[0]
+    assert broker.manager.directory_failed(caught.value) is None  # said once
+    make_room(broker)
+    broker.checkpoint()
+    again = broker.kill()
+    assert again.log().recovery_point == 4
+
+
+def test_an_abort_that_cannot_be_noted_takes_its_marker_back(broker):
+    log = broker.log()
+    append(log, make_batch([b"x"], producer=(7, 0, 0), transactional=True))
+    batch, header = marker(7, 1, aborted=True)
+    end = log.log_end_offset
+    broker.sim().faults.fail(Operation.APPEND, f"{FOLDER}/{0:020d}.txnindex", code=errno.ENOSPC)
+    with pytest.raises(DiskFull):
+        log.append_marker(batch, header, 0)
+    assert (log.log_end_offset, log.first_unstable_offset) == (end, 0)
+    broker.sim().faults.heal()
+    log.append_marker(batch, header, 0)
+    log.producers.high_watermark_moved(log.log_end_offset)
+    assert log.first_unstable_offset is None
+    (aborted,) = log.aborted_transactions(0, log.read(0, 1 << 20, log.log_end_offset))
+    assert aborted.producer_id == 7
+    check_files(broker)
+
+
+def test_new_logs_go_where_there_is_room():
+    broker = Broker(directories=("/one", "/two"))
+    broker.manager.directories[0].set_full(True)
+    for index in range(3):
+        log = broker.manager.open_or_create(PartitionKey("t", index), TOPIC_ID, LogConfig())
+        assert log.folder.startswith("/two/")
+    broker.manager.directories[1].set_full(True)
+    assert not broker.manager.can_make_logs
+    with pytest.raises(DiskFull, match="no log directory has room for t-3"):
+        broker.manager.open_or_create(PartitionKey("t", 3), TOPIC_ID, LogConfig())
+
+
+@pytest.mark.parametrize("skip", range(6))
+def test_a_log_that_could_not_be_made_leaves_nothing(broker, skip):
+    broker.sim().faults.fail(
+        Operation.CREATE, "/data/orders-0", code=errno.ENOSPC, skip=skip, times=1
+    )
+    try:
+        log = broker.log()
+    except DiskFull:
+        assert not broker.disk.exists(FOLDER)
+        log = broker.log()
+    append(log, sized_batch(400))
+    assert len(read_all(broker.kill().log())) == 1
+
+
+def test_a_folder_that_could_not_be_removed_is_not_used_again(broker):
+    fill(broker, 5)
+    broker.sim().faults.fail(Operation.RENAME, FOLDER, code=errno.ENOSPC, times=1)
+    with pytest.raises(DiskFull):
+        broker.manager.delete(KEY)
+    fill(broker, 1)
+    assert len(read_all(broker.log())) == 1
+    assert len(read_all(broker.kill().log())) == 1
+
+
+def test_a_stop_on_a_full_disk_syncs_batches_and_leaves_no_clean_mark(broker):
+    fill(broker, 3)
+    before = read_all(broker.log())
+    broker.sim().faults.fill_up(0)
+    broker.manager.close({})
+    assert not broker.disk.exists("/data/.kafka_cleanshutdown")
+    broker.sim().faults.heal()
+    again = broker.cut_power()
+    assert read_all(again.log()) == before
+
+
+def test_indexes_that_are_made_anew_for_a_reader_need_no_room(broker):
+    fill(broker, 5)
+    broker.manager.close({})
+    disk = broker.sim().kill()
+    disk.remove(f"{FOLDER}/{0:020d}.index")
+    again = Broker(disk, CONFIG)
+    again.log()
+    disk.faults.fill_up(0)
+    assert len(read_all(again.log())) == 5
