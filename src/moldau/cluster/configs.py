@@ -13,6 +13,7 @@ from moldau.cluster.changes import Change, ConfigChanged, EligibleLeadersCleared
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.model import ConfigResource, ResourceType
 from moldau.cluster.topics import find_topic
+from moldau.protocol.errors import ApiError, ErrorCode
 
 MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
 
@@ -29,6 +30,8 @@ def alter_configs(
     """Decide on setting some configs of a resource; None takes one back to its default."""
     if resource.type == ResourceType.TOPIC:
         find_topic(image, resource.name)
+    if resource.type == ResourceType.BROKER and eligible_leaders_kept(image):
+        _check_minimum(resource, settings)
     current = image.config(resource)
     changes: list[Change] = [
         ConfigChanged(resource, key, value)
@@ -45,6 +48,19 @@ def alter_configs(
         # Who was eligible under another minimum may lack records committed under the new one.
         changes.append(EligibleLeadersCleared())
     return changes
+
+
+def _check_minimum(resource: ConfigResource, settings: Mapping[str, str | None]) -> None:
+    """Keep the one minimum that eligible leaders depend on where all brokers find it."""
+    if MIN_INSYNC_REPLICAS not in settings:
+        return
+    if resource != EVERY_BROKER:
+        problem = f"Broker-level {MIN_INSYNC_REPLICAS} cannot be altered while ELR is enabled."
+    elif settings[MIN_INSYNC_REPLICAS] is None:
+        problem = f"Cluster-level {MIN_INSYNC_REPLICAS} cannot be removed while ELR is enabled."
+    else:
+        return
+    raise ApiError(ErrorCode.INVALID_CONFIG, problem)
 
 
 def replace_configs(

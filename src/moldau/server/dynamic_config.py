@@ -37,8 +37,21 @@ from moldau.storage.topic_config import LogConfig
 
 logger = logging.getLogger(__name__)
 
-PER_LISTENER: Final = ("ssl.", "sasl.", "principal.builder.")
-"""Beginnings of configs that concern one listener each."""
+PER_LISTENER: Final = frozenset(
+    {
+        "ssl.key.password",
+        "ssl.keystore.certificate.chain",
+        "ssl.keystore.key",
+        "ssl.keystore.location",
+        "ssl.keystore.password",
+        "ssl.keystore.type",
+        "ssl.truststore.certificates",
+        "ssl.truststore.location",
+        "ssl.truststore.password",
+        "ssl.truststore.type",
+    }
+)
+"""What changes at run time for one listener only: keys and certificates."""
 
 
 class OperationType(IntEnum):
@@ -295,17 +308,17 @@ def check_dynamic(configs: Mapping[str, str], *, every: bool) -> None:
     fixed = [name for name in configs if BROKER_CONFIGS[name].update is Update.READ_ONLY]
     if fixed:
         raise ConfigError(f"Cannot update these configs dynamically: [{', '.join(sorted(fixed))}]")
+    secure = PER_LISTENER.intersection(configs)
+    if secure:
+        raise ConfigError(
+            "These security configs can be dynamically updated only per-listener using the "
+            f"listener prefix: [{', '.join(sorted(secure))}]"
+        )
     single = [name for name in configs if BROKER_CONFIGS[name].update is Update.PER_BROKER]
     if single and every:
         raise ConfigError(
             "Cannot update these configs at default cluster level, broker id must be specified: "
             f"[{', '.join(sorted(single))}]"
-        )
-    secure = [name for name in single if name.startswith(PER_LISTENER)]
-    if secure:
-        raise ConfigError(
-            "These security configs can be dynamically updated only per-listener using the "
-            f"listener prefix: [{', '.join(sorted(secure))}]"
         )
     for name, text in configs.items():
         BROKER_CONFIGS[name].parse(text)

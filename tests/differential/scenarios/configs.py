@@ -65,7 +65,8 @@ def altered_broker(peer: Peer) -> None:
     for resource in (BROKER_ID, ""):
         change = ("log.retention.ms", DELETE, None)
         _ask_incremental(peer, f"delete {resource!r}", BROKER, resource, change)
-    _take_back(peer, "no.such.config", "num.io.threads")
+    took = "no.such.config", "num.io.threads", "sasl.kerberos.min.time.before.relogin"
+    _take_back(peer, *took)
     peer.settle()
 
 
@@ -93,6 +94,11 @@ def _broker_refusals() -> list[tuple[str, str, Any]]:
         ("delete what is read-only", BROKER_ID, ("node.id", DELETE, None)),
         ("null", BROKER_ID, ("log.retention.ms", SET, None)),
         ("empty number", BROKER_ID, ("log.retention.ms", SET, "")),
+        ("of security", BROKER_ID, ("sasl.kerberos.min.time.before.relogin", SET, "58000")),
+        ("of a listener", BROKER_ID, ("ssl.keystore.location", SET, "/x")),
+        ("of a listener for all", "", ("ssl.keystore.location", SET, "/x")),
+        ("minimum of one broker", BROKER_ID, ("min.insync.replicas", SET, "1")),
+        ("minimum removed", "", ("min.insync.replicas", DELETE, None)),
     ]
 
 

@@ -8,7 +8,12 @@ import pytest
 
 from kits.metadata_samples import registration, with_brokers, with_topic
 from moldau.cluster.brokers import allocate_producer_ids, register_broker, retire_broker
-from moldau.cluster.changes import BrokerChanged, BrokerRegistered, PartitionChanged
+from moldau.cluster.changes import (
+    BrokerChanged,
+    BrokerRegistered,
+    FeatureLevelSet,
+    PartitionChanged,
+)
 from moldau.cluster.configs import alter_configs, min_insync_replicas, replace_configs
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.model import NO_LEADER, ConfigResource, ResourceType
@@ -166,3 +171,18 @@ def test_the_minimum_is_the_topics_then_the_clusters_then_one():
     assert min_insync_replicas(image, "a") == 2
     image = after(image, alter_configs(image, TOPIC, {"min.insync.replicas": "3"}))
     assert min_insync_replicas(image, "a") == 3
+
+
+def test_the_minimum_that_eligible_leaders_depend_on_stays_where_it_is():
+    """Kafka refuses these two as long as it keeps eligible leaders, and takes them otherwise."""
+    image = with_topic(with_brokers([1]), NewTopic("a", 1))
+    image = after(image, alter_configs(image, CLUSTER, {"min.insync.replicas": "2"}))
+    own = ConfigResource(ResourceType.BROKER, "1")
+    for resource, value in ((own, "1"), (own, None), (CLUSTER, None)):
+        with pytest.raises(ApiError) as caught:
+            alter_configs(image, resource, {"min.insync.replicas": value})
+        assert caught.value.code is ErrorCode.INVALID_CONFIG
+    with pytest.raises(ApiError):
+        replace_configs(image, CLUSTER, {"log.retention.ms": "5"})
+    off = after(image, [FeatureLevelSet("eligible.leader.replicas.version", 0)])
+    assert min_insync_replicas(after(off, replace_configs(off, CLUSTER, {})), "a") == 1

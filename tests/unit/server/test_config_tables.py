@@ -5,10 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from moldau.base.errors import ConfigError
 from moldau.server.broker_configs import BROKER_CONFIGS, FAMILIES
 from moldau.server.broker_configs.earlier import EARLIER
 from moldau.server.broker_configs.own import OWN
 from moldau.server.config_definition import Status, Update, format_value
+from moldau.server.dynamic_config import check_dynamic
 from moldau.server.settings import BrokerSettings
 from moldau.server.topic_configs import BROKER_SYNONYMS, TOPIC_CONFIGS
 from moldau.storage.topic_config import LogConfig
@@ -106,3 +108,20 @@ def test_storage_is_told_of_every_topic_config_it_has_a_field_for():
         "remote.log.delete.on.disable",
         "remote.storage.enable",
     }
+
+
+def outcome(name, *, every):
+    """Say what becomes of a config that is set at run time, in the words of the table."""
+    text = format_value(BROKER_CONFIGS[name].default)
+    try:
+        check_dynamic({name: "x" if text is None else text}, every=every)
+    except ConfigError as error:
+        said = {"dynamically: ": "fixed", "default cluster level": "single", "prefix": "listener"}
+        return next((word for part, word in said.items() if part in str(error)), "ok")
+    return "ok"
+
+
+@pytest.mark.parametrize(("name", "one", "every"), facts("broker_config_changes.tsv"))
+def test_a_broker_config_changes_at_run_time_as_kafkas_does(name, one, every):
+    expected = ("fixed", "fixed") if name in FIXED_HERE else (one, every)
+    assert (outcome(name, every=False), outcome(name, every=True)) == expected
