@@ -24,6 +24,8 @@ ZOOKEEPER_ERA = "3.9.1"
 OLDEST = "1.1.1"
 """The oldest clients and tools Moldau serves."""
 VERSIONS = (CURRENT, ZOOKEEPER_ERA, OLDEST)
+NEWEST_CLIENT = "clients-4.4.0"
+"""The newest released client alone: whose versions of the APIs are Kafka's newest."""
 SPARK_CONNECTOR = "spark-4.2.0"
 """Spark's own source and sink: not a Kafka to run, but fetched and kept as one is."""
 SPARK_DELTA = "spark-delta-4.4.0"
