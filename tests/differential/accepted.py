@@ -103,6 +103,18 @@ ACCEPTED: tuple[Accepted, ...] = (
         r".*topic_id",
         "Kafka tells the id of a topic that was not created, and never will be under that id",
     ),
+    Accepted(
+        "topics-refused",
+        "(validate: )?(cleanup.policy=delete,archive|leader.replication.throttled.replicas=x)",
+        r".*error_message",
+        "Moldau repeats the whole list; Kafka repeats the wrong entry, or Java's form of the list",
+    ),
+    Accepted(
+        "topics-refused",
+        "(validate: )?remote.storage.enable=true",
+        r".*error_message",
+        "Moldau has no tiered storage that could be enabled",
+    ),
     Accepted("topics-grown", "to 100000", r".*error_code", f"{_KAFKA_FAILS}; Moldau refuses it"),
     Accepted("replicas-reassignments", "one (partition|topic) twice", "responses", _ANSWERED_ONCE),
     Accepted("replicas-elections", ". repeats", "replica_election_results", _ANSWERED_ONCE),

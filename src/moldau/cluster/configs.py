@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from moldau.base.texts import shorten
 from moldau.cluster.changes import Change, ConfigChanged, EligibleLeadersCleared
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.model import ConfigResource, ResourceType
-from moldau.cluster.topics import find_topic
 from moldau.protocol.errors import ApiError, ErrorCode
 
 MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
@@ -28,8 +28,11 @@ def alter_configs(
     image: MetadataImage, resource: ConfigResource, settings: Mapping[str, str | None]
 ) -> list[Change]:
     """Decide on setting some configs of a resource; None takes one back to its default."""
-    if resource.type == ResourceType.TOPIC:
-        find_topic(image, resource.name)
+    if resource.type == ResourceType.TOPIC and image.topic(resource.name) is None:
+        raise ApiError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            f"The topic '{shorten(resource.name)}' does not exist.",
+        )
     if resource.type == ResourceType.BROKER and eligible_leaders_kept(image):
         _check_minimum(resource, settings)
     current = image.config(resource)

@@ -42,7 +42,9 @@ def place(
     if replica_count > len(sites):
         raise ApiError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"Replication factor {replica_count} is larger than the {len(sites)} active brokers.",
+            f"Unable to replicate the partition {replica_count} time(s): The target replication"
+            f" factor of {replica_count} cannot be reached because only {len(sites)} broker(s) are"
+            " registered or some brokers have all their log directories cordoned.",
         )
     row = _alternating(sites)
     start = _even_start(row, partition_count, preferred_leaders, first_partition)

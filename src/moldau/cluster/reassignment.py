@@ -23,7 +23,8 @@ def check_reassignment(
     partition = _find(image, topic, index)
     if replicas is None:
         raise ApiError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
-    wanted = checked_replicas(image, [BrokerId(one) for one in replicas], len(replicas))
+    chosen = [BrokerId(one) for one in replicas]
+    wanted = checked_replicas(image, index, chosen, len(chosen))
     if wanted != partition.replicas:
         raise ApiError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,

@@ -1,8 +1,8 @@
 """Decisions about topics: create, grow, delete. Pure: image in, changes out, ApiError if refused.
 
-Codes and order of the checks are those of Kafka's controller, because tools print them and clients
-branch on them. A request for several topics decides them one after the other, each on the image
-that the one before would leave: `image.apply(changes, version)`.
+Codes, texts and order of the checks are those of Kafka's controller, because tools print them,
+people look for them, and clients branch on them. A request for several topics decides them one
+after the other, each on the image that the one before would leave: `image.apply(changes, version)`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from moldau.base.clock import Random
-from moldau.base.ids import ZERO_TOPIC_ID, BrokerId, TopicId, random_uuid, uuid_text
+from moldau.base.ids import ZERO_TOPIC_ID, BrokerId, TopicId, random_uuid
 from moldau.base.texts import shorten
 from moldau.cluster.changes import (
     Change,
@@ -92,11 +92,13 @@ def add_partitions(
     """Decide on growing a topic to `new_count` partitions; it never shrinks."""
     topic = find_topic(image, name)
     old_count = len(topic.partitions)
-    if new_count <= old_count:
-        what = "would not be an increase" if new_count < old_count else "are there already"
+    if new_count == old_count:
+        raise ApiError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {old_count} partition(s).")
+    if new_count < old_count:
         raise ApiError(
             ErrorCode.INVALID_PARTITIONS,
-            f"Topic '{name}' has {old_count} partition(s); {new_count} {what}.",
+            f"The topic {name} currently has {old_count} partition(s);"
+            f" {new_count} would not be an increase.",
         )
     added = new_count - old_count
     _check_batch_size(added)
@@ -107,9 +109,13 @@ def add_partitions(
     if len(assignments) != added:
         raise ApiError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"{added} partition(s) are to be added, but {len(assignments)} were assigned.",
+            f"Attempted to add {added} additional partition(s), but only {len(assignments)}"
+            " assignment(s) were specified.",
         )
-    checked = [checked_replicas(image, replicas, replica_count) for replicas in assignments]
+    checked = [
+        checked_replicas(image, index, replicas, replica_count)
+        for index, replicas in enumerate(assignments, old_count)
+    ]
     return _created(image, topic.id, old_count, checked)
 
 
@@ -122,9 +128,7 @@ def delete_topic_by_id(image: MetadataImage, topic_id: TopicId) -> list[Change]:
     """Decide on removing a topic by its id, so that a namesake created since is spared."""
     topic = None if topic_id == ZERO_TOPIC_ID else image.topic_by_id(topic_id)
     if topic is None:
-        raise ApiError(
-            ErrorCode.UNKNOWN_TOPIC_ID, f"There is no topic with the id {uuid_text(topic_id)}."
-        )
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID)
     return [TopicRemoved(topic.id)]
 
 
@@ -132,26 +136,29 @@ def find_topic(image: MetadataImage, name: str) -> Topic:
     """Return a topic that must be there for a decision."""
     topic = image.topic(name)
     if topic is None:
-        raise ApiError(
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            f"There is no topic with the name '{shorten(name)}'.",
-        )
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     return topic
 
 
 def check_topic_name(name: str) -> None:
     """Refuse what cannot be a topic's name, whatever exists already."""
+    shown = f"'{shorten(name)}'"
     if not name:
-        problem = "is empty"
+        problem = "the empty string is not allowed"
     elif name in {".", ".."}:
-        problem = "cannot be '.' or '..'"
+        problem = f"{shown} is not allowed"
     elif len(name) > TOPIC_NAME_LENGTH_MAX:
-        problem = f"is longer than {TOPIC_NAME_LENGTH_MAX} characters"
+        problem = (
+            f"the length of {shown} is longer than the max allowed length {TOPIC_NAME_LENGTH_MAX}"
+        )
     elif not _LEGAL_NAME.fullmatch(name):
-        problem = "has characters other than ASCII letters, digits, '.', '_' and '-'"
+        problem = (
+            f"{shown} contains one or more characters other than ASCII alphanumerics,"
+            " '.', '_' and '-'"
+        )
     else:
         return
-    raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name '{shorten(name)}' {problem}.")
+    raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
 
 
 def check_new_name(image: MetadataImage, name: str) -> None:
@@ -160,14 +167,15 @@ def check_new_name(image: MetadataImage, name: str) -> None:
         raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
     check_topic_name(name)
     if name == METADATA_TOPIC:
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"Topic '{name}' is the cluster's own.")
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited."
+        )
     collision = collision_name(name)
     other = None if collision is None else image.colliding_names.get(collision)
     if other is not None:
         raise ApiError(
             ErrorCode.INVALID_TOPIC_EXCEPTION,
-            f"Topic '{name}' collides with existing topic '{other}': "
-            "'.' and '_' are the same in metric names.",
+            f"Topic '{name}' collides with existing topic: {other}",
         )
 
 
@@ -177,12 +185,12 @@ def _placed(
     if wanted.partition_count == 0 or wanted.partition_count < BROKER_DEFAULT:
         raise ApiError(
             ErrorCode.INVALID_PARTITIONS,
-            "Number of partitions must be larger than 0, or -1 for the broker's default.",
+            "Number of partitions was set to an invalid non-positive value.",
         )
     if wanted.replication_factor == 0 or wanted.replication_factor < BROKER_DEFAULT:
         raise ApiError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            "Replication factor must be larger than 0, or -1 for the broker's default.",
+            "Replication factor must be larger than 0, or -1 to use the default value.",
         )
     partition_count = wanted.partition_count
     if partition_count == BROKER_DEFAULT:
@@ -195,54 +203,70 @@ def _placed(
 
 
 def _manual_assignments(image: MetadataImage, wanted: NewTopic) -> list[tuple[BrokerId, ...]]:
-    if wanted.partition_count != BROKER_DEFAULT:
-        raise ApiError(
-            ErrorCode.INVALID_REQUEST,
-            "With replicas assigned by hand the number of partitions must be -1.",
-        )
     if wanted.replication_factor != BROKER_DEFAULT:
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
-            "With replicas assigned by hand the replication factor must be -1.",
+            "A manual partition assignment was specified, but replication factor was not set"
+            " to -1.",
+        )
+    if wanted.partition_count != BROKER_DEFAULT:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            "A manual partition assignment was specified, but numPartitions was not set to -1.",
         )
     if sorted(wanted.assignments) != list(range(len(wanted.assignments))):
         raise ApiError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            "Assigned partitions must be numbered from 0 without a gap.",
+            "partitions should be a consecutive 0-based integer sequence",
         )
     replica_count = len(wanted.assignments[0])
     return [
-        checked_replicas(image, wanted.assignments[index], replica_count)
+        checked_replicas(image, index, wanted.assignments[index], replica_count)
         for index in range(len(wanted.assignments))
     ]
 
 
 def checked_replicas(
-    image: MetadataImage, replicas: Sequence[BrokerId], replica_count: int
+    image: MetadataImage, index: int, replicas: Sequence[BrokerId], replica_count: int
 ) -> tuple[BrokerId, ...]:
+    """Return the replicas a user has chosen for a partition; ApiError if they cannot be."""
     problem = None
-    unknown = [broker_id for broker_id in replicas if broker_id not in image.brokers]
+    wrong = _wrong_broker(image, replicas)
     if not replicas:
-        problem = "A partition was assigned an empty list of replicas."
-    elif len(set(replicas)) != len(replicas):
-        problem = f"The assignment {list(replicas)} names a broker twice."
+        problem = "The manual partition assignment includes an empty replica list."
+    elif wrong is not None:
+        problem = f"The manual partition assignment includes {wrong}"
     elif len(replicas) != replica_count:
-        problem = f"One partition has {len(replicas)} replica(s), another {replica_count}."
-    elif unknown:
-        problem = f"Broker {unknown[0]} is assigned a replica, but is not registered."
+        problem = (
+            f"The manual partition assignment includes a partition with {len(replicas)}"
+            " replica(s), but this is not consistent with previous partitions, which have"
+            f" {replica_count} replica(s)."
+        )
     elif not any(image.brokers[broker_id].active for broker_id in replicas):
-        problem = f"All of the assigned brokers {list(replicas)} are fenced or shutting down."
+        problem = (
+            f"All brokers specified in the manual partition assignment for partition {index}"
+            " are fenced or in controlled shutdown."
+        )
     if problem is not None:
         raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
     return tuple(replicas)
 
 
+def _wrong_broker(image: MetadataImage, replicas: Sequence[BrokerId]) -> str | None:
+    previous = None
+    for broker_id in sorted(replicas):
+        if broker_id not in image.brokers:
+            return f"broker {broker_id}, but no such broker is registered."
+        if broker_id == previous:
+            return f"the broker {broker_id} more than once."
+        previous = broker_id
+    return None
+
+
 def _check_batch_size(partition_count: int) -> None:
     if partition_count > PARTITIONS_PER_CHANGE_MAX:
         raise ApiError(
-            ErrorCode.POLICY_VIOLATION,
-            f"{partition_count} partitions are more than the {PARTITIONS_PER_CHANGE_MAX} that may "
-            "be created at once.",
+            ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request."
         )
 
 

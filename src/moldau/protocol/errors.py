@@ -2,7 +2,7 @@
 
 A code is chosen for what the client will do when it reads it. `retriable` is the Java client's
 notion: the same request may succeed later without anybody's doing. The texts are what a client is
-shown when the broker has nothing more precise to say.
+shown when the broker has nothing more precise to say; those that people look for are Kafka's.
 """
 
 from __future__ import annotations
@@ -40,66 +40,96 @@ class ErrorCode(IntEnum):
 
     UNKNOWN_SERVER_ERROR = -1, "The server met an error it has no code for."
     NONE = 0, "No error."
-    OFFSET_OUT_OF_RANGE = 1, "The offset lies outside of what the replica holds."
+    OFFSET_OUT_OF_RANGE = (
+        1,
+        "The requested offset is not within the range of offsets maintained by the server.",
+    )
     CORRUPT_MESSAGE = 2, "A record has a wrong checksum, size or key for its topic.", _RETRIABLE
-    UNKNOWN_TOPIC_OR_PARTITION = 3, "This server does not host such a partition.", _RETRIABLE
+    UNKNOWN_TOPIC_OR_PARTITION = 3, "This server does not host this topic-partition.", _RETRIABLE
     INVALID_FETCH_SIZE = 4, "The fetch size is invalid."
-    LEADER_NOT_AVAILABLE = 5, "The partition has no leader right now.", _RETRIABLE
+    LEADER_NOT_AVAILABLE = (
+        5,
+        (
+            "There is no leader for this topic-partition as we are in the middle of a leadership"
+            " election."
+        ),
+        _RETRIABLE,
+    )
     NOT_LEADER_OR_FOLLOWER = 6, "This broker is not the replica the request is for.", _RETRIABLE
-    REQUEST_TIMED_OUT = 7, "The request was not finished in time.", _RETRIABLE
+    REQUEST_TIMED_OUT = 7, "The request timed out.", _RETRIABLE
     BROKER_NOT_AVAILABLE = 8, "The broker is not available."
     REPLICA_NOT_AVAILABLE = 9, "The replica is not available.", _RETRIABLE
-    MESSAGE_TOO_LARGE = 10, "The batch is larger than the server accepts."
+    MESSAGE_TOO_LARGE = (
+        10,
+        "The request included a message larger than the max message size the server will accept.",
+    )
     STALE_CONTROLLER_EPOCH = 11, "The controller moved to another broker."
     OFFSET_METADATA_TOO_LARGE = 12, "The metadata of the committed offset is too large."
     NETWORK_EXCEPTION = 13, "The connection ended before an answer came.", _RETRIABLE
-    COORDINATOR_LOAD_IN_PROGRESS = 14, "The coordinator is still loading its state.", _RETRIABLE
-    COORDINATOR_NOT_AVAILABLE = 15, "There is no coordinator right now.", _RETRIABLE
-    NOT_COORDINATOR = 16, "This broker is not the coordinator.", _RETRIABLE
-    INVALID_TOPIC_EXCEPTION = 17, "The topic name is invalid or may not be used here."
-    RECORD_LIST_TOO_LARGE = 18, "The batch is larger than a segment."
-    NOT_ENOUGH_REPLICAS = 19, "Too few replicas are in sync to accept the write.", _RETRIABLE
-    NOT_ENOUGH_REPLICAS_AFTER_APPEND = (
-        20,
-        "The write was appended, then too few replicas were in sync.",
+    COORDINATOR_LOAD_IN_PROGRESS = (
+        14,
+        "The coordinator is loading and hence can't process requests.",
         _RETRIABLE,
     )
-    INVALID_REQUIRED_ACKS = 21, "Required acknowledgements are 0, 1 or -1."
-    ILLEGAL_GENERATION = 22, "The generation is not the group's present one."
+    COORDINATOR_NOT_AVAILABLE = 15, "The coordinator is not available.", _RETRIABLE
+    NOT_COORDINATOR = 16, "This is not the correct coordinator.", _RETRIABLE
+    INVALID_TOPIC_EXCEPTION = (
+        17,
+        "The request attempted to perform an operation on an invalid topic.",
+    )
+    RECORD_LIST_TOO_LARGE = (
+        18,
+        "The request included message batch larger than the configured segment size on the server.",
+    )
+    NOT_ENOUGH_REPLICAS = (
+        19,
+        "Messages are rejected since there are fewer in-sync replicas than required.",
+        _RETRIABLE,
+    )
+    NOT_ENOUGH_REPLICAS_AFTER_APPEND = (
+        20,
+        "Messages are written to the log, but to fewer in-sync replicas than required.",
+        _RETRIABLE,
+    )
+    INVALID_REQUIRED_ACKS = 21, "Produce request specified an invalid value for required acks."
+    ILLEGAL_GENERATION = 22, "Specified group generation id is not valid."
     INCONSISTENT_GROUP_PROTOCOL = 23, "The member shares no protocol with the group."
-    INVALID_GROUP_ID = 24, "The group id is invalid."
-    UNKNOWN_MEMBER_ID = 25, "The group does not know this member."
+    INVALID_GROUP_ID = 24, "The configured groupId is invalid."
+    UNKNOWN_MEMBER_ID = 25, "The coordinator is not aware of this member."
     INVALID_SESSION_TIMEOUT = 26, "The session timeout is outside of the broker's range."
-    REBALANCE_IN_PROGRESS = 27, "The group is rebalancing, the member must join again."
+    REBALANCE_IN_PROGRESS = 27, "The group is rebalancing, so a rejoin is needed."
     INVALID_COMMIT_OFFSET_SIZE = 28, "The committed offset with its metadata is too large."
     TOPIC_AUTHORIZATION_FAILED = 29, "No permission on the topic."
     GROUP_AUTHORIZATION_FAILED = 30, "No permission on the group."
     CLUSTER_AUTHORIZATION_FAILED = 31, "No permission on the cluster."
-    INVALID_TIMESTAMP = 32, "A record's timestamp is outside of the accepted range."
+    INVALID_TIMESTAMP = 32, "The timestamp of the message is out of acceptable range."
     UNSUPPORTED_SASL_MECHANISM = 33, "The broker does not offer this SASL mechanism."
     ILLEGAL_SASL_STATE = 34, "The request does not fit the state of the authentication."
-    UNSUPPORTED_VERSION = 35, "The broker does not support this version of the API."
-    TOPIC_ALREADY_EXISTS = 36, "A topic of this name exists."
-    INVALID_PARTITIONS = 37, "The number of partitions is invalid."
-    INVALID_REPLICATION_FACTOR = 38, "The replication factor is below one or above the brokers."
-    INVALID_REPLICA_ASSIGNMENT = 39, "The replica assignment is invalid."
-    INVALID_CONFIG = 40, "The configuration is invalid."
+    UNSUPPORTED_VERSION = 35, "The version of API is not supported."
+    TOPIC_ALREADY_EXISTS = 36, "Topic with this name already exists."
+    INVALID_PARTITIONS = 37, "Number of partitions is below 1."
+    INVALID_REPLICATION_FACTOR = (
+        38,
+        "Replication factor is below 1 or larger than the number of available brokers.",
+    )
+    INVALID_REPLICA_ASSIGNMENT = 39, "Replica assignment is invalid."
+    INVALID_CONFIG = 40, "Configuration is invalid."
     NOT_CONTROLLER = 41, "This broker is not the controller.", _RETRIABLE
     INVALID_REQUEST = 42, "The request contradicts itself or the protocol."
     UNSUPPORTED_FOR_MESSAGE_FORMAT = 43, "The record format of the topic cannot do this."
-    POLICY_VIOLATION = 44, "The request violates a policy of the cluster."
-    OUT_OF_ORDER_SEQUENCE_NUMBER = 45, "The broker expected another sequence number."
+    POLICY_VIOLATION = 44, "Request parameters do not satisfy the configured policy."
+    OUT_OF_ORDER_SEQUENCE_NUMBER = 45, "The broker received an out of order sequence number."
     DUPLICATE_SEQUENCE_NUMBER = 46, "The broker has this sequence number already."
-    INVALID_PRODUCER_EPOCH = 47, "The producer's epoch is old."
-    INVALID_TXN_STATE = 48, "The transaction is not in a state that allows this."
+    INVALID_PRODUCER_EPOCH = 47, "Producer attempted to produce with an old epoch."
+    INVALID_TXN_STATE = 48, "The producer attempted a transactional operation in an invalid state."
     INVALID_PRODUCER_ID_MAPPING = 49, "The producer id does not belong to the transactional id."
     INVALID_TRANSACTION_TIMEOUT = 50, "The transaction timeout is above the broker's maximum."
     CONCURRENT_TRANSACTIONS = 51, "Another change of the same transaction is going on.", _RETRIABLE
     TRANSACTION_COORDINATOR_FENCED = 52, "A newer transaction coordinator has taken over."
     TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53, "No permission on the transactional id."
-    SECURITY_DISABLED = 54, "Security features are off on this broker."
+    SECURITY_DISABLED = 54, "Security features are disabled."
     OPERATION_NOT_ATTEMPTED = 55, "Not attempted, because another part of the request failed."
-    KAFKA_STORAGE_ERROR = 56, "The disk of the log failed.", _RETRIABLE
+    KAFKA_STORAGE_ERROR = 56, "Disk error when trying to access log file on the disk.", _RETRIABLE
     LOG_DIR_NOT_FOUND = 57, "The broker has no such log directory."
     SASL_AUTHENTICATION_FAILED = 58, "Authentication failed."
     UNKNOWN_PRODUCER_ID = 59, "The broker holds no state of this producer."
@@ -111,12 +141,12 @@ class ErrorCode(IntEnum):
     DELEGATION_TOKEN_AUTHORIZATION_FAILED = 65, "No permission on the delegation token."
     DELEGATION_TOKEN_EXPIRED = 66, "The delegation token has expired."
     INVALID_PRINCIPAL_TYPE = 67, "The type of principal is not supported."
-    NON_EMPTY_GROUP = 68, "The group still has members."
-    GROUP_ID_NOT_FOUND = 69, "There is no such group."
+    NON_EMPTY_GROUP = 68, "The group is not empty."
+    GROUP_ID_NOT_FOUND = 69, "The group id does not exist."
     FETCH_SESSION_ID_NOT_FOUND = 70, "The fetch session is gone.", _RETRIABLE
     INVALID_FETCH_SESSION_EPOCH = 71, "The fetch session expects another epoch.", _RETRIABLE
     LISTENER_NOT_FOUND = 72, "The leader has no listener of this name.", _RETRIABLE
-    TOPIC_DELETION_DISABLED = 73, "Deleting topics is off."
+    TOPIC_DELETION_DISABLED = 73, "Topic deletion is disabled."
     FENCED_LEADER_EPOCH = 74, "The leader epoch in the request is old.", _RETRIABLE
     UNKNOWN_LEADER_EPOCH = 75, "The leader epoch in the request is newer than known.", _RETRIABLE
     UNSUPPORTED_COMPRESSION_TYPE = 76, "The client cannot read this compression."
@@ -124,16 +154,28 @@ class ErrorCode(IntEnum):
     OFFSET_NOT_AVAILABLE = 78, "The new leader's high watermark is not caught up yet.", _RETRIABLE
     MEMBER_ID_REQUIRED = 79, "The member must join again with the id it was given."
     PREFERRED_LEADER_NOT_AVAILABLE = 80, "The preferred leader is not available.", _RETRIABLE
-    GROUP_MAX_SIZE_REACHED = 81, "The group is full."
+    GROUP_MAX_SIZE_REACHED = 81, "The consumer group has reached its max size."
     FENCED_INSTANCE_ID = 82, "Another member has taken over this instance id."
     ELIGIBLE_LEADERS_NOT_AVAILABLE = 83, "No replica may become leader.", _RETRIABLE
     ELECTION_NOT_NEEDED = 84, "The leader is already the right one.", _RETRIABLE
     NO_REASSIGNMENT_IN_PROGRESS = 85, "No reassignment is going on."
-    GROUP_SUBSCRIBED_TO_TOPIC = 86, "The group is subscribed to the topic."
-    INVALID_RECORD = 87, "A record failed the broker's validation."
+    GROUP_SUBSCRIBED_TO_TOPIC = (
+        86,
+        (
+            "Deleting offsets of a topic is forbidden while the consumer group is actively"
+            " subscribed to it."
+        ),
+    )
+    INVALID_RECORD = (
+        87,
+        "This record has failed the validation on broker and hence will be rejected.",
+    )
     UNSTABLE_OFFSET_COMMIT = 88, "Offsets of open transactions are not settled yet.", _RETRIABLE
     THROTTLING_QUOTA_EXCEEDED = 89, "The quota is used up for now.", _RETRIABLE
-    PRODUCER_FENCED = 90, "A newer producer uses the same transactional id."
+    PRODUCER_FENCED = (
+        90,
+        "There is a newer producer with the same transactionalId which fences the current one.",
+    )
     RESOURCE_NOT_FOUND = 91, "There is no such resource."
     DUPLICATE_RESOURCE = 92, "The resource is named twice."
     UNACCEPTABLE_CREDENTIAL = 93, "The credential does not meet the requirements."
@@ -143,7 +185,7 @@ class ErrorCode(IntEnum):
     PRINCIPAL_DESERIALIZATION_FAILURE = 97, "The forwarded principal could not be read."
     SNAPSHOT_NOT_FOUND = 98, "There is no such snapshot."
     POSITION_OUT_OF_RANGE = 99, "The position lies outside of the snapshot."
-    UNKNOWN_TOPIC_ID = 100, "This server does not know the topic id.", _RETRIABLE
+    UNKNOWN_TOPIC_ID = 100, "This server does not host this topic ID.", _RETRIABLE
     DUPLICATE_BROKER_REGISTRATION = 101, "Another broker has registered this id."
     BROKER_ID_NOT_REGISTERED = 102, "No broker is registered under this id."
     INCONSISTENT_TOPIC_ID = 103, "The log has another topic id than the request.", _RETRIABLE

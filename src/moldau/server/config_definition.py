@@ -95,7 +95,9 @@ class ConfigDefinition:
         if not value and self.default is None and isinstance(value, str | tuple):
             return None
         if self.check is not None and (problem := self.check(value)) is not None:
-            raise ConfigError(self._invalid(text, problem))
+            # Kafka shows a fraction as it understood it: 2 as 2.0.
+            given = _java_double(value) if isinstance(value, float) else text
+            raise ConfigError(self._invalid(given, problem))
         if self.status is Status.REFUSED and value != self.default:
             raise ConfigError(self._invalid(text, self.reason))
         return value

@@ -44,6 +44,9 @@ def created(peer: Peer) -> None:
 def refused(peer: Peer) -> None:
     """Ask for what cannot be; asked only to validate, also for what could."""
     for version in peer.versions(CreateTopicsRequest):
+        taken = peer.topic(f"one.name{version}")
+        namesake = CreatableTopic(taken.replace(".", "_"), 1, 1)
+        _create(peer, "colliding", CreateTopicsRequest([namesake], 5000), version)
         for what, topics in _refusals(peer.name(f"no{version}")):
             _create(peer, what, CreateTopicsRequest(topics, 5000), version)
         if version >= 1:

@@ -76,3 +76,23 @@ def test_a_message_that_repeats_too_much_is_cut():
     error = ApiError(ErrorCode.INVALID_REQUEST, "é" * 100_000)
     assert len(error.message) == MESSAGE_LENGTH_MAX + len("...")
     assert len(str(error)) < MESSAGE_LENGTH_MAX + 100
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."),
+        (ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID."),
+        (ErrorCode.UNKNOWN_MEMBER_ID, "The coordinator is not aware of this member."),
+        (ErrorCode.NON_EMPTY_GROUP, "The group is not empty."),
+        (ErrorCode.GROUP_ID_NOT_FOUND, "The group id does not exist."),
+        (ErrorCode.REBALANCE_IN_PROGRESS, "The group is rebalancing, so a rejoin is needed."),
+        (
+            ErrorCode.NOT_ENOUGH_REPLICAS,
+            "Messages are rejected since there are fewer in-sync replicas than required.",
+        ),
+        (ErrorCode.INVALID_PARTITIONS, "Number of partitions is below 1."),
+    ],
+)
+def test_texts_that_people_look_for_are_kafkas(code, text):
+    assert code.text == text

@@ -70,7 +70,7 @@ def test_text_is_parsed_as_its_type(definition, text, value):
         (double("k", 0, ""), "nan", "Not a number of type DOUBLE"),
         (integer("k", 1, "", at_least(1)), "0", "Value must be at least 1"),
         (double("k", 0.5, "", between(0, 1)), "1.5", "Value must be no more than 1"),
-        (double("k", 0.5, "", between(0, 1)), "-1", "Value must be at least 0"),
+        (double("k", 0.5, "", between(0, 1)), "-1.0", "Value must be at least 0"),
         (
             integer("k", -1, "", between_or(1, 9, -1)),
             "0",

@@ -8,6 +8,7 @@ request for more than a controller of Kafka's does in one batch is refused as a 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Container, Coroutine, Iterable
 from operator import attrgetter
 from typing import Final, Protocol
@@ -53,6 +54,10 @@ _TOO_MANY: Final = (
     "Unable to perform excessively large batch operation.",
 )
 """What Kafka says of a request that would make a batch of metadata too large."""
+
+
+NAMED_TWICE: Final = "Duplicate topic name."
+NAMED_BY_BOTH: Final = "The provided topic name maps to an ID that was already supplied."
 
 
 class TopicConfigs(Protocol):
@@ -120,7 +125,7 @@ class TopicHandlers:
         configs = {config.name: config.value for config in wanted.configs}
         try:
             if named_twice:
-                raise ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+                raise ApiError(ErrorCode.INVALID_REQUEST, NAMED_TWICE)
             # Kafka looks at the name before the configs, and at the rest after them.
             check_new_name(self._image(), wanted.name)
             new_topic = NewTopic(
@@ -178,10 +183,8 @@ class TopicHandlers:
             if topic is None or not _is_named_by_both(topic, wanted.elements):
                 response.responses.append(await self._delete(one, key in wanted.repeated))
             elif one.name is not None:  # it is answered once
-                text = "The provided topic name maps to an ID that was already supplied."
-                response.responses.append(
-                    DeletableTopicResult(topic.name, topic.id, ErrorCode.INVALID_REQUEST, text)
-                )
+                named = (topic.name, topic.id, ErrorCode.INVALID_REQUEST, NAMED_BY_BOTH)
+                response.responses.append(DeletableTopicResult(*named))
         return response
 
     def _find(self, wanted: DeleteTopicState) -> Topic | None:
@@ -242,7 +245,7 @@ class TopicHandlers:
             ]
         try:
             if named_twice:
-                raise ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+                raise ApiError(ErrorCode.INVALID_REQUEST, NAMED_TWICE)
             if validate_only:
                 add_partitions(self._image(), wanted.name, wanted.count, assignments)
             else:
@@ -265,18 +268,20 @@ def _problem(wanted: DeleteTopicState, named_twice: bool) -> str | None:
     if wanted.name is not None and by_id:
         return "You may not specify both topic name and topic id."
     if named_twice:
-        return "Duplicate topic id." if by_id else "Duplicate topic name."
+        return "Duplicate topic id." if by_id else NAMED_TWICE
     return None
 
 
 def _assigned(wanted: CreatableTopic) -> Assignments:
     """Return the replicas a user has chosen, each partition once."""
-    assigned = assignments_of([(one.partition_index, one.broker_ids) for one in wanted.assignments])
-    if len(assigned) < len(wanted.assignments):
+    counts = Counter(one.partition_index for one in wanted.assignments)
+    twice = [index for index, count in counts.items() if count > 1]
+    if twice:
         raise ApiError(
-            ErrorCode.INVALID_REPLICA_ASSIGNMENT, "A partition is assigned replicas twice."
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"Found multiple manual partition assignments for partition {min(twice)}",
         )
-    return assigned
+    return assignments_of([(one.partition_index, one.broker_ids) for one in wanted.assignments])
 
 
 def _set_values(configs: dict[str, str | None]) -> dict[str, str]:
@@ -284,7 +289,8 @@ def _set_values(configs: dict[str, str | None]) -> dict[str, str]:
     for name, value in configs.items():
         if value is None:
             raise ApiError(
-                ErrorCode.INVALID_CONFIG, f"Null value not supported for {shorten(name)}."
+                ErrorCode.INVALID_CONFIG,
+                f"Null value not supported for topic configs: {shorten(name)}",
             )
     return {name: value for name, value in configs.items() if value is not None}
 

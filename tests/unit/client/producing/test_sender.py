@@ -131,7 +131,7 @@ def test_records_are_given_up_at_their_deadline_and_say_what_failed_last():
             FaultyLog(1, faults(then=Fault.NOT_ENOUGH_REPLICAS)) as broker,
             AsyncProducer(broker.address, **IMPATIENT) as producer,
         ):
-            with pytest.raises(DeliveryTimedOut, match="in sync") as caught:
+            with pytest.raises(DeliveryTimedOut, match="in-sync") as caught:
                 await producer.send("t", b"v")
             assert isinstance(caught.value.__cause__, NotEnoughReplicas)
 
