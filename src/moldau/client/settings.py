@@ -23,6 +23,8 @@ from typing import Any, Final, NoReturn, ParamSpec, TypeVar, cast, dataclass_tra
 
 from moldau.base.errors import ConfigError
 from moldau.base.network import Address
+from moldau.base.removed_settings import removal
+from moldau.client.removed_settings import REMOVED
 
 logger = logging.getLogger(__name__)
 
@@ -56,9 +58,6 @@ IGNORED: Mapping[str, str] = {
 """Settings of other clients that have nothing to set here; one log line says so."""
 
 REFUSED: Mapping[str, str] = {
-    "zookeeper.connect": "clients talk to brokers: set bootstrap_servers",
-    "metadata.broker.list": "it is called bootstrap.servers now",
-    "broker.list": "it is called bootstrap.servers now",
     "api.version": "versions are agreed on with each broker",
 }
 """Settings that would change what the user gets; ignoring them would mislead."""
@@ -277,6 +276,8 @@ def _refusal(name: str, parameters: Mapping[str, inspect.Parameter]) -> str:
     dotted = name.replace("_", ".")
     if (reason := REFUSED.get(dotted)) is not None:
         return f"{name} is not taken: {reason}"
+    if (removed := REMOVED.get(dotted)) is not None:
+        return removal(name, removed)
     if dotted.startswith(UNSUPPORTED_FAMILIES):
         return f"{name} is not supported yet: connections are plaintext"
     from difflib import get_close_matches  # noqa: PLC0415 - only who misspells pays for it

@@ -14,7 +14,9 @@ from typing import Any, ClassVar, Final, Self
 
 from moldau.base.errors import ConfigError
 from moldau.base.network import Address
+from moldau.base.removed_settings import removal
 from moldau.server.broker_configs import BROKER_CONFIGS, OPEN_PREFIXES
+from moldau.server.broker_configs.earlier import REPLACED
 from moldau.server.broker_configs.network import HOST_LIMIT
 from moldau.server.broker_configs.own import ADDRESS
 from moldau.server.config_definition import Status, printable, split_list
@@ -229,7 +231,7 @@ def _known(key: str) -> bool:
 
 def _idle(key: str) -> bool:
     if key in BROKER_CONFIGS:
-        return BROKER_CONFIGS[key].status is Status.WITHOUT_EFFECT
+        return BROKER_CONFIGS[key].status is Status.WITHOUT_EFFECT and key not in REPLACED
     return key.startswith(OPEN_PREFIXES) and not key.startswith("config.providers.")
 
 
@@ -244,6 +246,8 @@ def _unknown(setting: Setting) -> str:
 
 def _notes(settings: Settings, values: BrokerValues, listeners: Listeners) -> Iterator[str]:
     """Say in a line each what was read and will not happen."""
+    for key in sorted(settings.keys() & REPLACED.keys()):
+        yield f"{removal(key, REPLACED[key])} (set by {settings[key].place})"
     idle = sorted(filter(_idle, settings))
     if idle:
         yield f"accepted without effect: {', '.join(idle)}"

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
+import re
 
 import pytest
 
 from moldau.base.errors import ConfigError
 from moldau.base.network import Address
+from moldau.client.consuming.face import ConsumerFace
+from moldau.client.producing.face import ProducerFace
+from moldau.client.removed_settings import REMOVED
 from moldau.client.settings import (
     ConnectionSettings,
     Settings,
@@ -64,7 +69,11 @@ def test_text_from_a_properties_file_is_read_as_the_type_of_the_setting():
         ("lingr_ms", 5, "is linger_ms meant?"),
         ("request.timeout", 5, "is request.timeout.ms meant?"),
         ("nonsense", 5, "there is no setting nonsense"),
-        ("zookeeper.connect", "z:2181", "clients talk to brokers"),
+        ("zookeeper.connect", "z:2181", "removed in Kafka 2.0; use bootstrap.servers"),
+        ("request.required.acks", 1, "request.required.acks was removed in Kafka 2.0; use acks"),
+        ("request_required_acks", 1, "request_required_acks was removed in Kafka 2.0; use acks"),
+        ("block.on.buffer.full", 1, "was removed in Kafka 0.11; use max.block.ms"),
+        ("num.consumer.fetchers", 1, "was removed in Kafka 2.0; nothing takes its place"),
         ("sasl.mechanism", "PLAIN", "not supported yet"),
         ("ssl.truststore.location", "x", "not supported yet"),
         ("self", 1, "there is no setting self"),
@@ -180,3 +189,14 @@ def test_settings_are_equal_by_their_values_and_show_them():
     assert Lingering(linger_ms=6.0) != Lingering()
     assert Lingering() != ConnectionSettings()
     assert repr(Lingering()) == "Lingering(linger_ms=5.0, enable_idempotence=True)"
+
+
+def test_what_takes_the_place_of_a_removed_setting_exists():
+    known = {
+        name.replace("_", ".")
+        for face in (ProducerFace, ConsumerFace)
+        for name in inspect.signature(face).parameters
+    }
+    first = {removed.instead.split(",")[0].split(" and ")[0] for removed in REMOVED.values()}
+    assert {name for name in first if re.fullmatch(r"[a-z.]+", name)} <= known
+    assert not known & REMOVED.keys()

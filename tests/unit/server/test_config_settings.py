@@ -79,13 +79,14 @@ class TestKafkasFiles:
             ),
         )
 
-    def test_a_file_of_the_zookeeper_age_starts_one_broker_with_one_line(self):
+    def test_a_file_of_the_zookeeper_age_starts_one_broker_with_few_lines(self):
         settings = BrokerSettings.load(KAFKA_1)
         assert settings.node_id == 0
         assert settings.values.integer("node.id") == 0
-        (line,) = settings.warnings
+        replaced, line = settings.warnings
+        assert replaced.startswith("port was removed in Kafka 3.0; use listeners (set by line ")
         assert line.startswith("accepted without effect: ")
-        for key in ("zookeeper.connect", "log.message.format.version", "port"):
+        for key in ("zookeeper.connect", "log.message.format.version"):
             assert key in line
 
     def test_without_any_setting_kafkas_defaults_stand(self):
@@ -202,6 +203,20 @@ class TestUnknownKeys:
         assert refusal("log.retention.hour=1", strict=True).startswith(
             "unknown config log.retention.hour"
         )
+
+    @pytest.mark.parametrize(
+        ("key", "text"),
+        [
+            ("replica.lag.max.messages", "was removed in Kafka 0.9; use replica.lag.time.max.ms"),
+            ("advertised.host.name", "was removed in Kafka 3.0; use advertised.listeners"),
+            ("log.cleanup.interval.mins", "; use log.retention.check.interval.ms"),
+            ("delegation.token.master.key", "; use delegation.token.secret.key"),
+        ],
+    )
+    def test_what_took_the_place_of_a_removed_one_is_said(self, key, text):
+        (line,) = BrokerSettings.load(f"{key}=4000", strict=True).warnings
+        assert line.startswith(f"{key} was removed in Kafka ")
+        assert line.endswith(f"{text} (set by line 1 of the file)")
 
     def test_keys_that_kafka_leaves_to_plug_ins_are_known(self):
         text = "listener.name.x.ssl.keystore.location=a\nrsm.config.x=1"

@@ -7,7 +7,7 @@ import pytest
 
 from moldau.base.errors import ConfigError
 from moldau.server.broker_configs import BROKER_CONFIGS, FAMILIES
-from moldau.server.broker_configs.earlier import EARLIER
+from moldau.server.broker_configs.earlier import EARLIER, REPLACED
 from moldau.server.broker_configs.own import OWN
 from moldau.server.config_definition import Status, Update, format_value
 from moldau.server.dynamic_config import check_dynamic
@@ -68,6 +68,11 @@ def test_the_broker_configs_are_kafkas_earlier_ones_and_our_own():
     assert set(BROKER_CONFIGS) == theirs | ours
     assert not theirs & ours
     assert sum(map(len, FAMILIES)) == len(BROKER_CONFIGS)
+
+
+def test_what_takes_the_place_of_a_removed_config_exists():
+    named = {word for removed in REPLACED.values() for word in removed.instead.split(" and ")}
+    assert {word for word in named if " " not in word} <= set(BROKER_CONFIGS) - set(REPLACED)
 
 
 @pytest.mark.parametrize("table", [BROKER_CONFIGS, TOPIC_CONFIGS], ids=["broker", "topic"])

@@ -11,7 +11,9 @@ from enum import Enum, IntEnum
 from typing import Any, Final
 
 from moldau.base.errors import ConfigError
+from moldau.base.removed_settings import removal
 from moldau.base.tuples import NamedTuple
+from moldau.client.removed_settings import REMOVED_RESETS
 from moldau.client.settings import Settings, at_least
 
 _DURATION: Final = (
@@ -54,6 +56,8 @@ class ResetPolicy(NamedTuple):
         for kind in (ResetKind.EARLIEST, ResetKind.LATEST, ResetKind.NONE):
             if text == kind.value:
                 return cls(kind)
+        if (removed := REMOVED_RESETS.get(text)) is not None:
+            raise ConfigError(removal(f"auto_offset_reset={text!r}", removed))
         raise ConfigError(
             f"auto_offset_reset={text!r} is not earliest, latest, none or by_duration:PT1H"
         )

@@ -127,3 +127,9 @@ def test_both_faces_have_the_same_methods_with_the_same_parameters():
         }
 
     assert public(AsyncConsumer) == public(Consumer)
+
+
+@pytest.mark.parametrize(("former", "now"), [("smallest", "earliest"), ("largest", "latest")])
+def test_where_earlier_consumers_went_on_is_said_in_todays_words(former, now):
+    with pytest.raises(ConfigError, match=f"'{former}' was removed in Kafka 2.0; use {now}$"):
+        AsyncConsumer(auto_offset_reset=former)
