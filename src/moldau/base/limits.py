@@ -71,3 +71,6 @@ grow beyond this; records of a fetch do not count, they have limits of their own
 OFFSETS_PER_CHANGE = 20_000
 """Offsets that one request may commit or delete: with 53 bytes each at least, a batch of more is
 larger than `max.message.bytes` of the offsets topic has ever been by default."""
+LARGE_REQUESTS_AT_ONCE = 4
+"""Requests that are worked on at once among those not decoded within their first slice. Each may
+come to fifty megabytes of objects with its answer; more at once would not be done sooner."""

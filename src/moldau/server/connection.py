@@ -23,6 +23,7 @@ from moldau.base.limits import UNSENT_BYTES_PER_CONNECTION
 from moldau.base.network import Part, Stream
 from moldau.protocol.framing import PREFIX_BYTES, request_end
 from moldau.server.listeners import Endpoint
+from moldau.server.turns import Turn
 
 logger = logging.getLogger(__name__)
 
@@ -60,8 +61,9 @@ class Pending(Protocol):
         ...
 
 
-Dispatch = Callable[["Connection", memoryview], list[Part] | Pending | None]
-"""What a frame leads to: the framed answer, one that will come, or none (acks=0)."""
+Dispatch = Callable[["Connection", memoryview], list[Part] | Pending | Turn | None]
+"""What a frame leads to: the framed answer, one that will come, none (acks=0), or a turn for which
+it has to wait: it is dispatched again when that was granted."""
 
 
 class Connection:
@@ -81,6 +83,7 @@ class Connection:
         "endpoint",
         "last_active",
         "software",
+        "turn",
     )
 
     def __init__(
@@ -104,6 +107,8 @@ class Connection:
         self._finishing = False
         self._heard = False
         self.last_active = self._loop.time()
+        self.turn: Turn | None = None
+        """What the large request at the head waits for; whoever dispatches it puts it here."""
         self.software: tuple[str, str] = ("", "")
         """Name and version of the client's library, if it told."""
 
@@ -147,6 +152,9 @@ class Connection:
                 self._stream.expect(end - position)
                 break
             answer = self._dispatch(self, data[position + PREFIX_BYTES : end])
+            if isinstance(answer, Turn):
+                self._stall()
+                break
             unlooked += end - position + REQUEST_COST
             position = end
             if isinstance(answer, list):
@@ -160,10 +168,8 @@ class Connection:
                 break
             if unlooked > COST_BETWEEN_LOOKS and position < size:
                 unlooked = 0
-                now = self._loop.time()
-                if not turn_end:
-                    turn_end = now + TURN_S
-                elif now >= turn_end:
+                turn_end = turn_end or self._loop.time() + TURN_S
+                if self._loop.time() >= turn_end:
                     self._stall()
                     self._loop.call_soon(self.drained)
                     break
@@ -212,7 +218,7 @@ class Connection:
             self._stream.resume()
 
     def drained(self) -> None:
-        """Read again: the client has taken what was waiting for it, or others had their turn."""
+        """Read again: the client has taken what waited for it, or others had their turn."""
         if self._pending is None:
             self._go_on()
 
@@ -222,6 +228,8 @@ class Connection:
             logger.debug("%s is gone: %s", self.peer, error)
         if self._pending is not None:
             self._pending.abandon()
+        if self.turn is not None:
+            self.turn.end()
         self._on_close(self)
 
     def finish(self) -> asyncio.Future[Any] | None:
@@ -240,7 +248,7 @@ class Connection:
         if self._heard:
             self._heard = False
             self.last_active = self._loop.time()
-        return self._pending is None and self.last_active < before
+        return self._pending is None and self.turn is None and self.last_active < before
 
     def close(self) -> None:
         """End the connection after what is queued has been sent; asked again, at once."""

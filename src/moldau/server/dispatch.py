@@ -7,8 +7,9 @@ message, an awaitable of it, or None where the protocol sends no answer. It neve
 Codecs are compiled on the first use of a version, so a broker pays for what its clients speak.
 
 What takes long because of its size does not take long at a stretch (`slices`). A small request is
-decoded in one go; a large one is decoded, handled and answered as one piece of sliced work. So is a
-response with many elements, whatever request asked for it.
+decoded in one go. A large one that is not decoded within a first slice is decoded, handled and
+answered as one piece of sliced work, once it has its turn (`turns`). A response with many elements
+is encoded in slices, whatever request asked for it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import Any, NamedTuple
 
 from moldau.base.clock import Clock
 from moldau.base.errors import ProtocolError
-from moldau.base.limits import FLAT_REQUEST_BYTES
+from moldau.base.limits import FLAT_REQUEST_BYTES, LARGE_REQUESTS_AT_ONCE
 from moldau.base.network import Part
 from moldau.observe.loop_lag import NOTED_S, LoopLag
 from moldau.observe.requests import RequestMetrics
@@ -41,6 +42,7 @@ from moldau.protocol.registry import (
 )
 from moldau.server.connection import Connection
 from moldau.server.slices import Finished, Sliced, SlicedWork
+from moldau.server.turns import Turn, Turns
 
 
 class RequestContext(NamedTuple):
@@ -138,6 +140,10 @@ class Later:
             self.future.cancel()
 
 
+Answer = list[Part] | Later | Turn | None
+"""What comes of a frame; None where the protocol sends no answer."""
+
+
 class Dispatcher:
     """The table of routes, and the way through it."""
 
@@ -155,10 +161,14 @@ class Dispatcher:
         self._lag = lag or LoopLag()
         self._unnamed = self._lag.unnamed
         self._sliced = SlicedWork(clock, self._lag)
+        self._turns = Turns(LARGE_REQUESTS_AT_ONCE)
         self._unsupported_api_versions = unsupported_api_versions
 
-    def handle(self, connection: Connection, frame: memoryview) -> list[Part] | Later | None:
-        """Handle one request; ProtocolError closes the connection."""
+    def handle(self, connection: Connection, frame: memoryview) -> Answer:
+        """Handle one request; ProtocolError closes the connection.
+
+        A turn means that nothing was done yet: the frame is to be presented again.
+        """
         try:
             usual = self._usual.get(_KEY(frame))
         except StructError:
@@ -171,7 +181,7 @@ class Dispatcher:
                 return answer
         return self._handle_any(connection, frame)
 
-    def _handle_any(self, connection: Connection, frame: memoryview) -> list[Part] | Later | None:
+    def _handle_any(self, connection: Connection, frame: memoryview) -> Answer:
         start = self._clock.monotonic()
         header = decode_header(frame)
         route, version = self.routes.get(header.api_key), header.api_version
@@ -181,9 +191,12 @@ class Dispatcher:
             return self._wrong_version(route, header)
         size = len(frame)
         if size > FLAT_REQUEST_BYTES:
-            asked = Asked(route, header, connection, size, start)
-            return self._start(asked, _decode_and_handle(asked, frame))
-        request = decode_request(header, frame)
+            decoded = self._decode_large(Asked(route, header, connection, size, start), frame)
+            if not isinstance(decoded, Finished):
+                return decoded
+            request = decoded.result
+        else:
+            request = decode_request(header, frame)
         route.stats.count(size)
         response = route.handler(request, RequestContext(connection, version, header.client_id))
         if type(response) is route.api.response:
@@ -198,6 +211,29 @@ class Dispatcher:
         if type(response) is GeneratorType:
             return self._start(asked, _answer_in_slices(asked, response))
         return self.finish(asked, response)
+
+    def _decode_large(self, asked: Asked, frame: memoryview) -> Finished | Later | Turn:
+        """Decode as much as may be done at once; return the request if that was all of it."""
+        connection = asked.connection
+        turn = connection.turn
+        if turn is not None and not turn.granted:
+            return turn
+        decoding = _decode(asked, frame)
+        finished = self._sliced.run_first_slice(decoding, asked)
+        if turn is None and finished is None:
+            turn = connection.turn = self._turns.ask(connection.drained)
+            if not turn.granted:
+                decoding.close()  # what it has made would be kept for as long as it waits
+                return turn
+        connection.turn = None
+        if finished is not None:
+            if turn is not None:
+                turn.end()
+            return finished
+        assert turn is not None
+        work = _decode_and_handle(asked, decoding, turn)
+        next(work)  # from here on it ends its turn, also if it is closed
+        return Later(self._sliced.pause(work, asked), asked, self)
 
     def finish(self, asked: Asked, outcome: Any) -> list[Part] | Later | None:
         """Make an answer of a handler's result, or of what sliced work has made of it."""
@@ -237,18 +273,27 @@ class Dispatcher:
         return encode_response(route.api, 0, header.correlation_id, answer)
 
 
-def _decode_and_handle(asked: Asked, frame: memoryview) -> Sliced[Any]:
-    """Decode a large request, handle it and frame its answer."""
-    route, header = asked.route, asked.header
-    decoding = decode_request_in_slices(header, frame)
-    del frame  # valid for the first slice only
+def _decode(asked: Asked, frame: memoryview) -> Sliced[Any]:
+    """Decode a large request; the frame is valid up to the first yield."""
+    decoding = decode_request_in_slices(asked.header, frame)
+    del frame
     try:
-        request = yield from decoding
+        return (yield from decoding)
     except ProtocolError as error:
-        raise ProtocolError(f"{error} (client {header.client_id!r})") from None
-    route.stats.count(asked.size)
-    context = RequestContext(asked.connection, header.api_version, header.client_id)
-    return (yield from _answer_in_slices(asked, route.handler(request, context)))
+        raise ProtocolError(f"{error} (client {asked.header.client_id!r})") from None
+
+
+def _decode_and_handle(asked: Asked, decoding: Sliced[Any], turn: Turn) -> Sliced[Any]:
+    """Go on with a large request up to its framed answer, and end its turn."""
+    try:
+        yield
+        request = yield from decoding
+        route, header = asked.route, asked.header
+        route.stats.count(asked.size)
+        context = RequestContext(asked.connection, header.api_version, header.client_id)
+        return (yield from _answer_in_slices(asked, route.handler(request, context)))
+    finally:
+        turn.end()
 
 
 def _answer_in_slices(asked: Asked, response: Any) -> Sliced[Any]:

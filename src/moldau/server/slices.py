@@ -5,6 +5,10 @@ yields where it may pause, and returns its result. Whatever is done by the end o
 is answered on the spot, so that ordinary requests never wait. The rest takes turns: however many
 clients have such work, all of them together get one short turn for each turn of the loop.
 
+What such work makes may be a million objects, and a full run of Python's garbage collector, which
+looks at every one of them, is not done in slices. It waits until no work is paused; the youngest
+objects, among which nearly all cycles end, are collected as always.
+
 Between two slices anything may have changed. Work reads a snapshot, or looks again; it validates
 in slices and then applies in one piece. Work that nobody waits for any more is closed at a yield.
 """
@@ -12,6 +16,7 @@ in slices and then applies in one piece. Work that nobody waits for any more is 
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections import deque
 from collections.abc import Generator
 from typing import Any, NamedTuple, TypeAlias, TypeVar
@@ -34,6 +39,10 @@ SLICE_S = 0.001
 """How long one of them runs before the next one does."""
 
 
+NEVER = 2**31 - 1
+"""A threshold that the garbage collector does not reach."""
+
+
 class Finished(NamedTuple):
     """Work that was done within its first slice."""
 
@@ -53,27 +62,42 @@ class SlicedWork:
         self._clock = clock
         self._lag = lag or LoopLag()
         self._paused: deque[_Paused] = deque()
+        self._full_threshold = 0
         self._first_slices_s = 0.0
         """What first slices have taken in this turn of the loop."""
 
     def start(self, work: Sliced[Any], who: object = None) -> Finished | asyncio.Future[Any]:
-        """Run the first slice; return the result, or what it will come by if there is more to do.
+        """Run the first slice; return the result, or the future of it if there is more to do."""
+        return self.run_first_slice(work, who) or self.pause(work, who)
 
-        Cancelling the future that is returned ends the work. `who` names it if it holds the loop.
+    def run_first_slice(self, work: Sliced[Any], who: object = None) -> Finished | None:
+        """Run the first slice; return None if there is more to do, and then do not do it.
+
+        `who` names the work if it holds the loop.
         """
         began = self._clock.monotonic()
         try:
-            finished = self._advance(work, began + FIRST_SLICE_S - self._first_slices_s)
+            return self._advance(work, began + FIRST_SLICE_S - self._first_slices_s)
         finally:
             self._count_first_slice(self._clock.monotonic() - began, who)
-        if finished is not None:
-            return finished
+
+    def pause(self, work: Sliced[Any], who: object = None) -> asyncio.Future[Any]:
+        """Do the rest in turns with all other work; cancelling the future ends it."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
         if not self._paused:
             loop.call_soon(self._take_turns)
+            self._put_off_full_collections()
         self._paused.append(_Paused(work, future, who))
         return future
+
+    def _put_off_full_collections(self) -> None:
+        young, middle, self._full_threshold = gc.get_threshold()
+        gc.set_threshold(young, middle, NEVER)
+
+    def _allow_full_collections(self) -> None:
+        young, middle, _ = gc.get_threshold()
+        gc.set_threshold(young, middle, self._full_threshold)
 
     def _count_first_slice(self, seconds: float, who: object) -> None:
         before_s = self._first_slices_s
@@ -111,6 +135,8 @@ class SlicedWork:
             began = after
         if self._paused:
             asyncio.get_running_loop().call_soon(self._take_turns)
+        else:
+            self._allow_full_collections()
 
     def _take_turn(self, paused: _Paused, began: float) -> None:
         work, future, _ = paused

@@ -9,6 +9,7 @@ from moldau.base.errors import ProtocolError
 from moldau.base.limits import UNSENT_BYTES_PER_CONNECTION
 from moldau.base.network import Address
 from moldau.server.connection import COST_BETWEEN_LOOKS, REQUEST_COST, TURN_S, Connection
+from moldau.server.turns import Turns
 
 
 class FakeStream:
@@ -265,5 +266,50 @@ def test_an_answer_may_come_in_several_steps():
         await asyncio.sleep(0)
         assert stream.sent == [b"answer"]
         assert not stream.paused
+
+    asyncio.run(scenario())
+
+
+def test_a_request_that_waits_for_its_turn_is_dispatched_again():
+    async def scenario():
+        turns, seen = Turns(1), []
+        other = turns.ask(lambda: None)
+
+        def dispatch(connection, content):
+            if content == b"large" and connection.turn is None:
+                connection.turn = turns.ask(connection.drained)
+                return connection.turn
+            seen.append(bytes(content))
+            return [bytes(content)]
+
+        connection, stream, _ = connect(dispatch)
+        data = frame(b"small") + frame(b"large") + frame(b"next")
+        used = connection.received(memoryview(data))
+        assert data[used:] == frame(b"large") + frame(b"next")
+        assert stream.paused
+        assert not connection.idle_since(connection.last_active + 1)
+        other.end()
+        assert not stream.paused
+        assert connection.received(memoryview(data[used:])) == len(data) - used
+        assert seen == stream.sent == [b"small", b"large", b"next"]
+
+    asyncio.run(scenario())
+
+
+def test_who_leaves_while_waiting_for_a_turn_gives_it_up():
+    async def scenario():
+        turns = Turns(1)
+        other = turns.ask(lambda: None)
+
+        def dispatch(connection, _):
+            connection.turn = turns.ask(connection.drained)
+            return connection.turn
+
+        connection, _, _ = connect(dispatch)
+        connection.received(memoryview(frame(b"large")))
+        behind = turns.ask(lambda: None)
+        connection.closed(None)
+        other.end()
+        assert behind.granted
 
     asyncio.run(scenario())

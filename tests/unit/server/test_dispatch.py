@@ -7,7 +7,7 @@ import pytest
 
 from kits.log_kit import HandClock
 from moldau.base.errors import ProtocolError
-from moldau.base.limits import ELEMENTS_PER_REQUEST
+from moldau.base.limits import ELEMENTS_PER_REQUEST, LARGE_REQUESTS_AT_ONCE
 from moldau.observe.requests import RequestMetrics
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.data import (
@@ -33,6 +33,13 @@ class Connection:
     """Who asks."""
 
     peer = "127.0.0.1:5000"
+
+    def __init__(self):
+        self.turn = None
+        self.called = 0
+
+    def drained(self):
+        self.called += 1
 
 
 CONNECTION = Connection()
@@ -60,10 +67,10 @@ class Broker:
         self.seen.append((request, context))
         return self.answer
 
-    def send(self, request, version, client_id="tester"):
+    def send(self, request, version, client_id="tester", connection=CONNECTION):
         api = api_of(type(request))
         parts = encode_request(api, version, CORRELATION_ID, client_id, request)
-        return self.dispatch(CONNECTION, memoryview(b"".join(parts)[4:]))
+        return self.dispatch(connection, memoryview(b"".join(parts)[4:]))
 
 
 def decoded(request, version, parts):
@@ -398,3 +405,56 @@ def test_work_that_may_be_dropped_ends_with_its_client_and_other_work_does_not(b
             assert later.future.cancelled() == drop
 
     asyncio.run(scenario())
+
+
+def test_only_a_few_large_requests_are_worked_on_at_once():
+    async def run():
+        broker = Broker(TickingClock())
+        large, quick = large_request(20_000), ListOffsetsRequest(-1)
+        at_work = [broker.send(large_request(5000), 5)]
+        at_work += [broker.send(large, 5) for _ in range(LARGE_REQUESTS_AT_ONCE - 1)]
+        waiting = [Connection() for _ in range(3)]
+        for connection in waiting:
+            turn = broker.send(large, 5, connection=connection)
+            assert turn is connection.turn
+            assert broker.send(large, 5, connection=connection) is turn, "presented too early"
+        # Neither a small request nor one that is decoded at once needs a turn.
+        assert decoded(quick, 5, broker.send(quick, 5)) == broker.answer
+        assert not broker.seen[1:]
+
+        await asyncio.wait([at_work[0].future])
+        first, second, third = waiting
+        assert [one.called for one in waiting] == [1, 0, 0]
+        second.turn.end()  # it has left
+        at_work[1].abandon()
+        await asyncio.wait([one.future for one in at_work[2:]])
+        assert [one.called for one in waiting] == [1, 0, 1]
+        for connection in (first, third):
+            later = broker.send(large, 5, connection=connection)
+            assert connection.turn is None
+            await asyncio.wait([later.future])
+            assert decoded(large, 5, later.framed()) == broker.answer
+
+    asyncio.run(run())
+
+
+def test_a_turn_comes_back_however_its_request_ends():
+    async def run():
+        broker = Broker(TickingClock())
+        topics = [ListOffsetsTopic("a long name", [ListOffsetsPartition(0)])] * 5000
+        request = ListOffsetsRequest(-1, topics=topics)
+        api = api_of(ListOffsetsRequest)
+        data = memoryview(b"".join(encode_request(api, 5, 1, "tester", request))[4:])
+        wrong = data[:-20]
+        for _ in range(LARGE_REQUESTS_AT_ONCE + 1):
+            later = broker.dispatch(CONNECTION, wrong)
+            with pytest.raises(ProtocolError):
+                await later.future
+        broker.answer = object()  # no response: a bug
+        for _ in range(LARGE_REQUESTS_AT_ONCE + 1):
+            later = broker.dispatch(CONNECTION, data)
+            later.abandon()
+            await asyncio.sleep(0)
+        assert isinstance(broker.dispatch(CONNECTION, data), Later)
+
+    asyncio.run(run())

@@ -1,11 +1,12 @@
 """Long work in slices: who gets a turn when, and how work ends."""
 
 import asyncio
+import gc
 
 import pytest
 
 from moldau.observe.loop_lag import LoopLag
-from moldau.server.slices import FIRST_SLICE_S, SLICE_S, TURN_S, Finished, SlicedWork
+from moldau.server.slices import FIRST_SLICE_S, NEVER, SLICE_S, TURN_S, Finished, SlicedWork
 
 STEP_S = SLICE_S / 4
 
@@ -77,6 +78,26 @@ def test_an_error_reaches_the_caller_who_waits(clock):
     async def run():
         with pytest.raises(ValueError, match="broken"):
             await SlicedWork(clock).start(failing())
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_garbage_collector_makes_no_full_run_while_work_is_paused(clock, fails):
+    def work(count):
+        yield from steps(clock, count, None)
+        if fails:
+            raise ValueError
+
+    async def run():
+        before = gc.get_threshold()
+        sliced = SlicedWork(clock)
+        futures = [sliced.start(work(count)) for count in (50, 100)]
+        assert gc.get_threshold() == (*before[:2], NEVER)
+        await asyncio.wait(futures[:1])
+        assert gc.get_threshold() == (*before[:2], NEVER)
+        await asyncio.wait(futures)
+        assert gc.get_threshold() == before
 
     asyncio.run(run())
 
