@@ -38,6 +38,9 @@ class Healthy:
     """A client like any other, at work in a thread of its own."""
 
     broker: Serving
+    topic: str = "healthy"
+    record_size: int = 0
+    """Records are filled up to this size."""
     rounds: int = 0
     slowest_s: float = 0.0
     trouble: list[BaseException] = field(default_factory=list)
@@ -48,9 +51,9 @@ class Healthy:
             with RawClient((self.broker.host, self.broker.port)) as client:
                 while not self._stop.wait(0.005):
                     start = time.monotonic()
-                    value = b"record %d" % self.rounds
-                    assert client.produce("healthy", batch_of([value])).base_offset == self.rounds
-                    fetched = client.fetch("healthy", self.rounds)
+                    value = (b"record %d" % self.rounds).ljust(self.record_size, b".")
+                    assert client.produce(self.topic, batch_of([value])).base_offset == self.rounds
+                    fetched = client.fetch(self.topic, self.rounds)
                     assert value in bytes(fetched.records)
                     self.slowest_s = max(self.slowest_s, time.monotonic() - start)
                     self.rounds += 1
@@ -102,9 +105,11 @@ def broker_under_attack(directory: Path) -> Iterator[Serving]:
 
 
 @contextlib.contextmanager
-def healthy_client(broker: Serving) -> Iterator[Healthy]:
-    """Let a healthy client work."""
-    client = Healthy(broker)
+def healthy_client(
+    broker: Serving, topic: str = "healthy", record_size: int = 0
+) -> Iterator[Healthy]:
+    """Let a healthy client work on a topic that is empty."""
+    client = Healthy(broker, topic, record_size)
     thread = threading.Thread(target=client.work, daemon=True)
     thread.start()
     yield client

@@ -1,31 +1,18 @@
 """The metrics page of a running broker, read as Prometheus reads it."""
 
-import urllib.request
-
 from confluent_kafka import Consumer, Producer
-from prometheus_client.parser import text_string_to_metric_families
 
 from kafka_harness.moldau_node import MoldauNode
 from kafka_harness.ports import free_port
 from kafka_harness.topics import create_topic
 from kafka_harness.waiting import eventually
+from kits.metrics_page import scrape
 
 TIMEOUT_S = 60
 GROUPS = "kafka_coordinator_group_groupmetadatamanager"
 GROUP_COORDINATOR = "kafka_server_group_coordinator_metrics"
 TRANSACTION_COORDINATOR = "kafka_server_transaction_coordinator_metrics"
 CLEANER = "kafka_log_logcleanermanager"
-
-
-def scrape(page):
-    """Return what the page says, by name and labels."""
-    with urllib.request.urlopen(f"http://{page}/metrics", timeout=10) as answer:
-        text = answer.read().decode()
-    return {
-        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
-        for family in text_string_to_metric_families(text)
-        for sample in family.samples
-    }
 
 
 def scrape_until(page, name, labels=()):

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from moldau.base.files import Buffer, FileRegion
+from moldau.base.memory_budget import MemoryAccount
 from moldau.base.tuples import NamedTuple
 
 Part = Buffer | FileRegion
@@ -76,6 +77,11 @@ class Stream(Protocol):
     @property
     def unsent(self) -> int:
         """Bytes handed to `send` that the peer's window has not taken yet."""
+        ...
+
+    @property
+    def memory(self) -> MemoryAccount:
+        """What the peer makes us hold. The stream charges its own buffers to it."""
         ...
 
     def send(self, parts: Sequence[Part]) -> None:

@@ -102,6 +102,7 @@ async def run_broker(
 ) -> None:
     """Run a broker until SIGTERM or Ctrl-C; `on_ready` is called once it accepts requests."""
     executor, cleaner = PoolExecutor(), PoolExecutor(thread_count=1)
+    memory = settings.memory_budget()
     ports = Ports(
         clock=SystemClock(),
         random=system_random(),
@@ -111,10 +112,12 @@ async def run_broker(
             send_buffer_size=settings.socket_send_buffer_bytes,
             receive_buffer_size=settings.socket_receive_buffer_bytes,
             backlog=settings.socket_listen_backlog_size,
+            memory=memory,
         ),
         executor=executor,
         cleaner=cleaner,
         boot_id=_boot_id(),
+        memory=memory,
     )
     broker = Broker(settings, ports)
     stop = asyncio.Event()

@@ -29,6 +29,7 @@ from moldau.observe.coordinators import (
     transaction_families,
 )
 from moldau.observe.loop_lag import LAG_BUCKETS_S, LoopLag
+from moldau.observe.memory import MemoryFigures, memory_families
 from moldau.observe.requests import TIME_BUCKETS_S, RequestMetrics
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ class BrokerFigures(NamedTuple):
     groups: Callable[[], GroupFigures]
     transactions: Callable[[], TransactionFigures]
     cleaner: Callable[[], CleanerFigures]
+    memory: Callable[[], MemoryFigures]
 
 
 TOPIC_COUNTERS = (
@@ -123,6 +125,7 @@ class BrokerCollector:
         yield from transaction_families(transactions)
         yield from internal_topic_families(groups.shards, transactions.shards)
         yield from cleaner_families(self._figures.cleaner())
+        yield from memory_families(self._figures.memory())
 
     def _requests(self) -> Iterator[Metric]:
         counts = CounterMetricFamily(

@@ -20,6 +20,7 @@ from typing import Any, Protocol
 
 from moldau.base.errors import ProtocolError
 from moldau.base.limits import UNSENT_BYTES_PER_CONNECTION
+from moldau.base.memory_budget import MemoryAccount
 from moldau.base.network import Part, Stream
 from moldau.protocol.framing import PREFIX_BYTES, request_end
 from moldau.server.listeners import Endpoint
@@ -39,6 +40,10 @@ COST_BETWEEN_LOOKS = 4096
 
 REQUEST_COST = 512
 """What a request costs beside its bytes: eight small ones take 0.1 ms."""
+
+
+KEPT_REQUEST_BYTES = 4096
+"""A request of at least this size counts as held while its answer is waited for."""
 
 
 class Pending(Protocol):
@@ -76,8 +81,10 @@ class Connection:
         "_frame_limit",
         "_heard",
         "_loop",
+        "_memory",
         "_on_close",
         "_pending",
+        "_room",
         "_stalled",
         "_stream",
         "endpoint",
@@ -102,6 +109,10 @@ class Connection:
         self._frame_limit = frame_limit
         self._on_close = on_close
         self._pending: Pending | None = None
+        self._memory: MemoryAccount | None = None
+        """What the request that waits is charged to, if it is charged."""
+        self._room: asyncio.Future[None] | None = None
+        """Done when the room is there that the request waits for."""
         self._stalled = False
         self._closing = False
         self._finishing = False
@@ -155,12 +166,13 @@ class Connection:
             if isinstance(answer, Turn):
                 self._stall()
                 break
-            unlooked += end - position + REQUEST_COST
+            taken = end - position
+            unlooked += taken + REQUEST_COST
             position = end
             if isinstance(answer, list):
                 out += answer
             elif answer is not None:
-                self._wait_for(answer)
+                self._wait_for(answer, taken)
                 waits = True
             if (waits or len(out) >= PARTS_PER_WRITE) and self._full(out):
                 if position < size:
@@ -181,9 +193,38 @@ class Connection:
         out.clear()
         return self._pending is not None or self._stream.unsent > UNSENT_BYTES_PER_CONNECTION
 
-    def _wait_for(self, answer: Pending) -> None:
+    def _wait_for(self, answer: Pending, size: int = 0) -> None:
         self._pending = answer
+        if size >= KEPT_REQUEST_BYTES:
+            self._charge(size)
         answer.future.add_done_callback(self._answered)
+
+    def _charge(self, size: int) -> None:
+        memory = self._memory = self._memory or self._stream.memory
+        memory.budget.charge(memory.work, memory.budget.answers, memory.work.held + size)
+
+    def reserve(self, size: int) -> asyncio.Future[None]:
+        """Ask for memory for the work on an answer, before it begins; done when it is there.
+
+        It is given back when the answer has been handed to the stream, which charges what it has
+        to keep. One whose client leaves while it waits is cancelled.
+        """
+        memory = self._memory = self._memory or self._stream.memory
+        room = self._room = self._loop.create_future()
+        memory.work.granted = self._make_room
+        if memory.budget.ask(memory.work, memory.budget.answers, memory.work.held + size):
+            self._make_room()
+        return room
+
+    def _make_room(self) -> None:
+        room, self._room = self._room, None
+        if room is not None and not room.done():
+            room.set_result(None)
+
+    def _give_room_back(self) -> None:
+        memory, self._memory = self._memory, None
+        if memory is not None:
+            memory.budget.release(memory.work)
 
     def _answered(self, future: asyncio.Future[Any]) -> None:
         del future
@@ -205,6 +246,8 @@ class Connection:
                 self._go_on()
             else:
                 self._wait_for(answer)
+        if self._pending is None:
+            self._give_room_back()
 
     def _stall(self) -> None:
         self._stalled = True
@@ -226,6 +269,8 @@ class Connection:
         """Let go of a parked request; one that changes things runs to its end unheard."""
         if error is not None:
             logger.debug("%s is gone: %s", self.peer, error)
+        if self._room is not None:
+            self._room.cancel()
         if self._pending is not None:
             self._pending.abandon()
         if self.turn is not None:

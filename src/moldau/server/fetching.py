@@ -160,13 +160,16 @@ class Fetch:
             return Fetched(reader, ErrorCode.OFFSET_OUT_OF_RANGE)
         end = stable if self._committed_only else high_watermark
         limit = max(0, min(left, reader.max_bytes))
-        whole_batch = first and not self._hard_limit
+        # A hard limit is the client's: one of ours does not keep it from a large first batch.
+        whole_batch = first and (not self._hard_limit or limit < reader.max_bytes)
         if reader.offset >= end or not (limit or whole_batch):
             return Fetched(
                 reader, ErrorCode.NONE, *figures, aborted=() if self._committed_only else None
             )
         try:
             read = log.read(reader.offset, limit, end, at_least_one=whole_batch)
+            if self._hard_limit and read.size > reader.max_bytes:
+                read = log.read(reader.offset, limit, end, at_least_one=False)
             committed = self._committed_only
             aborted = log.aborted_transactions(reader.offset, read) if committed else None
         except (StorageError, CorruptRecords) as failure:

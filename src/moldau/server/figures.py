@@ -17,6 +17,7 @@ from moldau.coordination.transactions.shard import TransactionShard
 from moldau.coordination.transactions.transaction import TransactionState
 from moldau.observe.cleaner import CleanerFigures
 from moldau.observe.coordinators import GroupFigures, ShardFigures, TransactionFigures
+from moldau.observe.memory import MemoryFigures
 from moldau.observe.prometheus import BrokerFigures, LogFigures
 from moldau.protocol.errors import ErrorCode
 from moldau.server.broker import Broker
@@ -34,6 +35,7 @@ def figures_of(broker: Broker) -> BrokerFigures:
         groups=lambda: _groups(broker.parts.runtimes),
         transactions=lambda: _transactions(broker.parts.runtimes),
         cleaner=lambda: _cleaner(broker),
+        memory=lambda: _memory(broker),
     )
 
 
@@ -108,4 +110,15 @@ def _cleaner(broker: Broker) -> CleanerFigures:
         work.read_bytes,
         work.written_bytes,
         uncleanable,
+    )
+
+
+def _memory(broker: Broker) -> MemoryFigures:
+    budget = broker.parts.ports.memory
+    return MemoryFigures(
+        budget.held,
+        max(0, budget.limit - budget.held),
+        budget.waiting,
+        budget.waits,
+        budget.evictions,
     )

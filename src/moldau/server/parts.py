@@ -7,12 +7,13 @@ handlers on top of them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from moldau.base.clock import Clock, Random
 from moldau.base.executor import Executor
 from moldau.base.files import Files
 from moldau.base.ids import BrokerId
+from moldau.base.memory_budget import MemoryBudget
 from moldau.base.network import Network
 from moldau.cluster.embedded import EmbeddedStore
 from moldau.cluster.image import MetadataImage
@@ -45,6 +46,8 @@ class Ports:
     cleaner: Executor
     """Where logs are compacted, for minutes on end: nothing else may have to wait behind it."""
     boot_id: str = ""
+    memory: MemoryBudget = field(default_factory=MemoryBudget)
+    """What requests and answers may take; the network charges its buffers to the same one."""
 
 
 class Parts:

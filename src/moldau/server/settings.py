@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Final, Self
 
 from moldau.base.errors import ConfigError
+from moldau.base.memory_budget import MemoryBudget
 from moldau.base.network import Address
 from moldau.base.removed_settings import removal
 from moldau.server.broker_configs import BROKER_CONFIGS, OPEN_PREFIXES
@@ -62,6 +63,7 @@ class BrokerSettings:
         "max.incremental.fetch.session.cache.slots"
     )
     max_request_partition_size_limit: int = _of("max.request.partition.size.limit")
+    queued_max_request_bytes: int = _of("queued.max.request.bytes")
     socket_listen_backlog_size: int = _of("socket.listen.backlog.size")
     socket_receive_buffer_bytes: int = _of("socket.receive.buffer.bytes")
     socket_request_max_bytes: int = _of("socket.request.max.bytes")
@@ -82,6 +84,11 @@ class BrokerSettings:
     def endpoints(self) -> tuple[Endpoint, ...]:
         """The listeners to open."""
         return self.listeners.endpoints
+
+    def memory_budget(self) -> MemoryBudget:
+        """Make the budget of one broker; the default grows with the largest request."""
+        limit, largest = self.queued_max_request_bytes, self.socket_request_max_bytes
+        return MemoryBudget(max(limit, largest) if limit > 0 else -1, largest_request=largest)
 
     @classmethod
     def load(
@@ -146,7 +153,8 @@ def check_together(values: BrokerValues) -> None:
     """Raise ConfigError if configs contradict each other."""
     _check_roles(values)
     queued = values.integer("queued.max.request.bytes")
-    if 0 < queued < values.integer("socket.request.max.bytes"):
+    is_set = values.is_set("queued.max.request.bytes")
+    if is_set and 0 < queued < values.integer("socket.request.max.bytes"):
         raise ConfigError(
             f"queued.max.request.bytes={queued}: must be at least socket.request.max.bytes, "
             "or not positive"

@@ -25,6 +25,7 @@ import socket
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
+from moldau.base.memory_budget import MemoryBudget
 from moldau.base.network import Accept, Address
 from moldau.sim.crashes import Crashed
 from moldau.sim.stream import SimStream
@@ -134,6 +135,7 @@ class SimNetwork:
         self._context = contextvars.copy_context()
         """What travels belongs to no process: it arrives after its sender has ended."""
         self.chance = world.random("network")
+        self.memory = MemoryBudget()
         self.mean_delay_s = mean_delay_s
         self.window_size = window_size
         self.chunk_size_max = chunk_size_max

@@ -20,6 +20,7 @@ from typing import Protocol
 
 from moldau.base.checks import invariant
 from moldau.base.files import FileRegion
+from moldau.base.memory_budget import MemoryAccount, MemoryBudget
 from moldau.base.network import Accept, Address, Part, Receiver
 
 SMALL_CHUNK = 16
@@ -45,6 +46,7 @@ class Wire(Protocol):
     """What a stream needs of its network."""
 
     chance: random.Random
+    memory: MemoryBudget
     window_size: int
     chunk_size_max: int
 
@@ -219,6 +221,17 @@ class SimStream:
         self._window_left += size
         if self._outgoing:
             self._pump()
+
+    @property
+    def memory(self) -> MemoryAccount:
+        """Simulated streams hold as much as they are sent: only work on answers is charged."""
+        return MemoryAccount(self._wire.memory, self)
+
+    def reading_is_blocked(self) -> bool:
+        return self._paused
+
+    def sending_is_blocked(self) -> bool:
+        return self._warming
 
     # Receiving
 

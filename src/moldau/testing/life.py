@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from moldau.base.clock import SystemClock, system_random
+from moldau.base.memory_budget import MemoryBudget
 from moldau.base.network import Accept, Address, Listener
 from moldau.client.blocking import Portal
 from moldau.server.broker import Broker
@@ -25,8 +26,8 @@ from moldau.transport.sockets import SocketNetwork
 class _Network(SocketNetwork):
     """This machine's network, which knows the ports it has opened."""
 
-    def __init__(self, executor: PoolExecutor) -> None:
-        super().__init__(executor)
+    def __init__(self, executor: PoolExecutor, memory: MemoryBudget) -> None:
+        super().__init__(executor, memory=memory)
         self._listeners: list[Listener] = []
 
     async def listen(self, host: str, port: int, accept: Accept) -> Listener:
@@ -48,7 +49,8 @@ class BrokerLife:
         self._portal.loop.set_exception_handler(_report)
         self._executor = PoolExecutor()
         self._disk = MortalDisk()
-        self._network = _Network(self._executor)
+        self._memory = resolved.memory_budget()
+        self._network = _Network(self._executor, self._memory)
         try:
             self._broker = self._portal.call(self._start(resolved))
         except BaseException:
@@ -68,6 +70,7 @@ class BrokerLife:
             network=self._network,
             executor=self._executor,
             cleaner=self._executor,
+            memory=self._memory,
         )
         broker = Broker(settings, ports)
         try:

@@ -15,9 +15,12 @@ from collections.abc import Sequence
 from typing import cast
 
 from moldau.base.executor import Executor
+from moldau.base.memory_budget import MemoryBudget
 from moldau.base.network import Accept, Listener, Stream
+from moldau.transport.buffers import BufferPool
+from moldau.transport.memory_watch import watch_memory
 from moldau.transport.readiness import Readiness, readiness_of
-from moldau.transport.stream import BufferPool, SocketStream, address_of
+from moldau.transport.stream import SocketStream, address_of
 
 logger = logging.getLogger(__name__)
 
@@ -81,9 +84,12 @@ class SocketNetwork:
         send_buffer_size: int = -1,
         receive_buffer_size: int = -1,
         backlog: int = 50,
+        memory: MemoryBudget | None = None,
     ) -> None:
+        """Make a network; streams that share a budget share the pressure on it."""
         self._executor = executor
-        self._pool = BufferPool()
+        self._memory = memory or MemoryBudget()
+        self._pool = BufferPool(self._memory)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._readiness: Readiness | None = None
         self._send_buffer_size = send_buffer_size
@@ -177,6 +183,7 @@ class SocketNetwork:
         """Return what watches the streams of this network on a loop; there is but one as a rule."""
         if self._loop is not loop or self._readiness is None:
             self._loop, self._readiness = loop, readiness_of(loop)
+            watch_memory(loop, self._memory)
         return self._readiness
 
     def _size_buffers(self, sock: socket.socket) -> None:

@@ -6,7 +6,10 @@ file goes from the page cache to the socket by `sendfile` without passing throug
 
 Reading uses one large buffer shared by all streams, because most reads end on a frame boundary
 and leave nothing behind; only a stream in the middle of a frame holds a buffer of its own, taken
-from a pool, so that thousands of quiet connections cost no memory.
+from a pool, so that thousands of quiet connections cost no memory. Those buffers, and answers that
+the socket does not take, are charged to the memory budget of the network (`base.memory_budget`). A
+stream that is refused a larger buffer is not read from until it is granted; it does not hear of
+its peer's end before that.
 
 `sendfile` from pages that are not in memory would stop the whole loop for the time of a disk read.
 A region is therefore sent only while it is resident; otherwise the executor warms it first. Who
@@ -22,6 +25,7 @@ import errno
 import logging
 import os
 import socket
+import struct
 from collections import deque
 from collections.abc import Sequence
 from typing import Any, Protocol, cast
@@ -30,21 +34,25 @@ from moldau.base.checks import invariant
 from moldau.base.errors import MoldauError
 from moldau.base.executor import Executor
 from moldau.base.files import Buffer, File, FileRegion
+from moldau.base.memory_budget import SMALL_REQUEST_BYTES, MemoryAccount
 from moldau.base.network import Accept, Address, Nobody, Part, Receiver, Stream
+from moldau.transport.buffers import BufferPool, OwnBuffer, rounded
 from moldau.transport.readiness import Readiness
 
 logger = logging.getLogger(__name__)
 
-SHARED_BUFFER_SIZE = 256 * 1024
-"""More than the usual socket buffer gives at once."""
+FIRST_ROOM = SMALL_REQUEST_BYTES
+"""What a frame gets at once, if it is announced as large: most get all they need. Pages that are
+not filled take no memory, so that a frame that is never sent costs little (CVE-2022-34917)."""
 
-SMALLEST_OWN_BUFFER = 32 * 1024
-GROWTH = 8
-"""A frame gets room for this many times what has arrived of it: one that is announced as large but
-never sent costs nothing (CVE-2022-34917), and one that is sent is moved two or three times."""
+GROWTH = 2
+"""A larger frame gets room for this many times what has arrived of it. It is grown in place."""
 
-POOLED_BUFFERS_SIZE = 64 * 1024 * 1024
-"""What is kept for reuse: enough for sixty connections in the middle of a full produce request."""
+KEPT_BUFFER_SIZE = SMALL_REQUEST_BYTES
+"""A buffer up to this size is kept for the next frame, however small that begins."""
+
+SMALLEST_ANSWER_CHARGED = 16 * 1024
+"""A stream that holds less in answers is not worth an account: file regions have small headers."""
 
 SENDFILE_CHUNK = 1024 * 1024
 """How far ahead residency is asked for: one probe per this many bytes."""
@@ -59,43 +67,19 @@ class _Descriptor(Protocol):
     def fileno(self) -> int: ...
 
 
-class BufferPool:
-    """Receive buffers of streams in the middle of a frame, kept for the next one."""
-
-    __slots__ = ("_free", "_pooled_size", "shared")
-
-    def __init__(self) -> None:
-        self.shared = memoryview(bytearray(SHARED_BUFFER_SIZE))
-        self._free: dict[int, list[bytearray]] = {}
-        self._pooled_size = 0
-
-    def take(self, size: int) -> bytearray:
-        """Return a buffer of at least this size; its content is arbitrary."""
-        rounded = max(SMALLEST_OWN_BUFFER, 1 << (size - 1).bit_length())
-        free = self._free.get(rounded)
-        if free:
-            self._pooled_size -= rounded
-            return free.pop()
-        return bytearray(rounded)
-
-    def give(self, buffer: bytearray) -> None:
-        """Take a buffer back, unless enough are kept already."""
-        size = len(buffer)
-        if self._pooled_size + size <= POOLED_BUFFERS_SIZE:
-            self._free.setdefault(size, []).append(buffer)
-            self._pooled_size += size
-
-
 class SocketStream:
     """One connected socket. Owned by the event loop's thread."""
 
     __slots__ = (
+        "_account",
         "_buffer",
+        "_buffered",
         "_closing",
         "_executor",
         "_expected",
         "_fd",
         "_filled",
+        "_head_size",
         "_held",
         "_holds",
         "_loop",
@@ -106,6 +90,7 @@ class SocketStream:
         "_receiver",
         "_resident_end",
         "_socket",
+        "_starving",
         "_waited",
         "_warming",
         "_writing",
@@ -131,7 +116,10 @@ class SocketStream:
         self._fd = sock.fileno()
         self._pool = pool
         self._executor = executor
-        self._buffer: bytearray | None = None
+        self._account: MemoryAccount | None = None
+        self._buffer: OwnBuffer | None = None
+        self._starving = False
+        """Not read from until its buffer may grow."""
         self._filled = 0
         self._expected = 0
         self._holds = accepted
@@ -141,6 +129,10 @@ class SocketStream:
         self._resident_end = 0
         """Up to here the file region at the head of the queue is known to be in memory."""
         self.unsent = 0
+        self._buffered = 0
+        """Bytes of the buffers in the queue, sent parts of the first one included."""
+        self._head_size = 0
+        """The whole size of the first one, if a part of it was sent."""
         self._writing = False
         self._warming = False
         self._waited = False
@@ -170,6 +162,7 @@ class SocketStream:
                 target = memoryview(own)
                 count = sock.recv_into(target[self._filled :])
                 filled = self._filled + count
+                self.memory.request.moved += count
         except (BlockingIOError, InterruptedError):
             return
         except OSError as error:
@@ -183,6 +176,7 @@ class SocketStream:
     def _present(self, data: memoryview, filled: int) -> None:
         """Show the receiver what lies in a buffer and keep what it leaves."""
         view = data[:filled]
+        self._expected = 0
         try:
             try:
                 used = self._receiver.received(view)
@@ -195,29 +189,80 @@ class SocketStream:
             logger.exception("closing %s: a bug while handling what it sent", self.peer)
             self._end(error)
             return
-        if used == filled and self._buffer is None:
-            self._expected = 0
-        elif self._socket is not None:
+        if self._socket is not None and (used < filled or self._buffer is not None):
             self._keep(data, used, filled)
 
     def _keep(self, data: memoryview, used: int, filled: int) -> None:
+        """Keep what the receiver left, in a buffer with room for what comes next."""
         left = filled - used
         if not left:
             self._release_buffer()
             return
-        needed = max(left + 1, min(self._expected, max(SMALLEST_OWN_BUFFER, left * GROWTH)))
-        own = self._buffer
-        if own is not None and len(own) >= needed:
-            if used:
-                data[:left] = data[used:filled]
-        else:
-            larger = self._pool.take(needed)
-            larger[:left] = data[used:filled]
-            if own is not None:
-                data.release()
-                self._pool.give(own)
-            self._buffer = larger
+        size, own = rounded(self._needed(left)), self._buffer
+        if own is None:
+            self._keep_shared(data[used:filled], size)
+            return
+        if used:
+            data[:left] = data[used:filled]
         self._filled = left
+        # A buffer of a large frame is filled before more is asked for.
+        is_enough = size <= len(own) or max(left + 1, FIRST_ROOM) <= len(own)
+        if is_enough and len(own) <= max(KEPT_BUFFER_SIZE, 4 * size):
+            if used or self._starving:
+                self._ask(len(own), next_frame=used > 0)
+            return
+        data.release()
+        if self._ask(size, next_frame=used > 0):
+            self._buffer = self._pool.grow(own, left, size)
+
+    def _needed(self, left: int) -> int:
+        """Say how much room a buffer needs: always for more than is in it."""
+        if self._paused:
+            return left + 1  # nothing more is read for now
+        ahead = max(FIRST_ROOM, left * GROWTH)
+        return max(left + 1, min(self._expected, ahead))
+
+    def _keep_shared(self, data: memoryview, size: int) -> None:
+        """Move what was read into the shared buffer; for that much there is always room."""
+        left = len(data)
+        smallest = rounded(left + 1)
+        own = self._pool.take(size if self._ask(size, smallest) else smallest)
+        own[:left] = data
+        self._buffer = own
+        self._filled = left
+
+    def _ask(self, size: int, at_least: int = 0, *, next_frame: bool = False) -> bool:
+        """Ask for a buffer of this size; if it is refused, stop reading until it is granted."""
+        memory = self.memory
+        budget = memory.budget
+        if next_frame:
+            budget.finish(memory.request)
+        share = budget.request_share(max(self._expected, at_least))
+        if budget.ask(memory.request, share, size, at_least):
+            self._feed()
+            return True
+        if not self._starving:
+            self._starving = True
+            if not self._paused:
+                self._readiness.remove_reader(self._fd)
+        return False
+
+    def _granted(self) -> None:
+        """Read on, later: whoever let go of memory may be at work on this very buffer."""
+        self._loop.call_soon(self._use_grant)
+
+    def _use_grant(self) -> None:
+        own, request = self._buffer, self.memory.request
+        if self._starving and own is not None and not request.is_waiting:
+            if request.held > len(own):
+                self._buffer = self._pool.grow(own, self._filled, request.held)
+            self._feed()
+
+    def _feed(self) -> None:
+        if self._starving:
+            self._starving = False
+            if self._socket is not None and not self._paused:
+                self._readiness.add_reader(self._fd, self._readable)
 
     def _release_buffer(self) -> None:
         self._expected = 0
@@ -225,6 +270,27 @@ class SocketStream:
         if self._buffer is not None:
             self._pool.give(self._buffer)
             self._buffer = None
+            memory = self.memory
+            memory.budget.finish(memory.request)
+            memory.budget.release(memory.request)
+            self._feed()
+
+    @property
+    def memory(self) -> MemoryAccount:
+        """What this stream's peer makes us hold; made when it first holds anything."""
+        account = self._account
+        if account is None:
+            account = self._account = MemoryAccount(self._pool.budget, self)
+            account.request.granted = self._granted
+        return account
+
+    def reading_is_blocked(self) -> bool:
+        """Tell whether its owner has paused it."""
+        return self._paused
+
+    def sending_is_blocked(self) -> bool:
+        """Tell whether the disk is waited for."""
+        return self._warming
 
     def expect(self, size: int) -> None:
         """Say how many bytes the frame at the head needs, so that the buffer grows once."""
@@ -234,14 +300,14 @@ class SocketStream:
         """Stop reading: the peer will feel it."""
         if not self._paused:
             self._paused = True
-            if self._socket is not None:
+            if self._socket is not None and not self._starving:
                 self._readiness.remove_reader(self._fd)
 
     def resume(self) -> None:
         """Read again; what is left over is presented at once, on a later turn of the loop."""
         if self._paused:
             self._paused = False
-            if self._socket is not None:
+            if self._socket is not None and not self._starving:
                 self._readiness.add_reader(self._fd, self._readable)
         if self._filled:
             self._loop.call_soon(self._present_leftover)
@@ -273,11 +339,17 @@ class SocketStream:
                 self._send_held()
             return
         for part in parts:
-            size = part.size if type(part) is FileRegion else len(part)
+            if type(part) is FileRegion:
+                size = part.size
+            else:
+                size = len(part)
+                self._buffered += size
             if size:
                 queue.append(part)
                 self.unsent += size
-        if idle and queue:
+        if not idle:
+            self._charge_answers()
+        elif queue:
             self._flush()
 
     def _send_held(self) -> None:
@@ -295,6 +367,7 @@ class SocketStream:
             return
         if sent < len(held):
             self._queue.append(memoryview(held)[sent:])
+            self._buffered = self._head_size = len(held)
             self.unsent += len(held) - sent
             self._flush()
 
@@ -306,6 +379,7 @@ class SocketStream:
                 head = queue[0]
                 region = type(head) is FileRegion
                 if not (self._send_region(head) if region else self._send_buffers()):
+                    self._charge_answers()
                     return
         except OSError as error:
             self._end(error)
@@ -315,7 +389,17 @@ class SocketStream:
         elif self._waited:
             self._waited = False
             self._stop_writing()
+            self._charge_answers()
             self._receiver.drained()
+
+    def _charge_answers(self) -> None:
+        """Tell the budget how much of the answers is in memory and waits for the peer."""
+        account, size = self._account, self._buffered
+        if account is None and size < SMALLEST_ANSWER_CHARGED:
+            return
+        memory = self.memory
+        if size != memory.answer.held:
+            memory.budget.charge(memory.answer, memory.budget.answers, size)
 
     def _stop_writing(self) -> None:
         if self._writing:
@@ -344,15 +428,25 @@ class SocketStream:
                 sent = self._socket.sendmsg(buffers, (), flags)
         except (BlockingIOError, InterruptedError):
             return self._wait_writable()
-        self.unsent -= sent
+        self._count_sent(sent)
         for buffer in buffers:
             size = len(buffer)
             if sent < size:
-                queue[0] = memoryview(buffer)[sent:]
+                if sent:
+                    # What is sent of it lives on as long as the rest does.
+                    self._head_size = self._head_size or size
+                    queue[0] = memoryview(buffer)[sent:]
                 return self._wait_writable()
             sent -= size
             queue.popleft()
+            self._buffered -= self._head_size or size
+            self._head_size = 0
         return True
+
+    def _count_sent(self, sent: int) -> None:
+        self.unsent -= sent
+        if self._account is not None:
+            self._account.answer.moved += sent
 
     def _send_region(self, region: Part) -> bool:
         """Send from a file region; False when the socket is full or the disk must be waited for."""
@@ -369,7 +463,7 @@ class SocketStream:
                 position += sent
         except (BlockingIOError, InterruptedError):
             self._wait_writable()
-        self.unsent -= position - start
+        self._count_sent(position - start)
         if position < end:
             self._queue[0] = FileRegion(file, position, end - position)
             return False
@@ -423,7 +517,10 @@ class SocketStream:
             self._end(None)
 
     def abort(self) -> None:
-        """Close now and forget what is queued."""
+        """Close now and forget what is queued, in the kernel too if the peer does not read it."""
+        if self._socket is not None and self._queue:
+            reset = struct.pack("ii", 1, 0)
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, reset)
         self._end(None)
 
     def _end(self, error: Exception | None) -> None:
@@ -435,8 +532,11 @@ class SocketStream:
         self._stop_writing()
         self._held = None
         self._queue.clear()
-        self.unsent = 0
+        self.unsent = self._buffered = 0
         self._release_buffer()
+        if self._account is not None:
+            self._account.close()
+            self._account = None
         sock.close()
         self._receiver.closed(error)
 

@@ -20,8 +20,10 @@ OTHER_DEFAULTS = {
     "node.id": "1",
     "process.roles": "broker,controller",
     "controller.listener.names": "",
+    "queued.max.request.bytes": "268435456",
 }
-"""Kafka has no defaults for these, and would not start without them."""
+"""Kafka has no defaults for the first three, and would not start without them. It has no limit on
+the last one, so that clients can exhaust its memory."""
 FIXED_HERE = {
     "config.providers",
     "listener.security.protocol.map",

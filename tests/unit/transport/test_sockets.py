@@ -12,6 +12,7 @@ import pytest
 
 from moldau.transport import sockets
 from moldau.transport import stream as streams
+from moldau.transport.buffers import SHARED_BUFFER_SIZE
 from moldau.transport.readiness import LoopAlone, OwnEpoll
 from moldau.transport.sockets import SocketNetwork
 
@@ -260,7 +261,7 @@ class Watched(OwnEpoll):
 @pytest.mark.usefixtures("addresses")
 @pytest.mark.parametrize(
     ("accepted", "size", "behind"),
-    [(True, 1000, 1), (True, streams.SHARED_BUFFER_SIZE + 1, 0), (False, 1000, 0)],
+    [(True, 1000, 1), (True, SHARED_BUFFER_SIZE + 1, 0), (False, 1000, 0)],
 )
 def test_answers_to_small_frames_alone_wait_for_others(monkeypatch, accepted, size, behind):
     async def scenario():

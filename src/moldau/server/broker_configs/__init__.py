@@ -2,7 +2,8 @@
 
 Names, types, defaults and bounds are those of Kafka 4.3.1, taken as facts and told in our own
 words, with these exceptions. A node id has a default, so that a broker starts without a file.
-Small segments stay legal as they were before Kafka 4.0. What cannot change while this broker runs
+Small segments stay legal as they were before Kafka 4.0. The memory that requests may take has a
+limit, so that clients cannot exhaust it. What cannot change while this broker runs
 is read-only, also where Kafka's can.
 """
 

@@ -121,6 +121,12 @@ NETWORK: tuple[ConfigDefinition, ...] = (
         (),
         "Names of the places that values may refer to, such as env, file and dir.",
     ),
+    long(
+        "queued.max.request.bytes",
+        256 * 1024 * 1024,
+        "Bytes that requests and answers may take in memory, all connections together; beyond "
+        "that, connections that need more are not read. -1 means without limit.",
+    ),
     *without_effect(
         ONE_LOOP,
         *cluster_wide(
@@ -138,11 +144,6 @@ NETWORK: tuple[ConfigDefinition, ...] = (
             500,
             "Requests that may wait before the network threads stop reading.",
             at_least(1),
-        ),
-        long(
-            "queued.max.request.bytes",
-            -1,
-            "Bytes of requests that may wait; -1 means without limit.",
         ),
         integer(
             "fetch.purgatory.purge.interval.requests",

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from moldau.base.errors import StorageError
 from moldau.base.executor import Executor
@@ -43,6 +43,11 @@ BATCHES_FROM = 4
 SOFT_LIMIT_FROM = 3
 """Before this version an answer never exceeded its limits, not even for a first batch."""
 MAGIC_1_FROM = 2
+CONVERTED_ANSWER_BYTES = 8 * 1024 * 1024
+"""What is converted for one answer, unless one batch has more: it lies in memory until it is sent,
+and other clients wait while it is made. A client that wants more asks again."""
+CONVERSION_COPIES = 2
+"""How often records lie in memory while they are converted: as they were and as they become."""
 READ_COMMITTED = 1
 
 # Nearly every partition has nothing to say in these; they are shared, and never changed.
@@ -95,7 +100,7 @@ class FetchHandler:
             self._partitions,
             self._broker_id,
             min_bytes=request.min_bytes,
-            max_bytes=min(request.max_bytes, self._max_bytes),
+            max_bytes=min(request.max_bytes, self._answer_limit(version)),
             committed_only=request.isolation_level == READ_COMMITTED,
             follower=replica >= 0,
             hard_limit=version < SOFT_LIMIT_FROM,
@@ -104,7 +109,7 @@ class FetchHandler:
         )
         found, enough = fetch.look()
         if version < BATCHES_FROM:
-            return DroppableTask(self._converted(fetch, found, enough, request, version))
+            return DroppableTask(self._converted(fetch, found, enough, request, context))
         if enough or request.max_wait_ms <= 0 or not session.readers:
             response = self._respond(fetch, found)
             if not session.kept:
@@ -114,6 +119,11 @@ class FetchHandler:
             fetch, request.max_wait_ms / 1000, lambda found: self._respond(fetch, found)
         )
         return parked.future
+
+    def _answer_limit(self, version: int) -> int:
+        if version < BATCHES_FROM:
+            return min(self._max_bytes, CONVERTED_ANSWER_BYTES)
+        return self._max_bytes
 
     def _respond(self, fetch: Fetch, found: list[Fetched]) -> FetchResponse:
         response = FetchResponse(session_id=fetch.session.id)
@@ -145,7 +155,7 @@ class FetchHandler:
         found: list[Fetched],
         enough: bool,
         request: FetchRequest,
-        version: int,
+        context: RequestContext,
     ) -> FetchResponse:
         """Answer a client that knows only single messages."""
         if enough or request.max_wait_ms <= 0:
@@ -154,8 +164,20 @@ class FetchHandler:
             wait_s = request.max_wait_ms / 1000
             parked = ParkedFetch(fetch, wait_s, lambda found: self._respond(fetch, found))
             response = await parked.future  # type: ignore[assignment]
-        await self._conversion.convert(response, magic=1 if version >= MAGIC_1_FROM else 0)
+        await context.connection.reserve(CONVERSION_COPIES * _stored_size(response))
+        magic = 1 if context.version >= MAGIC_1_FROM else 0
+        await self._conversion.convert(response, magic=magic)
         return response
+
+
+def _stored_size(response: FetchResponse) -> int:
+    """Return how many bytes of files an answer names."""
+    return sum(
+        region.size
+        for topic in response.responses
+        for partition in topic.partitions
+        for region in cast("tuple[FileRegion, ...]", partition.records or ())
+    )
 
 
 def speaks_otherwise(session: FetchSession, *, by_id: bool) -> bool:

@@ -1,0 +1,20 @@
+"""A broker's metrics page, read as Prometheus reads it."""
+
+from __future__ import annotations
+
+import urllib.request
+
+from prometheus_client.parser import text_string_to_metric_families
+
+Labels = tuple[tuple[str, str], ...]
+
+
+def scrape(page: str) -> dict[tuple[str, Labels], float]:
+    """Return what the page says, by name and labels."""
+    with urllib.request.urlopen(f"http://{page}/metrics", timeout=10) as answer:
+        text = answer.read().decode()
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
