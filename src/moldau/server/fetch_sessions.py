@@ -74,7 +74,17 @@ class Reader:
 class FetchSession:
     """The partitions of one consumer connection, and which of them are worth a look."""
 
-    __slots__ = ("_by_partition", "created", "epoch", "id", "last_used", "readers", "ready", "wake")
+    __slots__ = (
+        "_by_partition",
+        "_is_closed",
+        "created",
+        "epoch",
+        "id",
+        "last_used",
+        "readers",
+        "ready",
+        "wake",
+    )
 
     def __init__(self, session_id: int, now: float) -> None:
         self.id = session_id
@@ -84,6 +94,7 @@ class FetchSession:
         self.readers: dict[tuple[TopicKey, int], Reader] = {}
         self.ready: OrderedDict[Reader, None] = OrderedDict()
         self._by_partition: dict[Partition, Reader] = {}
+        self._is_closed = False
         self.wake: Callable[[], None] | None = None
         """Called when a partition becomes ready; set while a request is parked."""
 
@@ -109,7 +120,10 @@ class FetchSession:
             self.detach(reader)
 
     def attach(self, reader: Reader, partition: Partition) -> None:
-        """Listen to the partition a reader has been found to mean."""
+        """Listen to the partition a reader has been found to mean, unless the session has ended."""
+        if self._is_closed:
+            reader.partition = partition
+            return
         if reader.partition is not partition:
             self.detach(reader)
             reader.partition = partition
@@ -133,7 +147,8 @@ class FetchSession:
                 self.wake()
 
     def close(self) -> None:
-        """Let go of every partition."""
+        """Let go of every partition, for good."""
+        self._is_closed = True
         for partition in self._by_partition:
             partition.unwatch(self)
         self._by_partition.clear()

@@ -8,6 +8,10 @@ Limits, as Kafka has them: the first batch found is given whole even beyond ever
 large one cannot block its reader; after it, limits are bytes, and the last batch may be cut. But a
 partition of whose first batch only a piece would fit is held back: a client that is given a piece
 and nothing else takes the record for too large. It is first in a later answer of the session.
+
+A client may ask for a hundred thousand partitions, so all of this is work in slices (`slices`). A
+fetch of few partitions never pauses. One that does listens to its partitions from the first look
+on, and one that is parked then looks again at once: what came during a pause is not overlooked.
 """
 
 from __future__ import annotations
@@ -23,11 +27,16 @@ from moldau.protocol.errors import ErrorCode
 from moldau.replication.partition import Partition
 from moldau.replication.partitions import Partitions
 from moldau.server.fetch_sessions import FetchSession, Reader
+from moldau.server.slices import Sliced
 from moldau.storage.epochs import EpochEnd
 from moldau.storage.indexes import AbortedTransaction
 
 UNKNOWN: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 """Errors about what is not there; Kafka's answer then lists no aborted transactions, not null."""
+
+
+READERS_PER_STEP: Final = 32
+"""Partitions that are read between two pauses: half a millisecond or so."""
 
 
 class Fetched(NamedTuple):
@@ -70,6 +79,7 @@ class Fetch:
         "_min_bytes",
         "_partitions",
         "_storage_failed",
+        "pauses",
         "session",
         "whole",
     )
@@ -91,6 +101,8 @@ class Fetch:
         self.session = session
         self.whole = whole
         """Whether the answer names every partition, as the first of a session must."""
+        self.pauses = False
+        """Whether it is too large for one turn of the loop."""
         self._partitions = partitions
         self._broker_id = broker_id
         self._min_bytes = min_bytes
@@ -100,13 +112,17 @@ class Fetch:
         self._hard_limit = hard_limit
         self._storage_failed = storage_failed
 
-    def look(self) -> tuple[list[Fetched], bool]:
+    def look(self) -> Sliced[tuple[list[Fetched], bool]]:
         """Read what is ready now; also say whether that is enough to answer."""
         session = self.session
         found = []
         size = 0
         failed = False
-        for reader in tuple(session.ready):
+        ready = tuple(session.ready)
+        self.pauses = self.pauses or len(ready) > READERS_PER_STEP
+        for count, reader in enumerate(ready, 1):
+            if not count % READERS_PER_STEP:
+                yield
             left = self._max_bytes - size
             if left <= 0 and size:
                 break
@@ -116,33 +132,47 @@ class Fetch:
             if fetched.news:
                 found.append(fetched)
             elif not fetched.held_back:
-                del session.ready[reader]
+                session.ready.pop(reader, None)
         return found, failed or size >= self._min_bytes
 
-    def finish(self, found: list[Fetched]) -> list[Fetched]:
+    def finish(self, found: list[Fetched]) -> Sliced[list[Fetched]]:
         """Note what the reader is about to be told, and return all that the answer names."""
         session = self.session
-        for fetched in found:
+        for count, fetched in enumerate(found, 1):
+            if not count % READERS_PER_STEP:
+                yield
             reader = fetched.reader
             reader.told_high_watermark = fetched.high_watermark  # type: ignore[assignment]
             reader.told_log_start = fetched.log_start_offset  # type: ignore[assignment]
             if fetched.size:
-                session.ready.move_to_end(reader)
+                if reader in session.ready:
+                    session.ready.move_to_end(reader)
             elif not (fetched.error or fetched.held_back):
                 session.ready.pop(reader, None)
         if not self.whole:
             return found
         by_reader = {fetched.reader: fetched for fetched in found}
-        return [
-            by_reader.get(reader) or self._read(reader, 0, first=False)
-            for reader in session.readers.values()
-        ]
+        named = []
+        for count, reader in enumerate(tuple(session.readers.values()), 1):
+            if not count % READERS_PER_STEP:
+                yield
+            named.append(by_reader.get(reader) or self._read(reader, 0, first=False))
+        return named
 
     def listen(self) -> None:
-        """Begin to hear of the partitions; sessions that are kept do from the start."""
+        """Begin to hear of the partitions.
+
+        Sessions that are kept do from the start, and so does a fetch that pauses.
+        """
+        if self._listens:
+            return
         for reader in self.session.readers.values():
             if reader.partition is not None:
                 self.session.attach(reader, reader.partition)
+
+    @property
+    def _listens(self) -> bool:
+        return self.session.kept or self.pauses
 
     def _read(self, reader: Reader, left: int, *, first: bool) -> Fetched:
         partition = self._led(reader)
@@ -209,7 +239,7 @@ class Fetch:
         if partition is None:
             self.session.detach(reader)
             return self._partitions.missing(topic, reader.index)
-        if self.session.kept:
+        if self._listens:
             self.session.attach(reader, partition)
         else:
             reader.partition = partition
@@ -230,47 +260,87 @@ def _diverging(reader: Reader, partition: Partition) -> EpochEnd | None:
 
 
 class ParkedFetch:
-    """A fetch that waits for more, for as long as its client allows."""
+    """A fetch that waits for more, for as long as its client allows.
 
-    __slots__ = ("_fetch", "_looking", "_loop", "_respond", "_timer", "future")
+    It looks when it is woken and when time is up: once for everything that happens in one turn of
+    the loop, and a step in each turn where there is much to look at.
+    """
+
+    __slots__ = (
+        "_fetch",
+        "_is_looking",
+        "_is_time_up",
+        "_is_woken",
+        "_look",
+        "_loop",
+        "_respond",
+        "_timer",
+        "future",
+    )
 
     def __init__(
-        self, fetch: Fetch, wait_s: float, respond: Callable[[list[Fetched]], object]
+        self, fetch: Fetch, wait_s: float, respond: Callable[[list[Fetched]], Sliced[object]]
     ) -> None:
         self._fetch = fetch
         self._respond = respond
-        self._looking = False
+        self._look: Sliced[object] | None = None
+        self._is_looking = False
+        self._is_woken = False
+        self._is_time_up = False
         self._loop = asyncio.get_running_loop()
         self.future: asyncio.Future[object] = self._loop.create_future()
         self.future.add_done_callback(self._done)
         fetch.listen()
         fetch.session.wake = self._wake
         self._timer = self._loop.call_later(wait_s, self._time_up)
+        if fetch.pauses:
+            self._wake()
 
     def _wake(self) -> None:
         """Look once after everything that happens in this turn of the loop."""
-        if not self._looking:
-            self._looking = True
-            self._loop.call_soon(self._look)
-
-    def _look(self) -> None:
-        self._looking = False
-        if self.future.done():
-            return
-        self._answer(only_if_enough=True)
+        self._is_woken = True
+        if not self._is_looking:
+            self._is_looking = True
+            self._loop.call_soon(self._begin)
 
     def _time_up(self) -> None:
-        if not self.future.done():
-            self._answer(only_if_enough=False)
+        self._is_time_up = True
+        if not self._is_looking:
+            self._is_looking = True
+            self._begin()
 
-    def _answer(self, *, only_if_enough: bool) -> None:
-        """Answer with what is there; a bug on the way is the request's, not the loop's."""
+    def _begin(self) -> None:
+        self._is_woken = False
+        self._look = self._looked()
+        self._step()
+
+    def _looked(self) -> Sliced[object]:
+        """Look, and return a response if there is enough for one, or no more time."""
+        found, enough = yield from self._fetch.look()
+        if enough or self._is_time_up:
+            return (yield from self._respond(found))
+        return None
+
+    def _step(self) -> None:
+        """Go on with a look; a bug on the way is the request's, not the loop's."""
+        if self.future.done():
+            return
+        assert self._look is not None
         try:
-            found, enough = self._fetch.look()
-            if enough or not only_if_enough:
-                self.future.set_result(self._respond(found))
+            next(self._look)
+        except StopIteration as end:
+            self._end_look(end.value)
         except Exception as error:  # noqa: BLE001 - whoever holds the future raises it
             self.future.set_exception(error)
+        else:
+            self._loop.call_soon(self._step)
+
+    def _end_look(self, response: object) -> None:
+        self._is_looking = False
+        if response is not None:
+            self.future.set_result(response)
+        elif self._is_woken or self._is_time_up:
+            self._wake()
 
     def _done(self, future: asyncio.Future[object]) -> None:
         del future

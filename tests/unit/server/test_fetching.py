@@ -1,86 +1,21 @@
 """What a fetch finds, when it is enough, and who wakes one that waits."""
 
 import asyncio
-import random
 from types import SimpleNamespace
 
 import pytest
 
 from kits import log_kit
-from kits.log_kit import HandClock, append_values, region_bytes, sized_batch
+from kits.fetch_kit import FAR, ME, Kit, errors, once, sizes
+from kits.log_kit import append_values, region_bytes, sized_batch
+from kits.slicing import finished
 from moldau.base.errors import CorruptRecords, StorageError
-from moldau.base.ids import PartitionKey, TopicId
+from moldau.base.ids import PartitionKey
 from moldau.protocol.errors import ErrorCode
 from moldau.records.batch import iter_batches
-from moldau.replication.partition import Partition, Role
-from moldau.replication.partitions import Partitions
-from moldau.server.fetch_sessions import INITIAL_EPOCH, SESSIONLESS, FetchSession, FetchSessions
-from moldau.server.fetching import Fetch, ParkedFetch, by_topic
+from moldau.replication.partition import Role
+from moldau.server.fetching import ParkedFetch, by_topic
 from moldau.server.handlers.fetch import speaks_otherwise
-
-ME = 1
-FAR = 2**31 - 1
-
-
-class Kit:
-    """A broker's partitions on a simulated disk, and fetches over them."""
-
-    def __init__(self, *names):
-        self.disk = log_kit.Broker()
-        self.partitions = Partitions()
-        for number, name in enumerate(names, 1):
-            self.add(name, number)
-        self.sessions = FetchSessions(10, 120.0, HandClock(), random.Random(1))
-
-    def add(self, name, number=99):
-        key, topic_id = PartitionKey(name, 0), TopicId(bytes([number] * 16))
-        log = self.disk.manager.open_or_create(key, topic_id, self.disk.config)
-        self.partitions.add(Partition(key, topic_id, log, Role(ME, 0, 0, (ME,), (ME,))))
-
-    def __getitem__(self, name):
-        return self.partitions.get(name, 0)
-
-    def append(self, name, *batches):
-        """Append batches and let everybody know."""
-        for batch in batches:
-            log_kit.append(self[name].log, batch)
-        self[name].advance()
-
-    def session(self):
-        return self.sessions.open(SESSIONLESS, INITIAL_EPOCH)
-
-    def fetch(self, session, wanted=(), **limits):
-        """Prepare a fetch; `wanted` says by topic where to read and how much."""
-        for topic, (offset, max_bytes) in dict(wanted).items():
-            session.reader(topic, 0).move(offset, max_bytes, -1, -1)
-        settings = {
-            "min_bytes": 1,
-            "max_bytes": FAR,
-            "committed_only": False,
-            "follower": False,
-            "hard_limit": False,
-            "whole": not session.kept,
-            "storage_failed": unexpected,
-        }
-        return Fetch(session, self.partitions, ME, **{**settings, **limits})
-
-
-def unexpected(error):
-    raise AssertionError(error)
-
-
-def once():
-    """Return a session that lives for one request."""
-    return FetchSession(SESSIONLESS, 0.0)
-
-
-def sizes(found):
-    """By topic, the bytes a fetch has found."""
-    return {fetched.reader.topic: fetched.size for fetched in found if fetched.size}
-
-
-def errors(found):
-    return {fetched.reader.topic: fetched.error for fetched in found if fetched.error}
 
 
 def batch_count(fetched):
@@ -93,7 +28,7 @@ def batch_count(fetched):
 def test_what_is_there_is_found_from_its_offset_on():
     kit = Kit("t")
     kit.append("t", *(sized_batch(200) for _ in range(3)))
-    (fetched,), enough = kit.fetch(once(), {"t": (1, FAR)}).look()
+    (fetched,), enough = finished(kit.fetch(once(), {"t": (1, FAR)}).look())
     assert enough
     assert fetched.size == 400
     assert (fetched.high_watermark, fetched.last_stable_offset, fetched.log_start_offset) == (
@@ -106,14 +41,14 @@ def test_what_is_there_is_found_from_its_offset_on():
 def test_less_than_the_minimum_is_not_enough_and_more_is():
     kit = Kit("t")
     kit.append("t", sized_batch(200))
-    assert not kit.fetch(once(), {"t": (0, FAR)}, min_bytes=201).look()[1]
-    assert kit.fetch(once(), {"t": (0, FAR)}, min_bytes=200).look()[1]
+    assert not finished(kit.fetch(once(), {"t": (0, FAR)}, min_bytes=201).look())[1]
+    assert finished(kit.fetch(once(), {"t": (0, FAR)}, min_bytes=200).look())[1]
 
 
 @pytest.mark.parametrize("min_bytes", [0, -1, -(2**31)])
 def test_a_client_that_asks_for_no_minimum_never_waits(min_bytes):
     kit = Kit("t")
-    assert kit.fetch(once(), {"t": (0, FAR)}, min_bytes=min_bytes).look()[1]
+    assert finished(kit.fetch(once(), {"t": (0, FAR)}, min_bytes=min_bytes).look())[1]
 
 
 @pytest.mark.parametrize(
@@ -124,7 +59,7 @@ def test_the_first_batch_is_whole_whatever_the_limits(max_bytes, partition_max_b
     kit = Kit("t")
     kit.append("t", sized_batch(5000), sized_batch(5000))
     fetch = kit.fetch(once(), {"t": (0, partition_max_bytes)}, max_bytes=max_bytes)
-    (fetched,), enough = fetch.look()
+    (fetched,), enough = finished(fetch.look())
     assert enough
     assert batch_count(fetched) == 1
 
@@ -134,7 +69,7 @@ def test_only_the_very_first_batch_of_an_answer_may_exceed_limits():
     for name in ("a", "b"):
         kit.append(name, sized_batch(5000))
     fetch = kit.fetch(once(), {"a": (0, 10), "b": (0, 10)}, max_bytes=6000)
-    found, _ = fetch.look()
+    found, _ = finished(fetch.look())
     assert sizes(found) == {"a": 5000}
 
 
@@ -147,8 +82,8 @@ def test_a_partition_that_was_held_back_is_first_in_the_next_answer_of_its_sessi
     answers = []
     for _ in range(3):
         fetch = kit.fetch(session, wanted, max_bytes=6000)
-        found, _ = fetch.look()
-        answers.append(sizes(fetch.finish(found)))
+        found, _ = finished(fetch.look())
+        answers.append(sizes(finished(fetch.finish(found))))
         wanted = {}
     assert answers == [{"a": 5000}, {"b": 5000}, {"a": 5000}]
 
@@ -156,7 +91,7 @@ def test_a_partition_that_was_held_back_is_first_in_the_next_answer_of_its_sessi
 def test_clients_of_an_old_time_get_their_limits_kept_to_the_byte():
     kit = Kit("t")
     kit.append("t", sized_batch(5000))
-    (fetched,), _ = kit.fetch(once(), {"t": (0, 10)}, hard_limit=True).look()
+    (fetched,), _ = finished(kit.fetch(once(), {"t": (0, 10)}, hard_limit=True).look())
     assert fetched.size == 10
 
 
@@ -165,9 +100,9 @@ def test_the_limit_of_the_answer_holds_over_all_partitions():
     for name in ("a", "b", "c"):
         kit.append(name, sized_batch(1000), sized_batch(1000))
     fetch = kit.fetch(once(), dict.fromkeys("abc", (0, FAR)), max_bytes=3000)
-    found, _ = fetch.look()
+    found, _ = finished(fetch.look())
     assert sizes(found) == {"a": 2000, "b": 1000}
-    assert [fetched.reader.topic for fetched in fetch.finish(found)] == ["a", "b", "c"]
+    assert [fetched.reader.topic for fetched in finished(fetch.finish(found))] == ["a", "b", "c"]
 
 
 def test_a_busy_partition_cannot_starve_the_others_of_a_session():
@@ -179,8 +114,8 @@ def test_a_busy_partition_cannot_starve_the_others_of_a_session():
     wanted = dict.fromkeys("abc", (0, FAR))
     for _ in range(3):
         fetch = kit.fetch(session, wanted, max_bytes=1000)
-        found, _ = fetch.look()
-        fetch.finish(found)
+        found, _ = finished(fetch.look())
+        finished(fetch.finish(found))
         served += sizes(found)
         wanted = {}
     assert sorted(served) == ["a", "b", "c"]
@@ -193,7 +128,7 @@ def test_an_offset_outside_of_the_log_is_an_answer_at_once():
     kit = Kit("t")
     kit.append("t", sized_batch(200))
     for offset in (-1, 2, 2**63 - 1, -(2**63)):
-        found, enough = kit.fetch(once(), {"t": (offset, FAR)}, min_bytes=FAR).look()
+        found, enough = finished(kit.fetch(once(), {"t": (offset, FAR)}, min_bytes=FAR).look())
         assert enough
         assert errors(found) == {"t": ErrorCode.OFFSET_OUT_OF_RANGE}
         (one,) = found
@@ -203,14 +138,14 @@ def test_an_offset_outside_of_the_log_is_an_answer_at_once():
 def test_the_end_of_the_log_is_no_error_and_not_enough():
     kit = Kit("t")
     kit.append("t", sized_batch(200))
-    found, enough = kit.fetch(once(), {"t": (1, FAR)}).look()
+    found, enough = finished(kit.fetch(once(), {"t": (1, FAR)}).look())
     assert not enough
     assert not errors(found)
 
 
 def test_a_partition_or_topic_id_nobody_knows_is_an_answer_at_once():
     kit = Kit("t")
-    found, enough = kit.fetch(once(), {"nobody": (0, FAR), b"\7" * 16: (0, FAR)}).look()
+    found, enough = finished(kit.fetch(once(), {"nobody": (0, FAR), b"\7" * 16: (0, FAR)}).look())
     assert enough
     assert errors(found) == {
         "nobody": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -221,7 +156,7 @@ def test_a_partition_or_topic_id_nobody_knows_is_an_answer_at_once():
 def test_an_error_of_one_partition_does_not_keep_the_others_from_their_data():
     kit = Kit("t")
     kit.append("t", sized_batch(200))
-    found, _ = kit.fetch(once(), {"nobody": (0, FAR), "t": (0, FAR)}).look()
+    found, _ = finished(kit.fetch(once(), {"nobody": (0, FAR), "t": (0, FAR)}).look())
     assert sizes(found) == {"t": 200}
 
 
@@ -234,7 +169,7 @@ def test_a_reader_with_another_epoch_in_mind_is_fenced(believed, error):
     kit["t"].role = Role(ME, 1, 1, (ME,), (ME,))
     session = once()
     session.reader("t", 0).move(0, FAR, believed, -1)
-    found, _ = kit.fetch(session).look()
+    found, _ = finished(kit.fetch(session).look())
     assert errors(found) == {"t": error}
 
 
@@ -249,7 +184,7 @@ def test_a_session_does_not_change_between_names_and_ids(began, goes_on):
 
 def test_a_follower_is_refused_as_long_as_there_are_none():
     kit = Kit("a")
-    found, enough = kit.fetch(once(), {"a": (0, FAR)}, follower=True).look()
+    found, enough = finished(kit.fetch(once(), {"a": (0, FAR)}, follower=True).look())
     assert (errors(found), enough) == ({"a": ErrorCode.NOT_LEADER_OR_FOLLOWER}, True)
 
 
@@ -260,7 +195,7 @@ def test_a_reader_whose_last_epoch_was_never_ours_is_out_of_range():
     session = once()
     fetch = kit.fetch(session)
     session.reader("a", 0).move(0, FAR, -1, 5)
-    assert errors(fetch.look()[0]) == {"a": ErrorCode.OFFSET_OUT_OF_RANGE}
+    assert errors(finished(fetch.look())[0]) == {"a": ErrorCode.OFFSET_OUT_OF_RANGE}
 
 
 def test_the_leaders_own_epoch_is_known_before_its_first_record():
@@ -273,14 +208,14 @@ def test_the_leaders_own_epoch_is_known_before_its_first_record():
 def test_aborted_transactions_are_listed_for_those_who_ask_also_where_nothing_is(committed_only):
     kit = Kit("a")
     fetch = kit.fetch(once(), {"a": (0, FAR)}, committed_only=committed_only)
-    (fetched,) = fetch.finish(fetch.look()[0])
+    (fetched,) = finished(fetch.finish(finished(fetch.look())[0]))
     assert fetched.aborted == (() if committed_only else None)
 
 
 def test_a_log_that_is_offline_is_a_storage_error():
     kit = Kit("t")
     kit["t"].log.offline = True
-    assert errors(kit.fetch(once(), {"t": (0, FAR)}).look()[0]) == {
+    assert errors(finished(kit.fetch(once(), {"t": (0, FAR)}).look())[0]) == {
         "t": ErrorCode.KAFKA_STORAGE_ERROR
     }
 
@@ -304,7 +239,7 @@ def test_a_disk_that_fails_under_a_reader_is_its_partitions_error_alone(monkeypa
     )
     failed = []
     fetch = kit.fetch(once(), {"bad": (0, FAR), "good": (0, FAR)}, storage_failed=failed.append)
-    found, enough = fetch.look()
+    found, enough = finished(fetch.look())
     assert enough
     assert errors(found) == {"bad": ErrorCode.KAFKA_STORAGE_ERROR}
     assert sizes(found) == {"good": 200}
@@ -324,7 +259,7 @@ def test_bytes_that_rotted_under_a_reader_are_its_partitions_error_alone(monkeyp
         return read(self, *args, **more)
 
     monkeypatch.setattr(kind, "read", rotten)
-    found, enough = kit.fetch(once(), {"bad": (0, FAR), "good": (0, FAR)}).look()
+    found, enough = finished(kit.fetch(once(), {"bad": (0, FAR), "good": (0, FAR)}).look())
     assert enough
     assert errors(found) == {"bad": ErrorCode.CORRUPT_MESSAGE}
     assert sizes(found) == {"good": 200}
@@ -337,9 +272,9 @@ def test_nothing_at_or_above_the_high_watermark_is_found():
     kit = Kit("t")
     kit.append("t", sized_batch(200))
     log_kit.append(kit["t"].log, sized_batch(200))
-    (fetched,), _ = kit.fetch(once(), {"t": (0, FAR)}).look()
+    (fetched,), _ = finished(kit.fetch(once(), {"t": (0, FAR)}).look())
     assert fetched.size == 200
-    found, enough = kit.fetch(once(), {"t": (1, FAR)}).look()
+    found, enough = finished(kit.fetch(once(), {"t": (1, FAR)}).look())
     assert not enough
     assert not sizes(found)
 
@@ -351,7 +286,7 @@ def test_the_first_answer_of_a_session_names_every_partition():
     kit = Kit("full", "empty")
     kit.append("full", sized_batch(200))
     fetch = kit.fetch(kit.session(), {"full": (0, FAR), "empty": (0, FAR)}, whole=True)
-    answer = fetch.finish(fetch.look()[0])
+    answer = finished(fetch.finish(finished(fetch.look())[0]))
     assert [fetched.reader.topic for fetched in answer] == ["full", "empty"]
 
 
@@ -359,12 +294,14 @@ def test_later_answers_of_a_session_tell_only_news():
     kit = Kit("full", "empty")
     session = kit.session()
     first = kit.fetch(session, {"full": (0, FAR), "empty": (0, FAR)}, whole=True)
-    first.finish(first.look()[0])
+    finished(first.finish(finished(first.look())[0]))
     kit.append("full", sized_batch(200))
     second = kit.fetch(session)
-    assert [one.reader.topic for one in second.finish(second.look()[0])] == ["full"]
+    assert [one.reader.topic for one in finished(second.finish(finished(second.look())[0]))] == [
+        "full"
+    ]
     third = kit.fetch(session, {"full": (1, FAR)})
-    assert third.finish(third.look()[0]) == []
+    assert finished(third.finish(finished(third.look())[0])) == []
 
 
 def test_a_reader_that_did_not_move_is_given_the_same_data_again():
@@ -373,7 +310,7 @@ def test_a_reader_that_did_not_move_is_given_the_same_data_again():
     session = kit.session()
     for wanted in ({"t": (0, FAR)}, {}, {}):
         fetch = kit.fetch(session, wanted)
-        answer = fetch.finish(fetch.look()[0])
+        answer = finished(fetch.finish(finished(fetch.look())[0]))
         assert sizes(answer) == {"t": 200}
 
 
@@ -382,11 +319,13 @@ def test_an_error_is_told_again_until_it_is_over():
     session = kit.session()
     for wanted in ({"t": (0, FAR)}, {}):
         fetch = kit.fetch(session, wanted)
-        assert errors(fetch.finish(fetch.look()[0])) == {"t": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        assert errors(finished(fetch.finish(finished(fetch.look())[0]))) == {
+            "t": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        }
     kit.add("t")
     kit.append("t", sized_batch(200))
     fetch = kit.fetch(session)
-    assert sizes(fetch.finish(fetch.look()[0])) == {"t": 200}
+    assert sizes(finished(fetch.finish(finished(fetch.look())[0]))) == {"t": 200}
 
 
 def test_quiet_partitions_of_a_session_are_not_looked_at():
@@ -394,7 +333,7 @@ def test_quiet_partitions_of_a_session_are_not_looked_at():
     kit = Kit(*names)
     session = kit.session()
     first = kit.fetch(session, dict.fromkeys(names, (0, FAR)), whole=True)
-    first.finish(first.look()[0])
+    finished(first.finish(finished(first.look())[0]))
     assert not session.ready
     kit.append("t7", sized_batch(200))
     assert [reader.topic for reader in session.ready] == ["t7"]
@@ -405,16 +344,19 @@ def test_quiet_partitions_of_a_session_are_not_looked_at():
 
 def parked(fetch, wait_s=30.0):
     """Park a fetch that answers with the sizes and errors it found."""
-    return ParkedFetch(
-        fetch, wait_s, lambda found: SimpleNamespace(sizes=sizes(found), errors=errors(found))
-    ).future
+
+    def respond(found):
+        yield from ()
+        return SimpleNamespace(sizes=sizes(found), errors=errors(found))
+
+    return ParkedFetch(fetch, wait_s, respond).future
 
 
 def test_a_parked_fetch_is_woken_by_an_append():
     async def scenario():
         kit = Kit("t")
         fetch = kit.fetch(once(), {"t": (0, FAR)})
-        assert not fetch.look()[1]
+        assert not finished(fetch.look())[1]
         waiting = parked(fetch)
         kit.append("t", sized_batch(200))
         assert (await waiting).sizes == {"t": 200}
@@ -426,7 +368,7 @@ def test_a_parked_fetch_waits_on_until_the_minimum_is_there():
     async def scenario():
         kit = Kit("t")
         fetch = kit.fetch(once(), {"t": (0, FAR)}, min_bytes=500)
-        fetch.look()
+        finished(fetch.look())
         waiting = parked(fetch)
         for _ in range(2):
             kit.append("t", sized_batch(200))
@@ -444,7 +386,7 @@ def test_what_there_is_is_given_when_time_is_up():
         kit = Kit("t")
         kit.append("t", sized_batch(200))
         fetch = kit.fetch(once(), {"t": (0, FAR)}, min_bytes=FAR)
-        fetch.look()
+        finished(fetch.look())
         assert (await parked(fetch, wait_s=0.0)).sizes == {"t": 200}
 
     asyncio.run(scenario())
@@ -454,13 +396,14 @@ def test_many_appends_in_one_turn_wake_a_parked_fetch_once():
     async def scenario():
         kit = Kit("t")
         fetch = kit.fetch(once(), {"t": (0, FAR)}, min_bytes=FAR)
-        fetch.look()
+        finished(fetch.look())
         looks = []
         look = fetch.look
 
         class Counting:
             session = fetch.session
             listen = fetch.listen
+            pauses = False
 
             def look(self):
                 looks.append(1)
@@ -481,7 +424,7 @@ def test_a_topic_that_is_deleted_answers_those_who_wait_for_it():
     async def scenario():
         kit = Kit("t")
         fetch = kit.fetch(once(), {"t": (0, FAR)})
-        fetch.look()
+        finished(fetch.look())
         waiting = parked(fetch)
         kit.partitions.remove(PartitionKey("t", 0))
         assert (await waiting).errors == {"t": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
@@ -495,7 +438,7 @@ def test_a_client_that_leaves_takes_its_parked_fetch_along(kept):
         kit = Kit("t")
         session = kit.session() if kept else once()
         fetch = kit.fetch(session, {"t": (0, FAR)})
-        fetch.look()
+        finished(fetch.look())
         waiting = parked(fetch)
         waiting.cancel()
         await asyncio.sleep(0)
@@ -511,11 +454,12 @@ def test_a_parked_fetch_is_answered_even_if_looking_fails():
     async def scenario():
         kit = Kit("t")
         fetch = kit.fetch(once(), {"t": (0, FAR)})
-        fetch.look()
+        finished(fetch.look())
 
         class Broken:
             session = fetch.session
             listen = fetch.listen
+            pauses = False
 
             def look(self):
                 raise RuntimeError("a bug")
@@ -547,5 +491,5 @@ def test_reading_takes_no_bytes_into_memory():
     kit = Kit("t")
     append_values(kit["t"].log, b"x" * 1000)
     kit["t"].advance()
-    (fetched,), _ = kit.fetch(once(), {"t": (0, FAR)}).look()
+    (fetched,), _ = finished(kit.fetch(once(), {"t": (0, FAR)}).look())
     assert sum(region.size for region in fetched.regions) == fetched.size

@@ -15,6 +15,7 @@ from typing import Any, cast
 
 from moldau.base.errors import StorageError
 from moldau.base.executor import Executor
+from moldau.base.files import FileRegion
 from moldau.base.ids import BrokerId, LeaderEpoch, Offset
 from moldau.base.network import Part
 from moldau.observe.requests import RequestStats
@@ -35,7 +36,8 @@ from moldau.replication.partitions import Partitions
 from moldau.server.dispatch import DroppableTask, RequestContext
 from moldau.server.fetch_conversion import FetchConversion
 from moldau.server.fetch_sessions import FetchSession, FetchSessions
-from moldau.server.fetching import Fetch, Fetched, ParkedFetch, by_topic
+from moldau.server.fetching import READERS_PER_STEP, Fetch, Fetched, ParkedFetch, by_topic
+from moldau.server.slices import Sliced, take_turns
 
 TOPIC_IDS_FROM = 13
 BATCHES_FROM = 4
@@ -82,7 +84,7 @@ class FetchHandler:
 
     def __call__(
         self, request: FetchRequest, context: RequestContext
-    ) -> FetchResponse | asyncio.Future[Any]:
+    ) -> Sliced[FetchResponse | asyncio.Future[Any]]:
         version = context.version
         try:
             session = self._sessions.open(request.session_id, request.session_epoch)
@@ -93,7 +95,18 @@ class FetchHandler:
         if speaks_otherwise(session, by_id=by_id):
             self._stats.error(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
             return FetchResponse(error_code=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
-        _update(session, request, by_id=by_id)
+        try:
+            return (yield from self._fetch(session, request, context))
+        except GeneratorExit:
+            if not session.kept:
+                session.close()  # the client has left
+            raise
+
+    def _fetch(
+        self, session: FetchSession, request: FetchRequest, context: RequestContext
+    ) -> Sliced[FetchResponse | asyncio.Future[Any]]:
+        version = context.version
+        yield from _update(session, request, by_id=version >= TOPIC_IDS_FROM)
         replica = request.replica_state.replica_id if version >= 15 else request.replica_id
         fetch = Fetch(
             session,
@@ -107,11 +120,11 @@ class FetchHandler:
             whole=request.session_epoch <= 0,
             storage_failed=self._storage_failed,
         )
-        found, enough = fetch.look()
+        found, enough = yield from fetch.look()
         if version < BATCHES_FROM:
             return DroppableTask(self._converted(fetch, found, enough, request, context))
         if enough or request.max_wait_ms <= 0 or not session.readers:
-            response = self._respond(fetch, found)
+            response = yield from self._respond(fetch, found)
             if not session.kept:
                 session.close()
             return response
@@ -125,15 +138,20 @@ class FetchHandler:
             return min(self._max_bytes, CONVERTED_ANSWER_BYTES)
         return self._max_bytes
 
-    def _respond(self, fetch: Fetch, found: list[Fetched]) -> FetchResponse:
+    def _respond(self, fetch: Fetch, found: list[Fetched]) -> Sliced[FetchResponse]:
         response = FetchResponse(session_id=fetch.session.id)
-        for topic, group in by_topic(fetch.finish(found)):
+        answered = 0
+        for topic, group in by_topic((yield from fetch.finish(found))):
             named = FetchableTopicResponse()
             if isinstance(topic, str):
                 named.topic = topic
             else:
                 named.topic_id = topic
-            named.partitions = [_partition_response(fetched) for fetched in group]
+            for fetched in group:
+                named.partitions.append(_partition_response(fetched))
+                answered += 1
+                if not answered % READERS_PER_STEP:
+                    yield
             response.responses.append(named)
             self._count(group)
         return response
@@ -159,7 +177,7 @@ class FetchHandler:
     ) -> FetchResponse:
         """Answer a client that knows only single messages."""
         if enough or request.max_wait_ms <= 0:
-            response = self._respond(fetch, found)
+            response = await take_turns(self._respond(fetch, found))
         else:
             wait_s = request.max_wait_ms / 1000
             parked = ParkedFetch(fetch, wait_s, lambda found: self._respond(fetch, found))
@@ -186,11 +204,18 @@ def speaks_otherwise(session: FetchSession, *, by_id: bool) -> bool:
     return known is not None and isinstance(known[0], bytes) != by_id
 
 
-def _update(session: FetchSession, request: FetchRequest, *, by_id: bool) -> None:
-    """Bring a session up to what its client says in this request."""
+def _update(session: FetchSession, request: FetchRequest, *, by_id: bool) -> Sliced[None]:
+    """Bring a session up to what its client says in this request.
+
+    A partition that is named twice is read once, as it is named last, as in Kafka.
+    """
+    count = 0
     for topic in request.topics:
         key = _key(topic, by_id=by_id)
         for wanted in topic.partitions:
+            count += 1
+            if not count % READERS_PER_STEP:
+                yield
             session.reader(key, wanted.partition).move(
                 Offset(wanted.fetch_offset),
                 wanted.partition_max_bytes,
@@ -199,6 +224,9 @@ def _update(session: FetchSession, request: FetchRequest, *, by_id: bool) -> Non
             )
     for forgotten in request.forgotten_topics_data:
         for index in forgotten.partitions:
+            count += 1
+            if not count % READERS_PER_STEP:
+                yield
             session.forget(forgotten.topic_id if by_id else forgotten.topic, index)
 
 
