@@ -10,6 +10,8 @@ import pytest
 
 from kits import log_kit
 from kits.log_kit import HandClock, make_batch
+from kits.slicing import count_turns
+from moldau.base.errors import ProtocolError
 from moldau.base.executor import WorkerLost, WorkTooLong
 from moldau.base.ids import PartitionKey, TopicId
 from moldau.observe.requests import RequestStats
@@ -48,16 +50,18 @@ class Kit:
             partitions, ME, HandClock(), executor, None, Traffic(), RequestStats(), None, None
         )
 
-    def begin(self, batches, acks=1):
-        data = TopicProduceData("t", partition_data=[PartitionProduceData(0, b) for b in batches])
-        context = RequestContext(SimpleNamespace(peer="nobody"), 9, "client")
-        return self._handler(ProduceRequest(None, acks, 100, [data]), context)
-
     def send_all(self, batches):
         return self.begin(batches).responses[0].partition_responses
 
     def send(self, records):
         return self.send_all([records])[0]
+
+    def begin(self, batches, acks=1):
+        """Send batches for one partition in one request."""
+        partitions = [PartitionProduceData(0, records) for records in batches]
+        data = TopicProduceData("t", partition_data=partitions)
+        context = RequestContext(SimpleNamespace(peer="nobody"), 9, "client")
+        return self._handler(ProduceRequest(None, acks, 100, [data]), context)
 
 
 class HandExecutor:
@@ -186,3 +190,58 @@ def test_a_client_that_leaves_gives_up_its_batch_unless_it_wanted_no_answer(acks
         return kit.log.log_end_offset - 3
 
     assert asyncio.run(scenario()) == (0 if droppable else 1)
+
+
+class TestManyBatches:
+    """Requests that are worked on in turns."""
+
+    COUNT = 200
+
+    def views(self):
+        """Batches in a receive buffer, as they come from a connection."""
+        batches = [make_batch([b"%d" % number]) for number in range(self.COUNT)]
+        buffer = memoryview(bytearray(b"".join(batches)))
+        position, views = 0, []
+        for batch in batches:
+            views.append(buffer[position : position + len(batch)])
+            position += len(batch)
+        return buffer, views
+
+    def test_they_are_appended_some_in_each_turn_and_all_in_the_end(self):
+        kit = Kit()
+        buffer, views = self.views()
+
+        async def work():
+            later = kit.begin(views)
+            assert 3 < kit.log.log_end_offset < self.COUNT
+            buffer[:] = bytes(len(buffer))  # another request has come
+            answer = asyncio.ensure_future(later)
+            assert await count_turns(answer) > 3
+            return answer.result()
+
+        (topic,) = asyncio.run(work()).responses
+        told = [(one.error_code, one.base_offset) for one in topic.partition_responses]
+        assert told == [(0, 3 + number) for number in range(self.COUNT)]
+
+    def test_of_large_ones_few_are_appended_in_a_turn(self):
+        kit = Kit()
+        batches = [make_batch([bytes(900_000)]) for _ in range(5)]
+
+        async def work():
+            later = kit.begin(batches)
+            assert kit.log.log_end_offset == 6
+            await later
+
+        asyncio.run(work())
+        assert kit.log.log_end_offset == 8
+
+    def test_without_acknowledgement_a_refused_one_ends_the_connection(self):
+        kit = Kit()
+        _, views = self.views()
+
+        async def work():
+            return await kit.begin([*views, b"garbage"], acks=0)
+
+        with pytest.raises(ProtocolError):
+            asyncio.run(work())
+        assert kit.log.log_end_offset == 3 + self.COUNT

@@ -6,6 +6,9 @@ is copied out and worked on in another process; the connection waits, so the ord
 client's batches take effect is the order in which it sent them. With `flush.messages` an answer
 also waits until the disk has what it acknowledges.
 
+A request with many batches, or large ones, is worked on in turns, after its records were copied
+out of the receive buffer. It is worked on to its end even if the client leaves.
+
 A transactional batch is appended when the log knows its transaction, or the coordinator has
 permitted it (`transactional_writes`); the answer of a coordinator elsewhere is waited for.
 """
@@ -41,6 +44,7 @@ from moldau.replication.partitions import Partitions
 from moldau.server.connection import Connection
 from moldau.server.dispatch import DroppableTask, RequestContext
 from moldau.server.internal_topics import INTERNAL_TOPICS
+from moldau.server.slices import Sliced, take_turns
 from moldau.server.transactional_writes import (
     NO_PERMITS,
     Permits,
@@ -91,6 +95,10 @@ UNSEEN: Final = frozenset(
 
 TOPIC_IDS_FROM = 13
 
+BATCH_COST, STEP_COST = 64 * 1024, 2 * 1024 * 1024
+"""What a batch costs besides its bytes, and how much is appended between two pauses: 32 small
+batches, or two of the largest by default. That takes about two milliseconds."""
+
 _SAME_LEADER = LeaderIdAndEpoch()
 """Nothing to say of the leader; shared, and never changed."""
 
@@ -132,6 +140,8 @@ class _Later(NamedTuple):
         self.named.extend(added)
         return added
 
+
+_Written: TypeAlias = tuple[ProduceResponse, _Later]
 
 Produced: TypeAlias = ProduceResponse | Awaitable[ProduceResponse | None] | None
 """An answer, one that will come, or none."""
@@ -201,17 +211,51 @@ class ProduceHandler:
     def _produce(
         self, request: ProduceRequest, context: RequestContext, permits: Permits
     ) -> Produced:
+        # One sent without acknowledgement ends its connection, with a line that says why.
+        asker = context.connection if request.acks else None
+        writing = self._write(request, context, permits, asker)
+        try:
+            next(writing)
+        except StopIteration as end:
+            response, later = end.value
+        else:
+            _keep_records(request)
+            return self._produce_in_turns(request.acks, writing, asker)
+        if later.reworks or later.flushes:
+            finish = self._finish(response, later, request.acks, asker)
+            # A client that wants no answer may leave as soon as it has sent its batch.
+            droppable = later.reworks and request.acks != ACKS_NONE
+            return DroppableTask(finish) if droppable else finish
+        return self._reply(response, request.acks)
+
+    async def _produce_in_turns(
+        self, acks: int, writing: Sliced[_Written], asker: Connection | None
+    ) -> ProduceResponse | None:
+        response, later = await take_turns(writing)
+        return await self._finish(response, later, acks, asker)
+
+    def _write(
+        self,
+        request: ProduceRequest,
+        context: RequestContext,
+        permits: Permits,
+        asker: Connection | None,
+    ) -> Sliced[_Written]:
+        """Append every batch that can be; return the answer, and what it cannot be sent without."""
         now_ms = self._clock.wall_ms()
         response = ProduceResponse()
         later = _Later([], [], permits, [])
-        # One sent without acknowledgement ends its connection, with a line that says why.
-        asker = context.connection if request.acks else None
         internal = self._internal_writable and context.client_id == ADMIN_CLIENT
+        cost = 0
         for topic in request.topic_data:
             name = self._name(topic, context.version)
             results: list[PartitionProduceResponse] = []
             response.responses.append(TopicProduceResponse(topic.name, topic.topic_id, results))
             for data in topic.partition_data:
+                if cost >= STEP_COST:
+                    cost = 0
+                    yield
+                cost += BATCH_COST + len(data.records or b"")
                 try:
                     if name in INTERNAL_TOPICS and not internal:
                         raise self._not_for_clients(name, data.index)
@@ -228,12 +272,8 @@ class ProduceHandler:
                             later.flushes.append(_Place(results, len(results) - 1, partition))
                 except (ApiError, StorageError) as error:
                     results.append(self._refusal(name, data.index, error, asker, later))
-        if later.reworks or later.flushes:
-            finish = self._finish(response, later, request.acks, asker)
-            # A client that wants no answer may leave as soon as it has sent its batch.
-            droppable = later.reworks and request.acks != ACKS_NONE
-            return DroppableTask(finish) if droppable else finish
-        return self._reply(response, request.acks)
+                data.records = None  # it need not be kept during a pause
+        return response, later
 
     def destination(self, topic: TopicProduceData, acks: int, version: int) -> Destination | None:
         """Say where requests like this one go, if `append_at_once` may take them."""
@@ -430,7 +470,10 @@ def _keep_records(request: ProduceRequest) -> None:
     """Take records out of the receive buffer, which is the next request's after this turn."""
     for topic in request.topic_data:
         for data in topic.partition_data:
-            data.records = None if data.records is None else bytes(data.records)
+            records = data.records
+            # What was decoded from bytes is nobody else's, and need not be copied.
+            if isinstance(records, memoryview) and not isinstance(records.obj, bytes):
+                data.records = bytes(records)
 
 
 def _taken_as_it_comes(config: LogConfig) -> bool:
