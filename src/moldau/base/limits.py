@@ -31,6 +31,13 @@ CONVERTED_PIECE_BYTES = 1024 * 1024
 REQUEST_WORK_S = 30.0
 """After this long nobody waits for an answer (`request.timeout.ms` of clients is as much), so what
 is left of a request's work on records is not begun."""
+ANSWER_BYTES = 64 * 1024 * 1024
+"""An answer that describes what the broker holds (configs, groups, producers, offsets) does not
+grow beyond this; records of a fetch do not count, they have limits of their own."""
+
+OFFSETS_PER_CHANGE = 20_000
+"""Offsets that one request may commit or delete: with 53 bytes each at least, a batch of more is
+larger than `max.message.bytes` of the offsets topic has ever been by default."""
 
 OPEN_FILES_CACHED = 512
 """Closed segments whose descriptors are kept open for readers, least recently used first out."""

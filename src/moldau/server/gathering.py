@@ -11,7 +11,8 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import TypeVar
 
 from moldau.coordination.answers import Answer
-from moldau.server.slices import Sliced, take_turns
+from moldau.server.slices import Sliced
+from moldau.server.stepping import take_turns
 
 A = TypeVar("A")
 R = TypeVar("R")

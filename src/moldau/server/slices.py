@@ -152,17 +152,3 @@ class SlicedWork:
             self._paused.append(paused)
         else:
             future.set_result(finished.result)
-
-
-async def take_turns(work: Sliced[T]) -> T:
-    """Do work from within a coroutine, one step for each turn of the loop, to its end.
-
-    For what follows a wait, and for changes: a coroutine is finished even if its client leaves.
-    """
-    try:
-        while True:
-            next(work)
-            await asyncio.sleep(0)
-    except StopIteration as stop:
-        result: T = stop.value
-        return result

@@ -48,7 +48,8 @@ from moldau.security.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS, bit
 from moldau.server.dispatch import RequestContext, Route
 from moldau.server.internal_topics import INTERNAL_TOPICS, InternalTopics
 from moldau.server.repeats import fold, once
-from moldau.server.slices import Sliced, take_turns
+from moldau.server.slices import Sliced
+from moldau.server.stepping import take_turns
 from moldau.server.topic_admin import TopicAdmin
 
 SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")

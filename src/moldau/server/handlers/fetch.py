@@ -37,7 +37,8 @@ from moldau.server.dispatch import DroppableTask, RequestContext
 from moldau.server.fetch_conversion import FetchConversion
 from moldau.server.fetch_sessions import FetchSession, FetchSessions
 from moldau.server.fetching import READERS_PER_STEP, Fetch, Fetched, ParkedFetch, by_topic
-from moldau.server.slices import Sliced, take_turns
+from moldau.server.slices import Sliced
+from moldau.server.stepping import take_turns
 
 TOPIC_IDS_FROM = 13
 BATCHES_FROM = 4

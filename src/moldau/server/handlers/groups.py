@@ -50,7 +50,8 @@ from moldau.server.answer_room import AnswerRoom
 from moldau.server.dispatch import RequestContext
 from moldau.server.gathering import gather, unchanged
 from moldau.server.repeats import once
-from moldau.server.slices import Sliced, take_turns
+from moldau.server.slices import Sliced
+from moldau.server.stepping import take_turns
 
 _LISTED_SIZE, _DESCRIBED_SIZE, _MEMBER_SIZE = 40, 100, 20
 """Bytes in an answer, besides what is of any length."""

@@ -44,7 +44,8 @@ from moldau.replication.partitions import Partitions
 from moldau.server.connection import Connection
 from moldau.server.dispatch import DroppableTask, RequestContext
 from moldau.server.internal_topics import INTERNAL_TOPICS
-from moldau.server.slices import Sliced, take_turns
+from moldau.server.slices import Sliced
+from moldau.server.stepping import take_turns
 from moldau.server.transactional_writes import (
     NO_PERMITS,
     Permits,

@@ -44,7 +44,8 @@ from moldau.server.dispatch import RequestContext
 from moldau.server.gathering import gather
 from moldau.server.markers import Marker, MarkerWriter
 from moldau.server.repeats import once
-from moldau.server.slices import Sliced, take_turns
+from moldau.server.slices import Sliced
+from moldau.server.stepping import take_turns
 
 _TRANSACTION_SIZE = 60
 """Bytes of a transaction in an answer, besides what is of any length."""
