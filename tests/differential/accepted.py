@@ -231,6 +231,12 @@ ACCEPTED_OF_OLD: tuple[Accepted, ...] = (
         r".*old_style_offsets",
         "ListOffsets 0 by time: Kafka goes by when files were modified, Moldau by the records",
     ),
+    Accepted(
+        "offsets-refused",
+        "one partition twice",
+        "",
+        "Kafka answers both questions in version 0 and refuses them in all others; Moldau refuses",
+    ),
     Accepted("offsets-refused", "-1 offsets", r".*error_code", f"{_KAFKA_FAILS}; Moldau: none"),
     Accepted("offsets-leader_epochs", ".*epoch -2", "", _NO_CLIENT),
     Accepted(
