@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import os
 import resource
 import signal
 import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -32,12 +33,18 @@ from moldau.storage.disk import Disk
 from moldau.transport.sockets import SocketNetwork
 
 if TYPE_CHECKING:
-    from moldau.observe.prometheus import MetricsPage
+    from moldau.observe.monitoring import Health, MonitoringPort
+
+logger = logging.getLogger(__name__)
 
 DEFAULTS = {"log.dirs": "moldau-data", "listeners": "PLAINTEXT://127.0.0.1:9092"}
 """Where a broker without a file keeps its logs and listens: beside the user, seen by nobody else.
 
 With a file Kafka's defaults stand."""
+
+LOOPBACK_PREFIXES = ("127.", "::ffff:127.")
+LOOPBACK_V6 = "::1"
+"""Addresses that only this machine reaches. Names are resolved before they are bound."""
 
 CRASH_VARIABLE = "MOLDAU_CRASH_AT"
 KILLED = 137
@@ -122,39 +129,75 @@ async def run_broker(
     broker = Broker(settings, ports)
     stop = asyncio.Event()
     _on_signals(stop)
-    page = ticking = None
+    ticking = None
+    watched = _open_monitoring(broker)
     try:
         await broker.start()
         # What is there now lives as long as the broker: collections need not walk it. Looking for
         # the little garbage in it would keep the first clients waiting.
         gc.freeze()
+        _warn_of_open_listeners(broker)
         ticking = asyncio.create_task(watch_loop(broker.parts.metrics.lag))
-        page = _open_metrics(broker)
+        if watched is not None:
+            watched.health.obstacle = None
         await on_ready(broker.addresses[0])
         await broker.run_until(stop)
     finally:
         if ticking is not None:
             ticking.cancel()
-        if page is not None:
-            page.close()
+        if watched is not None:
+            watched.health.obstacle = "stopping"
         await broker.stop()
         await cleaner.close()
         await executor.close()
+        if watched is not None:
+            watched.port.close()
 
 
-def _open_metrics(broker: Broker) -> MetricsPage | None:
-    """Serve the metrics page if the settings name a place for it."""
+class _Monitoring(NamedTuple):
+    """The port for those who watch the broker, and what it tells of its state."""
+
+    port: MonitoringPort
+    health: Health
+
+
+def _open_monitoring(broker: Broker) -> _Monitoring | None:
+    """Serve metrics and health if the settings name a place for them."""
     address = broker.parts.settings.metrics_listen
     if address is None:
         return None
-    # Imported here: a broker without the page needs neither its time nor its memory.
-    from moldau.observe.prometheus import serve_metrics  # noqa: PLC0415
+    # Imported here: a broker without the port needs neither its time nor its memory.
+    from moldau.observe.monitoring import Health, MonitoringPort  # noqa: PLC0415
+    from moldau.observe.prometheus import metrics_page  # noqa: PLC0415
     from moldau.server.figures import figures_of  # noqa: PLC0415
 
+    health = Health()
+    pages = {
+        "/metrics": health.while_ready(metrics_page(figures_of(broker))),
+        "/healthz": health.healthz,
+        "/readyz": health.readyz,
+    }
     try:
-        return serve_metrics(address.host, address.port, figures_of(broker))
+        return _Monitoring(MonitoringPort(address.host, address.port, pages), health)
     except OSError as error:
         raise UserError(f"cannot serve metrics on {address}: {reason_of(error)}") from error
+
+
+def _warn_of_open_listeners(broker: Broker) -> None:
+    """Say once that strangers can reach the broker, if they can."""
+    endpoints = zip(broker.parts.settings.endpoints, broker.addresses, strict=True)
+    open_to_all = [
+        f"{endpoint.name}://{address}"
+        for endpoint, address in endpoints
+        if address.host != LOOPBACK_V6 and not address.host.startswith(LOOPBACK_PREFIXES)
+    ]
+    if open_to_all:
+        logger.warning(
+            "%s can be reached from other machines, and nobody has to authenticate: all who reach "
+            "it may read, write and delete everything. Listen on 127.0.0.1, or let a firewall "
+            "admit only those you trust",
+            ", ".join(open_to_all),
+        )
 
 
 def _on_signals(stop: asyncio.Event) -> None:

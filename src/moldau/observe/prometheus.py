@@ -1,7 +1,7 @@
 """The metrics page: the broker's counters in Prometheus text, by the names Kafka dashboards use.
 
 The counters themselves are plain attributes elsewhere; they are read when somebody scrapes, in
-the thread of the HTTP server that `prometheus_client` brings, and never on the hot path. What is
+the thread of the `monitoring` port, and never on the hot path. What is
 read there is changed by the event loop at the same time: every value is a single attribute, so a
 scrape sees each of them whole, if not all of them at one instant.
 """
@@ -9,9 +9,10 @@ scrape sees each of them whole, if not all of them at one instant.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from http import HTTPStatus
+from typing import NamedTuple, Protocol
 
-from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client import CollectorRegistry, make_wsgi_app
 from prometheus_client.core import (
     CounterMetricFamily,
     GaugeMetricFamily,
@@ -30,11 +31,8 @@ from moldau.observe.coordinators import (
 )
 from moldau.observe.loop_lag import LAG_BUCKETS_S, LoopLag
 from moldau.observe.memory import MemoryFigures, memory_families
+from moldau.observe.monitoring import Answer, Page, Request
 from moldau.observe.requests import TIME_BUCKETS_S, RequestMetrics
-
-if TYPE_CHECKING:
-    from threading import Thread
-    from wsgiref.simple_server import WSGIServer
 
 
 class LogFigures(NamedTuple):
@@ -198,29 +196,26 @@ def _cumulative(limits: tuple[float, ...], buckets: list[int]) -> list[tuple[str
     return rows
 
 
-class MetricsPage:
-    """The open metrics port."""
-
-    def __init__(self, server: WSGIServer, thread: Thread) -> None:
-        self._server = server
-        self._thread = thread
-
-    @property
-    def port(self) -> int:
-        """The real port, also when 0 was asked for."""
-        return self._server.server_port
-
-    def close(self) -> None:
-        """Stop serving and wait for a scrape in progress."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
-
-
-def serve_metrics(host: str, port: int, figures: BrokerFigures) -> MetricsPage:
-    """Serve the page at `/metrics` until closed; OSError if the port cannot be had."""
+def metrics_page(figures: BrokerFigures) -> Page:
+    """Make the page `/metrics`, in the format and compression that its reader asks for."""
     registry = CollectorRegistry()
     registry.register(BrokerCollector(figures))
     ProcessCollector(registry=registry)
-    server, thread = start_http_server(port, addr=host, registry=registry)
-    return MetricsPage(server, thread)
+    application = make_wsgi_app(registry)
+
+    def page(request: Request) -> Answer:
+        told: list[tuple[str, list[tuple[str, str]]]] = []
+        environ = {
+            "REQUEST_METHOD": "GET",
+            "PATH_INFO": request.path,
+            "QUERY_STRING": request.query,
+            "HTTP_ACCEPT": request.headers.get("accept", ""),
+            "HTTP_ACCEPT_ENCODING": request.headers.get("accept-encoding", ""),
+        }
+        body = b"".join(
+            application(environ, lambda status, headers: told.append((status, headers)))
+        )
+        ((status, headers),) = told
+        return Answer(HTTPStatus(int(status.split()[0])), body, tuple(headers))
+
+    return page
