@@ -23,8 +23,7 @@ def check_reassignment(
     partition = _find(image, topic, index)
     if replicas is None:
         raise ApiError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
-    chosen = [BrokerId(one) for one in replicas]
-    wanted = checked_replicas(image, index, chosen, len(chosen))
+    wanted = checked_replicas(image, index, [BrokerId(one) for one in replicas], len(replicas))
     if wanted != partition.replicas:
         raise ApiError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,

@@ -39,6 +39,8 @@ TOPIC_NAME_LENGTH_MAX: Final = 249
 PARTITIONS_PER_CHANGE_MAX: Final = 10_000
 """Kafka's own bound on one controller operation: a change stays one batch, one moment."""
 
+EXCESSIVE_PARTITIONS: Final = "Excessively large number of partitions per request."
+
 METADATA_TOPIC: Final = "__cluster_metadata"
 """Its folder is the metadata journal itself."""
 
@@ -265,9 +267,7 @@ def _wrong_broker(image: MetadataImage, replicas: Sequence[BrokerId]) -> str | N
 
 def _check_batch_size(partition_count: int) -> None:
     if partition_count > PARTITIONS_PER_CHANGE_MAX:
-        raise ApiError(
-            ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request."
-        )
+        raise ApiError(ErrorCode.POLICY_VIOLATION, EXCESSIVE_PARTITIONS)
 
 
 def _sites(image: MetadataImage) -> list[Site]:

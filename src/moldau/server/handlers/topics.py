@@ -8,7 +8,6 @@ request for more than a controller of Kafka's does in one batch is refused as a 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable, Container, Coroutine, Iterable
 from operator import attrgetter
 from typing import Final, Protocol
@@ -19,6 +18,7 @@ from moldau.cluster.image import MetadataImage
 from moldau.cluster.model import Topic
 from moldau.cluster.store import StoreFailed
 from moldau.cluster.topics import (
+    EXCESSIVE_PARTITIONS,
     PARTITIONS_PER_CHANGE_MAX,
     Assignments,
     NewTopic,
@@ -54,6 +54,9 @@ _TOO_MANY: Final = (
     "Unable to perform excessively large batch operation.",
 )
 """What Kafka says of a request that would make a batch of metadata too large."""
+
+_TOO_MANY_PARTITIONS: Final = (ErrorCode.POLICY_VIOLATION, EXCESSIVE_PARTITIONS)
+"""The same for CreateTopics."""
 
 
 NAMED_TWICE: Final = "Duplicate topic name."
@@ -103,7 +106,7 @@ class TopicHandlers:
         if count > PARTITIONS_PER_CHANGE_MAX:
             return CreateTopicsResponse(
                 topics=[
-                    CreatableTopicResult(name, ZERO_TOPIC_ID, *_TOO_MANY)
+                    CreatableTopicResult(name, ZERO_TOPIC_ID, *_TOO_MANY_PARTITIONS)
                     for name in wanted.elements
                 ]
             )
@@ -274,13 +277,14 @@ def _problem(wanted: DeleteTopicState, named_twice: bool) -> str | None:
 
 def _assigned(wanted: CreatableTopic) -> Assignments:
     """Return the replicas a user has chosen, each partition once."""
-    counts = Counter(one.partition_index for one in wanted.assignments)
-    twice = [index for index, count in counts.items() if count > 1]
-    if twice:
-        raise ApiError(
-            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"Found multiple manual partition assignments for partition {min(twice)}",
-        )
+    seen: set[int] = set()
+    for one in wanted.assignments:
+        if one.partition_index in seen:
+            raise ApiError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"Found multiple manual partition assignments for partition {one.partition_index}",
+            )
+        seen.add(one.partition_index)
     return assignments_of([(one.partition_index, one.broker_ids) for one in wanted.assignments])
 
 
