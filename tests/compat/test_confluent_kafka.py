@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -204,3 +204,46 @@ def test_a_topic_config_is_altered_and_read_back(broker, admin):
 def described(admin: AdminClient, resource: ConfigResource) -> dict[str, str]:
     (future,) = admin.describe_configs([resource]).values()
     return {name: entry.value for name, entry in future.result(TIMEOUT_S).items()}
+
+
+def test_a_consumer_of_the_newer_group_protocol_hears_at_once_that_it_is_not_there(broker, admin):
+    """It waited without a word for a broker that would advertise the protocol."""
+    if broker.kind.startswith("kafka"):
+        pytest.skip("Kafka 4 has the protocol")
+    topic = create(admin, fresh_topic("protocol"))
+    settings = {
+        "bootstrap.servers": broker.address,
+        "group.id": topic,
+        "group.protocol": "consumer",
+    }
+    consumer = Consumer(settings)
+    try:
+        consumer.subscribe([topic])
+        message = consumer.poll(TIMEOUT_S)
+        assert message is not None
+        error = message.error()
+        assert error is not None
+        assert error.code() == KafkaError._FATAL
+        assert "API version not supported" in error.str()
+    finally:
+        consumer.close()
+
+
+def test_a_security_config_of_one_broker_changes_at_run_time(broker, admin):
+    """As librdkafka's own suite does it."""
+    (node,) = admin.list_topics(timeout=TIMEOUT_S).brokers
+    name = "sasl.kerberos.min.time.before.relogin"
+    asked = ConfigResource(ResourceType.BROKER, str(node))
+
+    def value() -> str:
+        return str(admin.describe_configs([asked])[asked].result(TIMEOUT_S)[name].value)
+
+    def change(operation: AlterConfigOpType) -> None:
+        entry = ConfigEntry(name, "58000", incremental_operation=operation)
+        wanted = ConfigResource(ResourceType.BROKER, str(node), incremental_configs=[entry])
+        admin.incremental_alter_configs([wanted])[wanted].result(TIMEOUT_S)
+
+    change(AlterConfigOpType.SET)
+    eventually(lambda: value() == "58000", f"{name} is set")
+    change(AlterConfigOpType.DELETE)
+    eventually(lambda: value() == "60000", f"{name} has its default")

@@ -67,7 +67,8 @@ def test_versions_are_told_alike_but_for_what_the_client_knows(commands):
         re.sub(r" \[usable: \d+\]", "", run("kafka-broker-api-versions").stdout)
         for run in (commands.theirs, commands.ours)
     )
-    assert own == theirs
+    newer = re.sub(r"\w+(\((93|94)\))", r"UNKNOWN\1", own)  # what Kafka 4.3 has no name for
+    assert newer == theirs
 
 
 @pytest.mark.parametrize("action", ["cluster-id", "list-endpoints"])

@@ -1,7 +1,8 @@
 """Which APIs this broker answers, in which versions, and who answers them.
 
-The ranges go from Kafka 1.x, and older, up to the newest release. What the protocol declares and
-nobody serves (share groups, the newer group protocol) is not advertised.
+The ranges go from Kafka 1.x, and older, up to the newest release. Every API of Kafka's brokers is
+served, but for telemetry, which Kafka without a reporter for it does not advertise either. What
+the broker does not have is answered as by a Kafka where it is disabled.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from moldau.server.fetch_sessions import FetchSessions
 from moldau.server.handlers import access, quotas
 from moldau.server.handlers.configs import ConfigHandlers
 from moldau.server.handlers.coordinators import CoordinatorHandlers
+from moldau.server.handlers.disabled_groups import DISABLED_ROWS
 from moldau.server.handlers.discovery import DiscoveryHandlers
 from moldau.server.handlers.fetch import FetchHandler
 from moldau.server.handlers.group_offsets import GroupOffsetHandlers
@@ -26,6 +28,7 @@ from moldau.server.handlers.offsets import OffsetHandlers
 from moldau.server.handlers.produce import ProduceHandler
 from moldau.server.handlers.quorum import QuorumHandlers
 from moldau.server.handlers.reassignment import ReassignmentHandlers
+from moldau.server.handlers.replica_directories import ReplicaDirectoryHandler
 from moldau.server.handlers.topics import TopicHandlers
 from moldau.server.handlers.transaction_admin import TransactionAdminHandlers
 from moldau.server.handlers.transactions import TransactionHandlers
@@ -46,14 +49,17 @@ Row = tuple[int, str, Callable[..., Any]]
 
 
 ACCESS_ROWS: tuple[Row, ...] = (
+    (17, "0-1", access.sasl_handshake),
     (29, "0-3", access.describe_acls),
     (30, "0-3", access.create_acls),
     (31, "0-3", access.delete_acls),
+    (36, "0-2", access.sasl_authenticate),
     (38, "0-3", access.create_token),
     (39, "0-2", access.renew_token),
     (40, "0-2", access.expire_token),
     (41, "0-3", access.describe_tokens),
     (50, "0", access.describe_scram_credentials),
+    (51, "0", access.alter_scram_credentials),
 )
 """What asks about access, which nothing guards."""
 
@@ -114,6 +120,7 @@ def make_routes(parts: Parts) -> tuple[list[Route], Callable[[], Any]]:
         *_transaction_rows(parts),
         *_cluster_rows(parts),
         *ACCESS_ROWS,
+        *DISABLED_ROWS,
     )
     routes = [Route(key, versions, handler, metrics) for key, versions, handler in table]
     usual = _short_ways(parts, produce, groups, group_offsets)
@@ -211,6 +218,7 @@ def _cluster_rows(parts: Parts) -> tuple[Row, ...]:
     replicas = ReassignmentHandlers(parts.image)
     quorum = QuorumHandlers(parts.store, parts.broker_id, parts.ports.clock)
     return (
+        (34, "0-2", ReplicaDirectoryHandler(parts.logs)),
         (43, "0-2", replicas.elect),
         (45, "0-1", replicas.alter),
         (46, "0", replicas.list_ongoing),
@@ -218,6 +226,10 @@ def _cluster_rows(parts: Parts) -> tuple[Row, ...]:
         (49, "0-1", quotas.alter_quotas),
         (55, "0-2", quorum.describe),
         (57, "0-2", quorum.update_features),
+        (64, "0", quorum.unregister_broker),
+        (80, "0-1", quorum.add_voter),
+        (81, "0", quorum.remove_voter),
+        (94, "0", quorum.unregister_controller),
     )
 
 

@@ -7,16 +7,28 @@ from types import SimpleNamespace
 
 import pytest
 
+from kits.filled_messages import filled
 from kits.log_kit import HandClock
 from kits.metadata_samples import with_brokers, with_topic
 from kits.slicing import count_pauses, finished
 from moldau.base.errors import ProtocolError
+from moldau.base.ids import PartitionKey
 from moldau.cluster.changes import FeatureLevelSet, PartitionChanged
 from moldau.cluster.features import levels_in_force, supported_features
 from moldau.cluster.formatting import FIRST_FEATURES
 from moldau.cluster.topics import NewTopic
 from moldau.protocol.errors import ErrorCode
-from moldau.protocol.messages.brokers import FeatureUpdateKey, UpdateFeaturesRequest
+from moldau.protocol.fields import Versions
+from moldau.protocol.messages.brokers import (
+    FeatureUpdateKey,
+    UnregisterBrokerRequest,
+    UpdateFeaturesRequest,
+)
+from moldau.protocol.messages.log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
 from moldau.protocol.messages.metadata import (
     DescribeQuorumPartition,
     DescribeQuorumRequest,
@@ -28,6 +40,7 @@ from moldau.protocol.messages.quotas import (
     ClientQuotaEntity,
     ClientQuotaOperation,
 )
+from moldau.protocol.messages.raft import AddRaftVoterRequest, RemoveRaftVoterRequest
 from moldau.protocol.messages.reassignment import (
     AlterPartitionReassignmentsRequest,
     ElectLeadersRequest,
@@ -37,14 +50,20 @@ from moldau.protocol.messages.reassignment import (
 )
 from moldau.protocol.messages.security import (
     AclCreation,
+    AlterUserScramCredentialsRequest,
     CreateAclsRequest,
     DescribeAclsRequest,
     DescribeUserScramCredentialsRequest,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
     ScramUserName,
 )
+from moldau.protocol.registry import encode_response, find_api
 from moldau.server.handlers import access, quotas
+from moldau.server.handlers.disabled_groups import DISABLED_ROWS
 from moldau.server.handlers.quorum import QuorumHandlers
 from moldau.server.handlers.reassignment import ReassignmentHandlers
+from moldau.server.handlers.replica_directories import ReplicaDirectoryHandler
 
 MANY = 5_000
 SMALL_STEPS = 100
@@ -283,3 +302,72 @@ def test_no_user_has_credentials():
         ("a", ErrorCode.RESOURCE_NOT_FOUND),
         ("b", ErrorCode.DUPLICATE_RESOURCE),
     ]
+
+
+def test_users_get_no_credentials_that_nobody_could_log_in_with():
+    added = [ScramCredentialUpsertion(name, 1, 5000, b"salt", b"hash") for name in "aab"]
+    request = AlterUserScramCredentialsRequest([ScramCredentialDeletion("b", 1)], added)
+    answer = finished(access.alter_scram_credentials(request, at(0)))
+    assert [(one.user, one.error_code) for one in answer.results] == [
+        ("a", ErrorCode.UNSUPPORTED_SASL_MECHANISM),
+        ("b", ErrorCode.RESOURCE_NOT_FOUND),
+    ]
+
+
+def test_voters_and_registrations_stay(quorum, image):
+    for asked, code in ((None, 35), (image.cluster_id, 35), ("another", 104)):
+        assert quorum.add_voter(AddRaftVoterRequest(asked), at(1)).error_code == code
+        assert quorum.remove_voter(RemoveRaftVoterRequest(asked), at(0)).error_code == code
+    unknown = quorum.unregister_broker(UnregisterBrokerRequest(9), at(0))
+    assert unknown.error_code == ErrorCode.BROKER_ID_NOT_REGISTERED
+    own = quorum.unregister_broker(UnregisterBrokerRequest(1), at(0))
+    assert own.error_code == ErrorCode.INVALID_REQUEST
+
+
+# Protocols that are disabled
+
+
+@pytest.mark.parametrize(("key", "versions", "handler"), DISABLED_ROWS)
+def test_a_disabled_protocol_is_unsupported_in_every_answer(key, versions, handler):
+    api = find_api(key)
+    for version in Versions.parse(versions):
+        request = filled(api.request, version, "g", 3)
+        answer = finished(handler(request, at(version)))
+        assert set(codes_in(answer)) == {ErrorCode.UNSUPPORTED_VERSION}
+        assert len(codes_in(answer)) == 1, "what is named three times is answered once"
+        assert encode_response(api, version, 1, answer)
+
+
+def codes_in(answer):
+    """Return the codes of an answer: its own, or those of its elements."""
+    found = []
+    for field in answer.FIELDS:
+        value = getattr(answer, field.name)
+        if field.name == "error_code" and value:
+            found.append(value)
+        for one in value if isinstance(value, list) else ():
+            found += codes_in(one) if hasattr(one, "FIELDS") else []
+    return found
+
+
+# Directories of replicas
+
+
+def test_a_replica_may_lie_where_it_lies():
+    here = SimpleNamespace(path="/a", offline=False, logs={PartitionKey("t", 0): 1})
+    other = SimpleNamespace(path="/b", offline=False, logs={})
+    gone = SimpleNamespace(path="/c", offline=True, logs={})
+    logs = SimpleNamespace(directories=[here, other, gone], get=here.logs.get)
+    handler = ReplicaDirectoryHandler(logs)
+
+    def asked(path, *partitions):
+        request = AlterReplicaLogDirsRequest(
+            [AlterReplicaLogDir(path, [AlterReplicaLogDirTopic("t", list(partitions))])]
+        )
+        (topic,) = finished(handler(request, at(2))).results
+        return [one.error_code for one in topic.partitions]
+
+    assert asked("/a", 0, 7, 0) == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert asked("/b", 0) == [ErrorCode.UNSUPPORTED_VERSION]
+    assert asked("/c", 0) == [ErrorCode.LOG_DIR_NOT_FOUND]
+    assert asked("/nowhere", 0) == [ErrorCode.LOG_DIR_NOT_FOUND]

@@ -17,20 +17,8 @@ NEWEST = {
         line.split("\t") for line in TABLE.read_text().splitlines() if not line.startswith("#")
     )
 }
-NOT_SERVED = {
-    "SaslHandshake", "SaslAuthenticate", "AlterUserScramCredentials",
-    "AlterReplicaLogDirs", "UnregisterBroker", "UnregisterController",
-    "AddRaftVoter", "RemoveRaftVoter",
-    "GetTelemetrySubscriptions", "PushTelemetry",
-    "ConsumerGroupHeartbeat", "ConsumerGroupDescribe",
-    "ShareGroupHeartbeat", "ShareGroupDescribe", "ShareFetch", "ShareAcknowledge",
-    "InitializeShareGroupState", "ReadShareGroupState", "WriteShareGroupState",
-    "DeleteShareGroupState", "ReadShareGroupStateSummary",
-    "DescribeShareGroupOffsets", "AlterShareGroupOffsets", "DeleteShareGroupOffsets",
-    "StreamsGroupHeartbeat", "StreamsGroupDescribe", "StreamsGroupTopologyDescriptionUpdate",
-}  # fmt: skip
-"""What is not part of this version, or needs a second broker; and telemetry, which Kafka too does
-not advertise without a reporter for it."""
+NOT_SERVED = {"GetTelemetrySubscriptions", "PushTelemetry"}
+"""Kafka too does not advertise telemetry without a reporter for it."""
 
 
 @pytest.fixture(scope="module")

@@ -1,8 +1,9 @@
-"""ACLs, SCRAM credentials and delegation tokens of a broker that has none of them.
+"""Authentication and authorisation of a broker that has neither.
 
-DescribeAcls, CreateAcls, DeleteAcls 0-3, DescribeUserScramCredentials 0, and the four APIs of
-delegation tokens. Each gives Kafka's answer where no authorizer is configured and the connection
-is not authenticated, so that tools say what is the matter instead of that an API is missing.
+SaslHandshake 0-1, SaslAuthenticate 0-2, DescribeAcls, CreateAcls, DeleteAcls 0-3, both APIs of
+SCRAM credentials, and the four of delegation tokens. Each gives Kafka's answer where no authorizer
+is configured and the connection is not authenticated, so that tools say what is the matter instead
+of that an API is missing.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ from moldau.protocol.messages.delegation_tokens import (
 from moldau.protocol.messages.security import (
     AclCreation,
     AclCreationResult,
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    AlterUserScramCredentialsResult,
     CreateAclsRequest,
     CreateAclsResponse,
     DeleteAclsFilter,
@@ -36,6 +40,10 @@ from moldau.protocol.messages.security import (
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
 )
 from moldau.server.dispatch import RequestContext
 from moldau.server.repeats import fold
@@ -47,6 +55,23 @@ UNKNOWN: Final = 0
 """The code that means nothing in every enumeration of access rules; Kafka hangs up on it."""
 NO_TIME: Final = -1
 REQUESTER_FROM: Final = 3
+
+
+def sasl_handshake(request: SaslHandshakeRequest, context: RequestContext) -> SaslHandshakeResponse:
+    """Refuse to authenticate on a listener that needs none."""
+    del request, context
+    return SaslHandshakeResponse(ErrorCode.ILLEGAL_SASL_STATE)
+
+
+def sasl_authenticate(
+    request: SaslAuthenticateRequest, context: RequestContext
+) -> SaslAuthenticateResponse:
+    """Refuse to authenticate on a listener that needs none."""
+    del request, context
+    return SaslAuthenticateResponse(
+        ErrorCode.ILLEGAL_SASL_STATE,
+        "SaslAuthenticate request received on a listener without SASL",
+    )
 
 
 def describe_acls(request: DescribeAclsRequest, context: RequestContext) -> DescribeAclsResponse:
@@ -109,6 +134,27 @@ def describe_scram_credentials(
         response.results.append(
             DescribeUserScramCredentialsResult(name, code, text + shorten(name))
         )
+        yield
+    return response
+
+
+def alter_scram_credentials(
+    request: AlterUserScramCredentialsRequest, context: RequestContext
+) -> Sliced[AlterUserScramCredentialsResponse]:
+    """Refuse to store what nobody could log in with; there is nothing to delete."""
+    del context
+    response = AlterUserScramCredentialsResponse()
+    absent = "Attempt to delete a user credential that does not exist"
+    refusals: dict[str, tuple[ErrorCode, str]] = {}
+    for added in request.upsertions:
+        code = ErrorCode.UNSUPPORTED_SASL_MECHANISM
+        refusals[added.name] = (code, "This broker does not authenticate with SCRAM.")
+        yield
+    for deleted in request.deletions:
+        refusals[deleted.name] = (ErrorCode.RESOURCE_NOT_FOUND, absent)
+        yield
+    for user, (code, text) in refusals.items():
+        response.results.append(AlterUserScramCredentialsResult(user, code, text))
         yield
     return response
 

@@ -1,7 +1,8 @@
-"""DescribeQuorum 0-2 and UpdateFeatures 0-2: the metadata log and the features of one broker.
+"""The metadata log of one broker, its voters and its features.
 
-The one broker is the only voter of its quorum and always leads it. Levels of features stay as
-they are; an update to the level that is in force is accepted, as by Kafka.
+DescribeQuorum 0-2, UpdateFeatures 0-2, AddRaftVoter 0-1, RemoveRaftVoter 0, UnregisterBroker 0,
+UnregisterController 0. The one broker is the only voter of its quorum, and stays it. Levels of
+features stay as they are; an update to the level that is in force is accepted, as by Kafka.
 """
 
 from __future__ import annotations
@@ -14,6 +15,10 @@ from moldau.cluster.features import SAFE_DOWNGRADE, FeatureUpdate, check_update
 from moldau.cluster.image import MetadataImage
 from moldau.protocol.errors import ApiError, ErrorCode
 from moldau.protocol.messages.brokers import (
+    UnregisterBrokerRequest,
+    UnregisterBrokerResponse,
+    UnregisterControllerRequest,
+    UnregisterControllerResponse,
     UpdatableFeatureResult,
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
@@ -26,6 +31,12 @@ from moldau.protocol.messages.metadata import (
     QuorumListener,
     QuorumNode,
     QuorumReplicaState,
+)
+from moldau.protocol.messages.raft import (
+    AddRaftVoterRequest,
+    AddRaftVoterResponse,
+    RemoveRaftVoterRequest,
+    RemoveRaftVoterResponse,
 )
 from moldau.server.dispatch import RequestContext
 from moldau.server.repeats import FoldedPartitions, fold, fold_partitions
@@ -120,6 +131,47 @@ class QuorumHandlers:
         broker = self._state.image.brokers.get(self._broker_id)
         endpoints = broker.endpoints if broker is not None else ()
         return [QuorumListener(one.listener, one.host, one.port) for one in endpoints]
+
+    # Members
+
+    def add_voter(
+        self, request: AddRaftVoterRequest, context: RequestContext
+    ) -> AddRaftVoterResponse:
+        """Refuse a second voter."""
+        del context
+        return AddRaftVoterResponse(0, *self._voters_stay(request.cluster_id))
+
+    def remove_voter(
+        self, request: RemoveRaftVoterRequest, context: RequestContext
+    ) -> RemoveRaftVoterResponse:
+        """Refuse to lose the only voter."""
+        del context
+        return RemoveRaftVoterResponse(0, *self._voters_stay(request.cluster_id))
+
+    def _voters_stay(self, cluster_id: str | None) -> tuple[ErrorCode, str]:
+        if cluster_id not in (None, self._state.image.cluster_id):
+            return ErrorCode.INCONSISTENT_CLUSTER_ID, ErrorCode.INCONSISTENT_CLUSTER_ID.text
+        return ErrorCode.UNSUPPORTED_VERSION, "The voters of one broker's quorum do not change."
+
+    def unregister_broker(
+        self, request: UnregisterBrokerRequest, context: RequestContext
+    ) -> UnregisterBrokerResponse:
+        """Refuse to forget a broker: this one is at work, and of others it knows none."""
+        del context
+        if request.broker_id in self._state.image.brokers:
+            problem = ErrorCode.INVALID_REQUEST, f"Broker {request.broker_id} is not removed."
+        else:
+            text = f"Broker ID {request.broker_id} is not currently registered"
+            problem = ErrorCode.BROKER_ID_NOT_REGISTERED, text
+        return UnregisterBrokerResponse(0, *problem)
+
+    def unregister_controller(
+        self, request: UnregisterControllerRequest, context: RequestContext
+    ) -> UnregisterControllerResponse:
+        """Refuse to forget a controller: there is none beside this broker."""
+        del context
+        text = f"There is no controller {request.controller_id} to unregister."
+        return UnregisterControllerResponse(0, ErrorCode.UNKNOWN_CONTROLLER_ID, text)
 
     # UpdateFeatures
 
