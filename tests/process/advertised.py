@@ -10,6 +10,10 @@ from moldau.testing import TestBroker
 from process.raw_client import RawClient
 
 
+RULES = {"DescribeAcls", "CreateAcls", "DeleteAcls"}
+"""APIs that, as in Kafka, close the connection of a client that sends a rule of unknown type."""
+
+
 def connected(broker: TestBroker) -> RawClient:
     """Return a new connection to a broker."""
     host, _, port = broker.bootstrap_servers.rpartition(":")

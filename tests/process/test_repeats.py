@@ -68,7 +68,7 @@ from moldau.protocol.messages.transactions import (
 )
 from moldau.protocol.registry import api_of, encode_request
 from moldau.testing import TestBroker
-from process.advertised import connected, first_and_last_versions
+from process.advertised import RULES, connected, first_and_last_versions
 
 MANY = 2_000
 TOPIC, BROKER = 2, 4
@@ -231,7 +231,7 @@ def has_array(declared):
 def test_no_api_answers_equal_elements_with_much_more_than_they_took(broker):
     """Whatever the elements are: the amplification is bounded, for APIs to come too."""
     for api, version in first_and_last_versions(broker):
-        if not has_array(api.request):
+        if not has_array(api.request) or api.name in RULES:
             continue
         request = filled(api.request, version, "x", 40)
         if hasattr(request, "acks"):
