@@ -1,7 +1,7 @@
 """The folder itself: Kafka's own tool reads it, and it changes hands between brokers.
 
-Here a broker is started and stopped by each test, because a folder is looked at while nobody
-serves it: a running broker's indexes are longer than what is in them.
+Mostly a broker is started and stopped by each test, because a folder is looked at while nobody
+serves it: a running broker's indexes are longer, or shorter, than what they will be.
 """
 
 from __future__ import annotations
@@ -82,6 +82,19 @@ def test_kafkas_dump_tool_reads_the_metadata_log(folder, dump):
     assert topics == ["segments"]
 
 
+def test_the_files_of_a_segment_being_written_can_be_read(broker, dump):
+    topic = create_topic(broker.address, "being-written")
+    send(broker.address, topic, FIRST)
+    folder = broker.data / f"{topic}-0"
+    files = [folder / f"{0:020d}{suffix}" for suffix in (".log", ".index", ".timeindex")]
+    assert (folder / "leader-epoch-checkpoint").exists()
+    said = dump("--files", joined(files))
+    assert [line for line in said.lines if line.startswith("Dumping")] == [
+        f"Dumping {file}" for file in sorted(files)
+    ]
+    assert "isvalid: false" not in said.stdout
+
+
 def successor(kind: str, directory: Path) -> BrokerProcess:
     """Make a broker that will serve a folder another one has written."""
     settings = {"node.id": str(NODE_ID)} if kind == "moldau" else {}
@@ -105,6 +118,9 @@ def test_a_folder_goes_from_kafka_to_the_broker_and_back(tmp_path, ending):
             broker.stop()
     finally:
         broker.kill()
+    # What our recovery cuts stays beside the segments, and Kafka must not mind.
+    cut = broker.data / "old-0" / f"{0:020d}.log.512.1700000000000.cut"
+    cut.write_bytes(b"no batch")
 
     with KafkaNode(tmp_path) as kafka:
         assert read_all(kafka.address, "old") == FIRST + SECOND
@@ -113,3 +129,4 @@ def test_a_folder_goes_from_kafka_to_the_broker_and_back(tmp_path, ending):
         send(kafka.address, "old", THIRD)
         assert read_all(kafka.address, "old") == FIRST + SECOND + THIRD
     assert not [*kafka.data.glob("*-stray*")]
+    assert cut.read_bytes() == b"no batch"

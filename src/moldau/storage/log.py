@@ -40,8 +40,9 @@ from moldau.records.control import end_transaction_marker
 from moldau.storage.append_result import AppendResult
 from moldau.storage.disk_errors import disk_errors, disk_failures, storage_error
 from moldau.storage.durability import Durability
-from moldau.storage.epochs import LeaderEpochs
+from moldau.storage.epochs import LEADER_EPOCHS, LeaderEpochs
 from moldau.storage.flushing import Flush
+from moldau.storage.index_files import make_empty
 from moldau.storage.indexes import RELATIVE_OFFSET_MAX, AbortedTransaction
 from moldau.storage.producer_history import remove_snapshots, restore_producers, store_snapshot
 from moldau.storage.producers import Origin, ProducerStates
@@ -51,11 +52,9 @@ from moldau.storage.retention import expired_count
 from moldau.storage.scan import checked_headers
 from moldau.storage.segment import HalfWritten, Segment
 from moldau.storage.segments import Segments
+from moldau.storage.tail import SMALL_BATCH_BYTES
 from moldau.storage.time_search import Search, search, starts_until
 from moldau.storage.topic_config import LONG_MAX, LogConfig
-
-SMALL_BATCH_BYTES = 2048
-"""Up to here a batch is joined before it is written: that costs less than to write two pieces."""
 
 
 class Log:
@@ -256,6 +255,9 @@ class Log:
             segment.settle(leader_epoch)
 
     def _write(self, segment: Segment, parts: Sequence[Buffer]) -> None:
+        if not segment.size and self.epochs.latest < 0:
+            with disk_errors(self.folder):
+                make_empty(self._resources.files, [f"{self.folder}/{LEADER_EPOCHS}"])
         try:
             segment.write(parts)
         except HalfWritten:
@@ -352,10 +354,7 @@ class Log:
             crash_point("log.roll.before_create")
             segment = Segment.create(self._resources, self.folder, start, self.config)
             crash_point("log.roll.after_create")
-            if old.size:
-                old.stop_writing()
-            else:
-                self._segments.take_newest().doom()
+            old.stop_writing() if old.size else self._segments.take_newest().doom()
         self._begin(segment)
         self._durability.names_changed(snapshot)
         self._resources.rolled[self] = None

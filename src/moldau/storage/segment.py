@@ -22,7 +22,7 @@ from moldau.base.errors import CorruptRecords, StorageError
 from moldau.base.files import Buffer, File, read_whole, write_atomically
 from moldau.records.batch import PEEK_SIZE, peek
 from moldau.storage.disk_errors import is_full, storage_error
-from moldau.storage.index_files import last_entry, store_entries
+from moldau.storage.index_files import last_entry, make_empty, store_entries
 from moldau.storage.indexes import (
     NO_TIMESTAMP,
     OFFSET_ENTRY_SIZE,
@@ -196,6 +196,8 @@ class Segment:
             if file is None:
                 file = self.handle()
             self.used = True
+            if not self.size:
+                make_empty(self._resources.files, self.index_paths[:2])
             file.append(parts)
         except OSError as error:
             self._take_back(file, error)
@@ -548,6 +550,8 @@ class Segment:
         self._resources.aborted.drop(self.stem)
         self._resources.files.remove(self._transactions_path)
         self.has_aborted = False
+        # Old entries could point behind the end, or into the middle of batches to come.
+        make_empty(self._resources.files, self.index_paths[:2])
         next_offset = self.base_offset
         try:
             for batch in walk_checked(file, 0, end_position, check_from_offset=check_from_offset):

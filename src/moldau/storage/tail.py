@@ -24,6 +24,10 @@ QUIET_BYTES: Final = 16 * 1024
 """The most that is appended before somebody looks again: bounds what is remembered in between."""
 
 
+SMALL_BATCH_BYTES: Final = 2048
+"""Up to here a batch is joined before it is written: that costs less than to write two pieces."""
+
+
 class Quiet(NamedTuple):
     """Up to where batches of one epoch may be appended with nothing else due."""
 

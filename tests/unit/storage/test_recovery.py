@@ -376,7 +376,9 @@ class TestInterruptedWork:
         assert self.names(broker) == [
             "00000000000000000000.index",
             "00000000000000000000.log",
+            "00000000000000000004.index",
             "00000000000000000004.log",
+            "00000000000000000004.timeindex",
         ]
         assert [record.offset for record in read_all(broker.kill().log())] == list(range(6))
 
