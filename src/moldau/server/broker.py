@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 
 from moldau.base.errors import UserError
 from moldau.base.ids import random_uuid
@@ -24,6 +25,7 @@ from moldau.server.housekeeping import Chore, keep_doing
 from moldau.server.parts import Parts, Ports
 from moldau.server.routes import make_routes
 from moldau.server.settings import BrokerSettings, host_limits
+from moldau.storage.recovery import Report
 
 logger = logging.getLogger(__name__)
 
@@ -104,11 +106,15 @@ class Broker:
             image.cluster_id, self.parts.broker_id, self.parts.ports.boot_id
         ):
             logger.error("log directory offline: %s", error)
+        clock = self.parts.ports.clock
+        started_s = clock.monotonic()
         reports = self.parts.logs.load(
             lambda topic: self.parts.config_of(image.topic_config(topic))
         )
         for key, report in reports.items():
-            logger.info("recovered %s: %s", key, report)
+            logger.debug("recovered %s: %s", key, report)
+        if reports:
+            _log_recovery(tuple(reports.values()), clock.monotonic() - started_s)
 
     async def _listen(self) -> None:
         """Open every port; a connection is accepted at once and answered when all is ready."""
@@ -223,3 +229,15 @@ class Broker:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks = []
+
+
+def _log_recovery(reports: Sequence[Report], elapsed_s: float) -> None:
+    """Say in one line what came of the last stop, which was none."""
+    logger.info(
+        "recovered %d partitions in %.1f s: %d segments checked, %d bytes and %d segments cut",
+        len(reports),
+        elapsed_s,
+        sum(report.recovered_segments for report in reports),
+        sum(report.cut_bytes for report in reports),
+        sum(report.removed_segments for report in reports),
+    )
