@@ -12,10 +12,12 @@ import asyncio
 import functools
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import ParamSpec, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from moldau.base.executor import Lane
-from moldau.server.worker import Worker
+
+if TYPE_CHECKING:
+    from moldau.server.worker import Worker
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -41,10 +43,15 @@ class PoolExecutor:
     ) -> asyncio.Future[T]:
         if self._closed:
             raise RuntimeError("the executor is closed")
-        worker = self._workers.get(lane)
-        if worker is None:
-            worker = self._workers[lane] = Worker(lane)
+        worker = self._workers.get(lane) or self._begin(lane)
         return worker.compute(functools.partial(work, *args, **kwargs))
+
+    def _begin(self, lane: Lane) -> Worker:
+        # Imported here: most brokers never compute, and half a megabyte comes with it.
+        from moldau.server.worker import Worker  # noqa: PLC0415
+
+        worker = self._workers[lane] = Worker(lane)
+        return worker
 
     async def close(self) -> None:
         self._closed = True

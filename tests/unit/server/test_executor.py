@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 import os
 import signal
 import subprocess
 import sys
 import threading
-from collections import deque
 from pathlib import Path
 
 import pytest
@@ -48,6 +46,11 @@ def run(scenario):
 
 def interrupt_disposition() -> bool:
     return signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+
+
+def compute_endlessly() -> None:
+    while True:
+        pass
 
 
 def open_descriptor_targets() -> list[str]:
@@ -110,6 +113,18 @@ def test_a_worker_that_was_killed_loses_the_work_in_hand_and_is_replaced(caplog)
     assert "the worker process" in line
 
 
+def test_a_lane_does_one_piece_after_the_other_in_the_order_they_were_asked_for():
+    async def scenario(executor):
+        done = []
+        for number in range(5):
+            piece = executor.compute(Lane.READS, divmod, number, 1)
+            piece.add_done_callback(lambda piece: done.append(piece.result()[0]))
+        await executor.compute(Lane.READS, os.getpid)
+        return done
+
+    assert run(scenario) == [0, 1, 2, 3, 4]
+
+
 def test_no_lane_waits_for_another():
     async def scenario(executor):
         endless = executor.compute(Lane.READS, signal.pause)
@@ -124,7 +139,7 @@ def test_work_that_takes_too_much_cpu_time_is_ended_with_its_process(caplog, mon
     monkeypatch.setattr(executor_port, "COMPUTE_CPU_S", 0.5)
 
     async def scenario(executor):
-        endless = executor.compute(Lane.WRITES, deque, itertools.repeat(0), maxlen=0)
+        endless = executor.compute(Lane.WRITES, compute_endlessly)
         queued = executor.compute(Lane.WRITES, divmod, 7, 2)
         with pytest.raises(WorkTooLong):
             await endless
@@ -202,6 +217,11 @@ def test_a_killed_broker_leaves_nothing_that_complains(tmp_path: Path):
         broker.stdout.readline()
         broker.kill()
         assert broker.stderr.read() == ""
+
+
+def test_only_what_computes_pays_for_the_import_of_the_worker():
+    script = "import sys, moldau.cli.serve; sys.exit('moldau.server.worker' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
 
 
 def test_closing_without_having_computed_starts_no_process():
