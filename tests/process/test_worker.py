@@ -162,3 +162,23 @@ def test_a_produce_that_needs_work_does_not_wait_for_bombs_being_fetched(broker)
             assert error_of(reader.receive(bombs, OLD_FETCH_VERSION)) is ErrorCode.NONE
     finally:
         os.kill(worker, signal.SIGCONT)
+
+
+def test_queued_work_of_a_client_that_left_is_dropped(broker):
+    worker = worker_of(broker, "produce")
+    with connect(broker) as stayed, connect(broker) as left:
+        before = stayed.offset("compacted")
+        os.kill(worker, signal.SIGSTOP)
+        try:
+            stayed.send(PRODUCE, PRODUCE_VERSION)
+            everybody_else_is_served(broker)
+            left.send(PRODUCE, PRODUCE_VERSION)
+            everybody_else_is_served(broker)
+            left.socket.close()
+            everybody_else_is_served(broker)
+        finally:
+            os.kill(worker, signal.SIGCONT)
+        assert error_of(stayed.receive(PRODUCE, PRODUCE_VERSION)) is ErrorCode.NONE
+        # The next one would be done after that of the client that left.
+        assert error_of(stayed.call(PRODUCE, PRODUCE_VERSION)) is ErrorCode.NONE
+        assert stayed.offset("compacted") == before + 2
