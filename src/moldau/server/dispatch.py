@@ -40,6 +40,7 @@ from moldau.protocol.registry import (
     encode_short_response,
     find_api,
 )
+from moldau.protocol.release import release_in_slices
 from moldau.server.connection import Connection
 from moldau.server.slices import Finished, Sliced, SlicedWork
 from moldau.server.turns import Turn, Turns
@@ -291,7 +292,11 @@ def _decode_and_handle(asked: Asked, decoding: Sliced[Any], turn: Turn) -> Slice
         route, header = asked.route, asked.header
         route.stats.count(asked.size)
         context = RequestContext(asked.connection, header.api_version, header.client_id)
-        return (yield from _answer_in_slices(asked, route.handler(request, context)))
+        answer = yield from _answer_in_slices(asked, route.handler(request, context))
+        held = [request]
+        del request
+        yield from release_in_slices(held)
+        return answer
     finally:
         turn.end()
 
@@ -306,8 +311,10 @@ def _answer_in_slices(asked: Asked, response: Any) -> Sliced[Any]:
     api, header = asked.route.api, asked.header
     if type(response) is not api.response:
         return response
-    return (
-        yield from encode_response_in_slices(
-            api, header.api_version, header.correlation_id, response
-        )
+    parts = yield from encode_response_in_slices(
+        api, header.api_version, header.correlation_id, response
     )
+    held = [response]
+    del response
+    yield from release_in_slices(held)
+    return parts

@@ -25,7 +25,7 @@ from moldau.server.handlers.groups import GroupHandlers
 from moldau.server.handlers.usual_sync import SYNC_GROUP_KEY, VERSION, UsualSync
 
 MEMBERS = 5
-PEER = SimpleNamespace(peer_host="10.0.0.1", peer="somebody")
+PEER = SimpleNamespace(peer_host="10.0.0.1", peer="somebody", turn=None)
 LOOP = asyncio.new_event_loop()
 LOOP.close()
 """For the futures of parked requests; none is ever awaited."""
