@@ -19,6 +19,7 @@ from collections.abc import Iterator
 import pytest
 
 from kafka_harness.waiting import eventually
+from moldau.base.limits import ELEMENTS_PER_REQUEST, PLAIN_REQUEST_BYTES
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.data import (
     FetchPartition,
@@ -158,6 +159,23 @@ def test_an_impossible_frame_size_closes_the_connection(broker, client, size):
     # The last two are how TLS and HTTP begin.
     client.send_bytes(struct.pack(">i", size) + b"rest")
     assert str(size) in client.closed_with_one_line()
+
+
+def test_a_large_request_that_carries_no_records_is_refused_before_it_is_sent(broker, client):
+    client.send_bytes(struct.pack(">ihh", 94 * MIB, 3, 1))
+    line = client.closed_with_one_line()
+    assert f"a Metadata request of {94 * MIB} bytes" in line
+    assert str(PLAIN_REQUEST_BYTES) in line
+
+
+@pytest.mark.parametrize("version", [1, 9])
+def test_a_request_with_too_many_elements_is_refused_and_says_whose(broker, client, version):
+    topics = [MetadataRequestTopic(name="")] * (ELEMENTS_PER_REQUEST + 1)
+    client.send(MetadataRequest(topics), version)
+    line = client.closed_with_one_line()
+    assert f"MetadataRequest v{version}" in line
+    assert f"may have {ELEMENTS_PER_REQUEST}" in line
+    assert "client 'raw'" in line
 
 
 @pytest.mark.parametrize("count", [-2, -(2**31), 2**31 - 1, 1000])

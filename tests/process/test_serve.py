@@ -5,15 +5,25 @@ A refused start changes nothing: the folder is compared before and after, times 
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import socket
+import threading
 from pathlib import Path
 
 import pytest
 
 from kafka_harness.ports import free_port
 from kafka_harness.wire import ask_api_versions
-from process.raw_client import FETCH_VERSION, RawClient, batch_of, fetch_request
+from moldau.base.limits import ELEMENTS_PER_REQUEST
+from moldau.protocol.messages.data import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from moldau.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from process.attack import request_bytes
+from process.raw_client import FETCH_VERSION, TIMEOUT_S, RawClient, batch_of, fetch_request
 from process.serving import Serving, refused, snapshot
 
 CLEAN_MARK = ".kafka_cleanshutdown"
@@ -137,6 +147,41 @@ def test_clients_that_wait_or_do_not_read_hold_up_no_stop(tmp_path):
             assert slow.socket.recv(1), "the answer is on its way"
             assert broker.stop() == 0
             assert waiting.was_closed()
+
+
+def test_clients_that_ask_for_all_they_may_hold_up_no_stop(tmp_path):
+    """Each goes on with the largest legal request until it is closed."""
+    partitions = [ListOffsetsPartition(number) for number in range(ELEMENTS_PER_REQUEST - 1)]
+    names = [MetadataRequestTopic(name="no topic")] * ELEMENTS_PER_REQUEST
+    requests = [
+        (ListOffsetsRequest(-1, topics=[ListOffsetsTopic("orders", partitions)]), 5),
+        (MetadataRequest(names, allow_auto_topic_creation=False), 9),
+    ]
+
+    def ask_on_and_on(client, request, answered):
+        with contextlib.suppress(ConnectionError):
+            client.send_frame(request)
+            while True:
+                client.send_frame(request)
+                client.read_frame()
+                answered.set()
+
+    with Serving(tmp_path) as broker, contextlib.ExitStack() as clients:
+        asking = []
+        for request in [request_bytes(*one) for one in requests] * 2:
+            client = clients.enter_context(RawClient((broker.host, broker.port)))
+            answered = threading.Event()
+            thread = threading.Thread(
+                target=ask_on_and_on, args=(client, request, answered), daemon=True
+            )
+            thread.start()
+            asking.append((thread, answered))
+        assert all(answered.wait(TIMEOUT_S) for _, answered in asking)
+        assert broker.stop() == 0
+        for thread, _ in asking:
+            thread.join(TIMEOUT_S)
+        assert "has stopped" in broker.errors
+        assert "Traceback" not in broker.errors
 
 
 # Refusals
