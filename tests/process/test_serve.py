@@ -168,7 +168,7 @@ def test_clients_that_ask_for_all_they_may_hold_up_no_stop(tmp_path):
 
     with Serving(tmp_path) as broker, contextlib.ExitStack() as clients:
         asking = []
-        for request in [request_bytes(*one) for one in requests] * 2:
+        for request in [request_bytes(*one) for one in requests]:
             client = clients.enter_context(RawClient((broker.host, broker.port)))
             answered = threading.Event()
             thread = threading.Thread(
