@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup wheel demo quick test test-long lint types imports check sim sim-many soak soak-exactly-once soak-pipelines clients-on-kafka spark-on-kafka spark-newest golden bench bench-clients bench-spark lock clean help
+.PHONY: setup wheel demo quick test test-long lint types imports check sim sim-many fuzz attack soak soak-exactly-once soak-pipelines clients-on-kafka spark-on-kafka spark-newest golden bench bench-clients bench-spark lock clean help
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 14
@@ -117,6 +117,16 @@ sim: setup ## one simulated run: make sim SEED=42
 
 sim-many: setup ## many simulated runs: make sim-many N=1000
 	$(BIN)/python -m moldau.sim.run --seed $(SEED) --count $(N)
+
+FRAMES ?= 200000
+
+fuzz: wheel ## damaged and extreme requests of every API, to both forms: make fuzz FRAMES=200000 SEED=1
+	PYTHONPATH=tests $(BIN)/python -m attacks.fuzz --frames $(FRAMES) --seed $(SEED) --form checkout
+	PYTHONPATH=tests $(BIN)/python -m attacks.fuzz --frames $(FRAMES) --seed $(SEED) --form compiled
+
+attack: wheel ## what once stopped or bloated a broker, on both forms: make attack NAMES="half_frames pipelined"
+	PYTHONPATH=tests $(BIN)/python -m attacks.run --form checkout $(NAMES)
+	PYTHONPATH=tests $(BIN)/python -m attacks.run --form compiled $(NAMES)
 
 soak: setup ## kill a real broker again and again: make soak N=200
 	MOLDAU_KILL_ROUNDS=$(N) $(BIN)/python -m pytest -q --timeout=0 tests/process/test_kill_nine.py

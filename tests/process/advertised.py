@@ -9,7 +9,6 @@ from moldau.protocol.registry import Api, find_api
 from moldau.testing import TestBroker
 from process.raw_client import RawClient
 
-
 RULES = {"DescribeAcls", "CreateAcls", "DeleteAcls"}
 """APIs that, as in Kafka, close the connection of a client that sends a rule of unknown type."""
 
