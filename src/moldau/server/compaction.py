@@ -46,6 +46,18 @@ THROTTLE_INTERVAL_S: Final = 0.3
 CHUNK_BYTES_MIN: Final = 64 * 1024
 """Below this, calls to the disk cost more than the bytes they move."""
 
+KEY_BYTES_MAX: Final = 2**40
+"""More than any machine has: a load factor may be any number, and the product infinite."""
+
+SLOWEST_BYTES_PER_SECOND: Final = 1.0
+"""The config may be 0, or less. Then the cleaner stands nearly still, as Kafka's does."""
+
+REST_MIN_S: Final = 0.05
+"""The config may be 0. Looking at every log without a rest would take the loop from clients."""
+
+REST_AT_ONCE_S: Final = 15.0
+"""How soon a rest that was too long is cut short when the config is changed."""
+
 LOGS_PER_SLICE: Final = 64
 """Logs looked at between two turns of the loop."""
 
@@ -68,12 +80,12 @@ class CleanerSettings(NamedTuple):
         assert isinstance(rate, float)
         return cls(
             bool(values.value("log.cleaner.enable")),
-            values.integer("log.cleaner.backoff.ms") / 1000,
+            max(values.integer("log.cleaner.backoff.ms") / 1000, REST_MIN_S),
             Limits(
-                int(key_bytes * load_factor),
+                int(min(key_bytes * load_factor, KEY_BYTES_MAX)),
                 max(CHUNK_BYTES_MIN, values.integer("log.cleaner.io.buffer.size") // 2),
             ),
-            rate,
+            max(rate, SLOWEST_BYTES_PER_SECOND),
         )
 
 
@@ -136,9 +148,17 @@ class Compaction:
     async def run(self) -> None:
         """Clean whatever is dirty until cancelled."""
         while True:
-            settings = self._settings()
-            if not (settings.enabled and await self.clean_dirtiest()):
-                await asyncio.sleep(settings.backoff_s)
+            if not (self._settings().enabled and await self.clean_dirtiest()):
+                await self._rest()
+
+    async def _rest(self) -> None:
+        """Wait for as long as the config says, also where that is changed meanwhile."""
+        begun_s = self._clock.monotonic()
+        while True:
+            left_s = begun_s + self._settings().backoff_s - self._clock.monotonic()
+            if left_s <= 0:
+                return
+            await asyncio.sleep(min(left_s, REST_AT_ONCE_S))
 
     async def clean_dirtiest(self) -> bool:
         """Clean the log that needs it most; tell whether there was one and it worked."""

@@ -29,6 +29,7 @@ from moldau.server.config_values import NOTHING, BrokerValues
 from moldau.server.settings import BrokerSettings, check_together
 from moldau.server.topic_configs import (
     TOPIC_CONFIGS,
+    check_broker_default,
     check_topic_configs,
     log_config,
     log_defaults,
@@ -243,6 +244,8 @@ def _usable(configs: Mapping[str, str], table: Mapping[str, ConfigDefinition]) -
         try:
             if name in table:
                 table[name].parse(text)
+                if table is BROKER_CONFIGS:
+                    check_broker_default(name, text)
                 found[name] = text
         except ConfigError as error:
             logger.warning("a stored config is ignored: %s", error)
@@ -322,3 +325,4 @@ def check_dynamic(configs: Mapping[str, str], *, every: bool) -> None:
         )
     for name, text in configs.items():
         BROKER_CONFIGS[name].parse(text)
+        check_broker_default(name, text)

@@ -283,6 +283,10 @@ BROKER_SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 )
 """The broker configs that stand in for a topic's own, the stronger ones first."""
 
+_STANDS_FOR: Final[Mapping[str, str]] = MappingProxyType(
+    {broker: topic for topic, brokers in BROKER_SYNONYMS.items() for broker in brokers}
+)
+
 _LOG_FIELDS: Final = {
     one.name.replace("_", "."): one.name
     for one in fields(LogConfig)
@@ -316,14 +320,24 @@ def broker_default(name: str, broker: BrokerValues) -> tuple[Value, list[Found]]
     found = broker.find_all(BROKER_SYNONYMS.get(name, ()))
     if not found:
         return definition.default, found
-    return definition.parse(_in_topic_units(name, found[0])), found
+    return definition.parse(_in_topic_units(name, found[0].name, found[0].text)), found
 
 
-def _in_topic_units(name: str, found: Found) -> str:
+def check_broker_default(broker_name: str, text: str) -> None:
+    """Raise ConfigError if a broker config stands in for a topic's, which may not be this.
+
+    Kafka's bounds are narrower for some topic configs than for the broker's: segment.ms is at least
+    1, log.roll.ms is not bounded. A broker that took such a value could serve no topic.
+    """
+    name = _STANDS_FOR.get(broker_name)
+    if name is not None:
+        TOPIC_CONFIGS[name].parse(_in_topic_units(name, broker_name, text))
+
+
+def _in_topic_units(name: str, broker_name: str, text: str) -> str:
     """Turn a broker's text into the topic's: hours and minutes into milliseconds."""
-    text = found.text
-    if found.name.endswith((".hours", ".minutes")):
-        factor = HOUR_MS if found.name.endswith(".hours") else MINUTE_MS
+    if broker_name.endswith((".hours", ".minutes")):
+        factor = HOUR_MS if broker_name.endswith(".hours") else MINUTE_MS
         text = str(int(text) * factor)
     if name == "retention.ms":
         text = str(max(int(text), -1))

@@ -16,7 +16,7 @@ from moldau.base.files import read_whole
 from moldau.base.ids import BrokerId, LeaderEpoch, PartitionKey
 from moldau.replication.partition import Partition, Role
 from moldau.replication.partitions import Partitions
-from moldau.server.compaction import CleanerSettings, Compaction
+from moldau.server.compaction import KEY_BYTES_MAX, REST_MIN_S, CleanerSettings, Compaction
 from moldau.server.settings import BrokerSettings
 from moldau.server.topic_configs import log_config, log_defaults
 from moldau.sim.disk_faults import Operation
@@ -106,6 +106,31 @@ def test_the_settings_are_those_of_the_broker():
     defaults = CleanerSettings.of(BrokerSettings.load("node.id=1").values)
     assert (defaults.enabled, defaults.backoff_s) == (True, 15.0)
     assert defaults.limits == Limits(120_795_955, 262_144)
+
+
+def test_no_number_of_a_setting_stops_the_cleaner_or_makes_it_run_without_rest():
+    values = BrokerSettings.load(
+        "node.id=1\nlog.cleaner.io.buffer.load.factor=1e308\nlog.cleaner.backoff.ms=0\n"
+        "log.cleaner.io.max.bytes.per.second=0\n"
+    ).values
+    settings = CleanerSettings.of(values)
+    assert settings.limits.key_bytes == KEY_BYTES_MAX
+    assert (settings.backoff_s, settings.max_bytes_per_second) == (REST_MIN_S, 1.0)
+
+
+def test_a_rest_without_end_ends_when_the_setting_is_changed():
+    async def scenario(bench):
+        task = asyncio.create_task(bench.cleaner.run())
+        await asyncio.sleep(1)
+        log = bench.fill(FIRST)
+        await asyncio.sleep(1000)
+        assert len(offsets(log)) == 20
+        bench.settings = SETTINGS
+        await asyncio.sleep(20)
+        assert offsets(log) == [18, 19]
+        task.cancel()
+
+    on_bench(scenario, settings=SETTINGS._replace(backoff_s=(2**63 - 1) / 1000))
 
 
 @pytest.mark.parametrize("seed", range(5))

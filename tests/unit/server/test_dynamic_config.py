@@ -87,6 +87,12 @@ class TestInForce:
         assert "Invalid value many" in caplog.text
         assert cluster.altered(TOPIC, ("retention.ms", SET, "8")) == {"retention.ms": "8"}
 
+    def test_a_stored_broker_config_that_no_topic_may_have_is_left_out(self, cluster, caplog):
+        before = cluster.log_config().segment_ms
+        cluster.store(EVERY, log_roll_ms="0")
+        assert cluster.log_config().segment_ms == before
+        assert "Invalid value 0 for configuration segment.ms" in caplog.text
+
     def test_throttled_replicas_reach_the_log(self, cluster):
         cluster.store(TOPIC, leader_replication_throttled_replicas="0:1")
         assert cluster.log_config().throttled_replicas == {
@@ -326,6 +332,15 @@ class TestChangingBrokers:
     def test_what_may_change_at_run_time_changes(self, cluster, resource):
         change = ("log.retention.ms", SET, "5")
         assert cluster.altered(resource, change) == {"log.retention.ms": "5"}
+
+    @pytest.mark.parametrize("resource", [BROKER, EVERY])
+    @pytest.mark.parametrize(
+        ("name", "value"), [("log.roll.ms", "0"), ("log.flush.interval.ms", "-1")]
+    )
+    def test_what_no_topic_may_have_is_no_default_of_a_broker(self, cluster, resource, name, value):
+        code, message = cluster.refusal(resource, (name, SET, value))
+        assert code is ErrorCode.INVALID_REQUEST
+        assert f"Invalid value {value} for configuration" in message
 
     def test_the_rate_of_a_reassignment_is_accepted(self, cluster):
         change = ("leader.replication.throttled.rate", SET, "1000")

@@ -177,7 +177,7 @@ class FetchHandler:
         context: RequestContext,
     ) -> FetchResponse:
         """Answer a client that knows only single messages."""
-        if enough or request.max_wait_ms <= 0:
+        if enough or request.max_wait_ms <= 0 or not fetch.session.readers:
             response = await take_turns(self._respond(fetch, found))
         else:
             wait_s = request.max_wait_ms / 1000
