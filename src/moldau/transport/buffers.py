@@ -30,7 +30,7 @@ OwnBuffer = bytearray | mmap.mmap
 class BufferPool:
     """Receive buffers of streams in the middle of a frame, kept for the next one."""
 
-    __slots__ = ("_free", "_pooled_size", "_whole", "budget", "shared")
+    __slots__ = ("_free", "_whole", "budget", "kept", "shared")
 
     def __init__(self, budget: MemoryBudget) -> None:
         self.budget = budget
@@ -38,7 +38,8 @@ class BufferPool:
         self.shared = self._whole
         """What streams read into that are not in the middle of a frame."""
         self._free: dict[int, list[OwnBuffer]] = {}
-        self._pooled_size = 0
+        self.kept = 0
+        """Bytes of buffers that wait to be used again."""
         budget.changed.append(self._budget_changed)
 
     def _budget_changed(self) -> None:
@@ -48,7 +49,7 @@ class BufferPool:
         """Return a buffer of a size that `rounded` gave; its content is arbitrary."""
         free = self._free.get(size)
         if free:
-            self._pooled_size -= size
+            self.kept -= size
             return free.pop()
         self._make_room()
         return _allocate(size)
@@ -56,9 +57,9 @@ class BufferPool:
     def give(self, buffer: OwnBuffer) -> None:
         """Take a buffer back, unless enough are kept already."""
         size = len(buffer)
-        if self._pooled_size + size <= self._room():
+        if self.kept + size <= self._room():
             self._free.setdefault(size, []).append(buffer)
-            self._pooled_size += size
+            self.kept += size
 
     def grow(self, buffer: OwnBuffer, filled: int, size: int) -> OwnBuffer:
         """Return a buffer of this size that begins with the same bytes; the old one is gone."""
@@ -77,9 +78,9 @@ class BufferPool:
         return min(POOLED_BUFFERS_SIZE, self.budget.limit - self.budget.held)
 
     def _make_room(self) -> None:
-        if self._pooled_size > self._room():
+        if self.kept > self._room():
             self._free.clear()
-            self._pooled_size = 0
+            self.kept = 0
 
 
 def rounded(size: int) -> int:

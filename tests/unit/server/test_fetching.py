@@ -95,6 +95,15 @@ def test_clients_of_an_old_time_get_their_limits_kept_to_the_byte():
     assert fetched.size == 10
 
 
+@pytest.mark.parametrize(("wanted", "size"), [(5000, 5000), (FAR, 5000), (4999, 3000)])
+def test_a_limit_of_ours_does_not_cut_the_first_batch_of_an_old_client(wanted, size):
+    kit = Kit("t")
+    kit.append("t", sized_batch(5000), sized_batch(5000))
+    fetch = kit.fetch(once(), {"t": (0, wanted)}, hard_limit=True, max_bytes=3000)
+    (fetched,), _ = finished(fetch.look())
+    assert fetched.size == size
+
+
 def test_the_limit_of_the_answer_holds_over_all_partitions():
     kit = Kit("a", "b", "c")
     for name in ("a", "b", "c"):

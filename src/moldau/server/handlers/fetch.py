@@ -82,6 +82,7 @@ class FetchHandler:
         self._stats = stats
         self._storage_failed = storage_failed
         self._max_bytes = max_bytes
+        self._rotation = 0
 
     def __call__(
         self, request: FetchRequest, context: RequestContext
@@ -121,6 +122,8 @@ class FetchHandler:
             whole=request.session_epoch <= 0,
             storage_failed=self._storage_failed,
         )
+        if version < SOFT_LIMIT_FROM:
+            self._rotate(session)
         found, enough = yield from fetch.look()
         if version < BATCHES_FROM:
             return DroppableTask(self._converted(fetch, found, enough, request, context))
@@ -133,6 +136,15 @@ class FetchHandler:
             fetch, request.max_wait_ms / 1000, lambda found: self._respond(fetch, found)
         )
         return parked.future
+
+    def _rotate(self, session: FetchSession) -> None:
+        """Begin with another partition each time.
+
+        Newer clients do so themselves (KIP-74). For these the first ones would fill every answer.
+        """
+        self._rotation += 1
+        for _ in range(self._rotation % max(1, len(session.ready))):
+            session.ready.move_to_end(next(iter(session.ready)))
 
     def _answer_limit(self, version: int) -> int:
         if version < BATCHES_FROM:

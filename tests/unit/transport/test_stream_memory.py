@@ -1,0 +1,289 @@
+"""Streams under a budget of a few MiB: who is read from, who waits, what is given back."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import struct
+import zlib
+
+import pytest
+
+from moldau.base.memory_budget import MIB, MemoryBudget
+from moldau.transport import memory_watch
+from moldau.transport.buffers import SHORT_READ_SIZE, BufferPool, rounded
+from moldau.transport.sockets import SocketNetwork
+
+PIECE = 100_000
+"""Less than a socket takes at once."""
+
+
+class Framed:
+    """Answers each whole frame with its checksum, or with what it is told to."""
+
+    def __init__(self, stream, answer):
+        self.stream = stream
+        self.answer = answer or (lambda body: [struct.pack(">I", zlib.crc32(body))])
+        self.seen = 0
+        self.ended = asyncio.get_running_loop().create_future()
+
+    def received(self, data):
+        self.seen = max(self.seen, len(data))
+        position = 0
+        while len(data) - position >= 4:
+            (size,) = struct.unpack_from(">I", data, position)
+            end = position + 4 + size
+            if end > len(data):
+                self.stream.expect(end - position)
+                break
+            self.stream.send(self.answer(data[position + 4 : end]))
+            position = end
+        return position
+
+    def drained(self):
+        """Hear of nothing."""
+
+    def closed(self, error):
+        self.ended.set_result(error)
+
+
+class Side:
+    """A port that frames come to, and the budget behind it."""
+
+    def __init__(self, limit=12 * MIB, answer=None):
+        self.budget = MemoryBudget(limit, largest_request=4 * MIB)
+        self.network = SocketNetwork(memory=self.budget)
+        self.answer = answer
+        self.owners = {}
+
+    def accept(self, stream):
+        owner = self.owners[stream.peer.port] = Framed(stream, self.answer)
+        return owner
+
+    async def __aenter__(self):
+        self.listener = await self.network.listen("127.0.0.1", 0, self.accept)
+        self.stack = contextlib.AsyncExitStack()
+        return self
+
+    async def __aexit__(self, *_):
+        await self.stack.aclose()
+        self.listener.close()
+        for owner in self.owners.values():
+            owner.stream.abort()
+        assert self.budget.held == 0
+        assert self.budget.waiting == 0
+
+    async def connect(self):
+        """Return a peer and the stream's owner on our side."""
+        reader, writer = await asyncio.open_connection(*self.listener.address)
+        self.stack.callback(writer.close)
+        port = port_of(writer)
+        await until(lambda: port in self.owners)
+        return reader, writer, self.owners[port]
+
+    async def begin(self, size, sent=PIECE):
+        """Connect, and send a part of a frame that is announced to be so large."""
+        reader, writer, owner = await self.connect()
+        body = random.Random(size).randbytes(size)
+        writer.write(struct.pack(">I", size) + body[:sent])
+        await until(lambda: owner.seen > 0)
+        return Begun(reader, writer, owner, body, sent)
+
+
+class Begun:
+    """A frame on its way."""
+
+    def __init__(self, reader, writer, owner, body, sent):
+        self.reader, self.writer, self.owner = reader, writer, owner
+        self.body, self.sent = body, sent
+
+    @property
+    def held(self):
+        return self.owner.stream.memory.request.held
+
+    async def finish(self):
+        """Send the rest and wait for the answer."""
+        self.writer.write(self.body[self.sent :])
+        (answer,) = struct.unpack(">I", await asyncio.wait_for(self.reader.readexactly(4), 30))
+        assert answer == zlib.crc32(self.body)
+
+
+def port_of(writer):
+    return writer.get_extra_info("sockname")[1]
+
+
+async def until(look):
+    async with asyncio.timeout(30):
+        while not look():  # noqa: ASYNC110 - it waits for a socket
+            await asyncio.sleep(0)
+
+
+def run(scenario, **options):
+    async def inside():
+        async with Side(**options) as side:
+            await scenario(side)
+
+    asyncio.run(inside())
+
+
+def test_a_frame_that_does_not_fit_is_read_when_another_is_done():
+    async def scenario(side):
+        first, turn, waiting = [await side.begin(MIB) for _ in range(3)]
+        await until(lambda: side.budget.waiting)
+        assert first.held == turn.held == rounded(MIB + 4)
+        assert side.budget.waits == 1
+        waiting.writer.write(waiting.body[PIECE:])
+        waiting.sent = MIB
+        for _ in range(20):
+            await asyncio.sleep(0)
+        # Not more was read than the first piece of it.
+        assert waiting.owner.seen <= PIECE + 4
+        assert waiting.held <= rounded(PIECE + 5)
+        await first.finish()
+        await waiting.finish()
+        await turn.finish()
+
+    run(scenario)
+
+
+def test_small_frames_go_through_while_memory_is_short():
+    async def scenario(side):
+        for _ in range(3):
+            await side.begin(MIB)
+        await until(lambda: side.budget.is_short)
+        small = await side.begin(SHORT_READ_SIZE // 2, sent=SHORT_READ_SIZE // 2)
+        await small.finish()
+        late = await side.begin(MIB)
+        assert late.owner.seen <= SHORT_READ_SIZE
+        assert late.held <= rounded(SHORT_READ_SIZE + 1)
+
+    run(scenario)
+
+
+def test_one_that_sends_nothing_more_is_closed_for_those_that_wait(monkeypatch, caplog):
+    monkeypatch.setattr(memory_watch, "TICK_S", 0.01)
+
+    async def scenario(side):
+        silent = [await side.begin(MIB) for _ in range(2)]
+        waiting = await side.begin(MIB)
+        await waiting.finish()
+        closed = [one for one in silent if one.owner.ended.done()]
+        assert closed
+        (line, *_) = [record for record in caplog.records if "closing" in record.message]
+        assert line.levelname == "WARNING"
+        names = [f"127.0.0.1:{port_of(one.writer)}" for one in closed]
+        assert any(f"closing {name}: it held 1310720 bytes" in line.message for name in names)
+
+    run(scenario)
+
+
+def test_a_large_frame_grows_with_what_arrives_and_arrives_whole():
+    async def scenario(side):
+        large = await side.begin(4 * MIB - 4)
+        assert large.held == 2 * MIB
+        await large.finish()
+        await until(lambda: side.budget.held == 0)
+
+    run(scenario)
+
+
+def test_what_follows_a_large_frame_does_not_hold_its_buffer():
+    async def scenario(side):
+        large = await side.begin(4 * MIB - 4)
+        large.body += b"\0"  # the first byte of the next frame
+        large.writer.write(large.body[large.sent :])
+        await large.reader.readexactly(4)
+        await until(lambda: large.owner.stream.memory.request.held <= rounded(1))
+        large.writer.write(struct.pack(">I", 5)[1:] + b"hello")
+        (answer,) = struct.unpack(">I", await large.reader.readexactly(4))
+        assert answer == zlib.crc32(b"hello")
+        await until(lambda: side.budget.held == 0)
+
+    run(scenario)
+
+
+def test_answers_count_until_the_peer_has_taken_them_whole():
+    answer = bytes(32 * MIB)
+
+    async def scenario(side):
+        reader, writer, owner = await side.connect()
+        writer.write(struct.pack(">I", 0))
+        await until(lambda: owner.stream.unsent)
+        held = owner.stream.memory.answer
+        assert held.held == len(answer)
+        await reader.readexactly(4 * MIB)
+        assert held.held == len(answer), "a part of a buffer lives as long as the rest"
+        await reader.readexactly(28 * MIB)
+        await until(lambda: side.budget.held == 0)
+
+    run(scenario, limit=256 * MIB, answer=lambda _: [answer])
+
+
+def test_answers_that_nobody_reads_are_forgotten_by_the_kernel_too(monkeypatch):
+    monkeypatch.setattr(memory_watch, "TICK_S", 0.01)
+
+    async def scenario(side):
+        reader, writer, owner = await side.connect()
+        writer.write(struct.pack(">I", 0))
+        assert await asyncio.wait_for(owner.ended, 30) is None
+        with pytest.raises(ConnectionResetError):
+            await reader.readexactly(32 * MIB)
+
+    run(scenario, answer=lambda _: [bytes(16 * MIB), bytes(16 * MIB)])
+
+
+def test_whatever_comes_together_is_answered_in_the_end(monkeypatch):
+    """Frames of all sizes, in pieces of all sizes, with room for a few of them."""
+    monkeypatch.setattr(memory_watch, "TICK_S", 60)
+    draw = random.Random(20)
+    frames = [[draw.randbytes(draw.choice([0, 99, 70_000, MIB, 3 * MIB])) for _ in range(6)]
+              for _ in range(16)]  # fmt: skip
+
+    async def talk(side, bodies):
+        reader, writer, _ = await side.connect()
+
+        async def send():
+            data = b"".join(struct.pack(">I", len(body)) + body for body in bodies)
+            position = 0
+            while position < len(data):
+                piece = draw.choice([3, 5000, 300_000])
+                writer.write(data[position : position + piece])
+                position += piece
+                await writer.drain()
+
+        sending = asyncio.create_task(send())
+        for body in bodies:
+            (answer,) = struct.unpack(">I", await reader.readexactly(4))
+            assert answer == zlib.crc32(body)
+        await sending
+
+    async def scenario(side):
+        async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+            for bodies in frames:
+                group.create_task(talk(side, bodies))
+        assert side.budget.waits > 0
+        await until(lambda: side.budget.held == 0)
+
+    run(scenario)
+
+
+# The pool
+
+
+def test_buffers_are_kept_for_the_next_one_within_the_budget():
+    budget = MemoryBudget(8 * MIB, largest_request=4 * MIB)
+    pool = BufferPool(budget)
+    buffers = [pool.take(2 * MIB) for _ in range(5)]
+    for buffer in buffers:
+        pool.give(buffer)
+    assert pool.take(2 * MIB) in buffers[:4]
+    assert pool.kept == 6 * MIB
+    budget.held = 4 * MIB
+    pool.take(MIB)
+    assert pool.kept == 0
+
+
+@pytest.mark.parametrize("size", [1, 16_384, 16_385, 131_072, MIB, MIB + 1, 100 * MIB + 4])
+def test_a_buffer_is_at_most_a_quarter_larger_than_what_it_is_for(size):
+    assert size <= rounded(size) <= max(16_384, size * 5 // 4 + 1)
