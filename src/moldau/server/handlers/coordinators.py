@@ -13,7 +13,6 @@ coordinator that a broker does not have.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
@@ -31,6 +30,7 @@ from moldau.server.dispatch import RequestContext
 from moldau.server.repeats import once
 from moldau.server.runtimes import CoordinatorType
 from moldau.server.slices import Sliced
+from moldau.server.stepping import take_turns
 
 logger = logging.getLogger(__name__)
 
@@ -94,16 +94,9 @@ class CoordinatorHandlers:
         many = context.version >= MANY_KEYS_FROM
         keys = (yield from once(request.coordinator_keys)) if many else [request.key]
         runtime = self._runtime(request.key_type)
-        if runtime is None:
-            nobody = _nobody(ErrorCode.INVALID_REQUEST)
-            return _response([(key, nobody) for key in keys], many=many)
-        if keys and self._image().topic(runtime.topic) is None:
+        if runtime is not None and keys and self._image().topic(runtime.topic) is None:
             return self._create_and_tell(runtime, keys, context, many=many)
-        found = []
-        for key in keys:
-            found.append((key, self._find(runtime, key, context)))
-            yield
-        return _response(found, many=many)
+        return (yield from self._tell(runtime, keys, context, many=many))
 
     def _runtime(self, key_type: int) -> Spread | None:
         try:
@@ -118,11 +111,22 @@ class CoordinatorHandlers:
             await self._topics.create(runtime.topic)
         except (ApiError, StoreFailed) as error:
             logger.warning("%s cannot be created: %s", runtime.topic, error)
-        found = []
+        return await take_turns(self._tell(runtime, keys, context, many=many))
+
+    def _tell(
+        self, runtime: Spread | None, keys: Sequence[str], context: RequestContext, *, many: bool
+    ) -> Sliced[FindCoordinatorResponse]:
+        response = FindCoordinatorResponse()
         for key in keys:
-            found.append((key, self._find(runtime, key, context)))
-            await asyncio.sleep(0)
-        return _response(found, many=many)
+            node = _nobody(ErrorCode.INVALID_REQUEST)
+            if runtime is not None:
+                node = self._find(runtime, key, context)
+            if not many:
+                return _of_one(node)
+            text = node.error.text if node.error else ""
+            response.coordinators.append(Coordinator(key, *node, text))
+            yield
+        return response
 
     def _find(self, runtime: Spread, key: str, context: RequestContext) -> _Node:
         """Find the leader of a key's partition, at the listener the question came in on."""
@@ -141,15 +145,7 @@ class CoordinatorHandlers:
         return _nobody(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
-def _response(found: Sequence[tuple[str, _Node]], *, many: bool) -> FindCoordinatorResponse:
-    if many:
-        return FindCoordinatorResponse(
-            coordinators=[
-                Coordinator(key, *node, node.error.text if node.error else "")
-                for key, node in found
-            ]
-        )
-    [(_, node)] = found
+def _of_one(node: _Node) -> FindCoordinatorResponse:
     return FindCoordinatorResponse(
         error_code=node.error,
         error_message=node.error.text,

@@ -162,23 +162,22 @@ class FetchHandler:
                 named.topic_id = topic
             for fetched in group:
                 named.partitions.append(_partition_response(fetched))
+                self._count(fetched)
                 answered += 1
                 if not answered % READERS_PER_STEP:
                     yield
             response.responses.append(named)
-            self._count(group)
         return response
 
-    def _count(self, group: list[Fetched]) -> None:
-        partition = group[0].reader.partition
-        if partition is not None:
+    def _count(self, fetched: Fetched) -> None:
+        partition = fetched.reader.partition
+        if partition is not None and (fetched.size or fetched.error):
             traffic = self._traffic.of(partition.key.topic)
-            traffic.bytes_out += sum(fetched.size for fetched in group)
-        for fetched in group:
+            traffic.bytes_out += fetched.size
             if fetched.error:
-                self._stats.error(fetched.error)
-                if partition is not None:
-                    traffic.failed_fetch += 1
+                traffic.failed_fetch += 1
+        if fetched.error:
+            self._stats.error(fetched.error)
 
     async def _converted(
         self,

@@ -56,6 +56,7 @@ from moldau.server.dispatch import RequestContext
 from moldau.server.repeats import fold_partitions
 from moldau.server.slices import Sliced
 
+P = TypeVar("P")
 R = TypeVar("R", OffsetCommitResponse, TxnOffsetCommitResponse, OffsetDeleteResponse)
 
 _COMMIT_BY_ID: Final = 10
@@ -124,12 +125,8 @@ class GroupOffsetHandlers:
             self._image(), request.topics, by_id=version >= _COMMIT_BY_ID
         )
         refused = [
-            OffsetCommitResponseTopic(
-                one.name,
-                one.topic_id,
-                [OffsetCommitResponsePartition(index, one.error) for index in one.partitions],
-            )
-            for one in missing
+            OffsetCommitResponseTopic(one.name, one.topic_id, results)
+            for one, results in (yield from _refuse(missing, OffsetCommitResponsePartition))
         ]
         if not existing:
             return OffsetCommitResponse(topics=refused)
@@ -168,12 +165,8 @@ class GroupOffsetHandlers:
             self._image(), request.topics, by_id=version >= _TRANSACTIONAL_COMMIT_BY_ID
         )
         refused = [
-            TxnOffsetCommitResponseTopic(
-                one.name,
-                one.topic_id,
-                [TxnOffsetCommitResponsePartition(index, one.error) for index in one.partitions],
-            )
-            for one in missing
+            TxnOffsetCommitResponseTopic(one.name, one.topic_id, results)
+            for one, results in (yield from _refuse(missing, TxnOffsetCommitResponsePartition))
         ]
         if not existing:
             return TxnOffsetCommitResponse(topics=refused)
@@ -260,11 +253,8 @@ class GroupOffsetHandlers:
             return OffsetDeleteResponse(ErrorCode.INVALID_GROUP_ID)
         existing, missing = yield from _sort_out(self._image(), request.topics, by_id=False)
         refused = [
-            OffsetDeleteResponseTopic(
-                one.name,
-                [OffsetDeleteResponsePartition(index, one.error) for index in one.partitions],
-            )
-            for one in missing
+            OffsetDeleteResponseTopic(one.name, results)
+            for one, results in (yield from _refuse(missing, OffsetDeleteResponsePartition))
         ]
         request.topics = [
             OffsetDeleteRequestTopic(topic.name, partitions) for topic, partitions in existing
@@ -304,15 +294,33 @@ def _sort_out(
             yield
             continue
         count = len(topic.partitions)
-        there = [one for index, one in partitions.items() if 0 <= index < count]
-        if len(there) < len(partitions):
-            indexes = [index for index in partitions if not 0 <= index < count]
+        there, absent = [], []
+        for index, one in partitions.items():
+            if 0 <= index < count:
+                there.append(one)
+            else:
+                absent.append(index)
+            yield
+        if absent:
             error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            missing.append(_Missing(topic.name, topic_id, indexes, error))
+            missing.append(_Missing(topic.name, topic_id, absent, error))
         if there:
             existing.append(_Existing(topic, there))
-        yield
     return existing, missing
+
+
+def _refuse(
+    missing: Iterable[_Missing], result_of: Callable[[int, ErrorCode], P]
+) -> Sliced[list[tuple[_Missing, list[P]]]]:
+    """Make the results of partitions that there are not."""
+    refused = []
+    for one in missing:
+        results = []
+        for index in one.partitions:
+            results.append(result_of(index, one.error))
+            yield
+        refused.append((one, results))
+    return refused
 
 
 def _is_too_large(existing: Iterable[_Existing]) -> bool:

@@ -104,12 +104,12 @@ class TopicHandlers:
             count += max(len(topic.assignments), topic.num_partitions, 1)
             yield
         if count > PARTITIONS_PER_CHANGE_MAX:
-            return CreateTopicsResponse(
-                topics=[
-                    CreatableTopicResult(name, ZERO_TOPIC_ID, *_TOO_MANY_PARTITIONS)
-                    for name in wanted.elements
-                ]
-            )
+            refused = CreateTopicsResponse()
+            for name in wanted.elements:
+                told = CreatableTopicResult(name, ZERO_TOPIC_ID, *_TOO_MANY_PARTITIONS)
+                refused.topics.append(told)
+                yield
+            return refused
         return self._create_all(wanted, request.validate_only)
 
     async def _create_all(
@@ -171,9 +171,11 @@ class TopicHandlers:
             states = (DeleteTopicState(name) for name in request.topic_names)
         wanted = yield from fold(states, _NAME_AND_ID)
         if len(wanted.elements) > PARTITIONS_PER_CHANGE_MAX:
-            return DeleteTopicsResponse(
-                responses=[DeletableTopicResult(*one, *_TOO_MANY) for one in wanted.elements]
-            )
+            refused = DeleteTopicsResponse()
+            for one in wanted.elements:
+                refused.responses.append(DeletableTopicResult(*one, *_TOO_MANY))
+                yield
+            return refused
         return self._delete_all(wanted)
 
     async def _delete_all(
@@ -223,9 +225,11 @@ class TopicHandlers:
         del context
         wanted = yield from fold(request.topics, _NAME)
         if len(wanted.elements) > PARTITIONS_PER_CHANGE_MAX:
-            return CreatePartitionsResponse(
-                results=[CreatePartitionsTopicResult(name, *_TOO_MANY) for name in wanted.elements]
-            )
+            refused = CreatePartitionsResponse()
+            for name in wanted.elements:
+                refused.results.append(CreatePartitionsTopicResult(name, *_TOO_MANY))
+                yield
+            return refused
         return self._grow_all(wanted, request.validate_only)
 
     async def _grow_all(

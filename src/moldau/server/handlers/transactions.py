@@ -169,7 +169,8 @@ class TransactionHandlers:
             return dict.fromkeys(keys, ErrorCode.INVALID_REQUEST)
         refused = yield from self._refused(keys, from_client=client_version == _OLD_PROTOCOL)
         if refused:
-            return {key: refused.get(key, ErrorCode.OPERATION_NOT_ATTEMPTED) for key in keys}
+            others = dict.fromkeys(keys, ErrorCode.OPERATION_NOT_ATTEMPTED)
+            return {**others, **refused}
         producer = ProducerIdentity(asked.producer_id, asked.producer_epoch)
         if asked.verify_only:
             return verify_partitions(self._runtime, asked.transactional_id, producer, keys)
