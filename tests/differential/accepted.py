@@ -163,12 +163,6 @@ ACCEPTED: tuple[Accepted, ...] = (
         "Kafka at most doubles a pool of threads; Moldau has no such pool, the config no effect",
     ),
     Accepted(
-        "configs-listed",
-        r"\[\]",
-        "",
-        "Moldau has no loggers whose levels could be configured",
-    ),
-    Accepted(
         "groups-refused_joins",
         "(describe|list) after refusals",
         "",

@@ -38,6 +38,7 @@ _COMMA = re.compile(r"\s*,\s*")
 class ConfigType(IntEnum):
     """The types, under the codes DescribeConfigs gives them."""
 
+    UNKNOWN = 0
     BOOLEAN = 1
     STRING = 2
     INT = 3

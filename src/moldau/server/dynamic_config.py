@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from enum import IntEnum
-from typing import Final, NamedTuple
+from types import MappingProxyType
+from typing import Final
 
 from moldau.base.errors import ConfigError
 from moldau.base.ids import BrokerId
@@ -23,9 +23,22 @@ from moldau.protocol.errors import ApiError, ErrorCode
 from moldau.protocol.messages.topics import CreatedTopicConfig
 from moldau.protocol.wire import TEXT_BYTES_MAX
 from moldau.server.broker_configs import BROKER_CONFIGS
+from moldau.server.client_metrics import (
+    CLIENT_METRICS_CONFIGS,
+    check_subscription,
+    check_subscription_name,
+    describe_subscription,
+)
 from moldau.server.config_definition import ConfigDefinition, ConfigType, Update, format_value
 from moldau.server.config_description import DescribedConfig, describe_broker, describe_topic
+from moldau.server.config_operations import Operation, OperationType, check_operations
 from moldau.server.config_values import NOTHING, BrokerValues
+from moldau.server.group_configs import (
+    GROUP_CONFIGS,
+    check_group_configs,
+    check_group_name,
+    describe_group,
+)
 from moldau.server.settings import BrokerSettings, check_together
 from moldau.server.topic_configs import (
     TOPIC_CONFIGS,
@@ -55,25 +68,23 @@ PER_LISTENER: Final = frozenset(
 """What changes at run time for one listener only: keys and certificates."""
 
 
-class OperationType(IntEnum):
-    """What to do with one config, under the codes of IncrementalAlterConfigs (KIP-339)."""
+NO_CONFIGS: Final[Mapping[str, ConfigDefinition]] = MappingProxyType({})
 
-    SET = 0
-    DELETE = 1
-    APPEND = 2
-    SUBTRACT = 3
+_STORED: Final[Mapping[int, Mapping[str, ConfigDefinition]]] = {
+    ResourceType.GROUP: GROUP_CONFIGS,
+    ResourceType.CLIENT_METRICS: CLIENT_METRICS_CONFIGS,
+}
+"""What is stored and described, and concerns nothing else on this broker."""
 
-
-class Operation(NamedTuple):
-    """One change of one config."""
-
-    name: str
-    type: int
-    value: str | None
+_APPENDED_TO: Final[Mapping[int, Mapping[str, ConfigDefinition]]] = {
+    ResourceType.TOPIC: TOPIC_CONFIGS,
+    ResourceType.BROKER: BROKER_CONFIGS,
+}
+"""Lists of these can be appended to; Kafka knows no types of the others' configs."""
 
 
 class DynamicConfigs:
-    """The configs of this broker and of every topic, as the metadata has them now."""
+    """The configs of this broker, of topics, groups and subscriptions, as the metadata has them."""
 
     def __init__(
         self, settings: BrokerSettings, image: Callable[[], MetadataImage], broker_id: BrokerId
@@ -139,6 +150,11 @@ class DynamicConfigs:
             own = _usable(image.topic_config(resource.name), TOPIC_CONFIGS)
             return describe_topic(own, self.broker_values, names)
         self._check_resource(resource)
+        own = _usable(image.config(resource), _STORED.get(resource.type, NO_CONFIGS))
+        if resource.type == ResourceType.GROUP:
+            return describe_group(own, self.broker_values, names)
+        if resource.type == ResourceType.CLIENT_METRICS:
+            return describe_subscription(own, names)
         only_default = resource == EVERY_BROKER
         return describe_broker(self.broker_values, names, only_default=only_default)
 
@@ -173,7 +189,7 @@ class DynamicConfigs:
     ) -> dict[str, str | None]:
         """Check changes of single configs; returns what to store, None for what to remove."""
         self._check_resource(resource)
-        _check_operations(operations)
+        check_operations(operations)
         current = image.config(resource)
         changes: dict[str, str | None] = {
             one.name: _apply(one, resource, current.get(one.name)) for one in operations
@@ -190,6 +206,12 @@ class DynamicConfigs:
         if resource.type == ResourceType.TOPIC:
             _check_topic(resource.name)
             return
+        if resource.type == ResourceType.GROUP:
+            check_group_name(resource.name)
+            return
+        if resource.type == ResourceType.CLIENT_METRICS:
+            check_subscription_name(resource.name)
+            return
         if resource in (self._broker, EVERY_BROKER):
             return
         if resource.type == ResourceType.BROKER:
@@ -197,9 +219,6 @@ class DynamicConfigs:
                 f"Unexpected broker id, expected {self._broker.name} or empty string, "
                 f"but received {shorten(resource.name)}"
             )
-        elif resource.type in ResourceType.__members__.values():
-            kind = ResourceType(resource.type).name
-            problem = f"Configs of the resource type {kind} are not part of this version"
         else:
             problem = f"Unknown resource type {resource.type}"
         raise ApiError(ErrorCode.INVALID_REQUEST, problem)
@@ -216,6 +235,12 @@ class DynamicConfigs:
         if resource.type == ResourceType.TOPIC:
             kept = {name: text for name, text in wanted.items() if name not in touched}
             self.check({**_usable(kept, TOPIC_CONFIGS), **touched})
+            return
+        if resource.type == ResourceType.GROUP:
+            check_group_configs(touched, _usable(wanted, GROUP_CONFIGS), self.broker_values)
+            return
+        if resource.type == ResourceType.CLIENT_METRICS:
+            check_subscription(touched)
             return
         own = wanted if resource == self._broker else image.config(self._broker)
         every = wanted if resource == EVERY_BROKER else image.config(EVERY_BROKER)
@@ -262,22 +287,6 @@ def _check_length(configs: Mapping[str, str]) -> None:
             )
 
 
-def _check_operations(operations: Sequence[Operation]) -> None:
-    names = [one.name for one in operations]
-    if len(set(names)) < len(names):
-        raise ApiError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
-    for one in operations:
-        if one.type not in OperationType.__members__.values():
-            raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown operation type {one.type}")
-    empty = [
-        one.name for one in operations if one.value is None and one.type != OperationType.DELETE
-    ]
-    if empty:
-        raise ApiError(
-            ErrorCode.INVALID_REQUEST, f"Null value not supported for : {shorten_list(empty)}"
-        )
-
-
 def _apply(operation: Operation, resource: ConfigResource, current: str | None) -> str | None:
     """Return the text one operation leads to."""
     if operation.type == OperationType.DELETE:
@@ -285,8 +294,7 @@ def _apply(operation: Operation, resource: ConfigResource, current: str | None) 
     value = operation.value or ""
     if operation.type == OperationType.SET:
         return value
-    table = TOPIC_CONFIGS if resource.type == ResourceType.TOPIC else BROKER_CONFIGS
-    definition = table.get(operation.name)
+    definition = _APPENDED_TO.get(resource.type, NO_CONFIGS).get(operation.name)
     if definition is None or definition.type is not ConfigType.LIST:
         verb = OperationType(operation.type).name
         raise ApiError(

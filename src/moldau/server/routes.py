@@ -36,6 +36,7 @@ from moldau.server.handlers.usual_commit import OFFSET_COMMIT_KEY, UsualCommit
 from moldau.server.handlers.usual_produce import PRODUCE_KEY, UsualProduce
 from moldau.server.handlers.usual_sync import SYNC_GROUP_KEY, UsualSync
 from moldau.server.internal_topics import InternalTopics
+from moldau.server.log_levels import LogLevels
 from moldau.server.parts import Parts
 from moldau.server.producer_ids import ProducerIds
 from moldau.server.topic_admin import TopicAdmin
@@ -86,7 +87,9 @@ def make_routes(parts: Parts) -> tuple[list[Route], Callable[[], Any]]:
         parts.configs,
         deletion_enabled=settings.delete_topic_enable,
     )
-    configs = ConfigHandlers(parts.configs, parts.decisions, parts.replicas)
+    configs = ConfigHandlers(
+        parts.configs, LogLevels(parts.broker_id), parts.decisions, parts.replicas
+    )
     offsets = OffsetHandlers(
         parts.partitions,
         parts.broker_id,

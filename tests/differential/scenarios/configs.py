@@ -188,6 +188,75 @@ def listed(peer: Peer) -> None:
             peer.note_answer(f"{types} v{version}", answer)
 
 
+def groups_and_metrics(peer: Peer) -> None:
+    """Configs that are stored and described, of a group and of a subscription to metrics."""
+    for kind, changes in ((GROUP, _GROUP_CHANGES), (METRICS, _METRICS_CHANGES)):
+        name = peer.name("named")
+        for version in peer.versions(DescribeConfigsRequest):
+            _describe(peer, f"{kind} at first", version, kind, name)
+            _describe(peer, f"{kind} without a name", version, kind, "")
+        for change in changes:
+            _ask_incremental(peer, f"{kind} {change}", kind, name, change)
+        _ask_incremental(peer, f"{kind} of no name", kind, "", changes[0])
+        peer.settle()
+        for version in peer.versions(DescribeConfigsRequest):
+            _describe(peer, f"{kind} at last", version, kind, name)
+        for version in peer.versions(AlterConfigsRequest):
+            _ask_alter(peer, f"{kind} replaced", version, kind, name, [])
+        peer.settle()
+
+
+_GROUP_CHANGES: list[tuple[str, int, str | None]] = [
+    ("consumer.session.timeout.ms", SET, "50000"),
+    ("consumer.session.timeout.ms", SET, "1"),
+    ("consumer.session.timeout.ms", SET, "99999999"),
+    ("consumer.session.timeout.ms", SET, "x"),
+    ("consumer.session.timeout.ms", APPEND, "5"),
+    ("consumer.heartbeat.interval.ms", SET, "60000"),
+    ("share.auto.offset.reset", SET, "by_duration:PT1H"),
+    ("share.auto.offset.reset", SET, "nope"),
+    ("share.isolation.level", SET, "read_committed"),
+    ("streams.num.standby.replicas", SET, "1"),
+    ("streams.num.standby.replicas", SET, "9"),
+    ("share.delivery.count.limit", SET, "4"),
+    ("share.delivery.count.limit", DELETE, None),
+    ("no.such.config", SET, "1"),
+]
+_METRICS_CHANGES: list[tuple[str, int, str | None]] = [
+    ("interval.ms", SET, "1000"),
+    ("interval.ms", SET, "1"),
+    ("interval.ms", SET, "99999999999"),
+    ("metrics", SET, "org.apache.kafka.producer.,x"),
+    ("metrics", APPEND, "y"),
+    ("match", SET, "client_id=a.*,client_software_name=b"),
+    ("match", SET, "nope=a"),
+    ("match", SET, "client_id=["),
+    ("match", SET, "client_id"),
+    ("no.such.config", SET, "1"),
+]
+
+
+def loggers(peer: Peer) -> None:
+    """Levels of the root logger, which both have."""
+    for version in peer.versions(DescribeConfigsRequest):
+        for name in ("", "9", "x"):
+            _describe(peer, f"of {name!r}", version, LOGGER, name)
+    for level in ("WARN", "ERROR", "INFO"):
+        _ask_incremental(peer, f"to {level}", LOGGER, BROKER_ID, ("root", SET, level))
+        for version in peer.versions(DescribeConfigsRequest):
+            _describe(peer, f"at {level}", version, LOGGER, BROKER_ID, ["root"])
+    wrong: list[tuple[str, int, str | None]] = [
+        ("root", SET, "warn"), ("root", SET, "OFF"), ("root", SET, ""), ("root", SET, None),
+        ("root", DELETE, None), ("root", APPEND, "INFO"), ("nobody", SET, "INFO"),
+        ("nobody", DELETE, None),
+    ]  # fmt: skip
+    for change in wrong:
+        _ask_incremental(peer, f"{change}", LOGGER, BROKER_ID, change)
+    _ask_incremental(peer, "of another", LOGGER, "9", ("root", SET, "INFO"))
+    for version in peer.versions(AlterConfigsRequest):
+        _ask_alter(peer, "replaced", version, LOGGER, BROKER_ID, [("root", "INFO")])
+
+
 def _strange_resources() -> list[tuple[int, str]]:
     return [
         (TOPIC, "nowhere"), (TOPIC, "a/b"), (TOPIC, ""), (BROKER, "x"), (BROKER, "9"),
@@ -250,4 +319,6 @@ SCENARIOS = (
     altered_incrementally,
     altered,
     listed,
+    groups_and_metrics,
+    loggers,
 )

@@ -1,6 +1,7 @@
 """What reads and changes configs, over a real store: each request, each way it can go wrong."""
 
 import asyncio
+import logging
 import random
 
 import pytest
@@ -30,10 +31,11 @@ from moldau.server.answer_room import AnswerRoom
 from moldau.server.dispatch import RequestContext
 from moldau.server.dynamic_config import DynamicConfigs
 from moldau.server.handlers.configs import ConfigHandlers
+from moldau.server.log_levels import LogLevels
 from moldau.server.settings import BrokerSettings
 from moldau.storage.disk import Disk
 
-TOPIC, BROKER = 2, 4
+TOPIC, BROKER, LOGGER = 2, 4, 8
 SET, DELETE = 0, 1
 
 
@@ -57,7 +59,9 @@ class Bench:
         configs = DynamicConfigs(
             BrokerSettings.load("node.id=1"), lambda: self.store.image, BrokerId(1)
         )
-        self.handlers = ConfigHandlers(configs, self.decisions, self.follower)
+        self.handlers = ConfigHandlers(
+            configs, LogLevels(BrokerId(1)), self.decisions, self.follower
+        )
 
     async def start(self):
         await self.store.start()
@@ -265,7 +269,7 @@ def test_resources_are_listed_by_type(on_bench):
             )
             return [(one.resource_type, one.resource_name) for one in response.config_resources]
 
-        assert listed(1) == [(TOPIC, "t"), (BROKER, "1")]
+        assert listed(1) == [(TOPIC, "t"), (BROKER, "1"), (LOGGER, "1")]
         assert listed(1, BROKER) == [(BROKER, "1")]
         assert listed(1, 16) == []
         assert listed(0) == []
@@ -273,6 +277,33 @@ def test_resources_are_listed_by_type(on_bench):
         assert unknown.error_code == ErrorCode.UNSUPPORTED_VERSION
 
     on_bench(work)
+
+
+def test_a_level_of_a_logger_is_altered_and_told_but_not_stored(on_bench):
+    logger = logging.getLogger("moldau.of.a.test")
+
+    async def work(bench):
+        before = bench.store.image.version
+        change = IncrementalAlterableConfig(logger.name, 0, "FATAL")
+        resource = IncrementalAlterConfigsResource(LOGGER, "1", [change])
+        for validate_only, level in ((True, logging.NOTSET), (False, logging.CRITICAL)):
+            request = IncrementalAlterConfigsRequest([resource], validate_only)
+            (answer,) = (
+                await finished(bench.handlers.alter_incrementally(request, at(1)))
+            ).responses
+            assert (answer.error_code, logger.level) == (0, level)
+        asked = DescribeConfigsRequest([DescribeConfigsResource(LOGGER, "1", [logger.name])])
+        (told,) = finished(bench.handlers.describe(asked, at(4))).results
+        assert [(one.name, one.value) for one in told.configs] == [(logger.name, "FATAL")]
+        assert bench.store.image.version == before
+        old = AlterConfigsRequest([AlterConfigsResource(LOGGER, "1", [])])
+        (refused,) = (await finished(bench.handlers.alter(old, at(2)))).responses
+        assert refused.error_code == ErrorCode.INVALID_REQUEST
+
+    try:
+        on_bench(work)
+    finally:
+        logger.setLevel(logging.NOTSET)
 
 
 class TestRepeats:

@@ -12,8 +12,9 @@ from moldau.cluster.changes import ConfigChanged
 from moldau.cluster.model import ConfigResource, ResourceType
 from moldau.cluster.topics import NewTopic
 from moldau.protocol.errors import ApiError, ErrorCode
+from moldau.server.config_operations import Operation
 from moldau.server.config_values import Source
-from moldau.server.dynamic_config import DynamicConfigs, Operation
+from moldau.server.dynamic_config import DynamicConfigs
 from moldau.server.settings import BrokerSettings
 
 TOPIC = ConfigResource(ResourceType.TOPIC, "t")
@@ -192,7 +193,7 @@ class TestDescribing:
             ((4, "7"), ErrorCode.INVALID_REQUEST),
             ((4, "x"), ErrorCode.INVALID_REQUEST),
             ((8, "1"), ErrorCode.INVALID_REQUEST),
-            ((32, "g"), ErrorCode.INVALID_REQUEST),
+            ((32, ""), ErrorCode.INVALID_REQUEST),
             ((99, "x"), ErrorCode.INVALID_REQUEST),
         ],
     )
@@ -397,7 +398,7 @@ class TestChangingBrokers:
             (
                 ConfigResource(ResourceType.BROKER_LOGGER, "1"),
                 [("root", SET, "DEBUG")],
-                "Configs of the resource type BROKER_LOGGER are not part of this version",
+                "Unknown resource type 8",
             ),
             (ConfigResource(1, "x"), [("a", SET, "b")], "Unknown resource type 1"),
         ],

@@ -10,7 +10,7 @@ named. One that is changed twice is refused, as by Kafka.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -40,9 +40,11 @@ from moldau.protocol.messages.configs import (
 )
 from moldau.server.answer_room import AnswerRoom
 from moldau.server.config_description import DescribedConfig
+from moldau.server.config_operations import Operation
 from moldau.server.config_values import Source
 from moldau.server.dispatch import RequestContext
-from moldau.server.dynamic_config import DynamicConfigs, Operation
+from moldau.server.dynamic_config import DynamicConfigs
+from moldau.server.log_levels import LogLevels
 from moldau.server.repeats import fold
 from moldau.server.slices import Sliced
 from moldau.server.topic_admin import Follower
@@ -58,8 +60,15 @@ _RESOURCE_SIZE, _CONFIG_SIZE, _SYNONYM_SIZE = 20, 16, 5
 class ConfigHandlers:
     """Answers what reads and changes configs."""
 
-    def __init__(self, configs: DynamicConfigs, decisions: Decisions, follower: Follower) -> None:
+    def __init__(
+        self,
+        configs: DynamicConfigs,
+        levels: LogLevels,
+        decisions: Decisions,
+        follower: Follower,
+    ) -> None:
         self._configs = configs
+        self._levels = levels
         self._decisions = decisions
         self._follower = follower
 
@@ -88,7 +97,7 @@ class ConfigHandlers:
         results = []
         try:
             room.take(_RESOURCE_SIZE + len(resource.name))
-            for described in self._configs.describe(resource, names):
+            for described in self._described(resource, names):
                 result = _result(described, request)
                 room.take(_size(result))
                 results.append(result)
@@ -96,6 +105,13 @@ class ConfigHandlers:
         except ApiError as error:
             return DescribeConfigsResult(error.code, error.message, *resource)
         return DescribeConfigsResult(0, "", *resource, results)
+
+    def _described(
+        self, resource: ConfigResource, names: Collection[str] | None
+    ) -> Iterator[DescribedConfig]:
+        if resource.type == ResourceType.BROKER_LOGGER:
+            return self._levels.describe(resource.name, names)
+        return self._configs.describe(resource, names)
 
     # AlterConfigs
 
@@ -109,17 +125,22 @@ class ConfigHandlers:
         async def altered() -> AlterConfigsResponse:
             return AlterConfigsResponse(
                 responses=await self._each(
-                    request.resources, repeated, self._replace, request.validate_only
+                    request.resources, repeated, partial(self._replace, request.validate_only)
                 )
             )
 
         return altered()
 
-    def _replace(self, wanted: AlterConfigsResource, image: MetadataImage) -> list[Change]:
+    async def _replace(self, validate_only: bool, wanted: AlterConfigsResource) -> None:
         _refuse_repeated([config.name for config in wanted.configs])
-        resource = ConfigResource(wanted.resource_type, wanted.resource_name)
+        resource = _resource_of(wanted)
         configs = {config.name: config.value for config in wanted.configs}
-        return replace_configs(image, resource, self._configs.replaced(image, resource, configs))
+
+        def decide(image: MetadataImage) -> list[Change]:
+            replaced = self._configs.replaced(image, resource, configs)
+            return replace_configs(image, resource, replaced)
+
+        await self._commit(decide, validate_only)
 
     # IncrementalAlterConfigs
 
@@ -133,26 +154,33 @@ class ConfigHandlers:
         async def altered() -> IncrementalAlterConfigsResponse:
             return IncrementalAlterConfigsResponse(
                 responses=await self._each(
-                    request.resources, repeated, self._alter, request.validate_only
+                    request.resources, repeated, partial(self._alter, request.validate_only)
                 )
             )
 
         return altered()
 
-    def _alter(self, wanted: IncrementalAlterConfigsResource, image: MetadataImage) -> list[Change]:
-        resource = ConfigResource(wanted.resource_type, wanted.resource_name)
+    async def _alter(self, validate_only: bool, wanted: IncrementalAlterConfigsResource) -> None:
+        resource = _resource_of(wanted)
         operations = [
             Operation(config.name, config.config_operation, config.value)
             for config in wanted.configs
         ]
-        return alter_configs(image, resource, self._configs.altered(image, resource, operations))
+        if resource.type == ResourceType.BROKER_LOGGER:
+            self._levels.alter(resource.name, operations, validate_only=validate_only)
+            return
+
+        def decide(image: MetadataImage) -> list[Change]:
+            altered = self._configs.altered(image, resource, operations)
+            return alter_configs(image, resource, altered)
+
+        await self._commit(decide, validate_only)
 
     async def _each(
         self,
         resources: Sequence[AnyResource],
         repeated: Collection[ConfigResource],
-        decide: Callable[[AnyResource, MetadataImage], list[Change]],
-        validate_only: bool,
+        change: Callable[[AnyResource], Coroutine[None, None, None]],
     ) -> list[AlterConfigsResourceResponse]:
         answers = []
         for one in resources:
@@ -163,7 +191,7 @@ class ConfigHandlers:
                     raise ApiError(
                         ErrorCode.INVALID_REQUEST, "Each resource must appear at most once."
                     )
-                await self._commit(partial(decide, one), validate_only)
+                await change(one)
             except ApiError as error:
                 code, message = error.code, error.message
             except StoreFailed as error:
@@ -195,7 +223,11 @@ class ConfigHandlers:
             return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
         image = self._configs.image
         found: set[tuple[int, str]] = {(ResourceType.TOPIC, name) for name in image.topics}
-        found |= {(ResourceType.BROKER, str(broker)) for broker in image.brokers}
+        found |= {
+            (kind, str(broker))
+            for broker in image.brokers
+            for kind in (ResourceType.BROKER, ResourceType.BROKER_LOGGER)
+        }
         found |= {
             (resource.type, resource.name)
             for resource in image.configs
