@@ -19,6 +19,7 @@ from moldau.observe.coordinators import (
     internal_topic_families,
     transaction_families,
 )
+from moldau.observe.disks import DiskFigures, disk_families
 from moldau.server.broker_configs import BROKER_CONFIGS
 from moldau.server.config_definition import Status, format_value
 
@@ -115,6 +116,7 @@ def test_the_metrics_that_are_listed_are_told():
         *transaction_families(TransactionFigures(shards, {"Ongoing": 0}, 0, 0, 0)),
         *internal_topic_families(shards),
         *cleaner_families(CleanerFigures(0.0, 0.0, 0.0, 0, 0, {"/data": 0})),
+        *disk_families(DiskFigures(0, 0, 0, 0)),
     ]
     told = {sample.name for family in families for sample in family.samples}
     text = (ROOT / "docs/running.md").read_text()

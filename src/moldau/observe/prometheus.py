@@ -29,6 +29,7 @@ from moldau.observe.coordinators import (
     internal_topic_families,
     transaction_families,
 )
+from moldau.observe.disks import DiskFigures, disk_families
 from moldau.observe.loop_lag import LAG_BUCKETS_S, LoopLag
 from moldau.observe.memory import MemoryFigures, memory_families
 from moldau.observe.monitoring import Answer, Page, Request
@@ -63,7 +64,7 @@ class BrokerFigures(NamedTuple):
     connections: Callable[[], int]
     logs: Callable[[], Iterable[LogFigures]]
     topics: Callable[[], Iterable[tuple[str, TopicFigures]]]
-    offline_directories: Callable[[], int]
+    disks: Callable[[], DiskFigures]
     groups: Callable[[], GroupFigures]
     transactions: Callable[[], TransactionFigures]
     cleaner: Callable[[], CleanerFigures]
@@ -113,11 +114,7 @@ class BrokerCollector:
             "Open client connections",
             value=self._figures.connections(),
         )
-        yield GaugeMetricFamily(
-            "kafka_log_logmanager_offlinelogdirectorycount",
-            "Log directories that failed",
-            value=self._figures.offline_directories(),
-        )
+        yield from disk_families(self._figures.disks())
         groups, transactions = self._figures.groups(), self._figures.transactions()
         yield from group_families(groups)
         yield from transaction_families(transactions)

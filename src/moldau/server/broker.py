@@ -174,7 +174,13 @@ class Broker:
                 chores.expire_producers,
             ),
             Chore("idle connections", idle_s / IDLE_LOOKS_PER_PERIOD, self._close_idle),
+            *self._scrub_chore(),
         ]
+
+    def _scrub_chore(self) -> list[Chore]:
+        """Have segments checked if that was asked for."""
+        interval_s = self.parts.settings.log_scrub_interval_ms / 1000
+        return [Chore("scrub", interval_s, self.parts.scrubber.scrub)] if interval_s else []
 
     async def _close_idle(self) -> None:
         idle_s = self.parts.settings.connections_max_idle_ms / 1000

@@ -17,6 +17,7 @@ from moldau.coordination.transactions.shard import TransactionShard
 from moldau.coordination.transactions.transaction import TransactionState
 from moldau.observe.cleaner import CleanerFigures
 from moldau.observe.coordinators import GroupFigures, ShardFigures, TransactionFigures
+from moldau.observe.disks import DiskFigures
 from moldau.observe.memory import MemoryFigures
 from moldau.observe.prometheus import BrokerFigures, LogFigures
 from moldau.protocol.errors import ErrorCode
@@ -31,11 +32,21 @@ def figures_of(broker: Broker) -> BrokerFigures:
         connections=lambda: len(broker.connections),
         logs=lambda: _logs(broker),
         topics=broker.parts.traffic.items,
-        offline_directories=lambda: sum(one.offline for one in broker.parts.logs.directories),
+        disks=lambda: _disks(broker),
         groups=lambda: _groups(broker.parts.runtimes),
         transactions=lambda: _transactions(broker.parts.runtimes),
         cleaner=lambda: _cleaner(broker),
         memory=lambda: _memory(broker),
+    )
+
+
+def _disks(broker: Broker) -> DiskFigures:
+    directories, scrubber = broker.parts.logs.directories, broker.parts.scrubber
+    return DiskFigures(
+        sum(one.offline for one in directories),
+        sum(one.full for one in directories),
+        scrubber.checked_bytes,
+        scrubber.damaged_batches,
     )
 
 

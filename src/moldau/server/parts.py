@@ -27,6 +27,7 @@ from moldau.server.dynamic_config import DynamicConfigs
 from moldau.server.housekeeping import Housekeeping
 from moldau.server.replicas import Replicas
 from moldau.server.runtimes import Runtimes
+from moldau.server.scrubbing import Scrubber
 from moldau.server.settings import BrokerSettings
 from moldau.storage.flushing import Flusher
 from moldau.storage.manager import LogManager
@@ -93,6 +94,7 @@ class Parts:
             lambda: CleanerSettings.of(self.configs.broker_values),
             self.housekeeping.storage_failed,
         )
+        self.scrubber = Scrubber(ports.files, self.partitions, ports.clock, ports.cleaner)
         log_parts = LogParts(
             self.broker_id,
             ports.clock,

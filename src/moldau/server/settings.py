@@ -77,6 +77,7 @@ class BrokerSettings:
     internal_topics_writable: bool = _of("internal.topics.writable")
     log_flush_offset_checkpoint_interval_ms: int = _of("log.flush.offset.checkpoint.interval.ms")
     log_retention_check_interval_ms: int = _of("log.retention.check.interval.ms")
+    log_scrub_interval_ms: int = _of("log.scrub.interval.ms")
     num_partitions: int = _of("num.partitions")
     producer_id_expiration_check_interval_ms: int = _of("producer.id.expiration.check.interval.ms")
 

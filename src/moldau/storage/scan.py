@@ -1,7 +1,8 @@
 """Walking the batches of a `.log` file by their headers.
 
 `walk` trusts the file and reads only what it needs of each header, for look-ups; `walk_checked`
-trusts nothing, reads every byte and checks every CRC, for recovery. Both know the messages of
+trusts nothing, reads every byte and checks every CRC, for recovery, and `walk_doubting` does that
+but goes on behind a CRC that is wrong. All know the messages of
 magic 0 and 1 that a folder from an old cluster may still hold: their one offset is that of the
 last record inside, the only one that a search needs. `checked_headers` does the same for batches
 that came over the network.
@@ -120,6 +121,24 @@ def walk_checked(
     CorruptRecords says what was wrong with the batch that would have come next; a cut one is as
     wrong as any other, since nothing whole follows it.
     """
+    doubted = walk_doubting(file, position, end_position, check_from_offset=check_from_offset)
+    for batch, crc_matches in doubted:
+        if not crc_matches:
+            raise CorruptRecords("the CRC does not match")
+        yield batch
+
+
+class DoubtedBatch(NamedTuple):
+    """A batch, and whether its bytes are what its CRC says."""
+
+    batch: StoredBatch
+    crc_matches: bool
+
+
+def walk_doubting(
+    file: File, position: int, end_position: int, *, check_from_offset: int = 0
+) -> Iterator[DoubtedBatch]:
+    """Go from batch to batch and compare CRCs; CorruptRecords where none begins, or one is cut."""
     window = _Window(file, end_position, CHECK_CHUNK)
     while position < end_position:
         if end_position - position < PEEK_SIZE:
@@ -127,9 +146,8 @@ def walk_checked(
         batch = _describe(window, position)
         if batch.end_position > end_position:
             raise CorruptRecords(f"only {end_position - position} of {batch.size} bytes are there")
-        if batch.last_offset >= check_from_offset and not _crc_matches(window, batch):
-            raise CorruptRecords("the CRC does not match")
-        yield batch
+        trusted = batch.last_offset < check_from_offset
+        yield DoubtedBatch(batch, trusted or _crc_matches(window, batch))
         position = batch.end_position
 
 

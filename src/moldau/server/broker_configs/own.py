@@ -43,6 +43,13 @@ OWN: tuple[ConfigDefinition, ...] = (
         "HOST:PORT where metrics are served as Prometheus text; empty serves none.",
         _address_or_nothing,
     ),
+    long(
+        "log.scrub.interval.ms",
+        0,
+        "How long to rest between two passes that check the CRC of every batch in closed segments;"
+        " 0 checks none.",
+        at_least(0),
+    ),
     *cluster_wide(
         *internal(
             *without_effect(

@@ -1,9 +1,11 @@
-"""A partition whose folder is gone is not made anew in silence."""
+"""What a whole broker says of folders that are gone and bytes that have rotted."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from kits.broker_bench import simulate
 
@@ -19,15 +21,22 @@ class Warnings(logging.Handler):
         self.lines.append(record.getMessage())
 
 
-async def started_warnings(bench) -> list[str]:
-    """Start a broker and return what it warns of meanwhile."""
+@contextmanager
+def warnings_of_moldau() -> Iterator[list[str]]:
+    """Keep what is warned of in a block."""
     logger, heard = logging.getLogger("moldau"), Warnings()
     logger.addHandler(heard)
     try:
-        await bench.broker.start()
+        yield heard.lines
     finally:
         logger.removeHandler(heard)
-    return heard.lines
+
+
+async def started_warnings(bench) -> list[str]:
+    """Start a broker and return what it warns of meanwhile."""
+    with warnings_of_moldau() as lines:
+        await bench.broker.start()
+    return lines
 
 
 def test_a_vanished_folder_is_said_with_what_it_held():
@@ -57,4 +66,20 @@ def test_folders_that_are_there_are_no_news():
         bench.broker.kill()
         return await started_warnings(bench)
 
+    assert simulate(work) == []
+
+
+def test_a_broker_that_is_told_to_scrub_finds_what_has_rotted():
+    async def work(bench):
+        await bench.broker.start()
+        await bench.create()
+        for number in range(8):
+            await bench.produce(b"%d" % number * 1000)
+        bench.broker.disk.flip_bit("/data/t-0/00000000000000000000.log", 300)
+        with warnings_of_moldau() as lines:
+            await asyncio.sleep(2.0)
+        return lines
+
+    (line,) = simulate(work, **{"log.scrub.interval.ms": "1500"})
+    assert "t-0/00000000000000000000.log is damaged at position 0" in line
     assert simulate(work) == []
