@@ -15,7 +15,7 @@ and sent may have more."""
 
 COMPUTE_CPU_S = 20.0
 """CPU time for one piece of work on a client's records. The largest batch within the two limits
-above takes about six seconds; slow machines and slow codecs get three times as much."""
+above takes five to nine seconds; slow machines and slow codecs get twice as much."""
 
 CONVERTED_BATCH_BYTES = 64 * 1024 * 1024
 """No batch that inflates further is converted for an old Fetch: its records lie in memory three

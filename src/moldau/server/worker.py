@@ -103,9 +103,16 @@ class Worker:
                 await self._lost()
             else:
                 return
-        # In a thread: on a busy machine it takes longer than the loop may wait.
-        self._process = await asyncio.to_thread(_start_process, self._lane)
+        self._process = await self._start()
         await self._process.send(message)
+
+    async def _start(self) -> _Process:
+        try:
+            # In a thread: on a busy machine it takes longer than the loop may wait.
+            return await asyncio.to_thread(_start_process, self._lane)
+        except OSError as error:
+            logger.warning("cannot start a worker process (%s): %s", self._lane.value, error)
+            raise WorkerLost("no worker process can be started") from error
 
     async def _lost(self) -> WorkerLost | WorkTooLong:
         """Let go of a process that has ended; say so, and return what became of its work."""
@@ -128,7 +135,7 @@ class Worker:
     async def close(self) -> None:
         """Wait for work that somebody waits for, then end the process."""
         serving = self._serving
-        if serving is not None:
+        if serving is not None and not serving.done():
             asked = [future for future in (self._in_hand, *self._queue) if future is not None]
             waiting = [future for future in asked if not future.done()]
             if waiting:

@@ -125,6 +125,19 @@ def test_a_lane_does_one_piece_after_the_other_in_the_order_they_were_asked_for(
     assert run(scenario) == [0, 1, 2, 3, 4]
 
 
+def test_a_process_that_cannot_be_started_is_said_and_tried_again(caplog, monkeypatch, tmp_path):
+    async def scenario(executor):
+        with monkeypatch.context() as patched:
+            patched.setattr(sys, "executable", str(tmp_path / "missing"))
+            with pytest.raises(WorkerLost):
+                await executor.compute(Lane.READS, divmod, 7, 2)
+        return await executor.compute(Lane.READS, divmod, 7, 2)
+
+    assert run(scenario) == (3, 1)
+    (line,) = caplog.messages
+    assert "cannot start a worker process (reads)" in line
+
+
 def test_no_lane_waits_for_another():
     async def scenario(executor):
         endless = executor.compute(Lane.READS, signal.pause)
