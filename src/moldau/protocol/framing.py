@@ -49,23 +49,17 @@ def frame_end(view: Buffer, position: int, limit: int) -> int:
     raise ProtocolError(f"a frame of {size} bytes is announced, the limit is {limit}")
 
 
-def request_end(view: Buffer, position: int, limit: int) -> int:
-    """Tell where a request's frame ends, as `frame_end` does.
+def check_announced(view: Buffer, position: int, end: int) -> None:
+    """Refuse a request that is not all there yet, and too large for one that carries no records.
 
-    Only requests that carry records may be as large as `limit`. Any other is refused as soon as its
-    size and its key are there.
+    It is called whenever the rest of a frame has to be waited for, and looks once the key is there.
     """
-    end = frame_end(view, position, limit)
     size = end - position - PREFIX_BYTES
-    if size <= PLAIN_REQUEST_BYTES:
-        return end
-    key_end = position + PREFIX_BYTES + KEY_BYTES
-    if key_end > len(view):
-        return key_end
+    if size <= PLAIN_REQUEST_BYTES or position + PREFIX_BYTES + KEY_BYTES > len(view):
+        return
     (key,) = _read_key(view, position + PREFIX_BYTES)
-    if key == PRODUCE_KEY:
-        return end
-    name = API_MESSAGES[key][1] if key in API_MESSAGES else f"API {key}"
-    raise ProtocolError(
-        f"a {name} request of {size} bytes is announced, the limit is {PLAIN_REQUEST_BYTES}"
-    )
+    if key != PRODUCE_KEY:
+        name = API_MESSAGES[key][1] if key in API_MESSAGES else f"API {key}"
+        raise ProtocolError(
+            f"a {name} request of {size} bytes is announced, the limit is {PLAIN_REQUEST_BYTES}"
+        )

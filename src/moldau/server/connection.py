@@ -22,7 +22,7 @@ from moldau.base.errors import ProtocolError
 from moldau.base.limits import UNSENT_BYTES_PER_CONNECTION
 from moldau.base.memory_budget import MemoryAccount
 from moldau.base.network import Part, Stream
-from moldau.protocol.framing import PREFIX_BYTES, request_end
+from moldau.protocol.framing import PREFIX_BYTES, check_announced, frame_end
 from moldau.server.listeners import Endpoint
 from moldau.server.turns import Turn
 
@@ -155,43 +155,45 @@ class Connection:
     def _handle_frames(self, data: memoryview, out: list[Part]) -> int:
         """Gather the answers to all frames, or to as many as may be handled now."""
         position, size = 0, len(data)
-        waits = False
         unlooked, turn_end = 0, 0.0
         while position < size:
-            end = request_end(data, position, self._frame_limit)
+            end = frame_end(data, position, self._frame_limit)
             if end > size:
+                check_announced(data, position, end)
                 self._stream.expect(end - position)
                 break
             answer = self._dispatch(self, data[position + PREFIX_BYTES : end])
-            if isinstance(answer, Turn):
-                self._stall()
-                break
-            taken = end - position
-            unlooked += taken + REQUEST_COST
-            position = end
             if isinstance(answer, list):
                 out += answer
-            elif answer is not None:
-                self._wait_for(answer, taken)
-                waits = True
-            if (waits or len(out) >= PARTS_PER_WRITE) and self._full(out):
-                if position < size:
-                    self._stall()
+            elif isinstance(answer, Turn):
+                self._stall()
                 break
-            if unlooked > COST_BETWEEN_LOOKS and position < size:
-                unlooked = 0
-                turn_end = turn_end or self._loop.time() + TURN_S
-                if self._loop.time() >= turn_end:
-                    self._stall()
-                    self._loop.call_soon(self.drained)
-                    break
+            elif answer is not None:
+                self._wait_for(answer, end - position)
+            begin, position = position, end
+            full = self._pending is not None or len(out) >= PARTS_PER_WRITE
+            if full and self._must_wait(out, has_more=position < size):
+                break
+            if position < size:
+                unlooked += end - begin + REQUEST_COST
+                if unlooked > COST_BETWEEN_LOOKS:
+                    unlooked = 0
+                    turn_end = turn_end or self._loop.time() + TURN_S
+                    if self._loop.time() >= turn_end:
+                        self._stall()
+                        self._loop.call_soon(self.drained)
+                        break
         return position
 
-    def _full(self, out: list[Part]) -> bool:
+    def _must_wait(self, out: list[Part], *, has_more: bool) -> bool:
         """Send what has gathered, and tell whether nothing more may be handled for now."""
         self._stream.send(out)
         out.clear()
-        return self._pending is not None or self._stream.unsent > UNSENT_BYTES_PER_CONNECTION
+        if self._pending is None and self._stream.unsent <= UNSENT_BYTES_PER_CONNECTION:
+            return False
+        if has_more:
+            self._stall()
+        return True
 
     def _wait_for(self, answer: Pending, size: int = 0) -> None:
         self._pending = answer

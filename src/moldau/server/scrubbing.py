@@ -12,7 +12,7 @@ import asyncio
 import logging
 
 from moldau.base.clock import Clock
-from moldau.base.executor import Executor, WorkerLost
+from moldau.base.executor import Executor, Lane, WorkerLost
 from moldau.base.files import Files
 from moldau.replication.partition import Partition
 from moldau.replication.partitions import Partitions
@@ -62,7 +62,7 @@ class Scrubber:
             position, started_s = step.position, self._clock.monotonic()
             try:
                 step = await self._executor.compute(
-                    scrub_step, self._files, segment.path, step, size, STEP_BYTES
+                    Lane.CLEANING, scrub_step, self._files, segment.path, step, size, STEP_BYTES
                 )
             except WorkerLost:
                 return  # The next pass looks at this segment again.
