@@ -161,5 +161,5 @@ def test_values_are_written_as_java_writes_them(value, text):
 
 
 def test_the_type_codes_are_those_of_the_wire():
-    assert [one.value for one in ConfigType] == list(range(1, 10))
+    assert [one.value for one in ConfigType] == list(range(10))
     assert ConfigType.PASSWORD == 9
