@@ -138,10 +138,12 @@ class Fetch:
     def finish(self, found: list[Fetched]) -> Sliced[list[Fetched]]:
         """Note what the reader is about to be told, and return all that the answer names."""
         session = self.session
+        by_reader = {}
         for count, fetched in enumerate(found, 1):
             if not count % READERS_PER_STEP:
                 yield
             reader = fetched.reader
+            by_reader[reader] = fetched
             reader.told_high_watermark = fetched.high_watermark  # type: ignore[assignment]
             reader.told_log_start = fetched.log_start_offset  # type: ignore[assignment]
             if fetched.size:
@@ -151,7 +153,6 @@ class Fetch:
                 session.ready.pop(reader, None)
         if not self.whole:
             return found
-        by_reader = {fetched.reader: fetched for fetched in found}
         named = []
         for count, reader in enumerate(tuple(session.readers.values()), 1):
             if not count % READERS_PER_STEP:

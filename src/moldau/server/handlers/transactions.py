@@ -167,10 +167,9 @@ class TransactionHandlers:
         )
         if not asked.transactional_id:
             return dict.fromkeys(keys, ErrorCode.INVALID_REQUEST)
-        refused = yield from self._refused(keys, from_client=client_version == _OLD_PROTOCOL)
-        if refused:
-            others = dict.fromkeys(keys, ErrorCode.OPERATION_NOT_ATTEMPTED)
-            return {**others, **refused}
+        verdicts = yield from self._refused(keys, from_client=client_version == _OLD_PROTOCOL)
+        if verdicts is not None:
+            return verdicts
         producer = ProducerIdentity(asked.producer_id, asked.producer_epoch)
         if asked.verify_only:
             return verify_partitions(self._runtime, asked.transactional_id, producer, keys)
@@ -179,17 +178,24 @@ class TransactionHandlers:
         )
         return combined([added], lambda codes: dict.fromkeys(keys, codes[0]))
 
-    def _refused(self, keys: list[PartitionKey], *, from_client: bool) -> Sliced[Verdicts]:
-        """Say which partitions nobody, or no client, may write to in a transaction."""
+    def _refused(self, keys: list[PartitionKey], *, from_client: bool) -> Sliced[Verdicts | None]:
+        """Say which partitions nobody, or no client, may write to in a transaction.
+
+        One is enough for none of them to be added. None if there is none.
+        """
         image = self._image()
-        refused = {}
+        verdicts = {}
+        is_refused = False
         for key in keys:
+            code = ErrorCode.OPERATION_NOT_ATTEMPTED
             if from_client and key.topic in INTERNAL_TOPICS:
-                refused[key] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             elif image.partition(key) is None:
-                refused[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            is_refused = is_refused or code is not ErrorCode.OPERATION_NOT_ATTEMPTED
+            verdicts[key] = code
             yield
-        return refused
+        return verdicts if is_refused else None
 
     # AddOffsetsToTxn
 
