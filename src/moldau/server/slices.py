@@ -42,6 +42,8 @@ SLICE_S = 0.001
 NEVER = 2**31 - 1
 """A threshold that the garbage collector does not reach."""
 
+_FULL_THRESHOLD = gc.get_threshold()[2]
+
 
 class Finished(NamedTuple):
     """Work that was done within its first slice."""
@@ -62,7 +64,7 @@ class SlicedWork:
         self._clock = clock
         self._lag = lag or LoopLag()
         self._paused: deque[_Paused] = deque()
-        self._full_threshold = 0
+        self._full_threshold = _FULL_THRESHOLD
         self._first_slices_s = 0.0
         """What first slices have taken in this turn of the loop."""
 
@@ -92,7 +94,9 @@ class SlicedWork:
         return future
 
     def _put_off_full_collections(self) -> None:
-        young, middle, self._full_threshold = gc.get_threshold()
+        young, middle, full = gc.get_threshold()
+        if full != NEVER:  # another broker in this process may have put them off already
+            self._full_threshold = full
         gc.set_threshold(young, middle, NEVER)
 
     def _allow_full_collections(self) -> None:

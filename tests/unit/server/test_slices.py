@@ -102,6 +102,16 @@ def test_the_garbage_collector_makes_no_full_run_while_work_is_paused(clock, fai
     asyncio.run(run())
 
 
+def test_two_brokers_in_one_process_do_not_end_garbage_collection(clock):
+    async def run():
+        before = gc.get_threshold()
+        futures = [SlicedWork(clock).start(steps(clock, count, None)) for count in (50, 100)]
+        await asyncio.wait(futures)
+        assert gc.get_threshold() == before
+
+    asyncio.run(run())
+
+
 def test_work_that_nobody_waits_for_is_closed(clock):
     ended = []
 
