@@ -34,7 +34,7 @@ from moldau.storage.topic_config import LogConfig
 logger = logging.getLogger(__name__)
 
 SLICE = 32
-"""Partitions made between two turns of the loop: a few milliseconds of work."""
+"""Partitions made or removed between two turns of the loop: a few milliseconds of work."""
 
 Changed = Callable[[PartitionKey], None]
 """Told of every partition that was made, removed, put out of use, or got another role."""
@@ -161,7 +161,7 @@ class Replicas:
                 if made % SLICE == 0:
                     await asyncio.sleep(0)
             elif isinstance(change, TopicRemoved):
-                self._remove(change)
+                await self._remove(change)
         self._configure(changes, image)
 
     def _serve(
@@ -208,11 +208,13 @@ class Replicas:
         if changes:
             self.changed(changes, image)
 
-    def _remove(self, change: TopicRemoved) -> None:
+    async def _remove(self, change: TopicRemoved) -> None:
         name = self._partitions.topic_name(change.topic_id)
         if name is None:
             return
-        for key in self._partitions.keys_of(change.topic_id):
+        for number, key in enumerate(self._partitions.keys_of(change.topic_id), 1):
+            if number % SLICE == 0:
+                await asyncio.sleep(0)
             self._partitions.remove(key)
             self._partition_changed(key)
             self._take_away(key, self._logs.delete)
