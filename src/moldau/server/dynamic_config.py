@@ -8,6 +8,7 @@ completely before anything is stored, with the texts Kafka gives.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
@@ -67,6 +68,9 @@ PER_LISTENER: Final = frozenset(
 )
 """What changes at run time for one listener only: keys and certificates."""
 
+
+BROKER_NAME: Final = re.compile(r"[+-]?[0-9]+")
+"""What Java reads as the number of a broker."""
 
 NO_CONFIGS: Final[Mapping[str, ConfigDefinition]] = MappingProxyType({})
 
@@ -149,7 +153,7 @@ class DynamicConfigs:
             find_topic(image, resource.name)
             own = _usable(image.topic_config(resource.name), TOPIC_CONFIGS)
             return describe_topic(own, self.broker_values, names)
-        self._check_resource(resource)
+        self._check_resource(resource, changes=False)
         own = _usable(image.config(resource), _STORED.get(resource.type, NO_CONFIGS))
         if resource.type == ResourceType.GROUP:
             return describe_group(own, self.broker_values, names)
@@ -174,7 +178,7 @@ class DynamicConfigs:
         configs: Mapping[str, str | None],
     ) -> dict[str, str]:
         """Check a resource's new set of configs; returns it."""
-        self._check_resource(resource)
+        self._check_resource(resource, changes=True)
         refused = [name for name, value in configs.items() if value is None]
         if refused:
             raise ApiError(
@@ -188,7 +192,7 @@ class DynamicConfigs:
         self, image: MetadataImage, resource: ConfigResource, operations: Sequence[Operation]
     ) -> dict[str, str | None]:
         """Check changes of single configs; returns what to store, None for what to remove."""
-        self._check_resource(resource)
+        self._check_resource(resource, changes=True)
         check_operations(operations)
         current = image.config(resource)
         changes: dict[str, str | None] = {
@@ -201,7 +205,7 @@ class DynamicConfigs:
         self._check_wanted(image, resource, touched, wanted)
         return changes
 
-    def _check_resource(self, resource: ConfigResource) -> None:
+    def _check_resource(self, resource: ConfigResource, *, changes: bool) -> None:
         """Refuse resources that have no configs here."""
         if resource.type == ResourceType.TOPIC:
             _check_topic(resource.name)
@@ -215,13 +219,18 @@ class DynamicConfigs:
         if resource in (self._broker, EVERY_BROKER):
             return
         if resource.type == ResourceType.BROKER:
-            problem = (
-                f"Unexpected broker id, expected {self._broker.name} or empty string, "
-                f"but received {shorten(resource.name)}"
-            )
+            problem = self._wrong_broker(shorten(resource.name), changes=changes)
         else:
             problem = f"Unknown resource type {resource.type}"
         raise ApiError(ErrorCode.INVALID_REQUEST, problem)
+
+    def _wrong_broker(self, name: str, *, changes: bool) -> str:
+        """Say that another broker is meant, or none, in Kafka's two ways."""
+        if not BROKER_NAME.fullmatch(name):
+            who = "Node" if changes else "Broker"
+            return f"{who} id must be an integer, but it is: {name}"
+        expected = self._broker.name if changes else f"{self._broker.name} or empty string"
+        return f"Unexpected broker id, expected {expected}, but received {name}"
 
     def _check_wanted(
         self,

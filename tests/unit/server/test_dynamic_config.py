@@ -393,7 +393,7 @@ class TestChangingBrokers:
             (
                 ConfigResource(ResourceType.BROKER, "7"),
                 [("log.retention.ms", SET, "1")],
-                "Unexpected broker id, expected 1 or empty string, but received 7",
+                "Unexpected broker id, expected 1, but received 7",
             ),
             (
                 ConfigResource(ResourceType.BROKER_LOGGER, "1"),
@@ -441,3 +441,28 @@ class TestLength:
         _, message = cluster.refusal(resource, operation)
         assert "n" * 260 + "..." in message
         assert len(message) < 1_000
+
+
+@pytest.mark.parametrize(
+    ("name", "described", "altered"),
+    [
+        (
+            "7",
+            "Unexpected broker id, expected 1 or empty string, but received 7",
+            "Unexpected broker id, expected 1, but received 7",
+        ),
+        (
+            "x",
+            "Broker id must be an integer, but it is: x",
+            "Node id must be an integer, but it is: x",
+        ),
+    ],
+)
+def test_another_broker_is_refused_in_kafkas_words(cluster, name, described, altered):
+    other = ConfigResource(ResourceType.BROKER, name)
+    with pytest.raises(ApiError) as caught:
+        cluster.configs.describe(other, None)
+    assert caught.value.message == described
+    with pytest.raises(ApiError) as caught:
+        cluster.configs.altered(cluster.image, other, [])
+    assert caught.value.message == altered
