@@ -11,6 +11,7 @@ from moldau.base.errors import InvariantViolated
 from moldau.coordination import runtime as runtimes
 from moldau.coordination.backoff import backoff_s
 from moldau.coordination.outcome import (
+    NOTHING,
     HandlerFailed,
     Outcome,
     ProducerIdentity,
@@ -168,10 +169,15 @@ def test_records_that_cannot_be_encoded_are_refused_and_others_are_not():
 
     async def work():
         told = []
+
+        def refused(code, _):
+            told.append(code)
+            return NOTHING
+
         bench = await Bench().begin()
         first = bench.shard
         assert bench.put(b"a", 7) == INVALID
-        bench.do(Outcome(records=[unpackable], refused=lambda code, _: told.append(code)))
+        bench.do(Outcome(records=[unpackable], refused=refused))
         assert told == [ErrorCode.INVALID_REQUEST]
         assert bench.shard is first
         assert bench.put(b"b", b"2") == ("put", b"2")
