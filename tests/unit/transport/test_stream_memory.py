@@ -10,7 +10,7 @@ import zlib
 
 import pytest
 
-from moldau.base.memory_budget import MIB, MemoryBudget
+from moldau.base.memory_budget import MIB, PATIENCE_TICKS, MemoryBudget
 from moldau.transport import memory_watch
 from moldau.transport.buffers import SHORT_READ_SIZE, BufferPool, rounded
 from moldau.transport.sockets import SocketNetwork
@@ -99,8 +99,18 @@ class Begun:
         self.body, self.sent = body, sent
 
     @property
+    def request(self):
+        return self.owner.stream.memory.request
+
+    @property
     def held(self):
-        return self.owner.stream.memory.request.held
+        return self.request.held
+
+    async def send(self, size):
+        """Send some more, and wait until it was read."""
+        self.writer.write(self.body[self.sent : self.sent + size])
+        self.sent += size
+        await until(lambda: self.owner.seen >= self.sent + 4)
 
     async def finish(self):
         """Send the rest and wait for the answer."""
@@ -178,6 +188,34 @@ def test_one_that_sends_nothing_more_is_closed_for_those_that_wait(monkeypatch, 
     run(scenario)
 
 
+def test_one_that_goes_on_sending_is_not_closed(monkeypatch):
+    monkeypatch.setattr(memory_watch, "TICK_S", 60)  # this test makes the ticks
+
+    async def scenario(side):
+        first, turn, _ = [await side.begin(MIB) for _ in range(3)]
+        await until(lambda: side.budget.waiting)
+        for _ in range(3 * PATIENCE_TICKS):
+            await asyncio.gather(first.send(50_000), turn.send(50_000))
+            assert side.budget.tick() == []
+        found = [eviction for _ in range(PATIENCE_TICKS + 1) for eviction in side.budget.tick()]
+        assert found[0].holding in (first.request, turn.request)
+
+    run(scenario)
+
+
+def test_the_turn_is_given_up_after_each_frame():
+    async def scenario(side):
+        _, turn, waiting = [await side.begin(MIB) for _ in range(3)]
+        await until(lambda: side.budget.waiting)
+        assert side.budget.small.turn is turn.request
+        turn.writer.write(turn.body[turn.sent :] + struct.pack(">I", MIB) + bytes(PIECE))
+        await turn.reader.readexactly(4)
+        await waiting.finish()
+        assert side.budget.small.turn is not turn.request
+
+    run(scenario)
+
+
 def test_a_large_frame_grows_with_what_arrives_and_arrives_whole():
     async def scenario(side):
         large = await side.begin(4 * MIB - 4)
@@ -190,7 +228,7 @@ def test_a_large_frame_grows_with_what_arrives_and_arrives_whole():
 
 def test_what_follows_a_large_frame_does_not_hold_its_buffer():
     async def scenario(side):
-        large = await side.begin(4 * MIB - 4)
+        large = await side.begin(3 * MIB)
         large.body += b"\0"  # the first byte of the next frame
         large.writer.write(large.body[large.sent :])
         await large.reader.readexactly(4)
@@ -218,6 +256,21 @@ def test_answers_count_until_the_peer_has_taken_them_whole():
         await until(lambda: side.budget.held == 0)
 
     run(scenario, limit=256 * MIB, answer=lambda _: [answer])
+
+
+def test_one_that_goes_on_reading_is_not_closed(monkeypatch):
+    monkeypatch.setattr(memory_watch, "TICK_S", 60)  # this test makes the ticks
+
+    async def scenario(side):
+        reader, writer, owner = await side.connect()
+        writer.write(struct.pack(">I", 0))
+        await until(lambda: owner.stream.unsent)
+        assert side.budget.needs_ticks
+        while owner.stream.unsent:
+            await reader.readexactly(3 * MIB)
+            assert side.budget.tick() == []
+
+    run(scenario, limit=64 * MIB, answer=lambda _: [bytes(64 * MIB)])
 
 
 def test_answers_that_nobody_reads_are_forgotten_by_the_kernel_too(monkeypatch):
