@@ -96,7 +96,7 @@ def test_the_garbage_collector_makes_no_full_run_while_work_is_paused(clock, fai
         assert gc.get_threshold() == (*before[:2], NEVER)
         await asyncio.wait(futures[:1])
         assert gc.get_threshold() == (*before[:2], NEVER)
-        await asyncio.wait(futures)
+        await asyncio.gather(*futures, return_exceptions=True)
         assert gc.get_threshold() == before
 
     asyncio.run(run())
