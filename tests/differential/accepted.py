@@ -148,7 +148,18 @@ ACCEPTED: tuple[Accepted, ...] = (
         "inter.broker.listener.name",
         "`--listen` names the only listener, and so sets this aside explicitly",
     ),
-    Accepted("configs-described_broker", "own", "moldau", "configs of Moldau's own"),
+    Accepted(
+        "configs-described_broker",
+        "own",
+        r"(moldau\.|internal\.topics\.writable|log\.scrub\.)",
+        "configs of Moldau's own",
+    ),
+    Accepted(
+        "configs-described_broker",
+        "own",
+        r"queued\.max\.request\.bytes.*value",
+        "what all requests hold together has a limit by default; in Kafka it has none",
+    ),
     Accepted(
         "configs-altered_broker",
         "unknown",
