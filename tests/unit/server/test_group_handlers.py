@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from types import SimpleNamespace
 
 import pytest
 
@@ -20,8 +19,6 @@ from moldau.protocol.messages.groups import (
     DeleteGroupsRequest,
     DescribeGroupsRequest,
     HeartbeatRequest,
-    JoinGroupResponse,
-    JoinGroupResponseMember,
     LeaveGroupMember,
     LeaveGroupRequest,
     SyncGroupRequest,
@@ -38,7 +35,6 @@ from moldau.protocol.messages.offsets import (
     OffsetFetchRequestTopics,
 )
 from moldau.security.operations import Operation, bit_field
-from moldau.server.handlers.groups import GroupHandlers
 
 STRANGE_ID = bytes(range(16))
 
@@ -76,23 +72,6 @@ class TestMembers:
             broker.runtime.refusal = refusal
             answer = broker.groups.heartbeat(HeartbeatRequest("g", 1, "m"), context(3))
             assert answer.error_code == told
-
-    def test_a_leader_hears_of_its_generation_after_those_who_waited_for_it(self):
-        async def scenario():
-            told = []
-            waiting = asyncio.get_running_loop().create_future()
-            waiting.add_done_callback(lambda _: told.append("member"))
-
-            def call(*_):
-                waiting.set_result(None)
-                return JoinGroupResponse(members=[JoinGroupResponseMember("a")] * 2)
-
-            answer = GroupHandlers(SimpleNamespace(call=call)).join(join_request(), context(3))
-            answer.add_done_callback(lambda _: told.append("leader"))
-            await answer
-            return told
-
-        assert asyncio.run(scenario()) == ["member", "leader"]
 
     def test_a_member_is_known_by_its_client_and_address(self, broker):
         async def join():

@@ -341,26 +341,14 @@ class GroupCore:
         self.find_subscribed_topics()
         self.move_to(GroupState.COMPLETING_REBALANCE, turn)
         self._note(f"generation {self.generation} begins with {len(self.roster)} members", turn)
-        leader, leader_waits = self.roster.leader, None
         for member in self.roster:
             member.is_new = False
             waiting = self.roster.stop_waiting(member)
-            if member.member_id == leader:
-                leader_waits = member, waiting
-            else:
-                self._tell_joined(member, waiting, turn)
+            if waiting is not None:
+                turn.reply(waiting.ticket, self.joined(member, waiting.version))
             self.heard_of(member, turn)
             self.unsynced.add(member.member_id)
-        if leader_waits is not None:
-            # Last, so that the others have asked for their part when it hands in the assignment.
-            # A leader that then joins again at once, as one with the cooperative assignor does,
-            # would make the broker send away those who ask after it.
-            self._tell_joined(*leader_waits, turn)
         turn.arm(self._sync_timer, self.roster.rebalance_timeout_ms)
-
-    def _tell_joined(self, member: Member, waiting: WaitingJoin | None, turn: Turn) -> None:
-        if waiting is not None:
-            turn.reply(waiting.ticket, self.joined(member, waiting.version))
 
     def _become_empty(self, turn: Turn) -> None:
         """Go on without members.

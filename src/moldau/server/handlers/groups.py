@@ -12,7 +12,6 @@ once, as by Kafka.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Coroutine, Sequence
 
 from moldau.coordination.answers import Answer
@@ -86,12 +85,11 @@ class GroupHandlers:
             return failed(ErrorCode.INVALID_GROUP_ID)
         if len(request.protocols) > _PROTOCOLS_MAX:
             return failed(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-        answer = self._runtime.call(
+        return self._runtime.call(
             request.group_id,
             lambda shard, ticket, now: shard.join(request, caller, ticket, now),
             failed,
         )
-        return _after_others(answer)
 
     def sync(self, request: SyncGroupRequest, context: RequestContext) -> Answer[SyncGroupResponse]:
         """Hand in or fetch the assignment of a generation; answered when it is stored."""
@@ -210,19 +208,6 @@ class GroupHandlers:
             lambda shard, ticket, now: shard.delete_group(group_id, ticket, now),
             lambda code: DeletableGroupResult(group_id, code),
         )
-
-
-def _after_others(answer: Answer[JoinGroupResponse]) -> Answer[JoinGroupResponse]:
-    """Let the answer to a leader leave after those to the members that waited for it.
-
-    They wait by futures, whose callbacks run in the next turn of the loop, in the order in which
-    they got their results. So this one becomes a future behind them.
-    """
-    if isinstance(answer, asyncio.Future) or len(answer.members) <= 1:
-        return answer
-    told: asyncio.Future[JoinGroupResponse] = asyncio.get_running_loop().create_future()
-    told.set_result(answer)
-    return told
 
 
 def _caller(context: RequestContext) -> Caller:

@@ -335,23 +335,3 @@ def test_a_record_of_its_own_does_not_change_a_group_that_serves(desk):
     assert not desk.group.is_loading
     desk.group.replay(old)
     assert desk.group.generation == 2
-
-
-def test_the_leader_is_told_of_a_generation_after_all_others(desk):
-    told = []
-    for number in range(3):
-        waiter = desk.join(desk.member_id(), rebalance_ms=10_000)
-        waiter.answers = Noted(told, number)
-    desk.advance(10)
-    assert told == [1, 2, 0]
-
-
-class Noted(list):
-    """Answers to one member; notes when the first comes."""
-
-    def __init__(self, told, number):
-        self._told, self._number = told, number
-
-    def append(self, answer):
-        self._told.append(self._number)
-        super().append(answer)
