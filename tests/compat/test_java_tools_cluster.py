@@ -17,6 +17,7 @@ from kafka_harness.java import Output
 from kafka_harness.samples import fresh_topic
 from kafka_harness.tool_session import ToolSession
 from kafka_harness.topics import create_topic
+from kafka_harness.waiting import eventually
 
 pytestmark = pytest.mark.java(CURRENT)
 
@@ -75,6 +76,22 @@ def test_there_are_no_quotas_users_or_access_rules(tool: Tool) -> None:
     acls = tool("AclCommand", "--list", check=False)
     assert acls.status == 1
     assert "SecurityDisabledException: No Authorizer is configured on the broker" in acls.stdout
+
+
+def test_configs_of_loggers_groups_and_metrics_are_kept(tool: Tool) -> None:
+    (node,) = tool("BrokerApiVersionsCommand").stdout.split("(id: ")[1:]
+    changes = {
+        ("broker-loggers", node.split()[0]): "root=INFO",
+        ("groups", fresh_topic("group")): "consumer.session.timeout.ms=50000",
+        ("client-metrics", fresh_topic("metrics")): "interval.ms=1000",
+    }
+    for (entity, name), config in changes.items():
+        which = ("--entity-type", entity, "--entity-name", name)
+        tool(CONFIGS, "--alter", *which, "--add-config", config)
+        eventually(
+            lambda which=which, config=config: config in tool(CONFIGS, "--describe", *which).stdout,
+            f"{config} is described",
+        )
 
 
 def test_features_are_described_and_keep_their_levels(tool: Tool) -> None:
