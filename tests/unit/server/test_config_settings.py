@@ -181,6 +181,19 @@ class TestRefusals:
     def test_what_cannot_be_is_refused(self, text, problem):
         assert problem in refusal(text)
 
+    @pytest.mark.parametrize(
+        ("text", "limit"),
+        [
+            ("", 256 << 20),
+            ("queued.max.request.bytes=200000000", 200_000_000),
+            ("socket.request.max.bytes=300000000", 300_000_000),
+            ("queued.max.request.bytes=-1", None),
+        ],
+    )
+    def test_the_memory_of_requests_is_limited_and_has_room_for_the_largest(self, text, limit):
+        budget = BrokerSettings.load(text).memory_budget()
+        assert (budget.limit if budget.is_limited else None) == limit
+
     def test_a_secret_is_shown_neither_by_repr_nor_by_an_error(self):
         settings = BrokerSettings.load(
             "ssl.key.password=sesame\nlistener.name.x.sasl.jaas.config=sesame\nmy.key=sesame"
