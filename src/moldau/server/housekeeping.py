@@ -24,6 +24,9 @@ logger = logging.getLogger(__name__)
 LOGS_PER_SLICE = 64
 """Logs looked at between two turns of the loop: about a millisecond of work."""
 
+FILES_PER_TURN = 4
+"""Files and folders removed in one turn of the loop: a deleted topic may have thousands."""
+
 
 class Chore(NamedTuple):
     """One kind of work and how often it is done."""
@@ -93,7 +96,8 @@ class Housekeeping:
     async def flush(self) -> None:
         """Sync what is due, and remove files whose time has come."""
         now_ms = self._clock.wall_ms()
-        self._logs.remove_expired(now_ms)
+        while self._logs.remove_expired(now_ms, FILES_PER_TURN):  # noqa: ASYNC110 - it is work
+            await asyncio.sleep(0)
         await self._look_for_room()
         for log in self._logs.due_for_flush(now_ms):
             try:

@@ -359,15 +359,15 @@ class LogManager:
         for directory in self._online():
             directory.remove_expired_cuts(now_ms)
 
-    def remove_expired(self, now_ms: int) -> int:
-        """Remove the files and folders whose time has come; return how many.
+    def remove_expired(self, now_ms: int, limit: int | None = None) -> int:
+        """Remove the files and folders whose time has come, so many at most; return how many.
 
         They were put aside in the order of time, except where delays differ between topics; one
         that waits longer than it must does no harm.
         """
         doomed, files = self._resources.doomed, self._resources.files
         count = 0
-        while doomed and doomed[0].due_ms <= now_ms:
+        while doomed and doomed[0].due_ms <= now_ms and count != limit:
             _, path, is_folder = doomed.popleft()
             try:
                 with disk_errors(path):

@@ -199,6 +199,15 @@ class TestDeleting:
         assert not broker.disk.exists(f"/data/{renamed[0]}")
         assert region.file.read(0, 10)
 
+    def test_some_are_removed_at_a_time_if_that_is_asked_for(self):
+        broker = Broker()
+        for index in range(5):
+            key = PartitionKey("t", index)
+            broker.manager.open_or_create(key, TOPIC_ID, broker.config)
+            broker.manager.delete(key)
+        later = NOW_MS + 60_000
+        assert [broker.manager.remove_expired(later, 2) for _ in range(4)] == [2, 2, 1, 0]
+
     def test_it_can_be_made_anew_at_once(self):
         broker = Broker()
         append_values(broker.log(), b"a")
