@@ -161,6 +161,12 @@ ACCEPTED: tuple[Accepted, ...] = (
         "what all requests hold together has a limit by default; in Kafka it has none",
     ),
     Accepted(
+        "configs-described_broker",
+        "own",
+        "queued.max.request.bytes",
+        "Moldau limits the memory of requests and answers by default",
+    ),
+    Accepted(
         "configs-altered_broker",
         "unknown",
         r".*error_code",
