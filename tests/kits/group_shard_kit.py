@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+from kits.slicing import finished
 from moldau.coordination.groups.counters import GroupCounters
 from moldau.coordination.groups.listing import GroupFilter
 from moldau.coordination.groups.shard import GroupShard, ShardSettings
@@ -197,7 +198,7 @@ class ServedShard:
 
     def states(self, *states, types=()):
         """The groups there are, with their states."""
-        wanted = GroupFilter.of(states, types)
+        wanted = finished(GroupFilter.read(states, types))
         shown = self.ask(lambda shard, t, now: shard.all_groups(t)).answer
         listed = [group.listed() for group in shown.groups if wanted.includes(group.state)]
         return {group.group_id: group.group_state for group in listed}

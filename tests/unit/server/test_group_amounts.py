@@ -165,3 +165,8 @@ class TestAmounts:
         request.protocols = [JoinGroupRequestProtocol(str(n)) for n in range(1_001)]
         refused = broker.groups.join(request, context(5))
         assert refused.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+    def test_filters_are_read_in_turns(self, broker):
+        request = ListGroupsRequest([f"state {number}" for number in range(2_560)], ["CLASSIC"])
+        listing = broker.groups.list_groups(request, context(5))
+        assert asyncio.run(count_turns(listing)) >= 10

@@ -36,6 +36,7 @@ from moldau.security.operations import TOPIC_OPERATIONS, bit_field
 from moldau.server.handlers.discovery import DiscoveryHandlers
 from moldau.server.handlers.topics import TopicHandlers
 from moldau.server.handlers.transactions import TransactionHandlers
+from moldau.server.repeats import sort
 from moldau.server.topic_admin import TopicAdmin
 
 STRANGE_ID = bytes(range(16))
@@ -382,3 +383,13 @@ class TestCreatingByAsking:
         codes = {each.error_code for each in response.topics}
         assert codes == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
         assert set(decided.image.topics) == {"one", "two", "new"}
+
+
+def test_many_topics_asked_for_are_sorted_in_parts(discovery):
+    names = [f"t{number}" for number in range(10_000)]
+    request = DescribeTopicPartitionsRequest(
+        [DescribeTopicPartitionsTopic(name) for name in reversed(names)]
+    )
+    work = discovery.describe_topic_partitions(request, at(0))
+    assert [topic.name for topic in finished(work).topics] == sorted(names)
+    assert count_pauses(sort(names)) == 5

@@ -7,7 +7,7 @@ is told as it is when its turn comes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from typing import Final, NamedTuple, Self
 
 from moldau.coordination.groups.member import Member
@@ -16,6 +16,8 @@ from moldau.protocol.messages.groups import DescribedGroup
 
 GROUP_TYPE: Final = "classic"
 """What ListGroups calls groups of this protocol."""
+
+_NAMES_PER_STEP: Final = 256
 
 
 class GroupDescription(NamedTuple):
@@ -34,14 +36,21 @@ class GroupFilter(NamedTuple):
     includes_type: bool
 
     @classmethod
-    def of(cls, states: Iterable[str], types: Iterable[str]) -> Self:
-        """Read a request's filters."""
-        wanted_types = {name.lower() for name in types}
-        return cls(
-            frozenset(state.strip().lower() for state in states),
-            not wanted_types or GROUP_TYPE in wanted_types,
-        )
+    def read(cls, states: Iterable[str], types: Iterable[str]) -> Generator[None, None, Self]:
+        """Read a request's filters; they may be many, so that this may be paused."""
+        wanted_states = yield from _lower_case(states)
+        wanted_types = yield from _lower_case(types)
+        return cls(frozenset(wanted_states), not wanted_types or GROUP_TYPE in wanted_types)
 
     def includes(self, state: GroupState) -> bool:
         """Tell whether a group in this state is listed."""
         return self.includes_type and (not self.states or state.value.lower() in self.states)
+
+
+def _lower_case(names: Iterable[str]) -> Generator[None, None, set[str]]:
+    found = set()
+    for count, name in enumerate(names, 1):
+        found.add(name.strip().lower())
+        if not count % _NAMES_PER_STEP:
+            yield
+    return found

@@ -47,7 +47,7 @@ from moldau.protocol.messages.metadata import (
 from moldau.security.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS, bit_field
 from moldau.server.dispatch import RequestContext, Route
 from moldau.server.internal_topics import INTERNAL_TOPICS, InternalTopics
-from moldau.server.repeats import fold, once
+from moldau.server.repeats import fold, once, sort
 from moldau.server.slices import Sliced
 from moldau.server.stepping import take_turns
 from moldau.server.topic_admin import TopicAdmin
@@ -265,7 +265,7 @@ class DiscoveryHandlers:
             )
         asked = (yield from once(topic.name for topic in request.topics)) or list(image.topics)
         start = cursor.topic_name if cursor is not None else ""
-        names = sorted(name for name in asked if name >= start)
+        names = yield from sort([name for name in asked if name >= start])
         left = min(max(request.response_partition_limit, 1), self._partition_limit)
         response = DescribeTopicPartitionsResponse()
         for name in names:

@@ -160,7 +160,7 @@ class GroupHandlers:
         shown = await self._runtime.call_all(
             lambda shard, ticket, _: shard.all_groups(ticket), ShownGroups
         )
-        wanted = GroupFilter.of(request.states_filter, request.types_filter)
+        wanted = await take_turns(GroupFilter.read(request.states_filter, request.types_filter))
         return await take_turns(_list(shown, wanted))
 
     def describe_groups(
