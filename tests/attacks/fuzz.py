@@ -22,9 +22,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from kits.extreme_messages import Extremes, Known
-
 from attacks.watched import STALL_GOAL_MS, Watched, watched_broker
+from kits.extreme_messages import Extremes, Known
 from moldau.base.errors import ProtocolError
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.fields import Kind
