@@ -97,15 +97,17 @@ def test_a_bomb_that_was_taken_is_not_inflated_by_the_broker_itself(
     broker, client, size, error, timestamp
 ):
     topic = f"bomb-{size}-{-timestamp}"
-    assert client.create_topic(topic) == 0
+    assert client.create_topic(topic, 3) == 0
     bomb = forged(attributes=Codec.ZSTD, payload=compress(Codec.ZSTD, bytes(size)))
     assert len(bomb) < MIB
-    assert client.produce(topic, bomb).error_code == 0
+    for partition in range(3):
+        assert client.produce(topic, bomb, partition).error_code == 0
     before = broker.resident_size()
     # From here on the peak counts anew (proc(5)).
     Path(f"/proc/{broker.process.pid}/clear_refs").write_text("5")
     own = broker.resident_peak()
-    asked = ListOffsetsTopic(topic, [ListOffsetsPartition(0, timestamp=timestamp)] * 3)
+    partitions = [ListOffsetsPartition(one, timestamp=timestamp) for one in range(3)]
+    asked = ListOffsetsTopic(topic, partitions)
     (answer,) = client.call(ListOffsetsRequest(-1, topics=[asked]), 7).topics
     assert [one.error_code for one in answer.partitions] == [error] * 3
     assert broker.resident_peak() - own < 32 * MIB

@@ -141,9 +141,10 @@ def _check_each(batch: Buffer, header: BatchHeader, config: LogConfig, now_ms: i
     except BatchTooLarge as error:
         raise _too_much(error) from error
     except CorruptRecords as error:
-        raise ApiError(ErrorCode.INVALID_RECORD, str(error)) from error
+        if not has_wrong_time(header, config, now_ms):
+            raise ApiError(ErrorCode.INVALID_RECORD, str(error)) from error
     if has_wrong_time(header, config, now_ms):
-        # No record has the time that the header tells of.
+        # No record has the time that the header tells of, or none can have it.
         raise ApiError(
             ErrorCode.INVALID_TIMESTAMP,
             f"The batch tells of timestamps from {header.base_timestamp} to"
