@@ -19,8 +19,10 @@ from difflib import get_close_matches
 from typing import Any, Final, NamedTuple, TypeVar
 
 from moldau.base.errors import ConfigError
+from moldau.base.removed_settings import removal
 from moldau.client.consuming.settings import ConsumerSettings
 from moldau.client.producing.settings import ProducerSettings
+from moldau.client.removed_settings import REMOVED
 from moldau.client.settings import (
     IGNORED,
     REFUSED,
@@ -204,6 +206,8 @@ def _is_taken(name: str) -> bool:
     reason = _REFUSED_HERE.get(name) or REFUSED.get(name)
     if reason is not None:
         raise ConfigError(f"{full} is not taken: {reason}")
+    if (removed := REMOVED.get(name)) is not None:
+        raise ConfigError(removal(full, removed))
     if name.startswith(UNSUPPORTED_FAMILIES):
         raise ConfigError(f"{full} is not supported yet: connections are plaintext")
     if _under(name) in _CLIENT_NAMES:

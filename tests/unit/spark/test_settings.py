@@ -115,12 +115,16 @@ def test_the_brokers_have_to_be_named():
     [
         "auto.offset.reset", "enable.auto.commit", "interceptor.classes", "key.deserializer",
         "value.deserializer", "key.serializer", "value.serializer", "partitioner.class",
-        "zookeeper.connect",
     ],
 )  # fmt: skip
 def test_what_would_change_the_meaning_is_refused(name):
     with pytest.raises(ConfigError, match=f"kafka.{name} is not taken: "):
         ConnectionOptions.from_options({**SERVERS, f"kafka.{name}": "x"})
+
+
+def test_what_kafka_has_removed_is_refused_with_what_took_its_place():
+    with pytest.raises(ConfigError, match=r"kafka\.zookeeper\.connect was removed .*bootstrap"):
+        ConnectionOptions.from_options({**SERVERS, "kafka.zookeeper.connect": "x"})
 
 
 @pytest.mark.parametrize("name", ["ssl.truststore.location", "sasl.mechanism"])
