@@ -46,8 +46,9 @@ class Broker:
     def __init__(self, settings: BrokerSettings, ports: Ports) -> None:
         self.parts = parts = Parts(settings, ports)
         routes, unsupported = make_routes(parts)
+        self._dispatcher = Dispatcher(routes, ports.clock, unsupported, parts.metrics.lag)
         self.connections = Connections(
-            Dispatcher(routes, ports.clock, unsupported, parts.metrics.lag).handle,
+            self._dispatcher.handle,
             frame_limit=settings.socket_request_max_bytes,
             limits=self._connection_limits,
         )
@@ -210,6 +211,7 @@ class Broker:
         if self._registered:
             await self._sign_off()
         self.connections.close_all()
+        self._dispatcher.close()
         await self.parts.store.close()
         if self._registered:
             await self.parts.housekeeping.close_logs(self._broker_epoch())

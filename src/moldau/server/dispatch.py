@@ -182,6 +182,10 @@ class Dispatcher:
                 return answer
         return self._handle_any(connection, frame)
 
+    def close(self) -> None:
+        """Drop the work on large requests that is still paused."""
+        self._sliced.close()
+
     def _handle_any(self, connection: Connection, frame: memoryview) -> Answer:
         start = self._clock.monotonic()
         header = decode_header(frame)

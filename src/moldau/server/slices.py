@@ -93,6 +93,15 @@ class SlicedWork:
         self._paused.append(_Paused(work, future, who))
         return future
 
+    def close(self) -> None:
+        """End all paused work; its futures are cancelled."""
+        paused, self._paused = self._paused, deque()
+        for work, future, _ in paused:
+            future.cancel()
+            work.close()
+        if paused:
+            self._allow_full_collections()
+
     def _put_off_full_collections(self) -> None:
         young, middle, full = gc.get_threshold()
         if full != NEVER:  # another broker in this process may have put them off already

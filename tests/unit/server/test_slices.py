@@ -26,6 +26,14 @@ def clock():
     return Clock()
 
 
+@pytest.fixture(autouse=True)
+def usual_collections():
+    """Let no test inherit what another left: some end their loop with work that is paused."""
+    before = gc.get_threshold()
+    yield
+    gc.set_threshold(*before)
+
+
 def steps(clock, count, result, seen=None):
     """Work of so many steps, each of which takes its time."""
     for step in range(count):
@@ -108,6 +116,28 @@ def test_two_brokers_in_one_process_do_not_end_garbage_collection(clock):
         futures = [SlicedWork(clock).start(steps(clock, count, None)) for count in (50, 100)]
         await asyncio.wait(futures)
         assert gc.get_threshold() == before
+
+    asyncio.run(run())
+
+
+def test_closing_ends_what_is_paused_and_garbage_is_collected_again(clock):
+    ended = []
+
+    def endless():
+        try:
+            yield from steps(clock, 1_000_000, None)
+        finally:
+            ended.append(True)
+
+    async def run():
+        before = gc.get_threshold()
+        sliced = SlicedWork(clock)
+        futures = [sliced.start(endless()) for _ in range(3)]
+        sliced.close()
+        assert ended == [True] * 3
+        assert all(future.cancelled() for future in futures)
+        assert gc.get_threshold() == before
+        await asyncio.sleep(0)
 
     asyncio.run(run())
 
