@@ -56,7 +56,7 @@ from moldau.protocol.registry import api_of, decode_response, encode_request
 from moldau.server.broker_configs import BROKER_CONFIGS
 from moldau.server.compaction import REST_MIN_S
 from moldau.server.config_definition import ConfigDefinition, ConfigType, Update
-from moldau.server.dispatch import Dispatcher, DroppableTask, Later, Route
+from moldau.server.dispatch import Dispatcher, Later, Route
 from moldau.server.dynamic_config import OperationType
 from moldau.server.topic_configs import TOPIC_CONFIGS
 from moldau.testing import TestBroker
@@ -131,8 +131,7 @@ class Client:
             if later.future.done():
                 return later.framed()
             await asyncio.sleep(0)
-        leaves = not later.under_way or isinstance(later.future, DroppableTask)
-        if waits or not leaves:
+        if waits or not later.is_droppable:
             await asyncio.wait_for(asyncio.shield(later.future), PATIENCE_S)
             return later.framed()
         later.abandon()

@@ -15,7 +15,7 @@ is encoded in slices, whatever request asked for it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from struct import Struct
 from struct import error as StructError  # noqa: N812 - it is a class
 from types import GeneratorType
@@ -58,7 +58,7 @@ Handler = Callable[[Any, RequestContext], Any]
 """(request, context) -> response, None where there is no answer, or one that will come.
 
 A coroutine is work under way: it is finished even if the client leaves. A future is a request
-that is parked: it is cancelled when the client leaves. A `DroppableTask` is work under way that a
+that is parked: it is cancelled when the client leaves. A `Droppable` is work under way that a
 stop waits for, and that is cancelled when the client leaves. A generator is work whose length the
 client decides: it is done in slices, and dropped when the client leaves; it returns any of the
 others. Records of a request lie in a receive buffer: a generator takes a copy of them before it
@@ -66,11 +66,16 @@ yields.
 """
 
 
-class DroppableTask(asyncio.Task[Any]):
+class Droppable:
     """Work that has no effect beside its answer, or none yet: without a client it may end."""
 
+    __slots__ = ("_work",)
+
     def __init__(self, work: Coroutine[Any, Any, Any]) -> None:
-        super().__init__(work, loop=asyncio.get_running_loop())
+        self._work = work
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        return self._work.__await__()
 
 
 UsualRequest = Callable[[memoryview], list[Part] | None]
@@ -114,10 +119,19 @@ class Asked(NamedTuple):
 class Later:
     """An answer that will come: the future has a response, or what sliced work has made of it."""
 
-    __slots__ = ("_asked", "_dispatcher", "future")
+    __slots__ = ("_asked", "_dispatcher", "future", "is_droppable")
 
-    def __init__(self, future: asyncio.Future[Any], asked: Asked, dispatcher: Dispatcher) -> None:
+    def __init__(
+        self,
+        future: asyncio.Future[Any],
+        asked: Asked,
+        dispatcher: Dispatcher,
+        *,
+        must_finish: bool = False,
+    ) -> None:
         self.future = future
+        self.is_droppable = not must_finish
+        """Whether nobody needs it once its client has left."""
         self._asked = asked
         self._dispatcher = dispatcher
 
@@ -137,7 +151,7 @@ class Later:
 
     def abandon(self) -> None:
         """Give up a request whose client has left, unless its work must be finished."""
-        if not self.under_way or isinstance(self.future, DroppableTask):
+        if self.is_droppable:
             self.future.cancel()
 
 
@@ -249,7 +263,9 @@ class Dispatcher:
             if outcome is None:
                 return self._start(asked, encode_response_in_slices(*respond))
         if outcome is not None and type(outcome) is not list:
-            return Later(asyncio.ensure_future(outcome), asked, self)
+            future = asyncio.ensure_future(outcome)
+            must_finish = isinstance(future, asyncio.Task) and not isinstance(outcome, Droppable)
+            return Later(future, asked, self, must_finish=must_finish)
         route.stats.time(self._clock.monotonic() - asked.start)
         parts: list[Part] | None = outcome
         return parts

@@ -11,14 +11,21 @@ from collections.abc import Collection
 
 from moldau.base.ids import PartitionKey
 from moldau.protocol.errors import ErrorCode
-from moldau.protocol.messages.data import FetchPartition, FetchRequest, FetchTopic
+from moldau.protocol.messages.data import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
 from moldau.replication.partition import Partition
 from moldau.server.broker import Broker
 from moldau.sim.disk import SimDisk
 from moldau.sim.history import PartitionHistory, Place, Read, Violation
 from moldau.sim.process import SimBroker
 from moldau.sim.workload.client import Link, Worker
-from moldau.sim.workload.consumer import fetched_records
+from moldau.sim.workload.consumer import EARLIEST, fetched_records
 from moldau.sim.workload.targets import Targets, TopicTarget
 from moldau.storage.directory import partition_of
 from moldau.storage.producer_history import replay_batch
@@ -65,10 +72,11 @@ class FinalReader(Worker):
             )
             result = response.responses[0].partitions[0]
             if result.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-                if offset >= result.log_start_offset:
+                log_start = await self._log_start(link, topic, index)
+                if offset >= log_start:
                     raise Violation(f"P2: {history.name} does not know offset {offset}")
                 # It does not start at 0, or retention was faster than we are.
-                offset = start = result.log_start_offset
+                offset = start = log_start
                 records.clear()
                 continue
             if result.error_code:
@@ -87,6 +95,15 @@ class FinalReader(Worker):
         history.final(start, records)
         whole = start == 0 and self.targets.era == 0
         check_producers_order(history, records, whole=whole)
+
+    async def _log_start(self, link: Link, topic: TopicTarget, index: int) -> int:
+        asked = ListOffsetsTopic(topic.name, [ListOffsetsPartition(index, -1, EARLIEST)])
+        response = await link.call(ListOffsetsRequest(-1, topics=[asked]))
+        result = response.topics[0].partitions[0]
+        if result.error_code:
+            name = ErrorCode.of(result.error_code).name
+            raise Violation(f"P7: the start of {topic.name}-{index}, when all is well: {name}")
+        return int(result.offset)
 
 
 def check_producers_order(history: PartitionHistory, records: list[Read], *, whole: bool) -> None:

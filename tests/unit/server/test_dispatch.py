@@ -23,7 +23,7 @@ from moldau.protocol.messages.data import (
 )
 from moldau.protocol.messages.metadata import ApiVersionsRequest, ApiVersionsResponse
 from moldau.protocol.registry import api_of, decode_response, encode_request
-from moldau.server.dispatch import Dispatcher, DroppableTask, Later, Route
+from moldau.server.dispatch import Dispatcher, Droppable, Later, Route
 
 PRODUCE, LIST_OFFSETS, API_VERSIONS, HEARTBEAT = 0, 2, 18, 12
 CORRELATION_ID = 77
@@ -395,7 +395,7 @@ def test_work_that_may_be_dropped_ends_with_its_client_and_other_work_does_not(b
     async def scenario():
         for drop in (True, False):
             go_on = asyncio.Event()
-            broker.answer = DroppableTask(go_on.wait()) if drop else go_on.wait()
+            broker.answer = Droppable(go_on.wait()) if drop else go_on.wait()
             later = broker.send(ListOffsetsRequest(replica_id=-1), 5)
             assert later.under_way
             await asyncio.sleep(0)

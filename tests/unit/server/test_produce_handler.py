@@ -25,7 +25,7 @@ from moldau.protocol.messages.data import (
 from moldau.records.builder import BatchBuilder
 from moldau.replication.partition import Partition, Role
 from moldau.replication.partitions import Partitions
-from moldau.server.dispatch import DroppableTask, RequestContext
+from moldau.server.dispatch import Droppable, RequestContext
 from moldau.server.handlers import produce
 from moldau.server.handlers.produce import ProduceHandler
 
@@ -180,9 +180,10 @@ def test_a_client_that_leaves_gives_up_its_batch_unless_it_wanted_no_answer(acks
     async def scenario():
         executor = HandExecutor()
         kit = Kit(executor, **RECOMPRESSED)
-        task = asyncio.ensure_future(kit.begin([numbered(0)], acks))
+        work = kit.begin([numbered(0)], acks)
+        assert isinstance(work, Droppable) == droppable
+        task = asyncio.ensure_future(work)
         await asyncio.sleep(0)
-        assert isinstance(task, DroppableTask) == droppable
         if droppable:
             task.cancel()
         executor.free.set()

@@ -33,7 +33,7 @@ from moldau.protocol.messages.data import (
     LeaderIdAndEpoch,
 )
 from moldau.replication.partitions import Partitions
-from moldau.server.dispatch import DroppableTask, RequestContext
+from moldau.server.dispatch import Droppable, RequestContext
 from moldau.server.fetch_conversion import FetchConversion
 from moldau.server.fetch_sessions import FetchSession, FetchSessions
 from moldau.server.fetching import READERS_PER_STEP, Fetch, Fetched, ParkedFetch, by_topic
@@ -86,7 +86,7 @@ class FetchHandler:
 
     def __call__(
         self, request: FetchRequest, context: RequestContext
-    ) -> Sliced[FetchResponse | asyncio.Future[Any]]:
+    ) -> Sliced[FetchResponse | asyncio.Future[Any] | Droppable]:
         version = context.version
         try:
             session = self._sessions.open(request.session_id, request.session_epoch)
@@ -106,7 +106,7 @@ class FetchHandler:
 
     def _fetch(
         self, session: FetchSession, request: FetchRequest, context: RequestContext
-    ) -> Sliced[FetchResponse | asyncio.Future[Any]]:
+    ) -> Sliced[FetchResponse | asyncio.Future[Any] | Droppable]:
         version = context.version
         yield from _update(session, request, by_id=version >= TOPIC_IDS_FROM)
         replica = request.replica_state.replica_id if version >= 15 else request.replica_id
@@ -126,7 +126,7 @@ class FetchHandler:
             self._rotate(session)
         found, enough = yield from fetch.look()
         if version < BATCHES_FROM:
-            return DroppableTask(self._converted(fetch, found, enough, request, context))
+            return Droppable(self._converted(fetch, found, enough, request, context))
         if enough or request.max_wait_ms <= 0 or not session.readers:
             response = yield from self._respond(fetch, found)
             if not session.kept:

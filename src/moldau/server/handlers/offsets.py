@@ -47,7 +47,7 @@ from moldau.protocol.messages.data import (
 from moldau.replication.partition import Partition
 from moldau.replication.partitions import Partitions
 from moldau.server.answer_room import AnswerRoom
-from moldau.server.dispatch import DroppableTask, RequestContext
+from moldau.server.dispatch import Droppable, RequestContext
 from moldau.server.internal_topics import INTERNAL_TOPICS
 from moldau.server.repeats import FoldedPartitions, fold_partitions, itself
 from moldau.server.slices import Sliced
@@ -118,7 +118,7 @@ class OffsetHandlers:
 
     def list_offsets(
         self, request: ListOffsetsRequest, context: RequestContext
-    ) -> Sliced[ListOffsetsResponse | DroppableTask]:
+    ) -> Sliced[ListOffsetsResponse | Droppable]:
         """Find offsets by time, or the ends of a log."""
         response = ListOffsetsResponse()
         wanted = yield from fold_partitions(
@@ -128,7 +128,7 @@ class OffsetHandlers:
         for question in questions:
             searching = self._answer(question)
             if searching is not None:
-                return DroppableTask(self._answer_later(response, searching, questions))
+                return Droppable(self._answer_later(response, searching, questions))
             yield
         return response
 

@@ -42,7 +42,7 @@ from moldau.records.batch import APPEND_TIME_BIT, TRANSACTIONAL_BIT, BatchHeader
 from moldau.replication.partition import Partition
 from moldau.replication.partitions import Partitions
 from moldau.server.connection import Connection
-from moldau.server.dispatch import DroppableTask, RequestContext
+from moldau.server.dispatch import Droppable, RequestContext
 from moldau.server.internal_topics import INTERNAL_TOPICS
 from moldau.server.slices import Sliced
 from moldau.server.stepping import take_turns
@@ -226,7 +226,7 @@ class ProduceHandler:
             finish = self._finish(response, later, request.acks, asker)
             # A client that wants no answer may leave as soon as it has sent its batch.
             droppable = later.reworks and request.acks != ACKS_NONE
-            return DroppableTask(finish) if droppable else finish
+            return Droppable(finish) if droppable else finish
         return self._reply(response, request.acks)
 
     async def _produce_in_turns(

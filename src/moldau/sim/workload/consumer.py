@@ -63,6 +63,8 @@ class Seat:
     """Where it reads on; -1 when it must be asked where the log starts."""
     asked: int = -1
     """What the session was told last."""
+    unknown: tuple[int, int] | None = None
+    """An offset that the broker did not know, and the end that was known when it was asked for."""
 
 
 class Consumer(Worker):
@@ -109,7 +111,7 @@ class Consumer(Worker):
     async def _find_place(self, link: Link, seat: Seat) -> None:
         """Begin where the log does; now and then jump, so that indexes are used."""
         if seat.era != link.era:
-            seat.era, seat.offset = link.era, -1
+            seat.era, seat.offset, seat.unknown = link.era, -1, None
         jump = self.chance.random() < JUMP_CHANCE
         if seat.offset >= 0 and not jump:
             return
@@ -117,6 +119,7 @@ class Consumer(Worker):
         end = await self._ask(link, seat, LATEST)
         if start is None or end is None:
             return
+        _check_unknown(seat, start.offset)
         seat.offset = start.offset
         if jump and end.offset > start.offset:
             seat.offset = self.chance.randrange(start.offset, end.offset + 1)
@@ -227,10 +230,7 @@ class Consumer(Worker):
     ) -> None:
         history = seat.topic.histories[seat.index]
         if result.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            tells_start = self._plan.version >= FIRST_VERSION_WITH_START
-            if tells_start and result.log_start_offset <= asked <= known.end:
-                raise Violation(f"P2: {history.name} does not know offset {asked}")
-            seat.offset = -1
+            seat.offset, seat.unknown = -1, (asked, known.end)
             return
         if result.error_code:
             self.check_refusal(seat.topic, "a fetch", result.error_code, None)
@@ -243,6 +243,17 @@ class Consumer(Worker):
         history.read(known, asked, place, records)
         seat.offset = asked + len(records)
         self.targets.seen["read"] += len(records)
+
+
+def _check_unknown(seat: Seat, start: int) -> None:
+    """Refuse that the broker did not know an offset between the start and the end of the log.
+
+    A start only moves up: what lies above it now lay above it then.
+    """
+    unknown, seat.unknown = seat.unknown, None
+    if unknown is not None and start <= unknown[0] <= unknown[1]:
+        name = seat.topic.histories[seat.index].name
+        raise Violation(f"P2: {name} does not know offset {unknown[0]}")
 
 
 def _indexes(topic: TopicTarget) -> range:
