@@ -60,12 +60,12 @@ quick-clients quick-broker: SHELL := bash
 quick-clients quick-broker: quick-%: setup
 	@set -o pipefail; $(BIN)/python -m pytest -q -m "not process and not long" $(TESTS) | (trap "" INT; sed -u "s/^/$*: /")
 
-# Tests of whole brokers and tests with Spark run beside all others: they wait for much, and leave
-# two cores enough for a third process. Those of Spark's topics begin when one of the three is
-# through. Each line says in which of them it was said.
-OF_BROKERS := tests/compat tests/docs tests/process
+# Three lanes run at a time: those of whole brokers and of Spark wait for much, and leave two cores
+# enough for a third. The longest begin first. Each line says in which lane it was said.
+OF_COMPAT := tests/compat
+OF_PROCESSES := tests/docs tests/process
 OF_TOPICS := $(wildcard tests/spark/test_source_*.py tests/spark/test_sink_*.py)
-LANES := test-brokers test-pipelines test-others test-topics
+LANES := test-pipelines test-compat test-others test-processes test-topics
 
 .PHONY: $(LANES) test-compiled
 
@@ -76,9 +76,10 @@ else
 	@$(MAKE) --no-print-directory --keep-going --jobs=3 $(LANES) test-compiled
 endif
 
-test-brokers: TESTS := $(OF_BROKERS)
+test-compat: TESTS := $(OF_COMPAT)
+test-processes: TESTS := $(OF_PROCESSES)
 test-pipelines: TESTS := tests/spark $(patsubst %,--ignore=%,$(OF_TOPICS))
-test-others: TESTS := $(patsubst %,--ignore=%,$(OF_BROKERS) tests/spark)
+test-others: TESTS := $(patsubst %,--ignore=%,$(OF_COMPAT) $(OF_PROCESSES) tests/spark)
 test-topics: TESTS := $(OF_TOPICS)
 $(LANES) test-compiled: SHELL := bash
 $(LANES): test-%: setup

@@ -37,6 +37,7 @@ def take(session, out, records, number, files=None, **options):
     batches.take(read_events(frame), number)
 
 
+@pytest.mark.long
 def test_crashes_between_its_steps_change_nothing(session, tmp_path):
     """The second batch has some twenty steps of all kinds; it comes again until it is done."""
     records = made_up_records(batches=2)

@@ -24,6 +24,7 @@ JOB = Path(__file__).with_name("cluster_job.py")
 pytestmark = pytest.mark.java(SPARK_CONNECTOR)
 
 
+@pytest.mark.long
 def test_a_cluster_reads_a_topic_by_its_address_alone(broker, cluster):
     topic = create_topic(broker.address, fresh_topic("cluster"), 2)
     sent = [f"{partition}-{number}" for partition in range(2) for number in range(50)]

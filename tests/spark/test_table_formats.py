@@ -64,6 +64,7 @@ def test_delta_for_another_spark_is_refused_before_anything_is_written(broker, t
 
 @pytest.mark.skipif(not HAS_DELTA, reason="this Delta is for Spark 4.2")
 @pytest.mark.java(SPARK_DELTA)
+@pytest.mark.long
 def test_delta_has_what_the_records_say_after_a_batch_that_came_twice(broker, tmp_path):
     run(DELTA, broker.address, tmp_path)
 
