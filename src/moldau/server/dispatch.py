@@ -69,13 +69,25 @@ yields.
 class Droppable:
     """Work that has no effect beside its answer, or none yet: without a client it may end."""
 
-    __slots__ = ("_work",)
+    __slots__ = ("_ended", "_work")
 
-    def __init__(self, work: Coroutine[Any, Any, Any]) -> None:
+    def __init__(
+        self, work: Coroutine[Any, Any, Any], ended: Callable[[], None] | None = None
+    ) -> None:
         self._work = work
+        self._ended = ended
+        """Called when the work is done or dropped, also if it had not begun."""
 
     def __await__(self) -> Generator[Any, None, Any]:
         return self._work.__await__()
+
+    def start(self) -> asyncio.Future[Any]:
+        """Do the work in a task, which may be cancelled."""
+        task = asyncio.ensure_future(self._work)
+        ended = self._ended
+        if ended is not None:
+            task.add_done_callback(lambda _: ended())
+        return task
 
 
 UsualRequest = Callable[[memoryview], list[Part] | None]
@@ -263,9 +275,10 @@ class Dispatcher:
             if outcome is None:
                 return self._start(asked, encode_response_in_slices(*respond))
         if outcome is not None and type(outcome) is not list:
+            if isinstance(outcome, Droppable):
+                return Later(outcome.start(), asked, self)
             future = asyncio.ensure_future(outcome)
-            must_finish = isinstance(future, asyncio.Task) and not isinstance(outcome, Droppable)
-            return Later(future, asked, self, must_finish=must_finish)
+            return Later(future, asked, self, must_finish=isinstance(future, asyncio.Task))
         route.stats.time(self._clock.monotonic() - asked.start)
         parts: list[Part] | None = outcome
         return parts

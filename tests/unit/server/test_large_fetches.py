@@ -20,6 +20,13 @@ NAMES = [f"t{number}" for number in range(200)]
 VERSION = 12
 
 
+class Connection:
+    """Has memory for whatever is asked for."""
+
+    async def reserve(self, size):
+        del size
+
+
 class Broker:
     """The handler of Fetch over two hundred topics."""
 
@@ -36,7 +43,7 @@ class Broker:
             max_bytes=FAR,
         )
 
-    def fetch(self, names=NAMES, *, session_id=0, epoch=-1, max_wait_ms=0):
+    def fetch(self, names=NAMES, *, session_id=0, epoch=-1, max_wait_ms=0, version=VERSION):
         topics = [
             FetchTopic(name, partitions=[FetchPartition(0, partition_max_bytes=FAR)])
             for name in names
@@ -48,7 +55,7 @@ class Broker:
             session_epoch=epoch,
             topics=topics,
         )
-        return self.handler(request, SimpleNamespace(version=VERSION))
+        return self.handler(request, SimpleNamespace(version=version, connection=Connection()))
 
     @property
     def watched(self):
@@ -117,6 +124,21 @@ def test_a_fetch_whose_client_leaves_listens_no_more(broker):
         assert broker.watched == len(NAMES)
         waiting.cancel()
         await asyncio.sleep(0)
+        assert not broker.watched
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("max_wait_ms", [0, 1])
+@pytest.mark.parametrize("leaves", [False, True])
+def test_a_fetch_of_an_old_client_listens_no_more_when_it_is_done(broker, max_wait_ms, leaves):
+    async def scenario():
+        work = finished(broker.fetch(max_wait_ms=max_wait_ms, version=3)).start()
+        assert broker.watched
+        if leaves:
+            work.cancel()
+        await asyncio.wait([work], timeout=30)
+        assert work.cancelled() == leaves
         assert not broker.watched
 
     asyncio.run(scenario())

@@ -96,7 +96,7 @@ class Kit:
 
         async def answered():
             response = self.begin(*questions)
-            return response if isinstance(response, ListOffsetsResponse) else await response
+            return response if isinstance(response, ListOffsetsResponse) else await response.start()
 
         response = asyncio.run(answered())
         answers = [topic.partitions[0] for topic in response.topics]
@@ -401,6 +401,6 @@ class TestAmounts:
         questions = [("t", 200), *((f"t{number}", -1) for number in range(50))]
 
         async def turns():
-            return await count_turns(kit.begin(*questions))
+            return await count_turns(kit.begin(*questions).start())
 
         assert asyncio.run(turns()) >= 50

@@ -152,7 +152,7 @@ def error_after_work(executor):
 
     async def scenario():
         executor.free.set()
-        response = await Kit(executor, **RECOMPRESSED).begin([numbered(0)])
+        response = await Kit(executor, **RECOMPRESSED).begin([numbered(0)]).start()
         return ErrorCode(response.responses[0].partition_responses[0].error_code)
 
     return asyncio.run(scenario())
@@ -182,7 +182,7 @@ def test_a_client_that_leaves_gives_up_its_batch_unless_it_wanted_no_answer(acks
         kit = Kit(executor, **RECOMPRESSED)
         work = kit.begin([numbered(0)], acks)
         assert isinstance(work, Droppable) == droppable
-        task = asyncio.ensure_future(work)
+        task = work.start() if droppable else asyncio.ensure_future(work)
         await asyncio.sleep(0)
         if droppable:
             task.cancel()

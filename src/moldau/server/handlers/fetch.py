@@ -126,7 +126,9 @@ class FetchHandler:
             self._rotate(session)
         found, enough = yield from fetch.look()
         if version < BATCHES_FROM:
-            return Droppable(self._converted(fetch, found, enough, request, context))
+            work = self._converted(fetch, found, enough, request, context)
+            # These versions have no sessions to keep.
+            return Droppable(work, session.close)
         if enough or request.max_wait_ms <= 0 or not session.readers:
             response = yield from self._respond(fetch, found)
             if not session.kept:
