@@ -79,6 +79,7 @@ class Connection:
         "_dispatch",
         "_finishing",
         "_frame_limit",
+        "_gone",
         "_heard",
         "_loop",
         "_memory",
@@ -115,6 +116,7 @@ class Connection:
         """Done when the room is there that the request waits for."""
         self._stalled = False
         self._closing = False
+        self._gone = False
         self._finishing = False
         self._heard = False
         self.last_active = self._loop.time()
@@ -248,6 +250,8 @@ class Connection:
                 self._go_on()
             else:
                 self._wait_for(answer)
+                if self._gone:  # it left when the step before this one had just been done
+                    answer.abandon()
         if self._pending is None:
             self._give_room_back()
 
@@ -267,16 +271,31 @@ class Connection:
         if self._pending is None:
             self._go_on()
 
+    def use_turn(self) -> None:
+        """Go on with the large request at the head, whose turn has come.
+
+        A client that has to read first would keep others from that turn. It is asked for again.
+        """
+        if self._stream.unsent > UNSENT_BYTES_PER_CONNECTION:
+            self._loop.call_soon(self._give_turn_back)  # later: it is being granted
+        else:
+            self._go_on()
+
+    def _give_turn_back(self) -> None:
+        turn, self.turn = self.turn, None
+        if turn is not None:
+            turn.end()
+
     def closed(self, error: Exception | None) -> None:
         """Let go of a parked request; one that changes things runs to its end unheard."""
         if error is not None:
             logger.debug("%s is gone: %s", self.peer, error)
+        self._gone = True
         if self._room is not None:
             self._room.cancel()
         if self._pending is not None:
             self._pending.abandon()
-        if self.turn is not None:
-            self.turn.end()
+        self._give_turn_back()
         self._on_close(self)
 
     def finish(self) -> asyncio.Future[Any] | None:

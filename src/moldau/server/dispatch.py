@@ -249,22 +249,43 @@ class Dispatcher:
         turn = connection.turn
         if turn is not None and not turn.granted:
             return turn
-        decoding = _decode(asked, frame)
-        finished = self._sliced.run_first_slice(decoding, asked)
-        if turn is None and finished is None:
-            turn = connection.turn = self._turns.ask(connection.drained)
-            if not turn.granted:
-                decoding.close()  # what it has made would be kept for as long as it waits
-                return turn
         connection.turn = None
+        decoding = _decode(asked, frame)
+        try:
+            finished = self._sliced.run_first_slice(decoding, asked)
+        except BaseException:
+            if turn is not None:
+                turn.end()
+            raise
         if finished is not None:
             if turn is not None:
                 turn.end()
             return finished
-        assert turn is not None
-        work = _decode_and_handle(asked, decoding, turn)
+        turn = turn or self._turns.ask(connection.use_turn)
+        if not turn.granted:
+            decoding.close()  # what it has made would be kept for as long as it waits
+            connection.turn = turn
+            return turn
+        work = self._decode_and_handle(asked, decoding, turn)
         next(work)  # from here on it ends its turn, also if it is closed
         return Later(self._sliced.pause(work, asked), asked, self)
+
+    def _decode_and_handle(self, asked: Asked, decoding: Sliced[Any], turn: Turn) -> Sliced[Any]:
+        """Go on with a large request up to its framed answer, and end its turn."""
+        try:
+            yield
+            request = yield from decoding
+            route, header = asked.route, asked.header
+            route.stats.count(asked.size)
+            context = RequestContext(asked.connection, header.api_version, header.client_id)
+            answer = yield from _answer_in_slices(asked, route.handler(request, context))
+            held = [request]
+            del request
+            # Not here: who leaves meanwhile would leave behind an answer that is still to come.
+            self._sliced.pause(release_in_slices(held), asked)
+            return answer
+        finally:
+            turn.end()
 
     def finish(self, asked: Asked, outcome: Any) -> list[Part] | Later | None:
         """Make an answer of a handler's result, or of what sliced work has made of it."""
@@ -315,23 +336,6 @@ def _decode(asked: Asked, frame: memoryview) -> Sliced[Any]:
         return (yield from decoding)
     except ProtocolError as error:
         raise ProtocolError(f"{error} (client {asked.header.client_id!r})") from None
-
-
-def _decode_and_handle(asked: Asked, decoding: Sliced[Any], turn: Turn) -> Sliced[Any]:
-    """Go on with a large request up to its framed answer, and end its turn."""
-    try:
-        yield
-        request = yield from decoding
-        route, header = asked.route, asked.header
-        route.stats.count(asked.size)
-        context = RequestContext(asked.connection, header.api_version, header.client_id)
-        answer = yield from _answer_in_slices(asked, route.handler(request, context))
-        held = [request]
-        del request
-        yield from release_in_slices(held)
-        return answer
-    finally:
-        turn.end()
 
 
 def _answer_in_slices(asked: Asked, response: Any) -> Sliced[Any]:

@@ -64,6 +64,7 @@ class SlicedWork:
         self._clock = clock
         self._lag = lag or LoopLag()
         self._paused: deque[_Paused] = deque()
+        self._takes_turns = False
         self._full_threshold = _FULL_THRESHOLD
         self._first_slices_s = 0.0
         """What first slices have taken in this turn of the loop."""
@@ -87,7 +88,8 @@ class SlicedWork:
         """Do the rest in turns with all other work; cancelling the future ends it."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
-        if not self._paused:
+        if not self._takes_turns:
+            self._takes_turns = True
             loop.call_soon(self._take_turns)
             self._put_off_full_collections()
         self._paused.append(_Paused(work, future, who))
@@ -149,6 +151,7 @@ class SlicedWork:
         if self._paused:
             asyncio.get_running_loop().call_soon(self._take_turns)
         else:
+            self._takes_turns = False
             self._allow_full_collections()
 
     def _take_turn(self, paused: _Paused, began: float) -> None:

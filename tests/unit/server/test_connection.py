@@ -284,7 +284,7 @@ def test_a_request_that_waits_for_its_turn_is_dispatched_again():
 
         def dispatch(connection, content):
             if content == b"large" and connection.turn is None:
-                connection.turn = turns.ask(connection.drained)
+                connection.turn = turns.ask(connection.use_turn)
                 return connection.turn
             seen.append(bytes(content))
             return [bytes(content)]
@@ -309,7 +309,7 @@ def test_who_leaves_while_waiting_for_a_turn_gives_it_up():
         other = turns.ask(lambda: None)
 
         def dispatch(connection, _):
-            connection.turn = turns.ask(connection.drained)
+            connection.turn = turns.ask(connection.use_turn)
             return connection.turn
 
         connection, _, _ = connect(dispatch)
@@ -318,6 +318,50 @@ def test_who_leaves_while_waiting_for_a_turn_gives_it_up():
         connection.closed(None)
         other.end()
         assert behind.granted
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+def test_who_has_to_read_first_does_not_keep_a_turn_from_others(leaves):
+    async def scenario():
+        turns = Turns(1)
+        other = turns.ask(lambda: None)
+
+        def dispatch(connection, content):
+            connection.turn = connection.turn or turns.ask(connection.use_turn)
+            return [bytes(content)] if connection.turn.granted else connection.turn
+
+        connection, stream, _ = connect(dispatch)
+        connection.received(memoryview(frame(b"large")))
+        behind = turns.ask(lambda: None)
+        stream.unsent = UNSENT_BYTES_PER_CONNECTION + 1
+        other.end()
+        if leaves:
+            connection.closed(None)
+        await asyncio.sleep(0)
+        assert behind.granted
+        behind.end()
+        assert turns.ask(lambda: None).granted, "a turn was lost"
+        assert stream.paused
+        assert connection.turn is None
+        stream.unsent = 0
+        connection.drained()
+        assert not stream.paused
+
+    asyncio.run(scenario())
+
+
+def test_what_comes_next_is_given_up_too_if_a_client_leaves_between_two_steps():
+    async def scenario():
+        first, second = Later(), Later()
+        first.framed = lambda: second
+        connection, _, _ = connect(lambda *_: first)
+        connection.received(memoryview(frame(b"x")))
+        first.future.set_result(None)
+        connection.closed(None)
+        await asyncio.sleep(0)
+        assert second.abandoned
 
     asyncio.run(scenario())
 

@@ -38,7 +38,7 @@ class Connection:
         self.turn = None
         self.called = 0
 
-    def drained(self):
+    def use_turn(self):
         self.called += 1
 
 
@@ -456,5 +456,46 @@ def test_a_turn_comes_back_however_its_request_ends():
             later.abandon()
             await asyncio.sleep(0)
         assert isinstance(broker.dispatch(CONNECTION, data), Later)
+
+    asyncio.run(run())
+
+
+def test_a_turn_comes_back_when_a_wrong_request_is_found_wrong_at_once():
+    async def run():
+        broker = Broker(TickingClock())
+        large, waiting = large_request(20_000), Connection()
+        at_work = [broker.send(large, 5) for _ in range(LARGE_REQUESTS_AT_ONCE)]
+        broker.send(large, 5, connection=waiting)
+        await asyncio.wait([one.future for one in at_work])
+        assert waiting.turn.granted
+        api = api_of(ListOffsetsRequest)
+        wrong = b"".join(encode_request(api, 5, 1, "tester", large))[4:100] + b"\xff" * 20_000
+        with pytest.raises(ProtocolError):
+            broker.dispatch(waiting, memoryview(wrong))
+        assert waiting.turn is None
+        again = [broker.send(large, 5) for _ in range(LARGE_REQUESTS_AT_ONCE)]
+        assert [type(one) for one in again] == [Later] * LARGE_REQUESTS_AT_ONCE
+        await asyncio.wait([one.future for one in again])
+
+    asyncio.run(run())
+
+
+def test_work_that_a_large_request_leads_to_is_finished_even_if_its_client_leaves():
+    async def run():
+        broker, finished = Broker(TickingClock()), []
+
+        async def work():
+            finished.append(True)
+            return ListOffsetsResponse()
+
+        broker.answer = work()
+        later = broker.send(large_request(20_000), 5)
+        while not broker.seen:
+            await asyncio.sleep(0)
+        later.abandon()
+        await asyncio.wait([later.future])
+        assert not later.future.cancelled()
+        await later.framed().future
+        assert finished
 
     asyncio.run(run())

@@ -78,6 +78,23 @@ def test_all_work_together_gets_one_turn_and_shares_it(clock):
     asyncio.run(run())
 
 
+def test_work_that_is_begun_by_other_work_gets_no_second_turn(clock):
+    async def run():
+        sliced, seen = SlicedWork(clock), []
+
+        def beginning():
+            yield from steps(clock, 20, None)
+            return sliced.pause(steps(clock, 200, "more", seen))
+
+        more = await sliced.start(beginning())
+        while not more.done():
+            before = len(seen)
+            await asyncio.sleep(0)
+            assert len(seen) - before <= TURN_S / STEP_S
+
+    asyncio.run(run())
+
+
 def test_an_error_reaches_the_caller_who_waits(clock):
     def failing():
         yield from steps(clock, 50, None)
