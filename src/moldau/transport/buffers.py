@@ -7,6 +7,7 @@ no memory. They grow without being copied, and go back to the system as soon as 
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 from typing import Final
 
@@ -65,8 +66,9 @@ class BufferPool:
         """Return a buffer of this size that begins with the same bytes; the old one is gone."""
         if isinstance(buffer, mmap.mmap) and size > len(buffer):
             self._make_room()
-            buffer.resize(size)
-            return buffer
+            with contextlib.suppress(BufferError):  # a view of it lives on, as in a traceback
+                buffer.resize(size)
+                return buffer
         other = self.take(size)
         with memoryview(buffer) as old:
             other[:filled] = old[:filled]

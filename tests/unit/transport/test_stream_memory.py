@@ -340,3 +340,13 @@ def test_buffers_are_kept_for_the_next_one_within_the_budget():
 @pytest.mark.parametrize("size", [1, 16_384, 16_385, 131_072, MIB, MIB + 1, 100 * MIB + 4])
 def test_a_buffer_is_at_most_a_quarter_larger_than_what_it_is_for(size):
     assert size <= rounded(size) <= max(16_384, size * 5 // 4 + 1)
+
+
+def test_a_buffer_that_somebody_still_looks_at_grows_by_a_copy():
+    pool = BufferPool(MemoryBudget())
+    buffer = pool.take(rounded(MIB))
+    buffer[:5] = b"begun"
+    with memoryview(buffer):  # as a traceback keeps it
+        grown = pool.grow(buffer, 5, rounded(2 * MIB))
+    assert bytes(grown[:5]) == b"begun"
+    assert len(grown) == rounded(2 * MIB)
