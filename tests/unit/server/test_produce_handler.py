@@ -40,7 +40,8 @@ class Kit:
         key, topic_id = PartitionKey("t", 0), TopicId(bytes(16))
         self.log = disk.manager.open_or_create(key, topic_id, disk.config)
         partition = Partition(key, topic_id, self.log, Role(ME, 0, 0, (ME,), (ME,)))
-        partitions = Partitions()
+        self.partition, self.partitions = partition, Partitions()
+        partitions = self.partitions
         partitions.add(partition)
         log_kit.append(self.log, make_batch([b"a", b"b", b"c"]))
         partition.advance()
@@ -56,11 +57,11 @@ class Kit:
     def send(self, records):
         return self.send_all([records])[0]
 
-    def begin(self, batches, acks=1):
+    def begin(self, batches, acks=1, version=9):
         """Send batches for one partition in one request."""
         partitions = [PartitionProduceData(0, records) for records in batches]
-        data = TopicProduceData("t", partition_data=partitions)
-        context = RequestContext(SimpleNamespace(peer="nobody"), 9, "client")
+        data = TopicProduceData("t", bytes(16), partition_data=partitions)
+        context = RequestContext(SimpleNamespace(peer="nobody"), version, "client")
         return self._handler(ProduceRequest(None, acks, 100, [data]), context)
 
 
@@ -223,6 +224,23 @@ class TestManyBatches:
         (topic,) = asyncio.run(work()).responses
         told = [(one.error_code, one.base_offset) for one in topic.partition_responses]
         assert told == [(0, 3 + number) for number in range(self.COUNT)]
+
+    def test_a_topic_that_is_made_again_meanwhile_does_not_get_what_the_old_one_was_sent(self):
+        kit = Kit()
+        _, views = self.views()
+
+        async def work():
+            later = kit.begin(views, version=13)
+            appended = kit.log.log_end_offset
+            new = Partition(
+                kit.partition.key, TopicId(b"new" * 5 + b"!"), kit.log, Role(ME, 0, 0, (ME,), (ME,))
+            )
+            kit.partitions.add(new)
+            (topic,) = (await later).responses
+            assert kit.log.log_end_offset == appended
+            assert topic.partition_responses[-1].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+
+        asyncio.run(work())
 
     def test_of_large_ones_few_are_appended_in_a_turn(self):
         kit = Kit()

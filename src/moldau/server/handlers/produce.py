@@ -256,6 +256,7 @@ class ProduceHandler:
                 if cost >= STEP_COST:
                     cost = 0
                     yield
+                    name = self._name(topic, context.version)  # it may have been made again
                 cost += BATCH_COST + len(data.records or b"")
                 try:
                     if name in INTERNAL_TOPICS and not internal:
