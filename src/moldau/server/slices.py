@@ -96,12 +96,12 @@ class SlicedWork:
         return future
 
     def close(self) -> None:
-        """End all paused work; its futures are cancelled."""
-        paused, self._paused = self._paused, deque()
-        for work, future, _ in paused:
+        """End all paused work: its broker has stopped, but maybe not the process it was in."""
+        for work, future, _ in self._paused:
             future.cancel()
             work.close()
-        if paused:
+        self._paused.clear()
+        if self._takes_turns:
             self._allow_full_collections()
 
     def _put_off_full_collections(self) -> None:

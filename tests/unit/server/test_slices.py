@@ -26,14 +26,6 @@ def clock():
     return Clock()
 
 
-@pytest.fixture(autouse=True)
-def usual_collections():
-    """Let no test inherit what another left: some end their loop with work that is paused."""
-    before = gc.get_threshold()
-    yield
-    gc.set_threshold(*before)
-
-
 def steps(clock, count, result, seen=None):
     """Work of so many steps, each of which takes its time."""
     for step in range(count):
