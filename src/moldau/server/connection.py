@@ -146,9 +146,8 @@ class Connection:
         try:
             used = self._handle_frames(data, out)
         except ProtocolError as error:
-            logger.info("closing %s: %s", self.peer, error)
             stream.send(out)
-            stream.close()
+            self._end_talk(error)
             return len(data)
         if out:
             stream.send(out)
@@ -239,8 +238,7 @@ class Connection:
         except asyncio.CancelledError:
             self._stream.abort()
         except ProtocolError as error:
-            logger.info("closing %s: %s", self.peer, error)
-            self._stream.close()
+            self._end_talk(error)
         except Exception:
             logger.exception("closing %s: a bug while answering it", self.peer)
             self._stream.abort()
@@ -254,6 +252,12 @@ class Connection:
                     answer.abandon()
         if self._pending is None:
             self._give_room_back()
+
+    def _end_talk(self, error: ProtocolError) -> None:
+        """Close once what is queued was sent; what the client sends meanwhile is no request."""
+        logger.info("closing %s: %s", self.peer, error)
+        self._stall()
+        self._stream.close()
 
     def _stall(self) -> None:
         self._stalled = True

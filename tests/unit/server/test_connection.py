@@ -162,6 +162,7 @@ def test_what_was_answered_before_a_malformed_request_is_sent_before_closing():
         connection.received(memoryview(frame(b"good") + frame(b"bad") + frame(b"late")))
         assert stream.sent == [b"good"]
         assert stream.ended == "closed"
+        assert stream.paused, "what follows is read as requests until the answers were taken"
 
     asyncio.run(scenario())
 
@@ -184,6 +185,19 @@ def test_a_parked_request_is_given_up_when_its_client_leaves():
         connection.closed(None)
         assert later.abandoned
         assert closed == [connection]
+
+    asyncio.run(scenario())
+
+
+def test_after_a_wrong_request_that_was_found_out_late_nothing_is_read():
+    async def scenario():
+        later = Later()
+        connection, stream, _ = connect(lambda _connection, _content: later)
+        connection.received(memoryview(frame(b"wait")))
+        later.future.set_exception(ProtocolError("not the protocol"))
+        await asyncio.sleep(0)
+        assert stream.ended == "closed"
+        assert stream.paused
 
     asyncio.run(scenario())
 
