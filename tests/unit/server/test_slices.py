@@ -129,19 +129,21 @@ def test_two_brokers_in_one_process_do_not_end_garbage_collection(clock):
     asyncio.run(run())
 
 
+def endless(clock, ended):
+    """Work that only ends when it is closed, and notes that."""
+    try:
+        yield from steps(clock, 1_000_000, None)
+    finally:
+        ended.append(True)
+
+
 def test_closing_ends_what_is_paused_and_garbage_is_collected_again(clock):
     ended = []
-
-    def endless():
-        try:
-            yield from steps(clock, 1_000_000, None)
-        finally:
-            ended.append(True)
 
     async def run():
         before = gc.get_threshold()
         sliced = SlicedWork(clock)
-        futures = [sliced.start(endless()) for _ in range(3)]
+        futures = [sliced.start(endless(clock, ended)) for _ in range(3)]
         sliced.close()
         assert ended == [True] * 3
         assert all(future.cancelled() for future in futures)
@@ -154,14 +156,8 @@ def test_closing_ends_what_is_paused_and_garbage_is_collected_again(clock):
 def test_work_that_nobody_waits_for_is_closed(clock):
     ended = []
 
-    def endless():
-        try:
-            yield from steps(clock, 1_000_000, None)
-        finally:
-            ended.append(True)
-
     async def run():
-        future = SlicedWork(clock).start(endless())
+        future = SlicedWork(clock).start(endless(clock, ended))
         future.cancel()
         await asyncio.sleep(0)
 
