@@ -174,6 +174,12 @@ class TestTimestamps:
         content = changed(batch(), max_timestamp=NOW + 101)
         assert refusal(content, self.CONFIG) is ErrorCode.INVALID_TIMESTAMP
 
+    @pytest.mark.parametrize("time", [2**63 - 1, -(2**63)])
+    @pytest.mark.parametrize("config", [CONFIG, COMPACTED])
+    def test_the_ends_of_time_are_refused_as_times(self, time, config):
+        content = changed(batch(keys=[b"k"]), base_timestamp=time, max_timestamp=time)
+        assert refusal(content, config) is ErrorCode.INVALID_TIMESTAMP
+
     def test_an_hour_ahead_is_the_default_and_the_past_is_open(self):
         assert refusal(batch(time=NOW + 3_600_001)) is ErrorCode.INVALID_TIMESTAMP
         examine(batch(time=0), PLAIN, NOW, 9)
