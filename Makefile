@@ -51,7 +51,7 @@ OF_QUICK_BROKER := tests/unit tests/contract $(patsubst %,--ignore=%,$(OF_QUICK_
 .PHONY: quick-checks quick-clients quick-broker
 
 quick: setup ## lint, types, imports and the tests that need no process: run it after every edit
-	@$(MAKE) --no-print-directory --keep-going --jobs=2 quick-broker quick-checks quick-clients
+	@$(MAKE) --no-print-directory --keep-going --jobs=2 quick-clients quick-broker quick-checks
 
 quick-checks: check
 quick-clients: TESTS := $(OF_QUICK_CLIENTS)

@@ -30,6 +30,8 @@ from moldau.collect.wanted import Wanted
 from moldau.storage.disk import Disk
 from moldau.testing import TestBroker
 
+pytestmark = pytest.mark.process  # they wait for real time
+
 TOPIC = "logs"
 
 
