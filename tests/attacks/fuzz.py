@@ -80,6 +80,8 @@ class Fuzzer:
                     api, version = self._routes[sent % len(self._routes)]
                     if not self._try(client, api, version) or sent >= frames:
                         break
+        with self._watched.client() as client:
+            client.call(ApiVersionsRequest(), 0)
 
     def _try(self, client: RawClient, api: Api, version: int) -> bool:
         """Send one frame; return whether the connection can still be used."""

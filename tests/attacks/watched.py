@@ -31,8 +31,10 @@ SETTINGS = {
     "transaction.state.log.num.partitions": "1",
     "auto.create.topics.enable": "false",
     "group.initial.rebalance.delay.ms": "0",
+    "max.connections.per.ip.overrides": "127.0.0.1:10000",
 }
-"""One shard each, so that an attack on one group meets all others."""
+"""One shard each, so that an attack on one group meets all others. And whoever alters the limit of
+connections for an address does not lock out those who come after."""
 
 
 @dataclass

@@ -233,6 +233,7 @@ class Connection:
         del future
         pending, self._pending = self._pending, None
         assert pending is not None
+        waits = False
         try:
             answer = pending.framed()
         except asyncio.CancelledError:
@@ -248,9 +249,11 @@ class Connection:
                 self._go_on()
             else:
                 self._wait_for(answer)
+                waits = True
                 if self._gone:  # it left when the step before this one had just been done
                     answer.abandon()
-        if self._pending is None:
+        # Not `self._pending is None`: mypyc takes it for None since the first line.
+        if not waits:
             self._give_room_back()
 
     def _end_talk(self, error: ProtocolError) -> None:

@@ -5,6 +5,7 @@ import struct
 
 import pytest
 
+from kits.leaks import run_without_leaks
 from moldau.base.errors import ProtocolError
 from moldau.base.limits import UNSENT_BYTES_PER_CONNECTION
 from moldau.base.memory_budget import MemoryAccount, MemoryBudget
@@ -86,7 +87,7 @@ def test_answers_leave_in_order_and_in_one_write_for_all_that_came():
         assert connection.received(memoryview(data)) == len(data)
         assert b"".join(stream.sent) == b"<one><two>"
 
-    asyncio.run(scenario())
+    run_without_leaks(scenario())
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 7])
@@ -102,7 +103,7 @@ def test_any_chunking_gives_the_same_answers(size):
         assert held == b""
         assert b"".join(stream.sent) == b"<first><><third>"
 
-    asyncio.run(scenario())
+    run_without_leaks(scenario())
 
 
 def test_a_frame_that_is_not_all_there_is_asked_for_by_its_size():
@@ -111,7 +112,7 @@ def test_a_frame_that_is_not_all_there_is_asked_for_by_its_size():
         assert connection.received(memoryview(frame(b"x" * 100)[:50])) == 0
         assert stream.expected == 104
 
-    asyncio.run(scenario())
+    run_without_leaks(scenario())
 
 
 def test_requests_behind_one_that_waits_are_not_looked_at():
@@ -135,7 +136,7 @@ def test_requests_behind_one_that_waits_are_not_looked_at():
         connection.received(memoryview(data[used:]))
         assert stream.sent == [b"waited", b"next"]
 
-    asyncio.run(scenario())
+    run_without_leaks(scenario())
 
 
 def test_a_client_that_does_not_read_is_not_read_from_until_it_does():
@@ -148,7 +149,7 @@ def test_a_client_that_does_not_read_is_not_read_from_until_it_does():
         connection.drained()
         assert not stream.paused
 
-    asyncio.run(scenario())
+    run_without_leaks(scenario())
 
 
 def test_what_was_answered_before_a_malformed_request_is_sent_before_closing():
@@ -164,7 +165,7 @@ def test_what_was_answered_before_a_malformed_request_is_sent_before_closing():
         assert stream.ended == "closed"
         assert stream.paused, "what follows is read as requests until the answers were taken"
 
-    asyncio.run(scenario())
+    run_without_leaks(scenario())
 
 
 @pytest.mark.parametrize("size", [-1, -(2**31), 1001, 2**31 - 1])
@@ -174,7 +175,7 @@ def test_an_impossible_size_ends_the_connection(size):
         connection.received(memoryview(struct.pack(">i", size)))
         assert stream.ended == "closed"
 
-    asyncio.run(scenario())
+    run_without_leaks(scenario())
 
 
 def test_a_parked_request_is_given_up_when_its_client_leaves():
@@ -186,7 +187,7 @@ def test_a_parked_request_is_given_up_when_its_client_leaves():
         assert later.abandoned
         assert closed == [connection]
 
-    asyncio.run(scenario())
+    run_without_leaks(scenario())
 
 
 def test_after_a_wrong_request_that_was_found_out_late_nothing_is_read():
@@ -199,7 +200,7 @@ def test_after_a_wrong_request_that_was_found_out_late_nothing_is_read():
         assert stream.ended == "closed"
         assert stream.paused
 
-    asyncio.run(scenario())
+    run_without_leaks(scenario())
 
 
 def test_a_bug_in_an_answer_ends_the_connection_and_nothing_else():
@@ -211,7 +212,7 @@ def test_a_bug_in_an_answer_ends_the_connection_and_nothing_else():
         await asyncio.sleep(0)
         assert stream.ended == "aborted"
 
-    asyncio.run(scenario())
+    run_without_leaks(scenario())
 
 
 def test_a_connection_that_waits_for_us_is_not_idle():
@@ -222,7 +223,7 @@ def test_a_connection_that_waits_for_us_is_not_idle():
         connection.received(memoryview(frame(b"wait")))
         assert not connection.idle_since(now + 1)
 
-    asyncio.run(scenario())
+    run_without_leaks(scenario())
 
 
 def test_many_small_requests_in_one_read_take_turns_with_other_connections(monkeypatch):
@@ -251,7 +252,7 @@ def test_many_small_requests_in_one_read_take_turns_with_other_connections(monke
         assert turns > 10
         assert stream.sent == contents
 
-    asyncio.run(scenario())
+    run_without_leaks(scenario())
 
 
 def test_a_connection_that_is_to_finish_does_not_take_another_turn(monkeypatch):
@@ -270,7 +271,7 @@ def test_a_connection_that_is_to_finish_does_not_take_another_turn(monkeypatch):
         await asyncio.sleep(0)
         assert stream.paused
 
-    asyncio.run(scenario())
+    run_without_leaks(scenario())
 
 
 def test_an_answer_may_come_in_several_steps():
@@ -288,7 +289,7 @@ def test_an_answer_may_come_in_several_steps():
         assert stream.sent == [b"answer"]
         assert not stream.paused
 
-    asyncio.run(scenario())
+    run_without_leaks(scenario())
 
 
 def test_a_request_that_waits_for_its_turn_is_dispatched_again():
@@ -314,7 +315,7 @@ def test_a_request_that_waits_for_its_turn_is_dispatched_again():
         assert connection.received(memoryview(data[used:])) == len(data) - used
         assert seen == stream.sent == [b"small", b"large", b"next"]
 
-    asyncio.run(scenario())
+    run_without_leaks(scenario())
 
 
 def test_who_leaves_while_waiting_for_a_turn_gives_it_up():
@@ -333,7 +334,7 @@ def test_who_leaves_while_waiting_for_a_turn_gives_it_up():
         other.end()
         assert behind.granted
 
-    asyncio.run(scenario())
+    run_without_leaks(scenario())
 
 
 @pytest.mark.parametrize("leaves", [False, True])
@@ -363,7 +364,7 @@ def test_who_has_to_read_first_does_not_keep_a_turn_from_others(leaves):
         connection.drained()
         assert not stream.paused
 
-    asyncio.run(scenario())
+    run_without_leaks(scenario())
 
 
 def test_what_comes_next_is_given_up_too_if_a_client_leaves_between_two_steps():
@@ -377,7 +378,7 @@ def test_what_comes_next_is_given_up_too_if_a_client_leaves_between_two_steps():
         await asyncio.sleep(0)
         assert second.abandoned
 
-    asyncio.run(scenario())
+    run_without_leaks(scenario())
 
 
 # Memory
@@ -407,7 +408,7 @@ def test_a_request_counts_while_its_answer_is_waited_for_unless_it_is_small(size
         await asyncio.sleep(0)
         assert budget.held == 0
 
-    asyncio.run(scenario())
+    run_without_leaks(scenario())
 
 
 def test_work_has_its_memory_until_the_answer_is_handed_over():
@@ -421,7 +422,7 @@ def test_work_has_its_memory_until_the_answer_is_handed_over():
         await asyncio.sleep(0)
         assert budget.held == 0
 
-    asyncio.run(scenario())
+    run_without_leaks(scenario())
 
 
 @pytest.mark.parametrize("leaves", [False, True])
@@ -440,7 +441,7 @@ def test_work_waits_for_memory_unless_its_client_leaves(leaves):
             budget.release(connections[0]._stream.memory.work)
             assert room.done()
 
-    asyncio.run(scenario())
+    run_without_leaks(scenario())
 
 
 def test_work_that_is_done_for_nobody_has_its_memory_until_it_ends():
@@ -455,4 +456,4 @@ def test_work_that_is_done_for_nobody_has_its_memory_until_it_ends():
         await asyncio.sleep(0)
         assert budget.held == 0
 
-    asyncio.run(scenario())
+    run_without_leaks(scenario())
