@@ -348,9 +348,13 @@ def _answer_in_slices(asked: Asked, response: Any) -> Sliced[Any]:
     api, header = asked.route.api, asked.header
     if type(response) is not api.response:
         return response
-    parts = yield from encode_response_in_slices(
-        api, header.api_version, header.correlation_id, response
-    )
+    respond = api, header.api_version, header.correlation_id, response
+    parts = encode_short_response(*respond)
+    if parts is not None:
+        # Without a pause: a busy turn of the loop would put off every small answer that has one.
+        return parts
+    parts = yield from encode_response_in_slices(*respond)
+    del respond
     held = [response]
     del response
     yield from release_in_slices(held)

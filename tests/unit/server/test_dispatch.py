@@ -305,6 +305,20 @@ def test_a_large_request_is_decoded_and_answered_in_slices(version):
     asyncio.run(run())
 
 
+def test_small_answers_are_not_put_off_in_a_busy_turn_of_the_loop():
+    def handled():
+        yield from ()
+        return ListOffsetsResponse(throttle_time_ms=9)
+
+    async def run():
+        broker, request = Broker(TickingClock()), ListOffsetsRequest(-1)
+        for _ in range(100):
+            broker.answer = handled()
+            assert decoded(request, 5, broker.send(request, 5)).throttle_time_ms == 9
+
+    asyncio.run(run())
+
+
 def test_a_large_request_that_takes_no_time_is_answered_on_the_spot(broker):
     request = large_request(5000)
     assert decoded(request, 5, broker.send(request, 5)) == broker.answer
