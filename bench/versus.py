@@ -1,14 +1,16 @@
 """Two checkouts of Moldau against each other: `python -m bench.versus OTHER`, OTHER a folder.
 
-`.venv/compiled` is one too: what `make wheel` has built of this checkout.
+`.venv/compiled` is one too: what `make wheel` has built of a checkout. `--this` names the one that
+OTHER is held against, by default the checkout that the command stands in; with two folders of
+compiled code, two compiled forms are compared.
 
 On a machine that others use too, one minute differs from the next by more than most changes are
-worth. So both brokers are up at the same time and take turns of a tenth of a second, in which the
-machine is the same for both; what counts is the median over the ratios of neighbours. How much of
-that is noise is seen from a checkout against itself, which is therefore always measured too.
+worth. So both brokers are up at the same time and take short turns, in which the machine is the
+same for both; what counts is the median over the ratios of neighbours. How much of that is noise
+is seen from a checkout against itself, which is therefore always measured too.
 
-The load is that of the commits in `make bench`, and a broker runs on one thread, so its CPU for
-each of them is that of its main thread.
+Three loads: offset commits, as in `make bench`, in turns of a tenth of a second; produces and
+fetches of records of one size by librdkafka, in turns of as many bytes as take about a second.
 """
 
 from __future__ import annotations
@@ -18,28 +20,24 @@ import os
 import statistics
 import sys
 import tempfile
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
-from bench.commit_load import CommitLoop, commit_loop
-from bench.scale import FULL
-from bench.stage import Stage, data_topic
-from bench.usage import Stolen, running_seconds
+from tests.kafka_harness.broker import BrokerProcess
+
+from bench.commit_load import commit_loop
+from bench.scale import FULL, MB
+from bench.stage import Stage, data_topic, fill, read_back
+from bench.usage import Stolen, cpu_seconds, running_seconds
 from bench.works.commits import GROUPS
 from bench.works.groups import SETTINGS
 
 HERE = Path(__file__).parents[1]
 TURN_S = 0.12
+TURN_BYTES = 300 * MB
 WARM_UP_S = 2.0
-
-
-class Side(NamedTuple):
-    """A broker that is up, and who asks it."""
-
-    name: str
-    pid: int
-    loop: CommitLoop
 
 
 class Turn(NamedTuple):
@@ -47,60 +45,120 @@ class Turn(NamedTuple):
 
     rate: float
     cpu_us: float
-    """For each commit."""
+    """For each unit of the rate."""
 
 
-def start(stack: ExitStack, checkout: Path, folder: Path, name: str) -> Side:
+class Side(NamedTuple):
+    """A broker that is up, and the work it is given."""
+
+    name: str
+    take_turn: Callable[[], Turn]
+
+
+class Load(NamedTuple):
+    """A kind of work: what it counts, and how a broker is prepared for turns of it."""
+
+    unit: str
+    rounds: int
+    turns_of: Callable[[ExitStack, BrokerProcess, int], Callable[[], Turn]]
+
+
+def commits(stack: ExitStack, broker: BrokerProcess, _: int) -> Callable[[], Turn]:
+    """Commit for a moment; the broker's part runs on its main thread alone."""
+    loop = commit_loop(broker.address, data_topic(broker, "commits", 1), GROUPS)
+    stack.callback(loop.close)
+    loop.run(WARM_UP_S)
+
+    def turn() -> Turn:
+        before_s = running_seconds(broker.pid)
+        count = max(loop.run(TURN_S), 1)
+        return Turn(count / TURN_S, (running_seconds(broker.pid) - before_s) / count * 1e6)
+
+    return turn
+
+
+def produces(_: ExitStack, broker: BrokerProcess, size: int) -> Callable[[], Turn]:
+    """Write some hundred megabytes."""
+    topic = data_topic(broker, "produces")
+    return lambda: _bytes_turn(broker, lambda: fill(broker, topic, size, TURN_BYTES, sys.maxsize))
+
+
+def fetches(_: ExitStack, broker: BrokerProcess, size: int) -> Callable[[], Turn]:
+    """Read the same megabytes again and again, from the page cache."""
+    topic = data_topic(broker, "fetches")
+    written = fill(broker, topic, size, TURN_BYTES, sys.maxsize)
+    return lambda: _bytes_turn(broker, lambda: read_back(broker, topic, written))
+
+
+def _bytes_turn(broker: BrokerProcess, work: Callable[[], dict[str, float]]) -> Turn:
+    before_s = cpu_seconds(broker.pid)
+    done = work()
+    amount = done["bytes"] / MB
+    return Turn(amount / done["seconds"], (cpu_seconds(broker.pid) - before_s) / amount * 1e6)
+
+
+LOADS = {
+    "commits": Load("commits/s", 120, commits),
+    "produces": Load("MB/s", 15, produces),
+    "fetches": Load("MB/s", 15, fetches),
+}
+
+
+def start(stack: ExitStack, checkout: Path, folder: Path) -> BrokerProcess:
     """Start the broker of a checkout; it ends with the stack."""
     source = next((one for one in (checkout / "src", checkout) if (one / "moldau").is_dir()), None)
     if source is None:
         sys.exit(f"{checkout} is no checkout of Moldau, nor what `make wheel` has built of one")
     os.environ["PYTHONPATH"] = str(source)
-    stage = Stage("moldau", folder / name.replace(" ", "-"), FULL)
-    broker = stack.enter_context(stage.broker(settings=SETTINGS))
-    loop = commit_loop(broker.address, data_topic(broker, "commits", 1), GROUPS)
-    stack.callback(loop.close)
-    loop.run(WARM_UP_S)
-    return Side(name, broker.pid, loop)
-
-
-def take_turn(side: Side) -> Turn:
-    """Commit for a moment."""
-    before_s = running_seconds(side.pid)
-    count = max(side.loop.run(TURN_S), 1)
-    return Turn(count / TURN_S, (running_seconds(side.pid) - before_s) / count * 1e6)
+    return stack.enter_context(Stage("moldau", folder, FULL).broker(settings=SETTINGS))
 
 
 def measure(sides: list[Side], rounds: int) -> list[list[Turn]]:
     """Let all take turns, in an order that alternates."""
     measured = []
     for number in range(rounds):
-        turns = {side.name: take_turn(side) for side in sides[:: 1 if number % 2 else -1]}
+        turns = {side.name: side.take_turn() for side in sides[:: 1 if number % 2 else -1]}
         measured.append([turns[side.name] for side in sides])
     return measured
 
 
-def main() -> None:
-    """Print the ratios of the other checkout, and of this one once more, to this one."""
-    parser = argparse.ArgumentParser(prog="python -m bench.versus", description=__doc__)
-    parser.add_argument("other", type=Path, help="the folder of another checkout")
-    parser.add_argument("--rounds", type=int, default=120)
-    asked = parser.parse_args()
-    stolen = Stolen()
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="moldau-versus-")))
-        checkouts = {"this": HERE, "this again": HERE, "other": asked.other.absolute()}
-        sides = [start(stack, path, folder, name) for name, path in checkouts.items()]
-        rounds = measure(sides, asked.rounds)
+def report(sides: list[Side], rounds: list[list[Turn]], unit: str) -> None:
+    """Print what each side did, and its ratios to the first."""
     for place, side in enumerate(sides):
         turns = [turns[place] for turns in rounds]
         cpu = statistics.median(turns[place].cpu_us / turns[0].cpu_us for turns in rounds)
         rate = statistics.median(turns[place].rate / turns[0].rate for turns in rounds)
         print(
-            f"{side.name + ':':12} {statistics.median(turn.rate for turn in turns):,.0f} commits/s,"
-            f" {min(turn.cpu_us for turn in turns):.1f} us of CPU each at best;"
+            f"{side.name + ':':12} {statistics.median(turn.rate for turn in turns):,.0f} {unit},"
+            f" {min(turn.cpu_us for turn in turns):,.1f} us of CPU each at best;"
             f" to this: {rate:.3f}x the rate, {cpu:.3f}x the CPU"
         )
+
+
+def main() -> None:
+    """Print the ratios of the other checkout, and of this one once more, to this one."""
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.versus",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("other", type=Path, help="the folder of another checkout")
+    parser.add_argument("--this", type=Path, default=HERE, help="what it is held against")
+    parser.add_argument("--load", choices=LOADS, default="commits")
+    parser.add_argument("--size", type=int, default=1_000, help="of records, in bytes")
+    parser.add_argument("--rounds", type=int)
+    asked = parser.parse_args()
+    load, this = LOADS[asked.load], asked.this.absolute()
+    checkouts = {"this": this, "this again": this, "other": asked.other.absolute()}
+    stolen = Stolen()
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="moldau-versus-")))
+        sides = []
+        for name, checkout in checkouts.items():
+            broker = start(stack, checkout, folder / name.replace(" ", "-"))
+            sides.append(Side(name, load.turns_of(stack, broker, asked.size)))
+        rounds = measure(sides, asked.rounds or load.rounds)
+    report(sides, rounds, load.unit)
     print(f"{stolen.share():.0%} of the processors' time went to other guests of the machine")
 
 
