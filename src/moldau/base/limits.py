@@ -31,13 +31,21 @@ CONVERTED_PIECE_BYTES = 1024 * 1024
 REQUEST_WORK_S = 30.0
 """After this long nobody waits for an answer (`request.timeout.ms` of clients is as much), so what
 is left of a request's work on records is not begun."""
+
 ANSWER_BYTES = 64 * 1024 * 1024
 """An answer that describes what the broker holds (configs, groups, producers, offsets) does not
 grow beyond this; records of a fetch do not count, they have limits of their own."""
 
-OFFSETS_PER_CHANGE = 20_000
+OFFSETS_PER_REQUEST = 20_000
 """Offsets that one request may commit or delete: with 53 bytes each at least, a batch of more is
 larger than `max.message.bytes` of the offsets topic has ever been by default."""
+
+OFFSETS_PER_BATCH = 500
+"""Offsets that are committed or deleted in one batch, all or none of them, which takes 3 ms."""
+
+OFFSETS_PER_PART = 100
+"""A request with more than a batch of offsets is carried out in parts of this size, and others get
+their turn in between."""
 
 OPEN_FILES_CACHED = 512
 """Closed segments whose descriptors are kept open for readers, least recently used first out."""
@@ -71,13 +79,6 @@ FLAT_RESPONSE_ELEMENTS = 1_000
 ELEMENTS_PER_STEP = 128
 """A codec that works in slices offers to pause after this many elements: every 0.1 ms or so."""
 
-ANSWER_BYTES = 64 * 1024 * 1024
-"""An answer that describes what the broker holds (configs, groups, producers, offsets) does not
-grow beyond this; records of a fetch do not count, they have limits of their own."""
-
-OFFSETS_PER_CHANGE = 20_000
-"""Offsets that one request may commit or delete: with 53 bytes each at least, a batch of more is
-larger than `max.message.bytes` of the offsets topic has ever been by default."""
 LARGE_REQUESTS_AT_ONCE = 4
 """Requests that are worked on at once among those not decoded within their first slice. Each may
 come to fifty megabytes of objects with its answer; more at once would not be done sooner."""

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from kits.group_handler_kit import LOADING, Broker, context, list_groups
+from kits.group_handler_kit import ELSEWHERE, LOADING, Broker, context, list_groups
 from kits.group_shard_kit import (
     commit_request,
     errors,
@@ -32,6 +32,9 @@ from moldau.protocol.messages.offsets import (
     OffsetFetchRequestTopics,
 )
 from moldau.server.answer_room import AnswerRoom
+
+VERSIONS = {"commit": 9, "commit_in_transaction": 3, "delete": 0}
+"""Handlers that change offsets, and a version of their APIs."""
 
 
 @pytest.fixture
@@ -140,7 +143,7 @@ class TestAmounts:
         assert [one.committed_offset for one in topic.partitions] == [5, 5, 5]
 
     def test_more_offsets_than_a_batch_can_hold_are_refused(self, broker, monkeypatch):
-        monkeypatch.setattr("moldau.server.handlers.group_offsets.OFFSETS_PER_CHANGE", 0)
+        monkeypatch.setattr("moldau.server.handlers.group_offsets.OFFSETS_PER_REQUEST", 0)
         too_large = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
         assert errors(broker.offsets.commit(commit_request(), context(9))) == [too_large]
         request = transactional_request()
@@ -170,3 +173,77 @@ class TestAmounts:
         request = ListGroupsRequest([f"state {number}" for number in range(2_560)], ["CLASSIC"])
         listing = broker.groups.list_groups(request, context(5))
         assert asyncio.run(count_turns(listing)) >= 10
+
+
+class TestParts:
+    """Commits and deletions of more offsets than one batch takes: here that is two."""
+
+    @pytest.fixture(autouse=True)
+    def _small(self, monkeypatch, broker):
+        monkeypatch.setattr("moldau.server.handlers.group_offsets.OFFSETS_PER_BATCH", 2)
+        monkeypatch.setattr("moldau.server.handlers.group_offsets.OFFSETS_PER_PART", 1)
+        for topic in ("orders", "payments"):
+            for partition in (0, 1):
+                broker.served.commit(commit_request(topic=topic, partition=partition))
+
+    @pytest.mark.parametrize("kind", sorted(VERSIONS))
+    def test_few_offsets_are_one_batch(self, broker, kind):
+        before = len(broker.served.batches)
+        assert errors(finished(change(broker, kind, ["orders"]))) == [0, 0]
+        assert len(broker.served.batches) - before == 1
+
+    @pytest.mark.parametrize("kind", sorted(VERSIONS))
+    def test_many_are_a_part_at_a_time_and_one_answer(self, broker, kind):
+        work = change(broker, kind, ["orders", "payments"])
+        before = len(broker.served.batches)
+        seen = {0}
+        try:
+            while True:
+                next(work)
+                seen.add(len(broker.served.batches) - before)
+        except StopIteration as end:
+            response = end.value
+        assert seen == {0, 1, 2, 3}
+        assert [(one.name, len(one.partitions)) for one in response.topics] == [
+            ("orders", 2),
+            ("payments", 2),
+        ]
+        assert errors(response) == [0] * 4
+        assert len(broker.served.batches) - before == 4
+
+    @pytest.mark.parametrize("kind", ["commit", "commit_in_transaction"])
+    def test_a_shard_that_moves_between_two_parts_refuses_the_rest(self, broker, kind):
+        work = first_part_done(broker, kind)
+        broker.runtime.refusal = ELSEWHERE
+        assert errors(finished(work)) == [0, *[ELSEWHERE] * 3]
+
+    def test_a_marker_between_two_parts_refuses_the_rest(self, broker):
+        work = first_part_done(broker, "commit_in_transaction")
+        broker.markers += 1
+        assert errors(finished(work)) == [0, *[LOADING] * 3]
+
+
+def change(broker, kind, topics):
+    """Ask for both partitions of these topics in one request; return the work it makes."""
+    if kind == "delete":
+        partitions = [OffsetDeleteRequestPartition(0), OffsetDeleteRequestPartition(1)]
+        request = OffsetDeleteRequest(
+            "g", [OffsetDeleteRequestTopic(name, partitions) for name in topics]
+        )
+    else:
+        make = commit_request if kind == "commit" else transactional_request
+        request = make()
+        (topic,) = request.topics
+        (one,) = topic.partitions
+        partitions = [type(one)(index, 5) for index in (0, 1)]
+        request.topics = [type(topic)(name, topic.topic_id, partitions) for name in topics]
+    return getattr(broker.offsets.handlers, kind)(request, context(VERSIONS[kind]))
+
+
+def first_part_done(broker, kind):
+    """Begin a commit of four offsets, and return the rest of it behind the first one."""
+    work = change(broker, kind, ["orders", "payments"])
+    before = len(broker.served.batches)
+    while len(broker.served.batches) == before:
+        next(work)
+    return work

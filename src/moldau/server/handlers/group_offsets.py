@@ -7,19 +7,23 @@ ZooKeeper; it is served like version 1. Its empty group id is a group like any o
 What is refused here stands in an answer before what the shard decides, as in Kafka.
 
 A partition that one request names twice counts once, as it is named last. Kafka writes and answers
-all of them, and the last one counts. Partitions are looked up in slices; what is left of a request
-is one change of the shard's state, and one batch.
+all of them, and the last one counts.
+
+All offsets of a request are one change of the shard's state, and one batch, as long as there are no
+more than `OFFSETS_PER_BATCH`. More would hold up the loop: such a request is carried out in parts,
+and each partition is told what became of its own part. Kafka writes them in one batch, or none.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+import copy
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from operator import attrgetter
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from moldau.base.ids import ZERO_TOPIC_ID, PartitionKey
-from moldau.base.limits import OFFSETS_PER_CHANGE
+from moldau.base.limits import OFFSETS_PER_BATCH, OFFSETS_PER_PART, OFFSETS_PER_REQUEST
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.model import Topic
 from moldau.coordination.answers import Answer, combined
@@ -55,8 +59,10 @@ from moldau.protocol.messages.transactions import (
 from moldau.server.dispatch import RequestContext
 from moldau.server.repeats import fold_partitions
 from moldau.server.slices import Sliced
+from moldau.server.stepping import take_turns
 
 P = TypeVar("P")
+Q = TypeVar("Q", OffsetCommitRequest, TxnOffsetCommitRequest, OffsetDeleteRequest)
 R = TypeVar("R", OffsetCommitResponse, TxnOffsetCommitResponse, OffsetDeleteResponse)
 
 _COMMIT_BY_ID: Final = 10
@@ -121,7 +127,7 @@ class GroupOffsetHandlers:
     ) -> Sliced[Answer[OffsetCommitResponse]]:
         """Keep offsets."""
         version = context.version
-        existing, missing = yield from _sort_out(
+        existing, missing = yield from _sort_out_commit(
             self._image(), request.topics, by_id=version >= _COMMIT_BY_ID
         )
         refused = [
@@ -130,19 +136,19 @@ class GroupOffsetHandlers:
         ]
         if not existing:
             return OffsetCommitResponse(topics=refused)
-        request.topics = [
-            OffsetCommitRequestTopic(topic.name, topic.id, partitions)
-            for topic, partitions in existing
-        ]
-        if _is_too_large(existing):
-            code = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
-            return _with_refused(refused, commit_refused(request, code))
-        answer = self._runtime.call(
+        answers: list[Answer[OffsetCommitResponse]] = []
+        for part in _in_parts(request, existing, _commit_topic):
+            if answers:
+                yield
+            answers.append(self._commit(part, version))
+        return _joined(refused, answers)
+
+    def _commit(self, request: OffsetCommitRequest, version: int) -> Answer[OffsetCommitResponse]:
+        return self._runtime.call(
             request.group_id,
             lambda shard, ticket, now: shard.commit(request, version, ticket, now),
             lambda code: commit_refused(request, code),
         )
-        return _with_refused(refused, answer)
 
     def repeated(self, request: OffsetCommitRequest, version: int) -> RepeatedCommit | None:
         """Keep what a commit of one offset says, for when it comes again; None if it is refused."""
@@ -161,45 +167,55 @@ class GroupOffsetHandlers:
     ) -> Sliced[Answer[TxnOffsetCommitResponse] | Awaitable[TxnOffsetCommitResponse]]:
         """Keep offsets as part of a transaction."""
         version = context.version
-        existing, missing = yield from _sort_out(
+        existing, missing = yield from _sort_out_commit(
             self._image(), request.topics, by_id=version >= _TRANSACTIONAL_COMMIT_BY_ID
         )
+        if not request.group_id:
+            missing += _all_of(existing, ErrorCode.INVALID_GROUP_ID)
+            existing = []
         refused = [
             TxnOffsetCommitResponseTopic(one.name, one.topic_id, results)
             for one, results in (yield from _refuse(missing, TxnOffsetCommitResponsePartition))
         ]
         if not existing:
             return TxnOffsetCommitResponse(topics=refused)
-        request.topics = [
-            TxnOffsetCommitRequestTopic(topic.name, topic.id, partitions)
-            for topic, partitions in existing
-        ]
-        if not request.group_id:
-            invalid = transactional_commit_refused(request, ErrorCode.INVALID_GROUP_ID)
-            return _with_refused(refused, invalid)
-        if _is_too_large(existing):
-            code = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
-            return _with_refused(refused, transactional_commit_refused(request, code))
         key = PartitionKey(self._runtime.topic, self._runtime.partition_for(request.group_id))
         is_current = self._watched(request, version, key)
         verified = self._verified(request, version, key)
+        parts = _in_parts(request, existing, _transactional_commit_topic)
         if isinstance(verified, asyncio.Future):
-            return self._commit_later(request, version, verified, is_current, refused)
-        return _with_refused(refused, self._commit_verified(request, version, verified))
+            return self._commit_later(parts, version, verified, is_current, refused)
+        answers = yield from self._commit_verified(parts, version, verified, is_current)
+        return _joined(refused, answers)
 
     async def _commit_later(
         self,
-        request: TxnOffsetCommitRequest,
+        parts: Iterator[TxnOffsetCommitRequest],
         version: int,
         verified: asyncio.Future[ErrorCode],
         is_current: Callable[[], bool],
         refused: list[TxnOffsetCommitResponseTopic],
     ) -> TxnOffsetCommitResponse:
         verdict = await verified
-        if verdict is ErrorCode.NONE and not is_current():
-            verdict = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        answer = _with_refused(refused, self._commit_verified(request, version, verdict))
+        answers = await take_turns(self._commit_verified(parts, version, verdict, is_current))
+        answer = _joined(refused, answers)
         return await answer if isinstance(answer, asyncio.Future) else answer
+
+    def _commit_verified(
+        self,
+        parts: Iterator[TxnOffsetCommitRequest],
+        version: int,
+        verdict: ErrorCode,
+        is_current: Callable[[], bool],
+    ) -> Sliced[list[Answer[TxnOffsetCommitResponse]]]:
+        answers: list[Answer[TxnOffsetCommitResponse]] = []
+        for part in parts:
+            if answers:
+                yield
+            if verdict is ErrorCode.NONE and not is_current():
+                verdict = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            answers.append(self._commit_in_transaction(part, version, verdict))
+        return answers
 
     def _watched(
         self, request: TxnOffsetCommitRequest, version: int, key: PartitionKey
@@ -225,7 +241,7 @@ class GroupOffsetHandlers:
             add=version >= _ADDS_PARTITION,
         )
 
-    def _commit_verified(
+    def _commit_in_transaction(
         self, request: TxnOffsetCommitRequest, version: int, verified: ErrorCode
     ) -> Answer[TxnOffsetCommitResponse]:
         def failed(code: ErrorCode) -> TxnOffsetCommitResponse:
@@ -256,18 +272,21 @@ class GroupOffsetHandlers:
             OffsetDeleteResponseTopic(one.name, results)
             for one, results in (yield from _refuse(missing, OffsetDeleteResponsePartition))
         ]
-        request.topics = [
-            OffsetDeleteRequestTopic(topic.name, partitions) for topic, partitions in existing
-        ]
+        if _count(existing) > OFFSETS_PER_REQUEST:
+            return OffsetDeleteResponse(ErrorCode.INVALID_REQUEST)
+        answers: list[Answer[OffsetDeleteResponse]] = []
+        for part in _in_parts(request, existing, _deletion_topic):
+            if answers:
+                yield
+            answers.append(self._delete(part))
+        return _joined(refused, answers)
 
+    def _delete(self, request: OffsetDeleteRequest) -> Answer[OffsetDeleteResponse]:
         def decide(shard: GroupShard, ticket: Ticket, now: Now) -> Outcome:
             del now
             return shard.delete_offsets(request, ticket)
 
-        if _is_too_large(existing):
-            return OffsetDeleteResponse(ErrorCode.INVALID_REQUEST)
-        answer = self._runtime.call(request.group_id, decide, OffsetDeleteResponse)
-        return _with_refused(refused, answer)
+        return self._runtime.call(request.group_id, decide, OffsetDeleteResponse)
 
 
 def _find(image: MetadataImage, asked: Any, *, by_id: bool) -> Topic | None:
@@ -323,30 +342,94 @@ def _refuse(
     return refused
 
 
-def _is_too_large(existing: Iterable[_Existing]) -> bool:
-    """Tell whether a change has more offsets than one batch can hold, before it is made."""
-    return sum(len(one.partitions) for one in existing) > OFFSETS_PER_CHANGE
+def _sort_out_commit(
+    image: MetadataImage, topics: Iterable[Any], *, by_id: bool
+) -> Sliced[tuple[list[_Existing], list[_Missing]]]:
+    """Do the same for a commit, all of which is refused if it has too many offsets."""
+    existing, missing = yield from _sort_out(image, topics, by_id=by_id)
+    if _count(existing) > OFFSETS_PER_REQUEST:
+        missing += _all_of(existing, ErrorCode.INVALID_COMMIT_OFFSET_SIZE)
+        existing = []
+    return existing, missing
 
 
-def _with_refused(refused: list[Any], answer: Answer[R]) -> Answer[R]:
-    """Put what was refused before what was decided."""
-    if not refused:
-        return answer
-    return combined([answer], lambda answers: _merged(refused, answers[0]))
+def _count(existing: Iterable[_Existing]) -> int:
+    return sum(len(one.partitions) for one in existing)
 
 
-def _merged(refused: list[Any], response: R) -> R:
-    """Join the two parts of an answer, topic by topic; an error of the whole stands alone."""
-    if isinstance(response, OffsetDeleteResponse) and response.error_code:
-        return response
+def _all_of(existing: Iterable[_Existing], error: ErrorCode) -> Iterator[_Missing]:
+    """Refuse what there is."""
+    for topic, partitions in existing:
+        indexes = [partition.partition_index for partition in partitions]
+        yield _Missing(topic.name, topic.id, indexes, error)
+
+
+def _commit_topic(topic: Topic, partitions: list[Any]) -> OffsetCommitRequestTopic:
+    return OffsetCommitRequestTopic(topic.name, topic.id, partitions)
+
+
+def _transactional_commit_topic(topic: Topic, partitions: list[Any]) -> TxnOffsetCommitRequestTopic:
+    return TxnOffsetCommitRequestTopic(topic.name, topic.id, partitions)
+
+
+def _deletion_topic(topic: Topic, partitions: list[Any]) -> OffsetDeleteRequestTopic:
+    return OffsetDeleteRequestTopic(topic.name, partitions)
+
+
+def _in_parts(
+    request: Q, existing: list[_Existing], topic_of: Callable[[Topic, list[Any]], Any]
+) -> Iterator[Q]:
+    """Leave in a request what there is; make several of it if that is more than a batch."""
+    if _count(existing) <= OFFSETS_PER_BATCH:
+        request.topics = [topic_of(*one) for one in existing]
+        yield request
+        return
+    for part in _cut(existing):
+        one_part = copy.copy(request)
+        one_part.topics = [topic_of(*one) for one in part]
+        yield one_part
+
+
+def _cut(existing: Iterable[_Existing]) -> Iterator[list[_Existing]]:
+    """Cut what there is into parts; a topic may stand in several of them."""
+    part: list[_Existing] = []
+    room = OFFSETS_PER_PART
+    for topic, partitions in existing:
+        first = 0
+        while first < len(partitions):
+            taken = partitions[first : first + room]
+            part.append(_Existing(topic, taken))
+            first += len(taken)
+            room -= len(taken)
+            if not room:
+                yield part
+                part, room = [], OFFSETS_PER_PART
+    if part:
+        yield part
+
+
+def _joined(refused: list[Any], answers: list[Answer[R]]) -> Answer[R]:
+    """Make one answer of what was refused and what was decided, in this order."""
+    if not refused and len(answers) == 1:
+        return answers[0]
+    return combined(answers, lambda responses: _merged(refused, responses))
+
+
+def _merged(refused: list[Any], responses: list[R]) -> R:
+    """Join the parts of an answer, topic by topic; an error of the whole stands alone."""
     topics = {topic.name: topic for topic in refused}
-    for decided in response.topics:
-        if decided.name in topics:
-            topics[decided.name].partitions += decided.partitions
-        else:
-            refused.append(decided)
-    response.topics = refused
-    return response
+    for response in responses:
+        if isinstance(response, OffsetDeleteResponse) and response.error_code:
+            return response
+        for decided in response.topics:
+            if decided.name in topics:
+                topics[decided.name].partitions += decided.partitions
+            else:
+                topics[decided.name] = decided
+                refused.append(decided)
+    merged = responses[0]
+    merged.topics = refused
+    return merged
 
 
 def _in_words_of(version: int, code: ErrorCode) -> ErrorCode:
