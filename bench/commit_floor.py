@@ -24,7 +24,7 @@ from bench.commit_load import CommitLoop, commit_frame
 from bench.usage import cpu_seconds
 from bench.works.commits import GROUPS
 from moldau.base.network import Stream
-from moldau.server.executor import PoolExecutor
+from moldau.server.workers.executor import PoolExecutor
 from moldau.transport.sockets import SocketNetwork
 
 ANSWER = (28).to_bytes(4, "big") + bytes(28)

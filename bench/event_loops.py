@@ -22,7 +22,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from moldau.base.network import Stream
-from moldau.server.executor import PoolExecutor
+from moldau.server.workers.executor import PoolExecutor
 from moldau.transport.sockets import SocketNetwork
 
 ANSWER = bytes(16)

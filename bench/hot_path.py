@@ -33,11 +33,11 @@ from moldau.protocol.messages.data import (
 from moldau.protocol.registry import encode_request, find_api
 from moldau.records.builder import BatchBuilder
 from moldau.server.broker import Broker
-from moldau.server.connection import Connection
-from moldau.server.executor import PoolExecutor
+from moldau.server.configuration.settings import BrokerSettings
+from moldau.server.lifecycle.topic_admin import TopicAdmin
+from moldau.server.network.connection import Connection
 from moldau.server.parts import Ports
-from moldau.server.settings import BrokerSettings
-from moldau.server.topic_admin import TopicAdmin
+from moldau.server.workers.executor import PoolExecutor
 from moldau.storage.disk import Disk
 from moldau.transport.sockets import SocketNetwork
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from moldau.base.executor import Executor, Lane
-from moldau.server.executor import PoolExecutor
+from moldau.server.workers.executor import PoolExecutor
 from moldau.sim.executor import SimExecutor
 from moldau.sim.world import World
 

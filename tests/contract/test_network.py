@@ -14,7 +14,7 @@ import pytest
 from moldau.base.errors import ProtocolError
 from moldau.base.files import FileRegion, Files
 from moldau.base.network import Listener, Network, Stream
-from moldau.server.executor import PoolExecutor
+from moldau.server.workers.executor import PoolExecutor
 from moldau.sim.disk import SimDisk
 from moldau.sim.network import SimNetwork
 from moldau.sim.world import World

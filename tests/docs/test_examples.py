@@ -20,8 +20,8 @@ from moldau.observe.coordinators import (
     transaction_families,
 )
 from moldau.observe.disks import DiskFigures, disk_families
-from moldau.server.broker_configs import BROKER_CONFIGS
-from moldau.server.config_definition import Status, format_value
+from moldau.server.configuration.broker_configs import BROKER_CONFIGS
+from moldau.server.configuration.definition import Status, format_value
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("bench/*.md")])

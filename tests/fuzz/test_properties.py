@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from moldau.base.errors import ConfigError
 from moldau.base.properties import format_properties, parse_properties
-from moldau.server.broker_configs import BROKER_CONFIGS
-from moldau.server.config_definition import ConfigType, format_value
-from moldau.server.settings import BrokerSettings
-from moldau.server.topic_configs import TOPIC_CONFIGS
+from moldau.server.configuration.broker_configs import BROKER_CONFIGS
+from moldau.server.configuration.definition import ConfigType, format_value
+from moldau.server.configuration.settings import BrokerSettings
+from moldau.server.configuration.topic_configs import TOPIC_CONFIGS
 
 TEXTS = st.text(st.sampled_from("ab=: \t\f\\#!\n\ru0041tné😀") | st.characters(), max_size=60)
 PLAIN = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)

@@ -9,8 +9,8 @@ from kits.log_kit import HandClock
 from moldau.base.ids import PartitionKey, TopicId
 from moldau.replication.partition import Partition, Role
 from moldau.replication.partitions import Partitions
-from moldau.server.fetch_sessions import INITIAL_EPOCH, SESSIONLESS, FetchSession, FetchSessions
-from moldau.server.fetching import Fetch
+from moldau.server.fetch.reading import Fetch
+from moldau.server.fetch.sessions import INITIAL_EPOCH, SESSIONLESS, FetchSession, FetchSessions
 
 ME = 1
 FAR = 2**31 - 1

@@ -30,8 +30,8 @@ from moldau.replication.partition import Partition, Role
 from moldau.replication.partitions import Partitions
 from moldau.server.handlers.transaction_admin import TransactionAdminHandlers
 from moldau.server.handlers.transactions import TransactionHandlers
-from moldau.server.markers import MarkerSender, MarkerWriter
-from moldau.server.transaction_verification import (
+from moldau.server.transactions.markers import MarkerSender, MarkerWriter
+from moldau.server.transactions.verification import (
     RetrySettings,
     TransactionVerifier,
 )

@@ -53,12 +53,12 @@ from moldau.protocol.messages.transactions import (
     InitProducerIdRequest,
 )
 from moldau.protocol.registry import api_of, decode_response, encode_request
-from moldau.server.broker_configs import BROKER_CONFIGS
-from moldau.server.compaction import REST_MIN_S
-from moldau.server.config_definition import ConfigDefinition, ConfigType, Update
-from moldau.server.dispatch import Dispatcher, Later, Route
-from moldau.server.dynamic_config import OperationType
-from moldau.server.topic_configs import TOPIC_CONFIGS
+from moldau.server.configuration.broker_configs import BROKER_CONFIGS
+from moldau.server.configuration.definition import ConfigDefinition, ConfigType, Update
+from moldau.server.configuration.dynamic import OperationType
+from moldau.server.configuration.topic_configs import TOPIC_CONFIGS
+from moldau.server.network.dispatch import Dispatcher, Later, Route
+from moldau.server.upkeep.compaction import REST_MIN_S
 from moldau.testing import TestBroker
 
 ROUNDS = int(os.environ.get("MOLDAU_EXTREME_ROUNDS", "10"))

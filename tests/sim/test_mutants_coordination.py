@@ -31,9 +31,9 @@ from moldau.coordination.transactions import transaction as rules
 from moldau.coordination.transactions.sweeping import Sweeps
 from moldau.protocol.errors import ErrorCode
 from moldau.replication.partition import Partition
-from moldau.server.coordinators import LedPartition
-from moldau.server.markers import MarkerWriter
-from moldau.server.transaction_verification import TransactionVerifier
+from moldau.server.lifecycle.coordinators import LedPartition
+from moldau.server.transactions.markers import MarkerWriter
+from moldau.server.transactions.verification import TransactionVerifier
 from moldau.sim import nemesis, scenarios
 from moldau.sim.history import Violation
 from moldau.sim.scenarios import Failed

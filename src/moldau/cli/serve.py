@@ -26,9 +26,9 @@ from moldau.cli.frame.failures import reason_of
 from moldau.observe.logs import FORMATS, LEVELS, configure_logging
 from moldau.observe.loop_lag import watch_loop
 from moldau.server.broker import Broker
-from moldau.server.executor import PoolExecutor
+from moldau.server.configuration.settings import BrokerSettings
 from moldau.server.parts import Ports
-from moldau.server.settings import BrokerSettings
+from moldau.server.workers.executor import PoolExecutor
 from moldau.storage.disk import Disk
 from moldau.transport.sockets import SocketNetwork
 
@@ -169,7 +169,7 @@ def _open_monitoring(broker: Broker) -> _Monitoring | None:
     # Imported here: a broker without the port needs neither its time nor its memory.
     from moldau.observe.monitoring import Health, MonitoringPort  # noqa: PLC0415
     from moldau.observe.prometheus import metrics_page  # noqa: PLC0415
-    from moldau.server.figures import figures_of  # noqa: PLC0415
+    from moldau.server.lifecycle.figures import figures_of  # noqa: PLC0415
 
     health = Health()
     pages = {

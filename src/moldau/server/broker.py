@@ -19,12 +19,12 @@ from moldau.base.network import Address, Listener
 from moldau.cluster.brokers import Registration, register_broker, retire_broker
 from moldau.cluster.model import Endpoint as AdvertisedEndpoint
 from moldau.cluster.store import StoreFailed
-from moldau.server.connections import ConnectionLimits, Connections
-from moldau.server.dispatch import Dispatcher
-from moldau.server.housekeeping import Chore, keep_doing
+from moldau.server.configuration.settings import BrokerSettings, host_limits
+from moldau.server.network.connections import ConnectionLimits, Connections
+from moldau.server.network.dispatch import Dispatcher
 from moldau.server.parts import Parts, Ports
 from moldau.server.routes import make_routes
-from moldau.server.settings import BrokerSettings, host_limits
+from moldau.server.upkeep.housekeeping import Chore, keep_doing
 from moldau.storage.recovery import Report
 
 logger = logging.getLogger(__name__)

@@ -21,14 +21,14 @@ from moldau.cluster.store import Decisions
 from moldau.observe.requests import RequestMetrics
 from moldau.observe.traffic import Traffic
 from moldau.replication.partitions import Partitions
-from moldau.server.compaction import CleanerSettings, Compaction
-from moldau.server.coordinators import Coordinators, LogParts
-from moldau.server.dynamic_config import DynamicConfigs
-from moldau.server.housekeeping import Housekeeping
-from moldau.server.replicas import Replicas
-from moldau.server.runtimes import Runtimes
-from moldau.server.scrubbing import Scrubber
-from moldau.server.settings import BrokerSettings
+from moldau.server.configuration.dynamic import DynamicConfigs
+from moldau.server.configuration.settings import BrokerSettings
+from moldau.server.lifecycle.coordinators import Coordinators, LogParts
+from moldau.server.lifecycle.replicas import Replicas
+from moldau.server.lifecycle.runtimes import Runtimes
+from moldau.server.upkeep.compaction import CleanerSettings, Compaction
+from moldau.server.upkeep.housekeeping import Housekeeping
+from moldau.server.upkeep.scrubbing import Scrubber
 from moldau.storage.flushing import Flusher
 from moldau.storage.manager import LogManager
 from moldau.storage.resources import Resources

@@ -12,8 +12,8 @@ from functools import partial
 from typing import Any
 
 from moldau.cluster.topics import TopicDefaults
-from moldau.server.dispatch import Route, UsualRequest
-from moldau.server.fetch_sessions import FetchSessions
+from moldau.server.configuration.log_levels import LogLevels
+from moldau.server.fetch.sessions import FetchSessions
 from moldau.server.handlers import access, quotas
 from moldau.server.handlers.configs import ConfigHandlers
 from moldau.server.handlers.coordinators import CoordinatorHandlers
@@ -35,12 +35,12 @@ from moldau.server.handlers.transactions import TransactionHandlers
 from moldau.server.handlers.usual_commit import OFFSET_COMMIT_KEY, UsualCommit
 from moldau.server.handlers.usual_produce import PRODUCE_KEY, UsualProduce
 from moldau.server.handlers.usual_sync import SYNC_GROUP_KEY, UsualSync
-from moldau.server.internal_topics import InternalTopics
-from moldau.server.log_levels import LogLevels
+from moldau.server.lifecycle.internal_topics import InternalTopics
+from moldau.server.lifecycle.topic_admin import TopicAdmin
+from moldau.server.network.dispatch import Route, UsualRequest
 from moldau.server.parts import Parts
-from moldau.server.producer_ids import ProducerIds
-from moldau.server.topic_admin import TopicAdmin
-from moldau.server.transactional_writes import TransactionalWrites, marker_state
+from moldau.server.transactions.producer_ids import ProducerIds
+from moldau.server.transactions.writes import TransactionalWrites, marker_state
 
 EMBEDDED_REPLICA_LIMIT = 1
 """The embedded store knows one broker, so nothing can have a second replica."""

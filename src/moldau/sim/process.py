@@ -26,8 +26,8 @@ from typing import Any
 from moldau.base.errors import InvariantViolated
 from moldau.base.network import Accept, Address, Listener, Network, Receiver, Stream
 from moldau.server.broker import Broker
+from moldau.server.configuration.settings import BrokerSettings
 from moldau.server.parts import Ports
-from moldau.server.settings import BrokerSettings
 from moldau.sim.crashes import Crashed, CrashPlan
 from moldau.sim.disk import SimDisk
 from moldau.sim.executor import SimExecutor

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from moldau.base.errors import MoldauError
-from moldau.server.internal_topics import INTERNAL_TOPICS
+from moldau.server.lifecycle.internal_topics import INTERNAL_TOPICS
 from moldau.sim.checks import FinalReader, check_files, check_insides, check_no_task_left
 from moldau.sim.coordination_checks import FinalCommittedReader, check_replayed
 from moldau.sim.crashes import CrashPlan

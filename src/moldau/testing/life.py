@@ -16,9 +16,9 @@ from moldau.base.memory_budget import MemoryBudget
 from moldau.base.network import Accept, Address, Listener
 from moldau.client.blocking import Portal
 from moldau.server.broker import Broker
-from moldau.server.executor import PoolExecutor
+from moldau.server.configuration.settings import BrokerSettings
 from moldau.server.parts import Ports
-from moldau.server.settings import BrokerSettings
+from moldau.server.workers.executor import PoolExecutor
 from moldau.testing.disk import Killed, MortalDisk
 from moldau.transport.sockets import SocketNetwork
 

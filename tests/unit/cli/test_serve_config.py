@@ -6,7 +6,7 @@ import pytest
 
 from moldau.base.errors import UserError
 from moldau.cli.serve import DEFAULTS, _overrides
-from moldau.server.settings import BrokerSettings
+from moldau.server.configuration.settings import BrokerSettings
 
 FILE = """
 listeners=INTERNAL://:9093,PLAINTEXT://:9092

@@ -16,9 +16,9 @@ from moldau.base.files import read_whole
 from moldau.base.ids import BrokerId, LeaderEpoch, PartitionKey
 from moldau.replication.partition import Partition, Role
 from moldau.replication.partitions import Partitions
-from moldau.server.compaction import KEY_BYTES_MAX, REST_MIN_S, CleanerSettings, Compaction
-from moldau.server.settings import BrokerSettings
-from moldau.server.topic_configs import log_config, log_defaults
+from moldau.server.configuration.settings import BrokerSettings
+from moldau.server.configuration.topic_configs import log_config, log_defaults
+from moldau.server.upkeep.compaction import KEY_BYTES_MAX, REST_MIN_S, CleanerSettings, Compaction
 from moldau.sim.disk_faults import Operation
 from moldau.sim.executor import SimExecutor
 from moldau.sim.world import World

@@ -3,7 +3,7 @@
 import pytest
 
 from moldau.base.errors import ConfigError
-from moldau.server.config_definition import (
+from moldau.server.configuration.definition import (
     HIDDEN,
     ConfigType,
     Status,

@@ -27,12 +27,12 @@ from moldau.protocol.messages.configs import (
     ListConfigResourcesRequest,
 )
 from moldau.protocol.registry import encode_response, find_api
-from moldau.server.answer_room import AnswerRoom
-from moldau.server.dispatch import RequestContext
-from moldau.server.dynamic_config import DynamicConfigs
+from moldau.server.configuration.dynamic import DynamicConfigs
+from moldau.server.configuration.log_levels import LogLevels
+from moldau.server.configuration.settings import BrokerSettings
 from moldau.server.handlers.configs import ConfigHandlers
-from moldau.server.log_levels import LogLevels
-from moldau.server.settings import BrokerSettings
+from moldau.server.network.answer_room import AnswerRoom
+from moldau.server.network.dispatch import RequestContext
 from moldau.storage.disk import Disk
 
 TOPIC, BROKER, LOGGER = 2, 4, 8

@@ -3,7 +3,7 @@
 import pytest
 
 from moldau.base.errors import ConfigError
-from moldau.server.listeners import (
+from moldau.server.network.listeners import (
     ListenerConfigs,
     SecurityProtocol,
     parse_protocol_map,

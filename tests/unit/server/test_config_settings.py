@@ -4,8 +4,8 @@ import pytest
 
 from moldau.base.errors import ConfigError
 from moldau.base.network import Address
-from moldau.server.settings import BrokerSettings, host_limits
-from moldau.server.topic_configs import log_config, log_defaults
+from moldau.server.configuration.settings import BrokerSettings, host_limits
+from moldau.server.configuration.topic_configs import log_config, log_defaults
 from moldau.storage.topic_config import LogConfig
 
 KAFKA_4 = """

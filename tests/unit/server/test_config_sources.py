@@ -3,7 +3,7 @@
 import pytest
 
 from moldau.base.errors import ConfigError
-from moldau.server.config_sources import gather, key_of_variable
+from moldau.server.configuration.sources import gather, key_of_variable
 
 
 def gathered(text=None, overrides=None, environ=None, defaults=None, files=None):

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from moldau.base.errors import ConfigError
-from moldau.server.broker_configs import BROKER_CONFIGS, FAMILIES
-from moldau.server.broker_configs.earlier import EARLIER, REPLACED
-from moldau.server.broker_configs.own import OWN
-from moldau.server.config_definition import Status, Update, format_value
-from moldau.server.dynamic_config import check_dynamic
-from moldau.server.settings import BrokerSettings
-from moldau.server.topic_configs import BROKER_SYNONYMS, TOPIC_CONFIGS
+from moldau.server.configuration.broker_configs import BROKER_CONFIGS, FAMILIES
+from moldau.server.configuration.broker_configs.earlier import EARLIER, REPLACED
+from moldau.server.configuration.broker_configs.own import OWN
+from moldau.server.configuration.definition import Status, Update, format_value
+from moldau.server.configuration.dynamic import check_dynamic
+from moldau.server.configuration.settings import BrokerSettings
+from moldau.server.configuration.topic_configs import BROKER_SYNONYMS, TOPIC_CONFIGS
 from moldau.storage.topic_config import LogConfig
 
 FACTS = Path(__file__).parent / "kafka_4_3_1"

@@ -10,14 +10,14 @@ from moldau.base.errors import ProtocolError
 from moldau.base.limits import UNSENT_BYTES_PER_CONNECTION
 from moldau.base.memory_budget import MemoryAccount, MemoryBudget
 from moldau.base.network import Address
-from moldau.server.connection import (
+from moldau.server.network.connection import (
     COST_BETWEEN_LOOKS,
     KEPT_REQUEST_BYTES,
     REQUEST_COST,
     TURN_S,
     Connection,
 )
-from moldau.server.turns import Turns
+from moldau.server.network.turns import Turns
 
 
 class FakeStream:

@@ -9,8 +9,8 @@ import pytest
 from moldau.base.errors import ProtocolError
 from moldau.base.limits import UNSENT_BYTES_PER_CONNECTION
 from moldau.base.network import Address
-from moldau.server.connection import PARTS_PER_WRITE
-from moldau.server.connections import ConnectionLimits, Connections
+from moldau.server.network.connection import PARTS_PER_WRITE
+from moldau.server.network.connections import ConnectionLimits, Connections
 
 FAR = 2**31 - 1
 FRAME = struct.pack(">i", 2) + b"hi"

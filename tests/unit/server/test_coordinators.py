@@ -19,7 +19,7 @@ from moldau.observe.traffic import Traffic
 from moldau.records.batch import CHECKED_POSITION, parse_header
 from moldau.replication.partition import Partition, Role
 from moldau.replication.partitions import Partitions
-from moldau.server.coordinators import Coordinators, LedPartition, LogParts
+from moldau.server.lifecycle.coordinators import Coordinators, LedPartition, LogParts
 from moldau.sim.disk_faults import Operation
 from moldau.storage.flushing import Flusher
 from moldau.storage.topic_config import LogConfig

@@ -23,7 +23,7 @@ from moldau.protocol.messages.data import (
 )
 from moldau.protocol.messages.metadata import ApiVersionsRequest, ApiVersionsResponse
 from moldau.protocol.registry import api_of, decode_response, encode_request
-from moldau.server.dispatch import Dispatcher, Droppable, Later, Route
+from moldau.server.network.dispatch import Dispatcher, Droppable, Later, Route
 
 PRODUCE, LIST_OFFSETS, API_VERSIONS, HEARTBEAT = 0, 2, 18, 12
 CORRELATION_ID = 77

@@ -12,10 +12,10 @@ from moldau.cluster.changes import ConfigChanged
 from moldau.cluster.model import ConfigResource, ResourceType
 from moldau.cluster.topics import NewTopic
 from moldau.protocol.errors import ApiError, ErrorCode
-from moldau.server.config_operations import Operation
-from moldau.server.config_values import Source
-from moldau.server.dynamic_config import DynamicConfigs
-from moldau.server.settings import BrokerSettings
+from moldau.server.configuration.dynamic import DynamicConfigs
+from moldau.server.configuration.operations import Operation
+from moldau.server.configuration.settings import BrokerSettings
+from moldau.server.configuration.values import Source
 
 TOPIC = ConfigResource(ResourceType.TOPIC, "t")
 BROKER = ConfigResource(ResourceType.BROKER, "1")

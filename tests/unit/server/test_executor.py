@@ -15,13 +15,13 @@ import pytest
 
 from moldau.base import executor as executor_port
 from moldau.base.executor import Lane, WorkerLost, WorkTooLong
-from moldau.server.executor import PoolExecutor
-from moldau.server.worker_process import NICENESS
+from moldau.server.workers.executor import PoolExecutor
+from moldau.server.workers.worker_process import NICENESS
 
 BROKER = """
 import asyncio, os
 from moldau.base.executor import Lane
-from moldau.server.executor import PoolExecutor
+from moldau.server.workers.executor import PoolExecutor
 
 async def main():
     executor = PoolExecutor()
@@ -233,7 +233,7 @@ def test_a_killed_broker_leaves_nothing_that_complains(tmp_path: Path):
 
 
 def test_only_what_computes_pays_for_the_import_of_the_worker():
-    script = "import sys, moldau.cli.serve; sys.exit('moldau.server.worker' in sys.modules)"
+    script = "import sys, moldau.cli.serve; sys.exit('moldau.server.workers.worker' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
 
 

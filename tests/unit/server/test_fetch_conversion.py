@@ -19,8 +19,8 @@ from moldau.records import record as records_module
 from moldau.records.builder import BatchBuilder
 from moldau.records.compression import Codec
 from moldau.records.legacy import iter_messages, unwrapped
-from moldau.server import fetch_conversion
-from moldau.server.fetch_conversion import FetchConversion
+from moldau.server.fetch import conversion as fetch_conversion
+from moldau.server.fetch.conversion import FetchConversion
 
 KIB = 1024
 

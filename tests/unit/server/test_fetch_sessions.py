@@ -8,7 +8,7 @@ import pytest
 from moldau.base.ids import PartitionKey
 from moldau.protocol.errors import ApiError, ErrorCode
 from moldau.replication.partition import Partition
-from moldau.server.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, SESSIONLESS, FetchSessions
+from moldau.server.fetch.sessions import FINAL_EPOCH, INITIAL_EPOCH, SESSIONLESS, FetchSessions
 
 
 class Clock:

@@ -14,7 +14,7 @@ from moldau.base.ids import PartitionKey
 from moldau.protocol.errors import ErrorCode
 from moldau.records.batch import iter_batches
 from moldau.replication.partition import Role
-from moldau.server.fetching import ParkedFetch, by_topic
+from moldau.server.fetch.reading import ParkedFetch, by_topic
 from moldau.server.handlers.fetch import speaks_otherwise
 
 

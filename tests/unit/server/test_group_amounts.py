@@ -31,7 +31,7 @@ from moldau.protocol.messages.offsets import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
-from moldau.server.answer_room import AnswerRoom
+from moldau.server.network.answer_room import AnswerRoom
 
 VERSIONS = {"commit": 9, "commit_in_transaction": 3, "delete": 0}
 """Handlers that change offsets, and a version of their APIs."""

@@ -6,7 +6,7 @@ import asyncio
 
 from kits.log_kit import HandClock
 from kits.slicing import count_turns
-from moldau.server.housekeeping import FILES_PER_TURN, Housekeeping
+from moldau.server.upkeep.housekeeping import FILES_PER_TURN, Housekeeping
 
 COUNT = 100
 

@@ -7,7 +7,7 @@ import logging
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
-from moldau.server.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from moldau.server.lifecycle.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from moldau.testing import TestBroker
 
 GARBAGE = [

@@ -13,7 +13,7 @@ from kits.slicing import count_pauses, finished
 from moldau.observe.requests import RequestMetrics
 from moldau.observe.traffic import Traffic
 from moldau.protocol.messages.data import FetchPartition, FetchRequest, FetchTopic
-from moldau.server.fetch_sessions import FINAL_EPOCH
+from moldau.server.fetch.sessions import FINAL_EPOCH
 from moldau.server.handlers.fetch import FetchHandler
 
 NAMES = [f"t{number}" for number in range(200)]

@@ -6,9 +6,9 @@ import pytest
 
 from moldau.base.ids import BrokerId
 from moldau.protocol.errors import ApiError, ErrorCode
-from moldau.server.config_operations import Operation
-from moldau.server.config_values import Source
-from moldau.server.log_levels import LEVELS, LogLevels, level_name
+from moldau.server.configuration.log_levels import LEVELS, LogLevels, level_name
+from moldau.server.configuration.operations import Operation
+from moldau.server.configuration.values import Source
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
 NAME = "moldau.some.part"

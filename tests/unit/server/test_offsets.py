@@ -34,9 +34,9 @@ from moldau.records.builder import BatchBuilder
 from moldau.records.compression import Codec
 from moldau.replication.partition import Partition, Role
 from moldau.replication.partitions import Partitions
-from moldau.server.answer_room import AnswerRoom
 from moldau.server.handlers import offsets
 from moldau.server.handlers.offsets import MAX_TIMESTAMP, OffsetHandlers
+from moldau.server.network.answer_room import AnswerRoom
 from moldau.sim.disk_faults import Operation
 from moldau.storage.topic_config import LogConfig
 

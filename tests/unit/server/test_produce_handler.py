@@ -25,9 +25,9 @@ from moldau.protocol.messages.data import (
 from moldau.records.builder import BatchBuilder
 from moldau.replication.partition import Partition, Role
 from moldau.replication.partitions import Partitions
-from moldau.server.dispatch import Droppable, RequestContext
 from moldau.server.handlers import produce
 from moldau.server.handlers.produce import ProduceHandler
+from moldau.server.network.dispatch import Droppable, RequestContext
 
 ME = 1
 

@@ -11,7 +11,7 @@ from moldau.cluster.changes import TopicRemoved
 from moldau.cluster.topics import NewTopic
 from moldau.observe.traffic import Traffic
 from moldau.replication.partitions import Partitions
-from moldau.server.replicas import SLICE, Replicas
+from moldau.server.lifecycle.replicas import SLICE, Replicas
 
 COUNT = 5 * SLICE
 

@@ -9,9 +9,9 @@ import pytest
 from kits import log_kit
 from moldau.base.errors import ConfigError
 from moldau.replication.partitions import Partitions
-from moldau.server.coordinators import LogParts
-from moldau.server.runtimes import CoordinatorType, Runtimes
-from moldau.server.settings import BrokerSettings
+from moldau.server.configuration.settings import BrokerSettings
+from moldau.server.lifecycle.coordinators import LogParts
+from moldau.server.lifecycle.runtimes import CoordinatorType, Runtimes
 
 
 def make(**settings):

@@ -10,8 +10,8 @@ from kits.log_kit import KEY, TOPIC_ID, Broker, append, sized_batch
 from moldau.base.ids import BrokerId, LeaderEpoch
 from moldau.replication.partition import Partition, Role
 from moldau.replication.partitions import Partitions
-from moldau.server import scrubbing
-from moldau.server.scrubbing import Scrubber
+from moldau.server.upkeep import scrubbing
+from moldau.server.upkeep.scrubbing import Scrubber
 from moldau.sim.disk_faults import Operation
 from moldau.sim.executor import SimExecutor
 from moldau.sim.world import World

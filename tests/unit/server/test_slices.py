@@ -6,7 +6,7 @@ import gc
 import pytest
 
 from moldau.observe.loop_lag import LoopLag
-from moldau.server.slices import FIRST_SLICE_S, NEVER, SLICE_S, TURN_S, Finished, SlicedWork
+from moldau.server.network.slices import FIRST_SLICE_S, NEVER, SLICE_S, TURN_S, Finished, SlicedWork
 
 STEP_S = SLICE_S / 4
 

@@ -7,11 +7,11 @@ from moldau.base.ids import BrokerId
 from moldau.cluster.configs import alter_configs
 from moldau.cluster.model import ConfigResource, ResourceType
 from moldau.protocol.errors import ApiError, ErrorCode
-from moldau.server.config_operations import Operation
-from moldau.server.config_values import Source
-from moldau.server.dynamic_config import DynamicConfigs
-from moldau.server.group_configs import GROUP_CONFIGS
-from moldau.server.settings import BrokerSettings
+from moldau.server.configuration.dynamic import DynamicConfigs
+from moldau.server.configuration.group_configs import GROUP_CONFIGS
+from moldau.server.configuration.operations import Operation
+from moldau.server.configuration.settings import BrokerSettings
+from moldau.server.configuration.values import Source
 
 GROUP = ConfigResource(ResourceType.GROUP, "g")
 METRICS = ConfigResource(ResourceType.CLIENT_METRICS, "m")

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from moldau.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
-from moldau.server.config_values import Source
-from moldau.server.topic_configs import BROKER_SYNONYMS
+from moldau.server.configuration.topic_configs import BROKER_SYNONYMS
+from moldau.server.configuration.values import Source
 from moldau.testing import TestBroker
 from process.raw_client import RawClient
 

@@ -36,8 +36,8 @@ from moldau.security.operations import TOPIC_OPERATIONS, bit_field
 from moldau.server.handlers.discovery import DiscoveryHandlers
 from moldau.server.handlers.topics import TopicHandlers
 from moldau.server.handlers.transactions import TransactionHandlers
-from moldau.server.repeats import sort
-from moldau.server.topic_admin import TopicAdmin
+from moldau.server.lifecycle.topic_admin import TopicAdmin
+from moldau.server.network.repeats import sort
 
 STRANGE_ID = bytes(range(16))
 DEFAULTS = TopicDefaults()

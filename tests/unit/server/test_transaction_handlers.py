@@ -32,8 +32,8 @@ from moldau.protocol.messages.transactions import (
     ListTransactionsRequest,
 )
 from moldau.records.builder import BatchBuilder
-from moldau.server.answer_room import AnswerRoom
-from moldau.server.produce_verdicts import produce_error
+from moldau.server.network.answer_room import AnswerRoom
+from moldau.server.transactions.produce_verdicts import produce_error
 
 
 @pytest.fixture(autouse=True)

@@ -31,7 +31,7 @@ from moldau.protocol.messages.transactions import (
     WriteTxnMarkersRequest,
 )
 from moldau.replication.partition import Role
-from moldau.server.markers import Marker
+from moldau.server.transactions.markers import Marker
 
 
 @pytest.fixture(autouse=True)

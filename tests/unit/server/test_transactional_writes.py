@@ -18,10 +18,10 @@ from moldau.protocol.messages.data import PartitionProduceData, ProduceRequest, 
 from moldau.records.compression import Codec
 from moldau.replication.partition import Partition, Role
 from moldau.replication.partitions import Partitions
-from moldau.server.dispatch import RequestContext
 from moldau.server.handlers.produce import ProduceHandler
-from moldau.server.internal_topics import OFFSETS_TOPIC
-from moldau.server.transactional_writes import TransactionalWrites
+from moldau.server.lifecycle.internal_topics import OFFSETS_TOPIC
+from moldau.server.network.dispatch import RequestContext
+from moldau.server.transactions.writes import TransactionalWrites
 from moldau.storage.topic_config import LogConfig
 
 ME = 1

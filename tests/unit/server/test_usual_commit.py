@@ -37,10 +37,10 @@ from moldau.protocol.messages.offsets import (
 )
 from moldau.protocol.registry import decode_response, encode_request, find_api
 from moldau.records.compression import Codec
-from moldau.server.dispatch import Dispatcher, Later, Route
 from moldau.server.handlers import usual_commit
 from moldau.server.handlers.group_offsets import GroupOffsetHandlers
 from moldau.server.handlers.usual_commit import UsualCommit
+from moldau.server.network.dispatch import Dispatcher, Later, Route
 
 ORDERS, PAYMENTS = "orders", "payments"
 NEWEST = 10

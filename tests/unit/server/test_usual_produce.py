@@ -21,10 +21,10 @@ from moldau.records.builder import BatchBuilder
 from moldau.records.compression import Codec
 from moldau.replication.partition import Partition, Role
 from moldau.replication.partitions import Partitions
-from moldau.server.dispatch import Dispatcher, Route
 from moldau.server.handlers import produce, usual_produce
 from moldau.server.handlers.produce import ProduceHandler
 from moldau.server.handlers.usual_produce import UsualProduce
+from moldau.server.network.dispatch import Dispatcher, Route
 from moldau.sim.disk_faults import Operation
 from moldau.storage.topic_config import LogConfig
 

@@ -19,10 +19,10 @@ from moldau.observe.requests import RequestMetrics
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.groups import SyncGroupRequest, SyncGroupRequestAssignment
 from moldau.protocol.registry import decode_response, encode_request, find_api
-from moldau.server.dispatch import Dispatcher, Later, Route
 from moldau.server.handlers import usual_sync
 from moldau.server.handlers.groups import GroupHandlers
 from moldau.server.handlers.usual_sync import SYNC_GROUP_KEY, VERSION, UsualSync
+from moldau.server.network.dispatch import Dispatcher, Later, Route
 
 MEMBERS = 5
 PEER = SimpleNamespace(peer_host="10.0.0.1", peer="somebody", turn=None)

@@ -16,7 +16,7 @@ from moldau.cli.kafka.options import OptionParser, Options, flag, text
 from moldau.cli.kafka.running import CommandFailed, parse
 
 if TYPE_CHECKING:
-    from moldau.server.settings import BrokerSettings
+    from moldau.server.configuration.settings import BrokerSettings
     from moldau.storage.checkpoints import MetaProperties
 
 ABOUT: Final = "The Kafka storage tool: format, info or random-uuid."

@@ -45,9 +45,9 @@ from moldau.protocol.messages.security import (
     SaslHandshakeRequest,
     SaslHandshakeResponse,
 )
-from moldau.server.dispatch import RequestContext
-from moldau.server.repeats import fold
-from moldau.server.slices import Sliced
+from moldau.server.network.dispatch import RequestContext
+from moldau.server.network.repeats import fold
+from moldau.server.network.slices import Sliced
 
 NO_AUTHORIZER: Final = "No Authorizer is configured."
 USER, ANONYMOUS = "User", "ANONYMOUS"

@@ -38,16 +38,16 @@ from moldau.protocol.messages.configs import (
     ListConfigResourcesResponse,
     ListedConfigResource,
 )
-from moldau.server.answer_room import AnswerRoom
-from moldau.server.config_description import DescribedConfig
-from moldau.server.config_operations import Operation
-from moldau.server.config_values import Source
-from moldau.server.dispatch import RequestContext
-from moldau.server.dynamic_config import DynamicConfigs
-from moldau.server.log_levels import LogLevels
-from moldau.server.repeats import fold
-from moldau.server.slices import Sliced
-from moldau.server.topic_admin import Follower
+from moldau.server.configuration.description import DescribedConfig
+from moldau.server.configuration.dynamic import DynamicConfigs
+from moldau.server.configuration.log_levels import LogLevels
+from moldau.server.configuration.operations import Operation
+from moldau.server.configuration.values import Source
+from moldau.server.lifecycle.topic_admin import Follower
+from moldau.server.network.answer_room import AnswerRoom
+from moldau.server.network.dispatch import RequestContext
+from moldau.server.network.repeats import fold
+from moldau.server.network.slices import Sliced
 
 AnyResource = TypeVar("AnyResource", AlterConfigsResource, IncrementalAlterConfigsResource)
 

@@ -26,11 +26,11 @@ from moldau.protocol.messages.metadata import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
-from moldau.server.dispatch import RequestContext
-from moldau.server.repeats import once
-from moldau.server.runtimes import CoordinatorType
-from moldau.server.slices import Sliced
-from moldau.server.stepping import take_turns
+from moldau.server.lifecycle.runtimes import CoordinatorType
+from moldau.server.network.dispatch import RequestContext
+from moldau.server.network.repeats import once
+from moldau.server.network.slices import Sliced
+from moldau.server.network.stepping import take_turns
 
 logger = logging.getLogger(__name__)
 

@@ -47,9 +47,9 @@ from moldau.protocol.messages.streams_groups import (
     StreamsGroupHeartbeatResponse,
     StreamsGroupTopologyDescriptionUpdateResponse,
 )
-from moldau.server.dispatch import Handler, RequestContext
-from moldau.server.repeats import fold_partitions, once
-from moldau.server.slices import Sliced
+from moldau.server.network.dispatch import Handler, RequestContext
+from moldau.server.network.repeats import fold_partitions, once
+from moldau.server.network.slices import Sliced
 
 UNSUPPORTED: Final = ErrorCode.UNSUPPORTED_VERSION
 

@@ -45,12 +45,12 @@ from moldau.protocol.messages.metadata import (
     TopicPartitionsCursor,
 )
 from moldau.security.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS, bit_field
-from moldau.server.dispatch import RequestContext, Route
-from moldau.server.internal_topics import INTERNAL_TOPICS, InternalTopics
-from moldau.server.repeats import fold, once, sort
-from moldau.server.slices import Sliced
-from moldau.server.stepping import take_turns
-from moldau.server.topic_admin import TopicAdmin
+from moldau.server.lifecycle.internal_topics import INTERNAL_TOPICS, InternalTopics
+from moldau.server.lifecycle.topic_admin import TopicAdmin
+from moldau.server.network.dispatch import RequestContext, Route
+from moldau.server.network.repeats import fold, once, sort
+from moldau.server.network.slices import Sliced
+from moldau.server.network.stepping import take_turns
 
 SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 LEVEL_ZERO_FROM = 4

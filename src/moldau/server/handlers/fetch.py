@@ -33,12 +33,12 @@ from moldau.protocol.messages.data import (
     LeaderIdAndEpoch,
 )
 from moldau.replication.partitions import Partitions
-from moldau.server.dispatch import Droppable, RequestContext
-from moldau.server.fetch_conversion import FetchConversion
-from moldau.server.fetch_sessions import FetchSession, FetchSessions
-from moldau.server.fetching import READERS_PER_STEP, Fetch, Fetched, ParkedFetch, by_topic
-from moldau.server.slices import Sliced
-from moldau.server.stepping import take_turns
+from moldau.server.fetch.conversion import FetchConversion
+from moldau.server.fetch.reading import READERS_PER_STEP, Fetch, Fetched, ParkedFetch, by_topic
+from moldau.server.fetch.sessions import FetchSession, FetchSessions
+from moldau.server.network.dispatch import Droppable, RequestContext
+from moldau.server.network.slices import Sliced
+from moldau.server.network.stepping import take_turns
 
 TOPIC_IDS_FROM = 13
 BATCHES_FROM = 4

@@ -56,10 +56,10 @@ from moldau.protocol.messages.transactions import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
-from moldau.server.dispatch import RequestContext
-from moldau.server.repeats import fold_partitions
-from moldau.server.slices import Sliced
-from moldau.server.stepping import take_turns
+from moldau.server.network.dispatch import RequestContext
+from moldau.server.network.repeats import fold_partitions
+from moldau.server.network.slices import Sliced
+from moldau.server.network.stepping import take_turns
 
 P = TypeVar("P")
 Q = TypeVar("Q", OffsetCommitRequest, TxnOffsetCommitRequest, OffsetDeleteRequest)

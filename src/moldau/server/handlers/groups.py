@@ -46,12 +46,12 @@ from moldau.protocol.messages.groups import (
     SyncGroupResponse,
 )
 from moldau.security.operations import GROUP_OPERATIONS, bit_field
-from moldau.server.answer_room import AnswerRoom
-from moldau.server.dispatch import RequestContext
-from moldau.server.gathering import gather, unchanged
-from moldau.server.repeats import once
-from moldau.server.slices import Sliced
-from moldau.server.stepping import take_turns
+from moldau.server.network.answer_room import AnswerRoom
+from moldau.server.network.dispatch import RequestContext
+from moldau.server.network.gathering import gather, unchanged
+from moldau.server.network.repeats import once
+from moldau.server.network.slices import Sliced
+from moldau.server.network.stepping import take_turns
 
 _LISTED_SIZE, _DESCRIBED_SIZE, _MEMBER_SIZE = 40, 100, 20
 """Bytes in an answer, besides what is of any length."""

@@ -17,9 +17,9 @@ from moldau.protocol.messages.log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
-from moldau.server.dispatch import RequestContext
-from moldau.server.repeats import fold_partitions, itself
-from moldau.server.slices import Sliced
+from moldau.server.network.dispatch import RequestContext
+from moldau.server.network.repeats import fold_partitions, itself
+from moldau.server.network.slices import Sliced
 from moldau.storage.directory import LogDirectory
 from moldau.storage.manager import LogManager
 

@@ -32,11 +32,11 @@ from moldau.protocol.messages.offsets import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
-from moldau.server.answer_room import AnswerRoom
-from moldau.server.dispatch import RequestContext
-from moldau.server.gathering import gather
-from moldau.server.repeats import fold_all, fold_partitions, itself
-from moldau.server.slices import Sliced
+from moldau.server.network.answer_room import AnswerRoom
+from moldau.server.network.dispatch import RequestContext
+from moldau.server.network.gathering import gather
+from moldau.server.network.repeats import fold_all, fold_partitions, itself
+from moldau.server.network.slices import Sliced
 
 _BY_ID: Final = 10
 _SEVERAL_GROUPS: Final = 8

@@ -46,11 +46,11 @@ from moldau.protocol.messages.data import (
 )
 from moldau.replication.partition import Partition
 from moldau.replication.partitions import Partitions
-from moldau.server.answer_room import AnswerRoom
-from moldau.server.dispatch import Droppable, RequestContext
-from moldau.server.internal_topics import INTERNAL_TOPICS
-from moldau.server.repeats import FoldedPartitions, fold_partitions, itself
-from moldau.server.slices import Sliced
+from moldau.server.lifecycle.internal_topics import INTERNAL_TOPICS
+from moldau.server.network.answer_room import AnswerRoom
+from moldau.server.network.dispatch import Droppable, RequestContext
+from moldau.server.network.repeats import FoldedPartitions, fold_partitions, itself
+from moldau.server.network.slices import Sliced
 from moldau.storage.time_search import Look, Search, TimestampOffset, look_into
 
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3

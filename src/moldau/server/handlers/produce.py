@@ -41,12 +41,12 @@ from moldau.protocol.messages.data import (
 from moldau.records.batch import APPEND_TIME_BIT, TRANSACTIONAL_BIT, BatchHeader, is_transactional
 from moldau.replication.partition import Partition
 from moldau.replication.partitions import Partitions
-from moldau.server.connection import Connection
-from moldau.server.dispatch import Droppable, RequestContext
-from moldau.server.internal_topics import INTERNAL_TOPICS
-from moldau.server.slices import Sliced
-from moldau.server.stepping import take_turns
-from moldau.server.transactional_writes import (
+from moldau.server.lifecycle.internal_topics import INTERNAL_TOPICS
+from moldau.server.network.connection import Connection
+from moldau.server.network.dispatch import Droppable, RequestContext
+from moldau.server.network.slices import Sliced
+from moldau.server.network.stepping import take_turns
+from moldau.server.transactions.writes import (
     NO_PERMITS,
     Permits,
     TransactionalWrites,

@@ -38,9 +38,9 @@ from moldau.protocol.messages.raft import (
     RemoveRaftVoterRequest,
     RemoveRaftVoterResponse,
 )
-from moldau.server.dispatch import RequestContext
-from moldau.server.repeats import FoldedPartitions, fold, fold_partitions
-from moldau.server.slices import Sliced
+from moldau.server.network.dispatch import RequestContext
+from moldau.server.network.repeats import FoldedPartitions, fold, fold_partitions
+from moldau.server.network.slices import Sliced
 
 METADATA_TOPIC: Final = "__cluster_metadata"
 METADATA_PARTITION: Final = 0

@@ -21,9 +21,9 @@ from moldau.protocol.messages.quotas import (
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
 )
-from moldau.server.dispatch import RequestContext
-from moldau.server.repeats import fold
-from moldau.server.slices import Sliced
+from moldau.server.network.dispatch import RequestContext
+from moldau.server.network.repeats import fold
+from moldau.server.network.slices import Sliced
 
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
 ENTITY_TYPES: Final = frozenset({USER, CLIENT_ID, IP})

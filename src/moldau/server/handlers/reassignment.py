@@ -23,9 +23,9 @@ from moldau.protocol.messages.reassignment import (
     ReassignablePartitionResponse,
     ReassignableTopicResponse,
 )
-from moldau.server.dispatch import RequestContext
-from moldau.server.repeats import fold_partitions, itself
-from moldau.server.slices import Sliced
+from moldau.server.network.dispatch import RequestContext
+from moldau.server.network.repeats import fold_partitions, itself
+from moldau.server.network.slices import Sliced
 
 PREFERRED, UNCLEAN = 0, 1
 

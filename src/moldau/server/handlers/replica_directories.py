@@ -16,9 +16,9 @@ from moldau.protocol.messages.log_dirs import (
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopicResult,
 )
-from moldau.server.dispatch import RequestContext
-from moldau.server.repeats import fold
-from moldau.server.slices import Sliced
+from moldau.server.network.dispatch import RequestContext
+from moldau.server.network.repeats import fold
+from moldau.server.network.slices import Sliced
 from moldau.storage.manager import LogManager
 
 Wanted = tuple[PartitionKey, str]

@@ -41,10 +41,10 @@ from moldau.protocol.messages.topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
-from moldau.server.dispatch import RequestContext
-from moldau.server.repeats import Folded, fold
-from moldau.server.slices import Sliced
-from moldau.server.topic_admin import TopicAdmin, assignments_of
+from moldau.server.lifecycle.topic_admin import TopicAdmin, assignments_of
+from moldau.server.network.dispatch import RequestContext
+from moldau.server.network.repeats import Folded, fold
+from moldau.server.network.slices import Sliced
 
 _NAME: Final = attrgetter("name")
 _NAME_AND_ID: Final = attrgetter("name", "topic_id")

@@ -39,13 +39,13 @@ from moldau.protocol.messages.transactions import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from moldau.server.answer_room import AnswerRoom
-from moldau.server.dispatch import RequestContext
-from moldau.server.gathering import gather
-from moldau.server.markers import Marker, MarkerWriter
-from moldau.server.repeats import once
-from moldau.server.slices import Sliced
-from moldau.server.stepping import take_turns
+from moldau.server.network.answer_room import AnswerRoom
+from moldau.server.network.dispatch import RequestContext
+from moldau.server.network.gathering import gather
+from moldau.server.network.repeats import once
+from moldau.server.network.slices import Sliced
+from moldau.server.network.stepping import take_turns
+from moldau.server.transactions.markers import Marker, MarkerWriter
 
 _TRANSACTION_SIZE = 60
 """Bytes of a transaction in an answer, besides what is of any length."""

@@ -41,13 +41,13 @@ from moldau.protocol.messages.transactions import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
-from moldau.server.dispatch import RequestContext
-from moldau.server.gathering import gather
-from moldau.server.internal_topics import INTERNAL_TOPICS, OFFSETS_TOPIC
-from moldau.server.producer_ids import ProducerIds
-from moldau.server.repeats import fold, once
-from moldau.server.slices import Sliced
-from moldau.server.transaction_partitions import Verdicts, add_partitions, verify_partitions
+from moldau.server.lifecycle.internal_topics import INTERNAL_TOPICS, OFFSETS_TOPIC
+from moldau.server.network.dispatch import RequestContext
+from moldau.server.network.gathering import gather
+from moldau.server.network.repeats import fold, once
+from moldau.server.network.slices import Sliced
+from moldau.server.transactions.partitions import Verdicts, add_partitions, verify_partitions
+from moldau.server.transactions.producer_ids import ProducerIds
 
 R = TypeVar("R")
 

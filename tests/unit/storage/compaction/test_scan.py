@@ -161,7 +161,7 @@ class TestKnownOffsets:
 @pytest.mark.process
 def test_a_broker_that_imports_it_makes_no_tables():
     code = (
-        "import sys, moldau.server.compaction, moldau.storage.compaction.scan as scan;"
+        "import sys, moldau.server.upkeep.compaction, moldau.storage.compaction.scan as scan;"
         "made = (scan._written, scan._record_sizes, scan._key_sizes, scan._shape);"
         "print([table.cache_info().currsize for table in made])"
     )

@@ -1,0 +1,269 @@
+"""The settings of one broker, resolved and checked before anything is started or touched.
+
+`BrokerSettings.load` takes Kafka's properties, options and environment, and either returns
+settings that hold together or raises ConfigError with one line: the key, the value, what is wrong
+with it and where it was set. Nothing has been changed by then.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar, Final, Self
+
+from moldau.base.errors import ConfigError
+from moldau.base.memory_budget import MemoryBudget
+from moldau.base.network import Address
+from moldau.base.removed_settings import removal
+from moldau.server.configuration.broker_configs import BROKER_CONFIGS, OPEN_PREFIXES
+from moldau.server.configuration.broker_configs.earlier import REPLACED
+from moldau.server.configuration.broker_configs.network import HOST_LIMIT
+from moldau.server.configuration.broker_configs.own import ADDRESS
+from moldau.server.configuration.definition import Status, printable, split_list
+from moldau.server.configuration.sources import ReadFile, Setting, Settings, gather
+from moldau.server.configuration.values import NOTHING, BrokerValues
+from moldau.server.network.listeners import Endpoint, ListenerConfigs, Listeners, resolve_listeners
+
+LIKENESS: Final = 0.75
+"""How alike an unknown key must be to a known one to be taken for a slip of the pen."""
+
+
+def _of(key: str) -> Any:
+    """Declare a field that is the config of this name."""
+    return field(metadata={"key": key})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class BrokerSettings:
+    """What this broker was told before its start, typed. A field is named like its config."""
+
+    min_incremental_fetch_session_eviction_ms: ClassVar[int] = 120_000
+    """How long a fetch session is safe from being evicted; Kafka has no config for it."""
+
+    values: BrokerValues
+    """Every config, for those that have no field here, and for descriptions."""
+    listeners: Listeners
+    warnings: tuple[str, ...] = ()
+    """Lines to log at the start."""
+
+    # Who and where
+
+    node_id: int = _of("node.id")
+    log_dirs: tuple[str, ...] = _of("log.dirs")
+    metadata_log_dir: str | None = _of("metadata.log.dir")
+    rack: str | None = _of("broker.rack")
+    metrics_listen: Address | None = field(metadata={"key": "moldau.metrics.listen"})
+
+    # Connections and requests
+
+    connections_max_idle_ms: int = _of("connections.max.idle.ms")
+    fetch_max_bytes: int = _of("fetch.max.bytes")
+    max_incremental_fetch_session_cache_slots: int = _of(
+        "max.incremental.fetch.session.cache.slots"
+    )
+    max_request_partition_size_limit: int = _of("max.request.partition.size.limit")
+    queued_max_request_bytes: int = _of("queued.max.request.bytes")
+    socket_listen_backlog_size: int = _of("socket.listen.backlog.size")
+    socket_receive_buffer_bytes: int = _of("socket.receive.buffer.bytes")
+    socket_request_max_bytes: int = _of("socket.request.max.bytes")
+    socket_send_buffer_bytes: int = _of("socket.send.buffer.bytes")
+
+    # Topics and logs
+
+    auto_create_topics_enable: bool = _of("auto.create.topics.enable")
+    default_replication_factor: int = _of("default.replication.factor")
+    delete_topic_enable: bool = _of("delete.topic.enable")
+    internal_topics_writable: bool = _of("internal.topics.writable")
+    log_flush_offset_checkpoint_interval_ms: int = _of("log.flush.offset.checkpoint.interval.ms")
+    log_retention_check_interval_ms: int = _of("log.retention.check.interval.ms")
+    log_scrub_interval_ms: int = _of("log.scrub.interval.ms")
+    num_partitions: int = _of("num.partitions")
+    producer_id_expiration_check_interval_ms: int = _of("producer.id.expiration.check.interval.ms")
+
+    @property
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """The listeners to open."""
+        return self.listeners.endpoints
+
+    def memory_budget(self) -> MemoryBudget:
+        """Make the budget of one broker; the default grows with the largest request."""
+        limit, largest = self.queued_max_request_bytes, self.socket_request_max_bytes
+        return MemoryBudget(max(limit, largest) if limit > 0 else -1, largest_request=largest)
+
+    @classmethod
+    def load(
+        cls,
+        text: str | None,
+        overrides: Mapping[str, str] = NOTHING,
+        environ: Mapping[str, str] = NOTHING,
+        *,
+        defaults: Mapping[str, str] = NOTHING,
+        strict: bool = False,
+        read_file: ReadFile | None = None,
+        host_name: Callable[[], str] = lambda: "localhost",
+    ) -> Self:
+        """Resolve settings: option before environment before file before default.
+
+        `read_file` serves references into files; `host_name` tells what a listener on every
+        interface advertises. With `strict` an unknown key is an error instead of a warning.
+        """
+        settings = gather(text, overrides, environ, defaults, read_file)
+        unknown = [one for one in settings.values() if not _known(one.key)]
+        if unknown and strict:
+            raise ConfigError(_unknown(unknown[0]))
+        for setting in settings.values():
+            _check(setting)
+        values = BrokerValues(_static(settings))
+        try:
+            check_together(values)
+            listeners = _listeners(values, host_name)
+            typed = {
+                one.name: _SPECIAL.get(one.name, BrokerValues.value)(values, one.metadata["key"])
+                for one in fields(cls)
+                if "key" in one.metadata
+            }
+        except ConfigError as error:
+            raise _placed(error, settings) from error
+        return cls(
+            values=values,
+            listeners=listeners,
+            warnings=(*map(_unknown, unknown), *_notes(settings, values, listeners)),
+            **typed,
+        )
+
+    def __repr__(self) -> str:
+        shown = ", ".join(
+            f"{key}={BROKER_CONFIGS[key].shown(text)}"
+            for key, text in sorted(self.values.static.items())
+        )
+        return f"BrokerSettings({shown})"
+
+
+def _static(settings: Settings) -> dict[str, str]:
+    """Return the texts of known keys; a node under its earlier name has its present one too."""
+    found = {key: one.value.strip() for key, one in settings.items() if key in BROKER_CONFIGS}
+    if "node.id" not in found and int(found.get("broker.id", -1)) >= 0:
+        found["node.id"] = found["broker.id"]
+    elif "node.id" in found:
+        found.setdefault("broker.id", found["node.id"])
+    return found
+
+
+def check_together(values: BrokerValues) -> None:
+    """Raise ConfigError if configs contradict each other."""
+    _check_roles(values)
+    queued = values.integer("queued.max.request.bytes")
+    is_set = values.is_set("queued.max.request.bytes")
+    if is_set and 0 < queued < values.integer("socket.request.max.bytes"):
+        raise ConfigError(
+            f"queued.max.request.bytes={queued}: must be at least socket.request.max.bytes, "
+            "or not positive"
+        )
+    if values.integer("replica.fetch.wait.max.ms") > values.integer("replica.lag.time.max.ms"):
+        raise ConfigError("replica.fetch.wait.max.ms must not exceed replica.lag.time.max.ms")
+
+
+def _check_roles(values: BrokerValues) -> None:
+    both = values.is_set("node.id") and values.integer("broker.id") >= 0
+    if both and values.integer("node.id") != values.integer("broker.id"):
+        raise ConfigError("node.id and broker.id are both set and differ")
+    if "broker" not in values.entries("process.roles"):
+        raise ConfigError("process.roles must name broker: a controller alone cannot be started")
+    for key in ("controller.quorum.voters", "controller.quorum.bootstrap.servers"):
+        if len(values.entries(key)) > 1:
+            raise ConfigError(
+                f"{key} names {len(values.entries(key))} nodes: "
+                "a quorum of several nodes is not part of this version"
+            )
+
+
+def _check(setting: Setting) -> None:
+    definition = BROKER_CONFIGS.get(setting.key)
+    if definition is None:
+        return
+    try:
+        definition.parse(setting.value)
+    except ConfigError as error:
+        raise ConfigError(f"{error} (set by {setting.place})") from error
+
+
+def _placed(error: ConfigError, settings: Settings) -> ConfigError:
+    """Say where the key was set that an error about several of them begins with."""
+    text = printable(str(error))
+    key = re.split(r"[:= ]", text, maxsplit=1)[0]
+    return ConfigError(f"{text} (set by {settings[key].place})" if key in settings else text)
+
+
+def _log_dirs(values: BrokerValues, key: str) -> tuple[str, ...]:
+    found = values.entries(key if values.is_set(key) else "log.dir")
+    if not found or not all(found):
+        raise ConfigError("log.dirs: at least one directory must be named")
+    return found
+
+
+def host_limits(values: BrokerValues) -> dict[str, int]:
+    """Return the limits of connections for single addresses."""
+    text = values.text("max.connections.per.ip.overrides") or ""
+    limits = filter(None, map(HOST_LIMIT.fullmatch, split_list(text)))
+    return {limit["host"].strip("[]"): int(limit["count"]) for limit in limits}
+
+
+def _address(values: BrokerValues, key: str) -> Address | None:
+    matched = ADDRESS.fullmatch(values.text(key) or "")
+    return matched and Address(matched["host"].strip("[]"), int(matched["port"]))
+
+
+_SPECIAL: Final[Mapping[str, Callable[[BrokerValues, str], Any]]] = {
+    "log_dirs": _log_dirs,
+    "metrics_listen": _address,
+}
+
+
+def _listeners(values: BrokerValues, host_name: Callable[[], str]) -> Listeners:
+    return resolve_listeners(
+        ListenerConfigs(
+            values.entries("listeners"),
+            values.entries("advertised.listeners"),
+            values.text("listener.security.protocol.map") or "",
+            values.text("inter.broker.listener.name"),
+            values.text("security.inter.broker.protocol") or "",
+            values.entries("controller.listener.names"),
+        ),
+        host_name,
+    )
+
+
+def _known(key: str) -> bool:
+    return key in BROKER_CONFIGS or key.startswith(OPEN_PREFIXES)
+
+
+def _idle(key: str) -> bool:
+    if key in BROKER_CONFIGS:
+        return BROKER_CONFIGS[key].status is Status.WITHOUT_EFFECT and key not in REPLACED
+    return key.startswith(OPEN_PREFIXES) and not key.startswith("config.providers.")
+
+
+def _unknown(setting: Setting) -> str:
+    # Imported here: only a mistake needs it.
+    import difflib  # noqa: PLC0415
+
+    near = difflib.get_close_matches(setting.key, BROKER_CONFIGS, n=1, cutoff=LIKENESS)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    return printable(f"unknown config {setting.key} (set by {setting.place}){hint}")
+
+
+def _notes(settings: Settings, values: BrokerValues, listeners: Listeners) -> Iterator[str]:
+    """Say in a line each what was read and will not happen."""
+    for key in sorted(settings.keys() & REPLACED.keys()):
+        yield f"{removal(key, REPLACED[key])} (set by {settings[key].place})"
+    idle = sorted(filter(_idle, settings))
+    if idle:
+        yield f"accepted without effect: {', '.join(idle)}"
+    if listeners.not_opened:
+        yield (
+            f"controller listeners are not opened, the controller is inside this process: "
+            f"{', '.join(listeners.not_opened)}"
+        )
+    if "controller" not in values.entries("process.roles"):
+        yield "process.roles names no controller: this broker keeps its own metadata, alone"

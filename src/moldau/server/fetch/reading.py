@@ -1,0 +1,363 @@
+"""Reading for one fetch request: which partitions, how much of each, and when it is enough.
+
+A fetch looks at the readers of its session that are ready, reads file regions (no bytes yet) up
+to its limits, and is *enough* when it found the minimum, an error, or a diverging log. Otherwise
+it is parked: its session tells when a partition moves, a timer when time is up.
+
+Limits, as Kafka has them: the first batch found is given whole even beyond every limit, so that a
+large one cannot block its reader; after it, limits are bytes, and the last batch may be cut. But a
+partition of whose first batch only a piece would fit is held back: a client that is given a piece
+and nothing else takes the record for too large. It is first in a later answer of the session.
+
+A client may ask for a hundred thousand partitions, so all of this is work in slices (`slices`). A
+fetch of few partitions never pauses. One that does listens to its partitions from the first look
+on, and one that is parked then looks again at once: what came during a pause is not overlooked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+
+from moldau.base.errors import CorruptRecords, StorageError
+from moldau.base.files import FileRegion
+from moldau.base.ids import BrokerId, TopicId
+from moldau.protocol.errors import ErrorCode
+from moldau.replication.partition import Partition
+from moldau.replication.partitions import Partitions
+from moldau.server.fetch.sessions import FetchSession, Reader
+from moldau.server.network.slices import Sliced
+from moldau.storage.epochs import EpochEnd
+from moldau.storage.indexes import AbortedTransaction
+
+UNKNOWN: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+"""Errors about what is not there; Kafka's answer then lists no aborted transactions, not null."""
+
+
+READERS_PER_STEP: Final = 32
+"""Partitions that are read between two pauses: half a millisecond or so."""
+
+
+class Fetched(NamedTuple):
+    """What one partition has for its reader."""
+
+    reader: Reader
+    error: ErrorCode = ErrorCode.NONE
+    high_watermark: int = -1
+    last_stable_offset: int = -1
+    log_start_offset: int = -1
+    regions: tuple[FileRegion, ...] = ()
+    size: int = 0
+    aborted: tuple[AbortedTransaction, ...] | None = None
+    diverging: EpochEnd | None = None
+    held_back: bool = False
+    """There is something to read, but no room for one whole batch in this answer."""
+
+    @property
+    def news(self) -> bool:
+        """Whether a reader in a session has to be told."""
+        reader = self.reader
+        return bool(
+            self.size
+            or self.error
+            or self.diverging
+            or self.high_watermark != reader.told_high_watermark
+            or self.log_start_offset != reader.told_log_start
+        )
+
+
+class Fetch:
+    """One request to read."""
+
+    __slots__ = (
+        "_broker_id",
+        "_committed_only",
+        "_follower",
+        "_hard_limit",
+        "_max_bytes",
+        "_min_bytes",
+        "_partitions",
+        "_storage_failed",
+        "pauses",
+        "session",
+        "whole",
+    )
+
+    def __init__(
+        self,
+        session: FetchSession,
+        partitions: Partitions,
+        broker_id: BrokerId,
+        *,
+        min_bytes: int,
+        max_bytes: int,
+        committed_only: bool,
+        follower: bool,
+        hard_limit: bool,
+        whole: bool,
+        storage_failed: Callable[[StorageError], None],
+    ) -> None:
+        self.session = session
+        self.whole = whole
+        """Whether the answer names every partition, as the first of a session must."""
+        self.pauses = False
+        """Whether it is too large for one turn of the loop."""
+        self._partitions = partitions
+        self._broker_id = broker_id
+        self._min_bytes = min_bytes
+        self._max_bytes = max_bytes
+        self._committed_only = committed_only
+        self._follower = follower
+        self._hard_limit = hard_limit
+        self._storage_failed = storage_failed
+
+    def look(self) -> Sliced[tuple[list[Fetched], bool]]:
+        """Read what is ready now; also say whether that is enough to answer."""
+        session = self.session
+        found = []
+        size = 0
+        failed = False
+        ready = tuple(session.ready)
+        self.pauses = self.pauses or len(ready) > READERS_PER_STEP
+        for count, reader in enumerate(ready, 1):
+            if not count % READERS_PER_STEP:
+                yield
+            left = self._max_bytes - size
+            if left <= 0 and size:
+                break
+            fetched = self._read(reader, left, first=not size)
+            size += fetched.size
+            failed = failed or fetched.error is not ErrorCode.NONE or fetched.diverging is not None
+            if fetched.news:
+                found.append(fetched)
+            elif not fetched.held_back:
+                session.ready.pop(reader, None)
+        return found, failed or size >= self._min_bytes
+
+    def finish(self, found: list[Fetched]) -> Sliced[list[Fetched]]:
+        """Note what the reader is about to be told, and return all that the answer names."""
+        session = self.session
+        by_reader = {}
+        for count, fetched in enumerate(found, 1):
+            if not count % READERS_PER_STEP:
+                yield
+            reader = fetched.reader
+            by_reader[reader] = fetched
+            reader.told_high_watermark = fetched.high_watermark  # type: ignore[assignment]
+            reader.told_log_start = fetched.log_start_offset  # type: ignore[assignment]
+            if fetched.size:
+                if reader in session.ready:
+                    session.ready.move_to_end(reader)
+            elif not (fetched.error or fetched.held_back):
+                session.ready.pop(reader, None)
+        if not self.whole:
+            return found
+        named = []
+        for count, reader in enumerate(tuple(session.readers.values()), 1):
+            if not count % READERS_PER_STEP:
+                yield
+            named.append(by_reader.get(reader) or self._read(reader, 0, first=False))
+        return named
+
+    def listen(self) -> None:
+        """Begin to hear of the partitions.
+
+        Sessions that are kept do from the start, and so does a fetch that pauses.
+        """
+        if self._listens:
+            return
+        for reader in self.session.readers.values():
+            if reader.partition is not None:
+                self.session.attach(reader, reader.partition)
+
+    @property
+    def _listens(self) -> bool:
+        return self.session.kept or self.pauses
+
+    def _read(self, reader: Reader, left: int, *, first: bool) -> Fetched:
+        partition = self._led(reader)
+        if isinstance(partition, ErrorCode):
+            return Fetched(reader, partition, aborted=() if partition in UNKNOWN else None)
+        log = partition.log
+        diverging = _diverging(reader, partition)
+        high_watermark = partition.high_watermark
+        stable = partition.last_stable_offset
+        figures = (high_watermark, stable, log.log_start_offset)
+        if diverging is not None and diverging.epoch >= 0:
+            return Fetched(reader, ErrorCode.NONE, *figures, diverging=diverging)
+        if diverging or not log.log_start_offset <= reader.offset <= log.log_end_offset:
+            # Like any error, and as in Kafka, it tells nothing of the log: -1 for every figure.
+            return Fetched(reader, ErrorCode.OFFSET_OUT_OF_RANGE)
+        end = stable if self._committed_only else high_watermark
+        limit = max(0, min(left, reader.max_bytes))
+        # A hard limit is the client's: one of ours does not keep it from a large first batch.
+        whole_batch = first and (not self._hard_limit or limit < reader.max_bytes)
+        if reader.offset >= end or not (limit or whole_batch):
+            return Fetched(
+                reader, ErrorCode.NONE, *figures, aborted=() if self._committed_only else None
+            )
+        try:
+            read = log.read(reader.offset, limit, end, at_least_one=whole_batch)
+            if self._hard_limit and read.size > reader.max_bytes:
+                read = log.read(reader.offset, limit, end, at_least_one=False)
+            committed = self._committed_only
+            aborted = log.aborted_transactions(reader.offset, read) if committed else None
+        except (StorageError, CorruptRecords) as failure:
+            return Fetched(reader, self._failed(failure))
+        held_back = read.first_batch_cut and not self._hard_limit
+        regions, size = ((), 0) if held_back else (read.regions, read.size)
+        return Fetched(
+            reader, ErrorCode.NONE, *figures, regions, size, aborted, held_back=held_back
+        )
+
+    def _failed(self, failure: StorageError | CorruptRecords) -> ErrorCode:
+        """Say what a reader is told of a disk that fails, or of bytes on it that have rotted."""
+        if isinstance(failure, CorruptRecords):
+            return ErrorCode.CORRUPT_MESSAGE
+        self._storage_failed(failure)
+        return ErrorCode.KAFKA_STORAGE_ERROR
+
+    def _led(self, reader: Reader) -> Partition | ErrorCode:
+        """Find the partition a reader means, unless this broker may not serve it to that reader."""
+        partition = self._find(reader)
+        if isinstance(partition, ErrorCode):
+            return partition
+        if self._follower:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        error = partition.fence(reader.leader_epoch, self._broker_id)
+        return partition if error is ErrorCode.NONE else error
+
+    def _find(self, reader: Reader) -> Partition | ErrorCode:
+        topic = reader.topic
+        if isinstance(topic, bytes):
+            name = self._partitions.topic_name(TopicId(topic))
+            if name is None:
+                self.session.detach(reader)
+                return ErrorCode.UNKNOWN_TOPIC_ID
+            topic = name
+        partition = self._partitions.get(topic, reader.index)
+        if partition is None:
+            self.session.detach(reader)
+            return self._partitions.missing(topic, reader.index)
+        if self._listens:
+            self.session.attach(reader, partition)
+        else:
+            reader.partition = partition
+        return partition
+
+
+def _diverging(reader: Reader, partition: Partition) -> EpochEnd | None:
+    """Say where the reader's history parts from ours, if it does (KIP-595).
+
+    An epoch of -1 in the answer says that the reader's last epoch was never ours.
+    """
+    if reader.last_fetched_epoch < 0:
+        return None
+    ours = partition.epoch_end(reader.last_fetched_epoch)
+    if ours.epoch < reader.last_fetched_epoch or ours.end_offset < reader.offset:
+        return ours
+    return None
+
+
+class ParkedFetch:
+    """A fetch that waits for more, for as long as its client allows.
+
+    It looks when it is woken and when time is up: once for everything that happens in one turn of
+    the loop, and a step in each turn where there is much to look at.
+    """
+
+    __slots__ = (
+        "_fetch",
+        "_is_looking",
+        "_is_time_up",
+        "_is_woken",
+        "_look",
+        "_loop",
+        "_respond",
+        "_timer",
+        "future",
+    )
+
+    def __init__(
+        self, fetch: Fetch, wait_s: float, respond: Callable[[list[Fetched]], Sliced[object]]
+    ) -> None:
+        self._fetch = fetch
+        self._respond = respond
+        self._look: Sliced[object] | None = None
+        self._is_looking = False
+        self._is_woken = False
+        self._is_time_up = False
+        self._loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[object] = self._loop.create_future()
+        self.future.add_done_callback(self._done)
+        fetch.listen()
+        fetch.session.wake = self._wake
+        self._timer = self._loop.call_later(wait_s, self._time_up)
+        if fetch.pauses:
+            self._wake()
+
+    def _wake(self) -> None:
+        """Look once after everything that happens in this turn of the loop."""
+        self._is_woken = True
+        if not self._is_looking:
+            self._is_looking = True
+            self._loop.call_soon(self._begin)
+
+    def _time_up(self) -> None:
+        self._is_time_up = True
+        if not self._is_looking:
+            self._is_looking = True
+            self._begin()
+
+    def _begin(self) -> None:
+        self._is_woken = False
+        self._look = self._looked()
+        self._step()
+
+    def _looked(self) -> Sliced[object]:
+        """Look, and return a response if there is enough for one, or no more time."""
+        found, enough = yield from self._fetch.look()
+        if enough or self._is_time_up:
+            return (yield from self._respond(found))
+        return None
+
+    def _step(self) -> None:
+        """Go on with a look; a bug on the way is the request's, not the loop's."""
+        if self.future.done():
+            return
+        assert self._look is not None
+        try:
+            next(self._look)
+        except StopIteration as end:
+            self._end_look(end.value)
+        except Exception as error:  # noqa: BLE001 - whoever holds the future raises it
+            self.future.set_exception(error)
+        else:
+            self._loop.call_soon(self._step)
+
+    def _end_look(self, response: object) -> None:
+        self._is_looking = False
+        if response is not None:
+            self.future.set_result(response)
+        elif self._is_woken or self._is_time_up:
+            self._wake()
+
+    def _done(self, future: asyncio.Future[object]) -> None:
+        del future
+        self._timer.cancel()
+        self._fetch.session.wake = None
+        if not self._fetch.session.kept:
+            self._fetch.session.close()
+
+
+def by_topic(fetched: list[Fetched]) -> Iterator[tuple[str | bytes, list[Fetched]]]:
+    """Group neighbours of one topic, keeping the order in which partitions were read."""
+    group: list[Fetched] = []
+    for one in fetched:
+        if group and group[0].reader.topic != one.reader.topic:
+            yield group[0].reader.topic, group
+            group = []
+        group.append(one)
+    if group:
+        yield group[0].reader.topic, group

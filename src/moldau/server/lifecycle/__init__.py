@@ -1,0 +1,1 @@
+"""What this broker holds, kept in step with the cluster's metadata."""

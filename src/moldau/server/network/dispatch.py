@@ -1,0 +1,361 @@
+"""From a frame to its handler and back: header, version, decoding, handling, encoding, counting.
+
+Every API the broker answers has one `Route`: the versions it advertises and the function that
+handles it. A handler takes the decoded request and a `RequestContext` and returns the response
+message, an awaitable of it, or None where the protocol sends no answer. It never sees bytes.
+
+Codecs are compiled on the first use of a version, so a broker pays for what its clients speak.
+
+What takes long because of its size does not take long at a stretch (`slices`). A small request is
+decoded in one go. A large one that is not decoded within a first slice is decoded, handled and
+answered as one piece of sliced work, once it has its turn (`turns`). A response with many elements
+is encoded in slices, whatever request asked for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Generator, Sequence
+from struct import Struct
+from struct import error as StructError  # noqa: N812 - it is a class
+from types import GeneratorType
+from typing import Any, NamedTuple
+
+from moldau.base.clock import Clock
+from moldau.base.errors import ProtocolError
+from moldau.base.limits import FLAT_REQUEST_BYTES, LARGE_REQUESTS_AT_ONCE
+from moldau.base.network import Part
+from moldau.observe.loop_lag import NOTED_S, LoopLag
+from moldau.observe.requests import RequestMetrics
+from moldau.protocol.fields import Versions
+from moldau.protocol.registry import (
+    API_VERSIONS_KEY,
+    Api,
+    RequestHeader,
+    decode_header,
+    decode_request,
+    decode_request_in_slices,
+    encode_response,
+    encode_response_in_slices,
+    encode_short_response,
+    find_api,
+)
+from moldau.protocol.release import release_in_slices
+from moldau.server.network.connection import Connection
+from moldau.server.network.slices import Finished, Sliced, SlicedWork
+from moldau.server.network.turns import Turn, Turns
+
+
+class RequestContext(NamedTuple):
+    """Who asks, and in which words."""
+
+    connection: Connection
+    version: int
+    client_id: str | None
+
+
+Handler = Callable[[Any, RequestContext], Any]
+"""(request, context) -> response, None where there is no answer, or one that will come.
+
+A coroutine is work under way: it is finished even if the client leaves. A future is a request
+that is parked: it is cancelled when the client leaves. A `Droppable` is work under way that a
+stop waits for, and that is cancelled when the client leaves. A generator is work whose length the
+client decides: it is done in slices, and dropped when the client leaves; it returns any of the
+others. Records of a request lie in a receive buffer: a generator takes a copy of them before it
+yields.
+"""
+
+
+class Droppable:
+    """Work that has no effect beside its answer, or none yet: without a client it may end."""
+
+    __slots__ = ("_ended", "_work")
+
+    def __init__(
+        self, work: Coroutine[Any, Any, Any], ended: Callable[[], None] | None = None
+    ) -> None:
+        self._work = work
+        self._ended = ended
+        """Called when the work is done or dropped, also if it had not begun."""
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        return self._work.__await__()
+
+    def start(self) -> asyncio.Future[Any]:
+        """Do the work in a task, which may be cancelled."""
+        task = asyncio.ensure_future(self._work)
+        ended = self._ended
+        if ended is not None:
+            task.add_done_callback(lambda _: ended())
+        return task
+
+
+UsualRequest = Callable[[memoryview], list[Part] | None]
+"""Answers a request of the most frequent shape, or returns None with nothing done."""
+
+_KEY = Struct(">h").unpack_from
+"""The first two bytes of a frame."""
+
+
+class Route:
+    """One API of this broker."""
+
+    __slots__ = ("api", "handler", "stats", "usual", "versions")
+
+    def __init__(self, key: int, versions: str, handler: Handler, metrics: RequestMetrics) -> None:
+        self.api: Api = find_api(key)
+        self.versions = Versions.parse(versions)
+        self.handler = handler
+        self.stats = metrics.of(self.api.name)
+        self.usual: UsualRequest | None = None
+        """Asked before the request is decoded, where one shape of it deserves that."""
+
+
+class Asked(NamedTuple):
+    """A request that is not answered on the spot: who asked, and how the answer is framed."""
+
+    route: Route
+    header: RequestHeader
+    connection: Connection
+    size: int
+    start: float
+
+    def __str__(self) -> str:
+        header = self.header
+        return (
+            f"{self.route.api.name} v{header.api_version} of client {header.client_id!r} at "
+            f"{self.connection.peer}, {self.size} bytes"
+        )
+
+
+class Later:
+    """An answer that will come: the future has a response, or what sliced work has made of it."""
+
+    __slots__ = ("_asked", "_dispatcher", "future", "is_droppable")
+
+    def __init__(
+        self,
+        future: asyncio.Future[Any],
+        asked: Asked,
+        dispatcher: Dispatcher,
+        *,
+        must_finish: bool = False,
+    ) -> None:
+        self.future = future
+        self.is_droppable = not must_finish
+        """Whether nobody needs it once its client has left."""
+        self._asked = asked
+        self._dispatcher = dispatcher
+
+    def framed(self) -> list[Part] | Later:
+        """Frame what has come; raises what the handler raised.
+
+        A response that is large is still to be encoded, and one that the handler waits for is still
+        to come: these are other answers that will come.
+        """
+        answer = self._dispatcher.finish(self._asked, self.future.result())
+        return [] if answer is None else answer
+
+    @property
+    def under_way(self) -> bool:
+        """Whether this is work that must be finished, and not a request that is parked."""
+        return isinstance(self.future, asyncio.Task)
+
+    def abandon(self) -> None:
+        """Give up a request whose client has left, unless its work must be finished."""
+        if self.is_droppable:
+            self.future.cancel()
+
+
+Answer = list[Part] | Later | Turn | None
+"""What comes of a frame; None where the protocol sends no answer."""
+
+
+class Dispatcher:
+    """The table of routes, and the way through it."""
+
+    def __init__(
+        self,
+        routes: Sequence[Route],
+        clock: Clock,
+        unsupported_api_versions: Callable[[], Any],
+        lag: LoopLag | None = None,
+    ) -> None:
+        self.routes = {route.api.key: route for route in routes}
+        self._usual = {(route.api.key,): route.usual for route in routes if route.usual}
+        """By what `_KEY` reads."""
+        self._clock = clock
+        self._lag = lag or LoopLag()
+        self._unnamed = self._lag.unnamed
+        self._sliced = SlicedWork(clock, self._lag)
+        self._turns = Turns(LARGE_REQUESTS_AT_ONCE)
+        self._unsupported_api_versions = unsupported_api_versions
+
+    def handle(self, connection: Connection, frame: memoryview) -> Answer:
+        """Handle one request; ProtocolError closes the connection.
+
+        A turn means that nothing was done yet: the frame is to be presented again.
+        """
+        try:
+            usual = self._usual.get(_KEY(frame))
+        except StructError:
+            usual = None  # not even a key: decoding the header says so
+        if usual is not None:
+            answer = usual(frame)
+            if answer is not None:
+                if self._unnamed:
+                    self._name_stall(connection, frame)
+                return answer
+        return self._handle_any(connection, frame)
+
+    def close(self) -> None:
+        """Drop the work on large requests that is still paused."""
+        self._sliced.close()
+
+    def _handle_any(self, connection: Connection, frame: memoryview) -> Answer:
+        start = self._clock.monotonic()
+        header = decode_header(frame)
+        route, version = self.routes.get(header.api_key), header.api_version
+        if route is None:
+            raise ProtocolError(f"API key {header.api_key} is unknown or not served")
+        if version not in route.versions:
+            return self._wrong_version(route, header)
+        size = len(frame)
+        if size > FLAT_REQUEST_BYTES:
+            decoded = self._decode_large(Asked(route, header, connection, size, start), frame)
+            if not isinstance(decoded, Finished):
+                return decoded
+            request = decoded.result
+        else:
+            request = decode_request(header, frame)
+        route.stats.count(size)
+        response = route.handler(request, RequestContext(connection, version, header.client_id))
+        if type(response) is route.api.response:
+            took = self._clock.monotonic() - start
+            if took > NOTED_S:
+                self._lag.note(took, Asked(route, header, connection, size, start))
+            parts = encode_short_response(route.api, version, header.correlation_id, response)
+            if parts is not None:
+                route.stats.time(took)
+                return parts
+        asked = Asked(route, header, connection, size, start)
+        if type(response) is GeneratorType:
+            return self._start(asked, _answer_in_slices(asked, response))
+        return self.finish(asked, response)
+
+    def _decode_large(self, asked: Asked, frame: memoryview) -> Finished | Later | Turn:
+        """Decode as much as may be done at once; return the request if that was all of it."""
+        connection = asked.connection
+        turn = connection.turn
+        if turn is not None and not turn.granted:
+            return turn
+        connection.turn = None
+        decoding = _decode(asked, frame)
+        try:
+            finished = self._sliced.run_first_slice(decoding, asked)
+        except BaseException:
+            if turn is not None:
+                turn.end()
+            raise
+        if finished is not None:
+            if turn is not None:
+                turn.end()
+            return finished
+        turn = turn or self._turns.ask(connection.use_turn)
+        if not turn.granted:
+            decoding.close()  # what it has made would be kept for as long as it waits
+            connection.turn = turn
+            return turn
+        work = self._decode_and_handle(asked, decoding, turn)
+        next(work)  # from here on it ends its turn, also if it is closed
+        return Later(self._sliced.pause(work, asked), asked, self)
+
+    def _decode_and_handle(self, asked: Asked, decoding: Sliced[Any], turn: Turn) -> Sliced[Any]:
+        """Go on with a large request up to its framed answer, and end its turn."""
+        try:
+            yield
+            request = yield from decoding
+            route, header = asked.route, asked.header
+            route.stats.count(asked.size)
+            context = RequestContext(asked.connection, header.api_version, header.client_id)
+            answer = yield from _answer_in_slices(asked, route.handler(request, context))
+            held = [request]
+            del request
+            # Not here: who leaves meanwhile would leave behind an answer that is still to come.
+            self._sliced.pause(release_in_slices(held), asked)
+            return answer
+        finally:
+            turn.end()
+
+    def finish(self, asked: Asked, outcome: Any) -> list[Part] | Later | None:
+        """Make an answer of a handler's result, or of what sliced work has made of it."""
+        route, header = asked.route, asked.header
+        if type(outcome) is route.api.response:
+            respond = route.api, header.api_version, header.correlation_id, outcome
+            outcome = encode_short_response(*respond)
+            if outcome is None:
+                return self._start(asked, encode_response_in_slices(*respond))
+        if outcome is not None and type(outcome) is not list:
+            if isinstance(outcome, Droppable):
+                return Later(outcome.start(), asked, self)
+            future = asyncio.ensure_future(outcome)
+            return Later(future, asked, self, must_finish=isinstance(future, asyncio.Task))
+        route.stats.time(self._clock.monotonic() - asked.start)
+        parts: list[Part] | None = outcome
+        return parts
+
+    def _start(self, asked: Asked, work: Sliced[Any]) -> list[Part] | Later | None:
+        started = self._sliced.start(work, asked)
+        if isinstance(started, Finished):
+            return self.finish(asked, started.result)
+        return Later(started, asked, self)
+
+    def _name_stall(self, connection: Connection, frame: memoryview) -> None:
+        """Say who sent a usual request that has held the loop for long."""
+        header = decode_header(frame)
+        asked = Asked(self.routes[header.api_key], header, connection, len(frame), 0.0)
+        self._lag.note(max(self._unnamed), asked)
+        self._unnamed.clear()
+
+    def _wrong_version(self, route: Route, header: RequestHeader) -> list[Part]:
+        """Tell a client that asks for API versions what we speak; end the talk with any other.
+
+        Whatever the client speaks, it can read version 0 of that answer (KIP-511).
+        """
+        if route.api.key != API_VERSIONS_KEY:
+            raise ProtocolError(f"{route.api.name} version {header.api_version} is not served")
+        answer = self._unsupported_api_versions()
+        return encode_response(route.api, 0, header.correlation_id, answer)
+
+
+def _decode(asked: Asked, frame: memoryview) -> Sliced[Any]:
+    """Decode a large request; the frame is valid up to the first yield."""
+    decoding = decode_request_in_slices(asked.header, frame)
+    del frame
+    try:
+        return (yield from decoding)
+    except ProtocolError as error:
+        raise ProtocolError(f"{error} (client {asked.header.client_id!r})") from None
+
+
+def _answer_in_slices(asked: Asked, response: Any) -> Sliced[Any]:
+    """Frame a handler's response once it is there; one that is still to come is returned as it is.
+
+    So is the None of a request that has no answer.
+    """
+    if type(response) is GeneratorType:
+        response = yield from response
+    api, header = asked.route.api, asked.header
+    if type(response) is not api.response:
+        return response
+    respond = api, header.api_version, header.correlation_id, response
+    parts = encode_short_response(*respond)
+    if parts is not None:
+        # Without a pause: a busy turn of the loop would put off every small answer that has one.
+        return parts
+    parts = yield from encode_response_in_slices(*respond)
+    del respond
+    held = [response]
+    del response
+    yield from release_in_slices(held)
+    return parts

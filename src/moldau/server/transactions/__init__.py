@@ -1,0 +1,1 @@
+"""What this broker does for transactions: producer ids, verification of writes, markers."""

@@ -1,0 +1,1 @@
+"""What a broker does from time to time: retention, checkpoints, cleaning, scrubbing."""

@@ -1,0 +1,98 @@
+"""The scrub: from time to time every closed segment is read again, to find what has rotted.
+
+Off unless `log.scrub.interval.ms` says how long to rest between two passes. One segment at a time,
+at most `BYTES_PER_SECOND`, in the process that also compacts, so that neither the event loop nor
+its interpreter is busy with it. What is damaged is said at WARN and counted; nothing is changed:
+whether to restore a copy or to live with the loss is up to the operator.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from moldau.base.clock import Clock
+from moldau.base.executor import Executor, Lane, WorkerLost
+from moldau.base.files import Files
+from moldau.replication.partition import Partition
+from moldau.replication.partitions import Partitions
+from moldau.server.upkeep.housekeeping import LOGS_PER_SLICE
+from moldau.storage.log import Log
+from moldau.storage.scrub import Damage, ScrubStep, scrub_step
+from moldau.storage.segment import Segment
+
+logger = logging.getLogger(__name__)
+
+BYTES_PER_SECOND = 32 * 1024 * 1024
+"""Slow enough to leave a disk to those who wait for it; a terabyte takes nine hours."""
+
+STEP_BYTES = 4 * 1024 * 1024
+
+
+class Scrubber:
+    """Reads closed segments and compares checksums."""
+
+    def __init__(
+        self, files: Files, partitions: Partitions, clock: Clock, executor: Executor
+    ) -> None:
+        self._files = files
+        self._partitions = partitions
+        self._clock = clock
+        self._executor = executor
+        self.checked_bytes = 0
+        self.damaged_batches = 0
+
+    async def scrub(self) -> None:
+        """Look at every segment that is closed now, once."""
+        damaged_before, started_s = self.damaged_batches, self._clock.monotonic()
+        for number, partition in enumerate(self._partitions.snapshot(), 1):
+            if number % LOGS_PER_SLICE == 0:
+                await asyncio.sleep(0)
+            for segment in tuple(partition.log.segments[:-1]):
+                await self._scrub_segment(partition, segment)
+        logger.info(
+            "scrub done in %.0f s: %d damaged batch(es) found",
+            self._clock.monotonic() - started_s, self.damaged_batches - damaged_before,
+        )  # fmt: skip
+
+    async def _scrub_segment(self, partition: Partition, segment: Segment) -> None:
+        size = segment.size
+        step = ScrubStep(0, segment.base_offset, ())
+        while step.position < size and _is_closed(partition.log, segment):
+            position, started_s = step.position, self._clock.monotonic()
+            try:
+                step = await self._executor.compute(
+                    Lane.CLEANING, scrub_step, self._files, segment.path, step, size, STEP_BYTES
+                )
+            except WorkerLost:
+                return  # The next pass looks at this segment again.
+            except OSError as error:
+                self._cannot_read(partition, segment, error)
+                return
+            if not _is_closed(partition.log, segment):
+                return
+            self.checked_bytes += step.position - position
+            for damage in step.damages:
+                self._found(partition, segment, damage)
+            ahead_s = (step.position - position) / BYTES_PER_SECOND
+            await asyncio.sleep(max(0.0, ahead_s - (self._clock.monotonic() - started_s)))
+
+    def _cannot_read(self, partition: Partition, segment: Segment, error: OSError) -> None:
+        # One that retention or compaction has taken away meanwhile is no news.
+        if _is_closed(partition.log, segment):
+            logger.warning("%s: %s cannot be read: %s", partition.key, segment.path, error)
+
+    def _found(self, partition: Partition, segment: Segment, damage: Damage) -> None:
+        self.damaged_batches += 1
+        offsets = f"offsets {damage.first_offset} to {damage.last_offset}"
+        if damage.last_offset < 0:
+            offsets = f"offsets from {damage.first_offset} on, the rest of the segment"
+        logger.warning(
+            "%s: %s is damaged at position %d (%s): %d bytes, %s",
+            partition.key, segment.path, damage.position, damage.reason, damage.size, offsets,
+        )  # fmt: skip
+
+
+def _is_closed(log: Log, segment: Segment) -> bool:
+    """Tell whether a segment is still part of its log, and not the one being written."""
+    return not log.offline and segment in log.segments[:-1]
