@@ -20,7 +20,8 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import NamedTuple
 
-from bench.commit_load import CommitLoop, commit_frame
+from bench.commit_load import commit_frame
+from bench.request_loop import RequestLoop
 from bench.usage import cpu_seconds
 from bench.works.commits import GROUPS
 from moldau.base.network import Stream
@@ -106,7 +107,7 @@ def measure(serve: Serve, seconds: float) -> Floor:
         for client in clients:
             client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         frame = commit_frame("bench-commits-0", "commits", 1, 1, f"bench-{'0' * 36}")
-        loop = CommitLoop(clients, [frame] * GROUPS, [ANSWER] * GROUPS)
+        loop = RequestLoop(clients, [frame] * GROUPS, [ANSWER] * GROUPS)
         loop.run(WARM_UP_S)
         assert server.pid is not None
         before_s = cpu_seconds(server.pid)

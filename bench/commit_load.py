@@ -11,12 +11,11 @@ asked for as soon as a broker that has just been started can tell them.
 from __future__ import annotations
 
 import asyncio
-import select
-import socket
 import time
 
 from bench.group_members import NOT_READY, Member, wait_for_coordinator
 from bench.raw_connection import RawConnection, framed
+from bench.request_loop import RequestLoop, connected
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.offsets import (
     OffsetCommitRequest,
@@ -49,18 +48,16 @@ def commits(
     return {"commits": count, "seconds": took}
 
 
-def commit_loop(address: str, topic: str, groups: int) -> CommitLoop:
+def commit_loop(address: str, topic: str, groups: int) -> RequestLoop:
     """Form so many groups, each with a connection that has committed once."""
     frames = asyncio.run(commit_frames(address, topic, groups))
-    host, _, port = address.rpartition(":")
-    sockets = [socket.create_connection((host, int(port))) for _ in frames]
+    sockets = [connected(address) for _ in frames]
     expected = []
     for connection, frame in zip(sockets, frames, strict=True):
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection.sendall(frame)
         expected.append(connection.recv(65_536))
         _check_commit(expected[-1])
-    return CommitLoop(sockets, frames, expected)
+    return RequestLoop(sockets, frames, expected)
 
 
 async def commit_frames(address: str, topic: str, groups: int) -> list[bytes]:
@@ -74,46 +71,6 @@ async def commit_frames(address: str, topic: str, groups: int) -> list[bytes]:
         frames.append(commit_frame(member.group, topic, 1, member.generation, member.member_id))
     connection.close()
     return frames
-
-
-class CommitLoop:
-    """Sends on every connection as soon as the answer is there."""
-
-    def __init__(
-        self, sockets: list[socket.socket], frames: list[bytes], expected: list[bytes]
-    ) -> None:
-        self._poll = select.epoll()
-        self._lanes = {}
-        for connection, frame, answer in zip(sockets, frames, expected, strict=True):
-            self._poll.register(connection, select.EPOLLIN)
-            self._lanes[connection.fileno()] = (connection, frame, answer)
-
-    def run(self, seconds: float) -> int:
-        """Commit for so long, then wait for what is on its way; return how many were answered."""
-        for connection, frame, _ in self._lanes.values():
-            connection.sendall(frame)
-        until = time.perf_counter() + seconds
-        count = 0
-        while time.perf_counter() < until:
-            for descriptor, _ in self._poll.poll():
-                connection, frame, expected = self._lanes[descriptor]
-                self._take(connection, expected)
-                connection.send(frame)
-                count += 1
-        for connection, _, expected in self._lanes.values():
-            self._take(connection, expected)
-        return count
-
-    def close(self) -> None:
-        """End all connections."""
-        for connection, _, _ in self._lanes.values():
-            connection.close()
-        self._poll.close()
-
-    def _take(self, connection: socket.socket, expected: bytes) -> None:
-        answer = connection.recv(65_536)
-        if answer != expected:
-            raise RuntimeError(f"a commit was answered with {answer.hex()}")
 
 
 def write(address: str, topic: str, partitions: int, groups: int) -> dict[str, float]:

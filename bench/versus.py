@@ -9,8 +9,9 @@ worth. So both brokers are up at the same time and take short turns, in which th
 same for both; what counts is the median over the ratios of neighbours. How much of that is noise
 is seen from a checkout against itself, which is therefore always measured too.
 
-Three loads: offset commits, as in `make bench`, in turns of a tenth of a second; produces and
-fetches of records of one size by librdkafka, in turns of as many bytes as take about a second.
+The loads: offset commits, as in `make bench`, and produces of one record, on 50 connections that
+each wait for an answer, in turns of a tenth of a second; produces and fetches of many records by
+librdkafka, in turns of as many bytes as take about a second.
 """
 
 from __future__ import annotations
@@ -28,16 +29,21 @@ from typing import NamedTuple
 from tests.kafka_harness.broker import BrokerProcess
 
 from bench.commit_load import commit_loop
+from bench.raw_connection import framed
+from bench.request_loop import RequestLoop, connected
 from bench.scale import FULL, MB
-from bench.stage import Stage, data_topic, fill, read_back
+from bench.stage import DATA_PARTITIONS, Stage, data_topic, fill, read_back
 from bench.usage import Stolen, cpu_seconds, running_seconds
 from bench.works.commits import GROUPS
 from bench.works.groups import SETTINGS
+from moldau.protocol.messages.data import PartitionProduceData, ProduceRequest, TopicProduceData
+from moldau.records.builder import BatchBuilder
 
 HERE = Path(__file__).parents[1]
 TURN_S = 0.12
 TURN_BYTES = 300 * MB
 WARM_UP_S = 2.0
+PRODUCE_VERSION = 9
 
 
 class Turn(NamedTuple):
@@ -64,8 +70,37 @@ class Load(NamedTuple):
 
 
 def commits(stack: ExitStack, broker: BrokerProcess, _: int) -> Callable[[], Turn]:
-    """Commit for a moment; the broker's part runs on its main thread alone."""
+    """Commit an offset for each of some groups, again and again."""
     loop = commit_loop(broker.address, data_topic(broker, "commits", 1), GROUPS)
+    return _small_requests(stack, broker, loop)
+
+
+def small_produces(stack: ExitStack, broker: BrokerProcess, size: int) -> Callable[[], Turn]:
+    """Write one record after the other to six partitions."""
+    topic = data_topic(broker, "small-produces")
+    sockets = [connected(broker.address) for _ in range(GROUPS)]
+    frames = []
+    for number in range(GROUPS):
+        builder = BatchBuilder()
+        builder.append(0, None, bytes(size))
+        data = [PartitionProduceData(number % DATA_PARTITIONS, builder.build())]
+        request = ProduceRequest(None, -1, 10_000, [TopicProduceData(topic, partition_data=data)])
+        frames.append(framed(request, PRODUCE_VERSION))
+    # Size, correlation id, tags, topic, partition, error; then comes the offset.
+    before_offset = 4 + 4 + 1 + 1 + 1 + len(topic) + 1 + 4 + 2
+    expected = []
+    for connection, frame in zip(sockets, frames, strict=True):
+        connection.sendall(frame)
+        expected.append(connection.recv(65_536)[:before_offset])
+        if expected[-1][-2:] != bytes(2):
+            sys.exit("a produce was refused")
+    return _small_requests(stack, broker, RequestLoop(sockets, frames, expected))
+
+
+def _small_requests(
+    stack: ExitStack, broker: BrokerProcess, loop: RequestLoop
+) -> Callable[[], Turn]:
+    """Ask for a moment; the broker's part runs on its main thread alone."""
     stack.callback(loop.close)
     loop.run(WARM_UP_S)
 
@@ -99,6 +134,7 @@ def _bytes_turn(broker: BrokerProcess, work: Callable[[], dict[str, float]]) -> 
 
 LOADS = {
     "commits": Load("commits/s", 120, commits),
+    "small_produces": Load("produces/s", 120, small_produces),
     "produces": Load("MB/s", 15, produces),
     "fetches": Load("MB/s", 15, fetches),
 }
