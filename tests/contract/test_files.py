@@ -42,8 +42,8 @@ def test_appended_parts_are_read_back_in_order(file):
 
 def test_a_piece_is_appended_as_one_part_would_be(file):
     file.append([b"one"])
-    file.append_piece(b"two")
-    file.append_piece(b"")
+    file.append((b"two",))
+    file.append((b"",))
     file.append([b"three"])
     assert file.read(0, 100) == b"onetwothree"
 
@@ -137,7 +137,6 @@ def test_a_closed_handle_is_of_no_more_use_and_closes_twice(files, folder):
     uses = (
         lambda: file.read(0, 1),
         lambda: file.append([b"x"]),
-        lambda: file.append_piece(b"x"),
         file.sync,
         file.size,
     )

@@ -43,10 +43,6 @@ class File(Protocol):
         """Write all parts at the end. After an OSError any prefix may have been written."""
         ...
 
-    def append_piece(self, piece: bytes) -> None:
-        """Write one piece at the end, as `append` would: the quick way of small batches."""
-        ...
-
     def read(self, position: int, size: int) -> bytes:
         """Read up to this many bytes; fewer only at the end of the file."""
         ...

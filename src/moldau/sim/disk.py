@@ -57,9 +57,6 @@ class SimFile:
     def size(self) -> int:
         return len(self._use().data)
 
-    def append_piece(self, piece: bytes) -> None:
-        self.append((piece,))
-
     def append(self, parts: Sequence[Buffer]) -> None:
         content = self._use()
         data = b"".join(parts)

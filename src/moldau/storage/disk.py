@@ -55,11 +55,6 @@ class DiskFile:
     def size(self) -> int:
         return os.lseek(self._descriptor, 0, os.SEEK_END)
 
-    def append_piece(self, piece: bytes) -> None:
-        written = os.write(self._descriptor, piece)
-        if written != len(piece):
-            self._append_rest((piece,), written)
-
     def append(self, parts: Sequence[Buffer]) -> None:
         if len(parts) == 1:
             written, size = os.write(self._descriptor, parts[0]), len(parts[0])

@@ -197,7 +197,8 @@ class Log:
     def append_checked(self, checked: bytes, timestamp: int, leader_epoch: int) -> None:
         """Append a small batch of one record and no producer, given as what its checksum covers."""
         offset = self.log_end_offset
-        self._append_whole(seal(offset, checked, leader_epoch), offset, timestamp, leader_epoch)
+        batch = seal(offset, checked, leader_epoch)
+        self._append_parts((batch,), len(batch), offset, timestamp, leader_epoch)
 
     def _append_batch(self, batch: Buffer, header: BatchHeader, leader_epoch: int) -> Offset:
         """Append a batch with the next offsets and this epoch before it; return the first."""
@@ -205,30 +206,12 @@ class Log:
         last_offset, timestamp = base_offset + header.last_offset_delta, header.max_timestamp
         prefix = batch_prefix(base_offset, size, leader_epoch)
         body = memoryview(batch)[PREFIX_SIZE:]
-        if size <= SMALL_BATCH_BYTES:
-            self._append_whole(prefix + body, last_offset, timestamp, leader_epoch)
-        else:
-            self._append_with_care((prefix, body), size, last_offset, timestamp, leader_epoch)
+        # A small batch is joined: that costs less than to write two pieces.
+        parts = (prefix + body,) if size <= SMALL_BATCH_BYTES else (prefix, body)
+        self._append_parts(parts, size, last_offset, timestamp, leader_epoch)
         return base_offset
 
-    def _append_whole(
-        self, batch: bytes, last_offset: int, max_timestamp: int, leader_epoch: int
-    ) -> None:
-        """Append a batch in one piece."""
-        base_offset = self.log_end_offset
-        try:
-            quietly = self.active.append_quietly(
-                batch, base_offset, last_offset, max_timestamp, leader_epoch
-            )
-        except HalfWritten:
-            self._go_offline()
-            raise
-        if quietly:
-            self.log_end_offset = last_offset + 1  # type: ignore[assignment]  # a cast is a call
-        else:
-            self._append_with_care((batch,), len(batch), last_offset, max_timestamp, leader_epoch)
-
-    def _append_with_care(
+    def _append_parts(
         self,
         parts: Sequence[Buffer],
         size: int,
@@ -236,7 +219,7 @@ class Log:
         max_timestamp: int,
         leader_epoch: int,
     ) -> None:
-        """Append a batch that may need a new segment, an entry in the indexes, or a new epoch."""
+        """Append a batch, given in parts, in a new segment if this one is full or too old."""
         if self.offline or self.full:
             raise self._refusal()
         base_offset = self.log_end_offset
@@ -251,8 +234,6 @@ class Log:
         self._write(segment, parts)
         segment.account(size, base_offset, last_offset, max_timestamp)
         self._grown_to(last_offset + 1, leader_epoch, base_offset)
-        if size <= SMALL_BATCH_BYTES:
-            segment.settle(leader_epoch)
 
     def _write(self, segment: Segment, parts: Sequence[Buffer]) -> None:
         if not segment.size and self.epochs.latest < 0:
@@ -326,7 +307,6 @@ class Log:
 
     def _go_offline(self) -> None:
         self.offline = True
-        self.active.unsettle()
 
     def _refusal(self) -> StorageError:
         if self.offline:
@@ -336,7 +316,6 @@ class Log:
     def set_full(self, full: bool) -> None:
         """Refuse appends while the disk is full, or take them again."""
         self.full = full
-        self.active.unsettle()
 
     def roll(self, base_offset: int | None = None) -> Segment:
         """Stop writing to the last segment and begin the next; an empty one is replaced."""

@@ -37,8 +37,8 @@ from moldau.storage.indexes import (
 )
 from moldau.storage.resources import Doomed, Resources
 from moldau.storage.scan import StoredBatch, StoredPlace, find_offset, walk, walk_checked
-from moldau.storage.tail import NEVER_QUIET, QUIET_BYTES, Quiet, Tail
-from moldau.storage.topic_config import LONG_MAX, LogConfig
+from moldau.storage.tail import Tail
+from moldau.storage.topic_config import LogConfig
 from moldau.storage.transaction_index import (
     TRANSACTION_INDEX_SUFFIX,
     append_aborted,
@@ -212,69 +212,9 @@ class Segment:
             raise HalfWritten(self.path, f"{error}, then cutting it back: {second}") from error
         raise storage_error(self.path, error) from error
 
-    def append_quietly(
-        self,
-        batch: bytes,
-        base_offset: int,
-        last_offset: int,
-        max_timestamp: int,
-        leader_epoch: int,
-    ) -> bool:
-        """Write and account for a batch with which nothing else is due.
-
-        False, with nothing done, where something may be: a roll, an entry in the indexes, a new
-        epoch. How far that goes is in the `quiet` of the tail, as `settle` has worked it out, so
-        that a small batch costs little more than its write.
-        """
-        tail, file, position = self.tail, self.file, self.size
-        if tail is None or file is None:
-            return False
-        end_position = position + len(batch)
-        until_position, until_timestamp, until_offset, epoch = tail.quiet
-        if (
-            end_position > until_position
-            or max_timestamp > until_timestamp
-            or last_offset > until_offset
-            or leader_epoch != epoch
-        ):
-            return False
-        crash_point("segment.append.before_write")
-        try:
-            file.append_piece(batch)
-        except OSError as error:
-            self._take_back(file, error)
-        crash_point("segment.append.after_write")
-        tail.note_quiet(position, base_offset, last_offset, max_timestamp)
-        self.size = end_position
-        self.used = True
-        return True
-
-    def settle(self, leader_epoch: int) -> None:
-        """Work out how far the next batches of this epoch are `quiet`."""
-        tail, config = self.tail or self.warm_up(), self.config
-        if self.first_timestamp < 0 or self._indexes_full(tail) or config.flush_ms < LONG_MAX:
-            tail.quiet = NEVER_QUIET
-            return
-        tail.quiet = Quiet(
-            min(
-                config.segment_bytes,
-                tail.indexed_position + config.index_interval_bytes,
-                self.size + QUIET_BYTES,
-            ),
-            self.first_timestamp + config.segment_ms - self._jitter_ms,
-            self.base_offset + RELATIVE_OFFSET_MAX,
-            leader_epoch,
-        )
-
-    def unsettle(self) -> None:
-        """Let the next batch be appended with care."""
-        if self.tail is not None:
-            self.tail.quiet = NEVER_QUIET
-
     def follow(self, config: LogConfig) -> None:
         """Obey other settings from now on."""
         self.config = config
-        self.unsettle()
 
     def account(self, size: int, base_offset: int, last_offset: int, max_timestamp: int) -> None:
         """Count a batch that was written behind all others."""

@@ -4,15 +4,11 @@ Appending, rebuilding and recovering all go through `note`, so that an index is 
 it came about: an entry is due when more than `index.interval.bytes` lie between the start of the
 batch and the start of the last one that has an entry; it names the batch's last offset, and the
 time index gets the largest timestamp so far beside it if that has grown.
-
-Between two entries there is nothing to decide: small batches, of which dozens fit there, are noted
-by `note_quiet`. How far that goes is worked out once for all of them (`Quiet`), and whatever could
-make it wrong makes it void. `note` comes at least as often as `QUIET_BYTES` say.
 """
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from moldau.storage.indexes import OffsetIndex, TimeIndex
 
@@ -20,25 +16,8 @@ RECENT_BATCHES: Final = 64
 """Batch positions remembered at least: readers at the end of the log, and high watermarks a few
 batches behind it, are found without a search."""
 
-QUIET_BYTES: Final = 16 * 1024
-"""The most that is appended before somebody looks again: bounds what is remembered in between."""
-
-
 SMALL_BATCH_BYTES: Final = 2048
 """Up to here a batch is joined before it is written: that costs less than to write two pieces."""
-
-
-class Quiet(NamedTuple):
-    """Up to where batches of one epoch may be appended with nothing else due."""
-
-    end_position: int
-    timestamp: int
-    offset: int
-    leader_epoch: int
-
-
-NEVER_QUIET: Final = Quiet(-1, -2, -1, -1)
-"""No batch ends there."""
 
 
 class Tail:
@@ -51,7 +30,6 @@ class Tail:
         "largest_offset",
         "largest_timestamp",
         "offsets",
-        "quiet",
         "stored_offsets",
         "stored_times",
         "times",
@@ -67,7 +45,6 @@ class Tail:
         """Base offset -> position of the batches noted last."""
         self._older: dict[int, int] = {}
         """Of those before, at least as many as `RECENT_BATCHES`, or none."""
-        self.quiet = NEVER_QUIET
         self.indexed_position = offsets.last_position
         self.largest_timestamp, self.largest_offset = times.last
 
@@ -85,23 +62,14 @@ class Tail:
         index_interval_bytes: int,
     ) -> None:
         """Account for a batch that starts at this position, behind all others."""
-        self.note_quiet(position, base_offset, last_offset, max_timestamp)
+        self.note_largest(max_timestamp, last_offset)
+        self._recent[base_offset] = position
         if len(self._recent) >= RECENT_BATCHES:
             self._older, self._recent = self._recent, {}
         if position - self.indexed_position > index_interval_bytes:
             self.offsets.append(last_offset, position)
             self.times.append_if_larger(self.largest_timestamp, self.largest_offset)
             self.indexed_position = position
-            self.quiet = NEVER_QUIET
-
-    def note_quiet(
-        self, position: int, base_offset: int, last_offset: int, max_timestamp: int
-    ) -> None:
-        """Account for a batch with which no index entry is due."""
-        if max_timestamp > self.largest_timestamp:
-            self.largest_timestamp = max_timestamp
-            self.largest_offset = last_offset
-        self._recent[base_offset] = position
 
     def position_of(self, base_offset: int) -> int | None:
         """Say where the batch with this base offset starts, if it is one of the last."""
@@ -109,7 +77,7 @@ class Tail:
         return self._older.get(base_offset) if position is None else position
 
     def note_largest(self, max_timestamp: int, last_offset: int) -> None:
-        """Account for the timestamp alone of a batch that is in the offset index already."""
+        """Account for the timestamp alone of a batch."""
         if max_timestamp > self.largest_timestamp:
             self.largest_timestamp = max_timestamp
             self.largest_offset = last_offset
@@ -122,11 +90,9 @@ class Tail:
         self.stored_times = min(self.stored_times, len(self.times))
         self._recent.clear()
         self._older.clear()
-        self.quiet = NEVER_QUIET
         self.indexed_position = self.offsets.last_position
         self.largest_timestamp, self.largest_offset = self.times.last
 
     def close_times(self) -> None:
         """Give the time index its last entry: the largest timestamp of all."""
-        self.quiet = NEVER_QUIET
         self.times.append_if_larger(self.largest_timestamp, self.largest_offset)

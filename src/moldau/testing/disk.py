@@ -30,10 +30,6 @@ class MortalFile(DiskFile):
         super().__init__(path, descriptor)
         self._disk = disk
 
-    def append_piece(self, piece: bytes) -> None:
-        self._disk.require_alive()
-        super().append_piece(piece)
-
     def append(self, parts: Sequence[Buffer]) -> None:
         self._disk.require_alive()
         super().append(parts)

@@ -80,7 +80,7 @@ def test_a_short_write_is_carried_on(file, monkeypatch):
     monkeypatch.setattr(os, "writev", lambda fd, parts: real_writev(fd, [b"".join(parts)[:4]]))
     monkeypatch.setattr(os, "write", lambda fd, data: real_write(fd, data[:3]))
     file.append([b"012", b"345", b"6789"])
-    file.append_piece(b"abcdefg")
+    file.append([b"abcdefg"])
     assert file.read(0, 100) == b"0123456789abcdefg"
 
 

@@ -1,9 +1,8 @@
-"""Small batches are appended past most decisions, and nobody can tell from what is stored."""
+"""Small batches, one after the other: as checked records and as batches, with changes between."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from unittest.mock import patch
 
 import pytest
 from hypothesis import example, given
@@ -14,8 +13,7 @@ from kits.log_kit import NOW_MS, append, make_batch, stored_batches
 from moldau.base.errors import StorageError
 from moldau.records.batch import CHECKED_POSITION
 from moldau.sim.disk_faults import Operation
-from moldau.storage.segment import Segment
-from moldau.storage.tail import QUIET_BYTES, RECENT_BATCHES
+from moldau.storage.tail import RECENT_BATCHES
 from moldau.storage.topic_config import LogConfig
 
 CONFIG = LogConfig(
@@ -116,19 +114,24 @@ class Twin:
         return self.log.log_end_offset, self.log.epochs.entries, segments
 
 
-@pytest.mark.patches
+class AsBatches(Twin):
+    """Appends checked records as whole batches."""
+
+    def checked(self, size, later_ms):
+        self.batch(size, 1, later_ms)
+
+
 @given(st.lists(STEPS, min_size=5, max_size=30))
 @example([("configure", 2000, 6000), ("run", 10, 4), ("configure", 100, 6000), ("run", 10, 3)])
 @example([("run", 10, 3), ("checked", 10, 9000), ("run", 10, 3)])
 @example([("run", 10, 3), ("truncate", 2), ("run", 10, 12)])
-def test_it_is_as_if_every_batch_were_appended_with_care(steps):
-    quick, careful = Twin(), Twin()
+def test_a_checked_record_is_stored_as_its_batch_would_be(steps):
+    checked, whole = Twin(), AsBatches()
     for step in steps:
-        quick.take(step)
-        with patch.object(Segment, "append_quietly", lambda *_: False):
-            careful.take(step)
+        checked.take(step)
+        whole.take(step)
         # At once: a restart would make indexes anew, and hide what was wrong with them.
-        assert quick.state() == careful.state()
+        assert checked.state() == whole.state()
 
 
 @given(st.lists(st.sampled_from(["lead_anew", "follow", "run"]), max_size=20))
@@ -142,8 +145,8 @@ def test_an_epoch_begins_with_its_first_batch(steps):
     assert dict(twin.log.epochs.entries) == first_offsets
 
 
-class TestWhatEndsAQuietTime:
-    """Each of them comes behind batches that were appended quietly."""
+class TestBehindSmallBatches:
+    """What comes behind small batches."""
 
     @pytest.fixture
     def twin(self):
@@ -197,15 +200,4 @@ def test_what_is_remembered_of_batches_is_bounded_whatever_the_interval():
     twin.run(10, 2000)
     tail = twin.log.active.tail
     remembered = [offset for offset in range(2000) if tail.position_of(offset) is not None]
-    assert RECENT_BATCHES <= len(remembered) <= 2 * (RECENT_BATCHES + QUIET_BYTES // 70)
-
-
-@pytest.mark.patches
-def test_most_small_batches_are_appended_quietly():
-    twin = Twin()
-    twin.log.update_config(LogConfig())
-    with patch.object(Segment, "should_roll", autospec=True, return_value=False) as looked:
-        for _ in range(1000):
-            twin.checked(100, 0)
-    assert twin.log.log_end_offset == 1000
-    assert looked.call_count < 100
+    assert RECENT_BATCHES <= len(remembered) <= 2 * RECENT_BATCHES
