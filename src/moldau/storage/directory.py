@@ -52,7 +52,7 @@ from moldau.storage.epochs import LeaderEpochs
 from moldau.storage.log import Log
 from moldau.storage.producers import ProducerStates
 from moldau.storage.recovery import Report, open_log
-from moldau.storage.resources import Doomed, Resources
+from moldau.storage.resources import Resources, ScheduledDelete
 from moldau.storage.segment import Segment
 from moldau.storage.topic_config import LONG_MAX, LogConfig
 
@@ -267,7 +267,9 @@ class LogDirectory:
     def _resume_removal(self, name: str) -> None:
         match = _SET_ASIDE.fullmatch(name)
         if match is not None and match[1] == DELETE_SUFFIX[1:]:
-            self._resources.doomed.append(Doomed(0, f"{self.path}/{name}", is_folder=True))
+            self._resources.scheduled_deletes.append(
+                ScheduledDelete(0, f"{self.path}/{name}", is_folder=True)
+            )
 
     def _load_log(self, key: PartitionKey, config: LogConfig, checkpoints: _Checkpoints) -> Report:
         folder = f"{self.path}/{key}"

@@ -333,7 +333,7 @@ class Log:
             crash_point("log.roll.before_create")
             segment = Segment.create(self._resources, self.folder, start, self.config)
             crash_point("log.roll.after_create")
-            old.stop_writing() if old.size else self._segments.take_newest().doom()
+            old.stop_writing() if old.size else self._segments.take_newest().schedule_delete()
         self._begin(segment)
         self._durability.names_changed(snapshot)
         self._resources.rolled[self] = None
@@ -435,7 +435,7 @@ class Log:
 
     def _drop_oldest(self) -> None:
         segment = self._segments.take_oldest()
-        segment.doom()
+        segment.schedule_delete()
         remove_snapshots(self._resources.files, self.folder, [segment.base_offset])
         self._durability.names_changed()
 
@@ -489,7 +489,7 @@ class Log:
         """
         count = len(self._segments)
         while self.segments and self.segments[-1].base_offset > offset:
-            self._segments.take_newest().doom()
+            self._segments.take_newest().schedule_delete()
         if len(self._segments) < count:
             crash_point("log.truncate.before_sync")
             self._resources.files.sync_folder(self.folder)

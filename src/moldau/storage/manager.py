@@ -30,7 +30,7 @@ from moldau.storage.disk_errors import disk_errors
 from moldau.storage.flushing import Flush, Flushable
 from moldau.storage.log import Log
 from moldau.storage.recovery import Report
-from moldau.storage.resources import Doomed, Resources
+from moldau.storage.resources import Resources, ScheduledDelete
 from moldau.storage.topic_config import LogConfig
 
 logger = logging.getLogger(__name__)
@@ -307,7 +307,7 @@ class LogManager:
             crash_point("manager.delete.after_rename")
         if suffix == DELETE_SUFFIX:
             due_ms = resources.clock.wall_ms() + delay_ms
-            resources.doomed.append(Doomed(due_ms, aside, is_folder=True))
+            resources.scheduled_deletes.append(ScheduledDelete(due_ms, aside, is_folder=True))
 
     # Failure
 
@@ -365,10 +365,10 @@ class LogManager:
         They were put aside in the order of time, except where delays differ between topics; one
         that waits longer than it must does no harm.
         """
-        doomed, files = self._resources.doomed, self._resources.files
+        scheduled_deletes, files = self._resources.scheduled_deletes, self._resources.files
         count = 0
-        while doomed and doomed[0].due_ms <= now_ms and count != limit:
-            _, path, is_folder = doomed.popleft()
+        while scheduled_deletes and scheduled_deletes[0].due_ms <= now_ms and count != limit:
+            _, path, is_folder = scheduled_deletes.popleft()
             try:
                 with disk_errors(path):
                     files.remove_folder(path) if is_folder else files.remove(path)

@@ -19,7 +19,7 @@ from moldau.storage.indexes import AbortedIndex, IndexCache, IndexPair
 from moldau.storage.open_files import OpenFiles
 
 
-class Doomed(NamedTuple):
+class ScheduledDelete(NamedTuple):
     """A file or folder that goes for good at a time; until then a reader may still be in it."""
 
     due_ms: int
@@ -33,12 +33,12 @@ class Resources:
     __slots__ = (
         "aborted",
         "clock",
-        "doomed",
         "files",
         "indexes",
         "open_files",
         "random",
         "rolled",
+        "scheduled_deletes",
         "timed",
     )
 
@@ -58,7 +58,7 @@ class Resources:
         self.open_files = OpenFiles(open_files)
         self.indexes: IndexCache[IndexPair] = IndexCache(index_bytes)
         self.aborted: IndexCache[AbortedIndex] = IndexCache(aborted_bytes)
-        self.doomed: deque[Doomed] = deque()
+        self.scheduled_deletes: deque[ScheduledDelete] = deque()
         self.timed: dict[Flushable, None] = {}
         """Logs with `flush.ms` that were appended to since it was last looked at."""
         self.rolled: dict[Flushable, None] = {}

@@ -35,7 +35,7 @@ from moldau.storage.indexes import (
     TimeEntry,
     TimeIndex,
 )
-from moldau.storage.resources import Doomed, Resources
+from moldau.storage.resources import Resources, ScheduledDelete
 from moldau.storage.scan import StoredBatch, StoredPlace, find_offset, walk, walk_checked
 from moldau.storage.tail import Tail
 from moldau.storage.topic_config import LogConfig
@@ -503,17 +503,19 @@ class Segment:
             return error
         return None
 
-    def doom(self) -> None:
+    def schedule_delete(self) -> None:
         """Rename every file to `.deleted`, to be removed when readers are done with them."""
         resources = self._resources
         due_ms = resources.clock.wall_ms() + self.config.file_delete_delay_ms
-        crash_point("segment.doom.before_log")
+        crash_point("segment.schedule_delete.before_log")
         for suffix in SEGMENT_SUFFIXES:
             path = self.stem + suffix
             with contextlib.suppress(FileNotFoundError):
                 resources.files.rename(path, path + DELETED_SUFFIX)
-                resources.doomed.append(Doomed(due_ms, path + DELETED_SUFFIX, is_folder=False))
-        crash_point("segment.doom.after_log")
+                resources.scheduled_deletes.append(
+                    ScheduledDelete(due_ms, path + DELETED_SUFFIX, is_folder=False)
+                )
+        crash_point("segment.schedule_delete.after_log")
         self.let_go()
 
 

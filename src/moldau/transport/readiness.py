@@ -5,9 +5,9 @@ calls that cost a broker with many small requests a good part of its time. So th
 network have an epoll of their own, and the event loop watches that one: when it wakes up, the
 streams that are ready are called in a row.
 
-What streams have to do at the end of such a row they do one behind the other (`call_behind`). So
-their small answers leave together: sending to a process that sleeps wakes it up, at the sender's
-cost, and one that has many connections to us is so woken up once for several answers.
+After such a batch of streams come the callbacks that they left behind (`call_after_batch`). So
+their small answers leave together. Sending to a process that sleeps wakes it up, at the sender's
+cost; a client with many connections is then woken up once for several answers.
 
 Where there is no epoll the event loop itself serves.
 """
@@ -50,17 +50,17 @@ class Readiness(Protocol):
         """Call no more; harmless if nobody was called."""
         ...
 
-    def call_behind(self, callback: Callback, /) -> None:
+    def call_after_batch(self, callback: Callback, /) -> None:
         """Call once, behind those who are being called in a row; at once if nobody is."""
         ...
 
 
 def readiness_of(loop: asyncio.AbstractEventLoop) -> Readiness:
     """Return what watches the descriptors of many streams on this loop."""
-    return OwnEpoll(loop) if hasattr(select, "epoll") else LoopAlone(loop)
+    return EpollReadiness(loop) if hasattr(select, "epoll") else LoopReadiness(loop)
 
 
-class LoopAlone:
+class LoopReadiness:
     """The event loop calls everybody by itself, so that nobody is ever called in a row."""
 
     __slots__ = ("add_reader", "add_writer", "remove_reader", "remove_writer")
@@ -71,7 +71,7 @@ class LoopAlone:
         self.add_writer = loop.add_writer
         self.remove_writer = loop.remove_writer
 
-    def call_behind(self, callback: Callback) -> None:
+    def call_after_batch(self, callback: Callback) -> None:
         callback()
 
 
@@ -85,7 +85,7 @@ class _Watched(NamedTuple):
 _NOBODY = _Watched(None, None)
 
 
-class OwnEpoll:
+class EpollReadiness:
     """An epoll within that of the event loop. There while anything is watched."""
 
     __slots__ = ("_behind", "_calling", "_loop", "_poll", "_uncalled", "_watched")
@@ -145,7 +145,7 @@ class OwnEpoll:
         self._loop.add_reader(poll.fileno(), self._ready)
         return poll
 
-    def call_behind(self, callback: Callback) -> None:
+    def call_after_batch(self, callback: Callback) -> None:
         if self._calling:
             self._behind.append(callback)
         else:

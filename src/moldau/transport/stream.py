@@ -334,7 +334,7 @@ class SocketStream:
             # Past the queue: nearly every answer is one piece, and the socket takes it whole.
             self._held = parts[0]
             if self._holds and self._buffer is None:
-                self._readiness.call_behind(self._send_held)
+                self._readiness.call_after_batch(self._send_held)
             else:  # a request of ours, or the answer to a large frame, which has taken long already
                 self._send_held()
             return

@@ -15,7 +15,7 @@ from moldau.protocol.errors import ErrorCode
 from moldau.records.batch import iter_batches
 from moldau.replication.partition import Role
 from moldau.server.fetch.reading import ParkedFetch, by_topic
-from moldau.server.handlers.fetch import speaks_otherwise
+from moldau.server.handlers.fetch import mixes_names_and_ids
 
 
 def batch_count(fetched):
@@ -185,10 +185,10 @@ def test_a_reader_with_another_epoch_in_mind_is_fenced(believed, error):
 @pytest.mark.parametrize(("began", "goes_on"), [("a", True), (bytes([1] * 16), False)])
 def test_a_session_does_not_change_between_names_and_ids(began, goes_on):
     session = once()
-    assert not speaks_otherwise(session, by_id=goes_on)
+    assert not mixes_names_and_ids(session, by_id=goes_on)
     session.reader(began, 0)
-    assert speaks_otherwise(session, by_id=goes_on)
-    assert not speaks_otherwise(session, by_id=not goes_on)
+    assert mixes_names_and_ids(session, by_id=goes_on)
+    assert not mixes_names_and_ids(session, by_id=not goes_on)
 
 
 def test_a_follower_is_refused_as_long_as_there_are_none():

@@ -187,7 +187,7 @@ class TestMeanwhile:
         log.delete_records_before(60)
         assert log.retain(0, log.log_end_offset) == 1
         assert old not in log.segments
-        assert broker.resources.doomed
+        assert broker.resources.scheduled_deletes
         fresh = search.send(look_into(look))
         assert sent(search, look_into(fresh)) == (200, 60, 0)
 

@@ -12,8 +12,8 @@ import pytest
 from moldau.transport.readiness import (
     CALLED_TOGETHER,
     TURN_S,
-    LoopAlone,
-    OwnEpoll,
+    EpollReadiness,
+    LoopReadiness,
     readiness_of,
 )
 
@@ -50,7 +50,7 @@ def pairs():
 
 def on_a_loop(scenario):
     async def run():
-        await scenario(OwnEpoll(asyncio.get_running_loop()))
+        await scenario(EpollReadiness(asyncio.get_running_loop()))
 
     asyncio.run(run())
 
@@ -62,7 +62,7 @@ async def turns(count=5):
 
 def test_linux_has_its_own_epoll():
     async def scenario():
-        assert isinstance(readiness_of(asyncio.get_running_loop()), OwnEpoll)
+        assert isinstance(readiness_of(asyncio.get_running_loop()), EpollReadiness)
 
     asyncio.run(scenario())
 
@@ -73,7 +73,7 @@ def test_without_epoll_the_loop_itself_watches(monkeypatch):
         with monkeypatch.context() as patched:
             patched.delattr(select, "epoll")
             found = readiness_of(loop)
-        assert isinstance(found, LoopAlone)
+        assert isinstance(found, LoopReadiness)
 
     asyncio.run(scenario())
 
@@ -225,7 +225,7 @@ def test_nothing_stays_open_once_nothing_is_watched(pairs):
 def test_behind_nobody_is_at_once():
     async def scenario(readiness):
         called = []
-        readiness.call_behind(lambda: called.append("now"))
+        readiness.call_after_batch(lambda: called.append("now"))
         assert called == ["now"]
 
     on_a_loop(scenario)
@@ -247,7 +247,7 @@ def test_those_behind_are_called_behind_a_row_of_those_who_are_ready(many):
             def read():
                 pair.read()
                 order.append("read")
-                readiness.call_behind(lambda: order.append("behind"))
+                readiness.call_after_batch(lambda: order.append("behind"))
 
             return read
 
@@ -295,13 +295,15 @@ def test_who_is_called_behind_may_bring_another(pairs):
 
         def read():
             pair.read()
-            readiness.call_behind(lambda: readiness.call_behind(lambda: called.append("second")))
+            readiness.call_after_batch(
+                lambda: readiness.call_after_batch(lambda: called.append("second"))
+            )
 
         readiness.add_reader(pair.descriptor, read)
         pair.far.send(b"one")
         await turns()
         assert called == ["second"]
-        readiness.call_behind(lambda: called.append("third"))
+        readiness.call_after_batch(lambda: called.append("third"))
         assert called == ["second", "third"]
 
     on_a_loop(scenario)
@@ -316,8 +318,8 @@ def test_a_bug_in_one_behind_is_told_and_harms_no_other(pairs, caplog):
 
         def read():
             pair.read()
-            readiness.call_behind(fail)
-            readiness.call_behind(lambda: called.append("good"))
+            readiness.call_after_batch(fail)
+            readiness.call_after_batch(lambda: called.append("good"))
 
         readiness.add_reader(pair.descriptor, read)
         for _ in range(2):
@@ -336,7 +338,7 @@ def test_one_that_is_cancelled_keeps_nobody_behind_it_waiting(pairs):
 
         def read():
             pair.read()
-            readiness.call_behind(lambda: called.append("behind"))
+            readiness.call_after_batch(lambda: called.append("behind"))
             raise asyncio.CancelledError
 
         readiness.add_reader(pair.descriptor, read)
@@ -350,11 +352,11 @@ def test_one_that_is_cancelled_keeps_nobody_behind_it_waiting(pairs):
 def test_a_loop_alone_calls_nobody_in_a_row(pairs):
     async def scenario():
         pair, called = pairs[0], []
-        readiness = LoopAlone(asyncio.get_running_loop())
+        readiness = LoopReadiness(asyncio.get_running_loop())
 
         def read():
             pair.read()
-            readiness.call_behind(lambda: called.append("behind"))
+            readiness.call_after_batch(lambda: called.append("behind"))
             called.append("read")
 
         readiness.add_reader(pair.descriptor, read)

@@ -13,7 +13,7 @@ import pytest
 from moldau.transport import sockets
 from moldau.transport import stream as streams
 from moldau.transport.buffers import SHARED_BUFFER_SIZE
-from moldau.transport.readiness import LoopAlone, OwnEpoll
+from moldau.transport.readiness import EpollReadiness, LoopReadiness
 from moldau.transport.sockets import SocketNetwork
 
 needs_epoll = pytest.mark.skipif(not hasattr(select, "epoll"), reason="there is no epoll here")
@@ -81,7 +81,7 @@ def test_a_stream_that_cannot_be_watched_is_closed_again(monkeypatch, caplog):
             assert await owner.ended is None
             assert far.recv(1) == b""
 
-    monkeypatch.setattr(OwnEpoll, "add_reader", refuse)
+    monkeypatch.setattr(EpollReadiness, "add_reader", refuse)
     asyncio.run(scenario())
     assert "cannot be watched: Too many open files" in caplog.text
 
@@ -139,7 +139,7 @@ def say(*sayings):
     return speak
 
 
-@pytest.fixture(params=[pytest.param(OwnEpoll, marks=needs_epoll), LoopAlone])
+@pytest.fixture(params=[pytest.param(EpollReadiness, marks=needs_epoll), LoopReadiness])
 def watching(monkeypatch, request):
     """Streams are watched by an epoll of their own, and by the loop alone."""
     monkeypatch.setattr(sockets, "readiness_of", request.param)
@@ -243,7 +243,7 @@ class Whole:
         """Hear of nothing."""
 
 
-class Watched(OwnEpoll):
+class Watched(EpollReadiness):
     """Counts what was to be called behind others."""
 
     __slots__ = ("behind",)
@@ -252,9 +252,9 @@ class Watched(OwnEpoll):
         super().__init__(loop)
         self.behind = 0
 
-    def call_behind(self, callback):
+    def call_after_batch(self, callback):
         self.behind += 1
-        super().call_behind(callback)
+        super().call_after_batch(callback)
 
 
 @needs_epoll

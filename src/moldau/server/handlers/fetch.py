@@ -94,7 +94,7 @@ class FetchHandler:
             self._stats.error(error.code)
             return FetchResponse(error_code=error.code)
         by_id = version >= TOPIC_IDS_FROM
-        if speaks_otherwise(session, by_id=by_id):
+        if mixes_names_and_ids(session, by_id=by_id):
             self._stats.error(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
             return FetchResponse(error_code=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         try:
@@ -212,7 +212,7 @@ def _stored_size(response: FetchResponse) -> int:
     )
 
 
-def speaks_otherwise(session: FetchSession, *, by_id: bool) -> bool:
+def mixes_names_and_ids(session: FetchSession, *, by_id: bool) -> bool:
     """Tell whether a session began with names and goes on with ids, or the other way round."""
     known = next(iter(session.readers), None)
     return known is not None and isinstance(known[0], bytes) != by_id

@@ -107,7 +107,7 @@ class Cleaning:
             self._rename(stem, SEGMENT_SUFFIXES[::-1], CLEANED_SUFFIX, SWAP_SUFFIX)
             crash_point("compaction.swap.after_ready")
             for segment in old:
-                segment.doom()
+                segment.schedule_delete()
                 crash_point("compaction.swap.after_doom")
             self._rename(stem, SEGMENT_SUFFIXES, SWAP_SUFFIX, "")
             crash_point("compaction.swap.after_names")
