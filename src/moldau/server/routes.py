@@ -15,6 +15,7 @@ from moldau.cluster.topics import TopicDefaults
 from moldau.server.configuration.log_levels import LogLevels
 from moldau.server.fetch.sessions import FetchSessions
 from moldau.server.handlers import access, quotas
+from moldau.server.handlers.commit_fast_path import OFFSET_COMMIT_KEY, CommitFastPath
 from moldau.server.handlers.configs import ConfigHandlers
 from moldau.server.handlers.coordinators import CoordinatorHandlers
 from moldau.server.handlers.disabled_groups import DISABLED_ROWS
@@ -26,18 +27,17 @@ from moldau.server.handlers.log_dirs import LogDirHandler
 from moldau.server.handlers.offset_fetch import OffsetFetchHandler
 from moldau.server.handlers.offsets import OffsetHandlers
 from moldau.server.handlers.produce import ProduceHandler
+from moldau.server.handlers.produce_fast_path import PRODUCE_KEY, ProduceFastPath
 from moldau.server.handlers.quorum import QuorumHandlers
 from moldau.server.handlers.reassignment import ReassignmentHandlers
 from moldau.server.handlers.replica_directories import ReplicaDirectoryHandler
+from moldau.server.handlers.sync_fast_path import SYNC_GROUP_KEY, SyncFastPath
 from moldau.server.handlers.topics import TopicHandlers
 from moldau.server.handlers.transaction_admin import TransactionAdminHandlers
 from moldau.server.handlers.transactions import TransactionHandlers
-from moldau.server.handlers.usual_commit import OFFSET_COMMIT_KEY, UsualCommit
-from moldau.server.handlers.usual_produce import PRODUCE_KEY, UsualProduce
-from moldau.server.handlers.usual_sync import SYNC_GROUP_KEY, UsualSync
 from moldau.server.lifecycle.internal_topics import InternalTopics
 from moldau.server.lifecycle.topic_admin import TopicAdmin
-from moldau.server.network.dispatch import Route, UsualRequest
+from moldau.server.network.dispatch import FastPath, Route
 from moldau.server.parts import Parts
 from moldau.server.transactions.producer_ids import ProducerIds
 from moldau.server.transactions.writes import TransactionalWrites, marker_state
@@ -126,9 +126,9 @@ def make_routes(parts: Parts) -> tuple[list[Route], Callable[[], Any]]:
         *DISABLED_ROWS,
     )
     routes = [Route(key, versions, handler, metrics) for key, versions, handler in table]
-    usual = _short_ways(parts, produce, groups, group_offsets)
+    fast_paths = _fast_paths(parts, produce, groups, group_offsets)
     for route in routes:
-        route.usual = usual.get(route.api.key)
+        route.fast_path = fast_paths.get(route.api.key)
     discovery.serve(routes)
     return routes, discovery.unsupported_api_versions
 
@@ -148,22 +148,22 @@ def _discovery(
     )
 
 
-def _short_ways(
+def _fast_paths(
     parts: Parts,
     produce: ProduceHandler,
     groups: GroupHandlers,
     group_offsets: GroupOffsetHandlers,
-) -> dict[int, UsualRequest]:
-    """Return, by API key, what is asked before a request is decoded (ADR 0007)."""
+) -> dict[int, FastPath]:
+    """Return, by API key, what is tried before a request is decoded (ADR 0007)."""
     metrics, clock = parts.metrics, parts.ports.clock
-    usual_commit = UsualCommit(
+    commit_fast_path = CommitFastPath(
         group_offsets, parts.runtimes.groups, metrics.of("OffsetCommit"), clock
     )
-    parts.store.subscribe(usual_commit.metadata_changed)
+    parts.store.subscribe(commit_fast_path.metadata_changed)
     return {
-        PRODUCE_KEY: UsualProduce(produce, metrics.of("Produce"), clock).answer,
-        OFFSET_COMMIT_KEY: usual_commit.answer,
-        SYNC_GROUP_KEY: UsualSync(groups, metrics.of("SyncGroup"), clock).answer,
+        PRODUCE_KEY: ProduceFastPath(produce, metrics.of("Produce"), clock).answer,
+        OFFSET_COMMIT_KEY: commit_fast_path.answer,
+        SYNC_GROUP_KEY: SyncFastPath(groups, metrics.of("SyncGroup"), clock).answer,
     }
 
 

@@ -381,19 +381,19 @@ def test_nested_elements_count_together(broker):
     assert len(broker.seen) == 1
 
 
-@pytest.mark.parametrize("usual", [False, True])
-def test_a_request_that_holds_the_loop_is_noted_with_its_sender(broker, usual, caplog):
+@pytest.mark.parametrize("fast", [False, True])
+def test_a_request_that_holds_the_loop_is_noted_with_its_sender(broker, fast, caplog):
     lag = broker.metrics.lag
 
     def slow(*_):
         broker.clock.now_ms += 1500
-        if usual:
+        if fast:
             broker.metrics.of("ListOffsets").answered(123, 1.5)
             return [b"answer"]
         return ListOffsetsResponse()
 
     route = Route(LIST_OFFSETS, "1-8", slow, broker.metrics)
-    route.usual = slow if usual else None
+    route.fast_path = slow if fast else None
     broker.dispatch = Dispatcher([route], broker.clock, lambda: None, lag).handle
     broker.send(ListOffsetsRequest(-1), 5)
     lag.tick(100.0, 1.4)

@@ -90,8 +90,8 @@ class Droppable:
         return task
 
 
-UsualRequest = Callable[[memoryview], list[Part] | None]
-"""Answers a request of the most frequent shape, or returns None with nothing done."""
+FastPath = Callable[[memoryview], list[Part] | None]
+"""Answers a request of the most frequent shape, or returns None with nothing done (ADR 0007)."""
 
 _KEY = Struct(">h").unpack_from
 """The first two bytes of a frame."""
@@ -100,15 +100,15 @@ _KEY = Struct(">h").unpack_from
 class Route:
     """One API of this broker."""
 
-    __slots__ = ("api", "handler", "stats", "usual", "versions")
+    __slots__ = ("api", "fast_path", "handler", "stats", "versions")
 
     def __init__(self, key: int, versions: str, handler: Handler, metrics: RequestMetrics) -> None:
         self.api: Api = find_api(key)
         self.versions = Versions.parse(versions)
         self.handler = handler
         self.stats = metrics.of(self.api.name)
-        self.usual: UsualRequest | None = None
-        """Asked before the request is decoded, where one shape of it deserves that."""
+        self.fast_path: FastPath | None = None
+        """Tried before the request is decoded, where one shape of it is frequent enough."""
 
 
 class Asked(NamedTuple):
@@ -182,7 +182,9 @@ class Dispatcher:
         lag: LoopLag | None = None,
     ) -> None:
         self.routes = {route.api.key: route for route in routes}
-        self._usual = {(route.api.key,): route.usual for route in routes if route.usual}
+        self._fast_paths = {
+            (route.api.key,): route.fast_path for route in routes if route.fast_path
+        }
         """By what `_KEY` reads."""
         self._clock = clock
         self._lag = lag or LoopLag()
@@ -197,11 +199,11 @@ class Dispatcher:
         A turn means that nothing was done yet: the frame is to be presented again.
         """
         try:
-            usual = self._usual.get(_KEY(frame))
+            fast_path = self._fast_paths.get(_KEY(frame))
         except StructError:
-            usual = None  # not even a key: decoding the header says so
-        if usual is not None:
-            answer = usual(frame)
+            fast_path = None  # not even a key: decoding the header says so
+        if fast_path is not None:
+            answer = fast_path(frame)
             if answer is not None:
                 if self._unnamed:
                     self._name_stall(connection, frame)
@@ -311,7 +313,7 @@ class Dispatcher:
         return Later(started, asked, self)
 
     def _name_stall(self, connection: Connection, frame: memoryview) -> None:
-        """Say who sent a usual request that has held the loop for long."""
+        """Say who sent a request that has held the loop for long on a fast path."""
         header = decode_header(frame)
         asked = Asked(self.routes[header.api_key], header, connection, len(frame), 0.0)
         self._lag.note(max(self._unnamed), asked)

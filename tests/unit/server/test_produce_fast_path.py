@@ -1,6 +1,6 @@
-"""The short way through Produce: whatever is sent, its answers and effects are the long way's.
+"""The fast path through Produce: whatever is sent, its answers and effects are the slow path's.
 
-Every test sends the same frames to two brokers, one that has the short way and one that does not.
+Every test sends the same frames to two brokers, one that has the fast path and one that does not.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from moldau.records.builder import BatchBuilder
 from moldau.records.compression import Codec
 from moldau.replication.partition import Partition, Role
 from moldau.replication.partitions import Partitions
-from moldau.server.handlers import produce, usual_produce
+from moldau.server.handlers import produce, produce_fast_path
 from moldau.server.handlers.produce import ProduceHandler
-from moldau.server.handlers.usual_produce import UsualProduce
+from moldau.server.handlers.produce_fast_path import ProduceFastPath
 from moldau.server.network.dispatch import Dispatcher, Route
 from moldau.sim.disk_faults import Operation
 from moldau.storage.topic_config import LogConfig
@@ -41,7 +41,7 @@ class Peer:
 class Broker:
     """Two partitions of one topic behind a dispatcher."""
 
-    def __init__(self, *, short_way, **config):
+    def __init__(self, *, fast_path, **config):
         self.disk = log_kit.Broker(**config)
         self.partitions = Partitions()
         self.metrics = RequestMetrics()
@@ -52,10 +52,10 @@ class Broker:
             self.partitions, ME, clock, None, None, Traffic(), stats, self.failed, None
         )
         route = Route(0, "0-13", handler, self.metrics)
-        self.usual = UsualProduce(handler, stats, clock)
-        self.short = 0
-        if short_way:
-            route.usual = self.count
+        self.fast_path = ProduceFastPath(handler, stats, clock)
+        self.fast_count = 0
+        if fast_path:
+            route.fast_path = self.count
         self.dispatch = Dispatcher([route], clock, None).handle
 
     def add(self, index, topic_id):
@@ -67,8 +67,8 @@ class Broker:
         self.disk.manager.directory_failed(error)
 
     def count(self, frame):
-        answer = self.usual.answer(frame)
-        self.short += answer is not None
+        answer = self.fast_path.answer(frame)
+        self.fast_count += answer is not None
         return answer
 
     def send(self, frame):
@@ -86,28 +86,28 @@ class Broker:
 
 
 class Both:
-    """The two brokers, and how many requests took the short way."""
+    """The two brokers, and how many requests took the fast path."""
 
     def __init__(self, **config):
-        self.long, self.quick = Broker(short_way=False, **config), Broker(short_way=True, **config)
+        self.slow, self.fast = Broker(fast_path=False, **config), Broker(fast_path=True, **config)
 
     def send(self, frame):
-        answer = self.quick.send(frame)
-        assert answer == self.long.send(frame)
-        assert self.quick.content() == self.long.content()
-        counted = [one.metrics.of("Produce") for one in (self.quick, self.long)]
+        answer = self.fast.send(frame)
+        assert answer == self.slow.send(frame)
+        assert self.fast.content() == self.slow.content()
+        counted = [one.metrics.of("Produce") for one in (self.fast, self.slow)]
         assert counted[0].requests == counted[1].requests
         assert counted[0].bytes_in == counted[1].bytes_in
         assert counted[0].errors == counted[1].errors
         return answer
 
     def each(self, act):
-        for one in (self.quick, self.long):
+        for one in (self.fast, self.slow):
             act(one)
 
     @property
-    def short(self):
-        return self.quick.short
+    def fast_count(self):
+        return self.fast.fast_count
 
 
 def batch(sequence=0, *, producer_id=7, **options):
@@ -130,13 +130,13 @@ def frame(
 
 
 @pytest.mark.parametrize("version", range(3, 14))
-def test_the_usual_request_is_answered_as_ever(version):
+def test_the_frequent_request_is_answered_as_on_the_slow_path(version):
     both = Both()
     for sequence in range(3):
         for index in range(2):
             sent = frame(batch(sequence), version=version, index=index, correlation_id=sequence)
             assert both.send(sent)
-    assert both.short == (6 if version >= usual_produce.FIRST_VERSION else 0)
+    assert both.fast_count == (6 if version >= produce_fast_path.FIRST_VERSION else 0)
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_the_usual_request_is_answered_as_ever(version):
         frame(batch())[:-3] + b"\1\0\0\0\0",
     ],
 )
-def test_what_is_not_usual_is_told_the_same(sent):
+def test_requests_of_another_shape_are_answered_the_same(sent):
     both = Both()
     both.send(sent)
     both.send(frame(batch(5), correlation_id=6))
@@ -174,14 +174,14 @@ def test_duplicates_and_gaps_are_told_the_same():
     both = Both()
     for sequence in (0, 0, 1, 7, 2, 0):
         both.send(frame(batch(sequence)))
-    assert both.short == 5
+    assert both.fast_count == 5
 
 
 def test_a_client_id_that_looks_like_a_request_is_only_a_name():
     both = Both()
     for client_id in ("", "\0" * 30, "\2" * 40, "x" * 300):
         both.send(frame(batch(0, producer_id=len(client_id)), client_id=client_id))
-    assert both.short == 4
+    assert both.fast_count == 4
 
 
 def test_a_topic_made_again_under_its_name_is_not_meant_by_its_old_id():
@@ -191,19 +191,19 @@ def test_a_topic_made_again_under_its_name_is_not_meant_by_its_old_id():
     both.each(lambda broker: broker.disk.manager.delete(PartitionKey("topic", 0)))
     both.each(lambda broker: broker.add(0, OTHER_ID))
     both.send(sent)
-    assert both.short == 1
+    assert both.fast_count == 1
 
 
-def test_a_topic_that_syncs_before_it_answers_takes_the_long_way():
-    broker = Broker(short_way=True, config=LogConfig(flush_messages=1))
-    assert broker.usual.answer(memoryview(frame(batch()))) is None
+def test_a_topic_that_syncs_before_it_answers_takes_the_slow_path():
+    broker = Broker(fast_path=True, config=LogConfig(flush_messages=1))
+    assert broker.fast_path.answer(memoryview(frame(batch()))) is None
     assert broker.content() == [(0, 0, 0), (0, 0, 0)]
 
 
-def test_records_that_must_be_looked_at_take_the_long_way():
+def test_records_that_must_be_looked_at_take_the_slow_path():
     config = LogConfig(cleanup_policy=frozenset({"compact"}))
-    broker = Broker(short_way=True, config=config)
-    assert broker.usual.answer(memoryview(frame(batch(codec=Codec.GZIP)))) is None
+    broker = Broker(fast_path=True, config=config)
+    assert broker.fast_path.answer(memoryview(frame(batch(codec=Codec.GZIP)))) is None
     assert broker.content() == [(0, 0, 0), (0, 0, 0)]
 
 
@@ -213,16 +213,16 @@ def test_a_disk_that_fails_is_told_once_and_ends_the_service():
     both.each(lambda one: one.disk.sim().faults.fail(Operation.APPEND, "/data", times=1))
     for sequence in (1, 2):
         both.send(frame(batch(sequence)))
-    assert both.short == 1
+    assert both.fast_count == 1
 
 
-def test_openings_are_forgotten_before_they_fill_the_memory(monkeypatch):
-    monkeypatch.setattr(usual_produce, "OPENINGS_KEPT", 3)
+def test_prefixes_are_forgotten_before_they_fill_the_memory(monkeypatch):
+    monkeypatch.setattr(produce_fast_path, "PREFIXES_KEPT", 3)
     both = Both()
     for number in range(10):
         both.send(frame(batch(producer_id=-1), client_id=f"client-{number}"))
-    assert both.short == 10
-    assert len(both.quick.usual._known) <= 3
+    assert both.fast_count == 10
+    assert len(both.fast.fast_path._known) <= 3
 
 
 @settings(max_examples=150)
@@ -242,10 +242,10 @@ def test_a_damaged_request_is_told_the_same(data):
 
 
 def test_a_request_without_acks_is_decoded_once(monkeypatch):
-    broker = Broker(short_way=True)
+    broker = Broker(fast_path=True)
     decoded = []
-    monkeypatch.setattr(usual_produce, "decode_request", lambda *asked: decoded.append(asked))
-    assert broker.usual.answer(memoryview(frame(batch(), acks=0))) is None
+    monkeypatch.setattr(produce_fast_path, "decode_request", lambda *asked: decoded.append(asked))
+    assert broker.fast_path.answer(memoryview(frame(batch(), acks=0))) is None
     assert decoded == []
 
 
@@ -257,9 +257,9 @@ def test_a_request_without_acks_is_decoded_once(monkeypatch):
         LogConfig(flush_messages=1),
     ],
 )
-def test_what_goes_the_long_way_is_not_examined_on_the_short_one(monkeypatch, config):
-    broker = Broker(short_way=True, config=config)
+def test_what_takes_the_slow_path_is_not_examined_on_the_fast_one(monkeypatch, config):
+    broker = Broker(fast_path=True, config=config)
     examined = []
     monkeypatch.setattr(produce, "examine", lambda *asked: examined.append(asked))
-    assert broker.usual.answer(memoryview(frame(batch()))) is None
+    assert broker.fast_path.answer(memoryview(frame(batch()))) is None
     assert examined == []

@@ -1,6 +1,6 @@
-"""The short way through OffsetCommit: whatever is sent, answers and effects are the long way's.
+"""The fast path through OffsetCommit: whatever is sent, answers and effects are the slow path's.
 
-Every test sends the same frames to two brokers, one that has the short way and one that does not.
+Every test sends the same frames to two brokers, one that has the fast path and one that does not.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from moldau.protocol.messages.offsets import (
 )
 from moldau.protocol.registry import decode_response, encode_request, find_api
 from moldau.records.compression import Codec
-from moldau.server.handlers import usual_commit
+from moldau.server.handlers import commit_fast_path
+from moldau.server.handlers.commit_fast_path import CommitFastPath
 from moldau.server.handlers.group_offsets import GroupOffsetHandlers
-from moldau.server.handlers.usual_commit import UsualCommit
 from moldau.server.network.dispatch import Dispatcher, Later, Route
 
 ORDERS, PAYMENTS = "orders", "payments"
@@ -50,7 +50,7 @@ CALLER = Caller(3, "client", "/10.1.2.3")
 class Broker:
     """The groups of one partition behind a dispatcher."""
 
-    def __init__(self, *, short_way, form=CURRENT_FORM, codec=Codec.NONE):
+    def __init__(self, *, fast_path, form=CURRENT_FORM, codec=Codec.NONE):
         self.clock, self.metrics, self.counters = HandClock(), RequestMetrics(), GroupCounters()
         self.log = MemoryLog()
         self.settings = ShardSettings(GroupSettings(initial_rebalance_delay_ms=0), form)
@@ -66,11 +66,11 @@ class Broker:
         handlers = GroupOffsetHandlers(self.runtime, lambda: self.image, None, None)
         stats = self.metrics.of("OffsetCommit")
         route = Route(8, "0-10", handlers.commit, self.metrics)
-        self.usual = UsualCommit(handlers, self.runtime, stats, self.clock)
-        self.listeners.append(self.usual.metadata_changed)
-        self.short = 0
-        if short_way:
-            route.usual = self.count
+        self.fast_path = CommitFastPath(handlers, self.runtime, stats, self.clock)
+        self.listeners.append(self.fast_path.metadata_changed)
+        self.fast_count = 0
+        if fast_path:
+            route.fast_path = self.count
         self.dispatch = Dispatcher([route], self.clock, None).handle
 
     def _make(self, index, leader_epoch):
@@ -89,8 +89,8 @@ class Broker:
             listener(changes, self.image)
 
     def count(self, frame):
-        answer = self.usual.answer(frame)
-        self.short += answer is not None
+        answer = self.fast_path.answer(frame)
+        self.fast_count += answer is not None
         return answer
 
     def send(self, frame):
@@ -129,34 +129,34 @@ class Broker:
 
 
 class Both:
-    """The two brokers, and how many requests took the short way."""
+    """The two brokers, and how many requests took the fast path."""
 
     def __init__(self, **options):
-        self.long = Broker(short_way=False, **options)
-        self.quick = Broker(short_way=True, **options)
+        self.slow = Broker(fast_path=False, **options)
+        self.fast = Broker(fast_path=True, **options)
 
     def send(self, frame):
-        answer = self.quick.send(frame)
-        assert answer == self.long.send(frame)
-        assert self.quick.content() == self.long.content()
-        counted = [one.metrics.of("OffsetCommit") for one in (self.quick, self.long)]
+        answer = self.fast.send(frame)
+        assert answer == self.slow.send(frame)
+        assert self.fast.content() == self.slow.content()
+        counted = [one.metrics.of("OffsetCommit") for one in (self.fast, self.slow)]
         assert counted[0].requests == counted[1].requests
         assert counted[0].bytes_in == counted[1].bytes_in
         return answer
 
     def each(self, act):
-        first, second = act(self.quick), act(self.long)
+        first, second = act(self.fast), act(self.slow)
         assert first == second
         return first
 
     async def member(self, **changes):
-        first, second = [await one.member(**changes) for one in (self.quick, self.long)]
+        first, second = [await one.member(**changes) for one in (self.fast, self.slow)]
         assert first == second
         return first
 
     @property
-    def short(self):
-        return self.quick.short
+    def fast_count(self):
+        return self.fast.fast_count
 
 
 def frame(
@@ -194,9 +194,9 @@ def on_a_loop(test):
 
 @pytest.mark.parametrize("version", range(NEWEST + 1))
 @on_a_loop
-async def test_the_usual_commit_is_answered_and_kept_as_ever(version):
+async def test_the_frequent_commit_is_answered_and_kept_as_on_the_slow_path(version):
     both = Both()
-    topic_id = both.quick.image.topics[ORDERS].id
+    topic_id = both.fast.image.topics[ORDERS].id
     for number in range(4):
         for index in range(2):
             sent = frame(
@@ -205,8 +205,8 @@ async def test_the_usual_commit_is_answered_and_kept_as_ever(version):
             )  # fmt: skip
             assert error_of(both.send(sent), version) is ErrorCode.NONE
             both.each(lambda one: one.clock.__init__(one.clock.now_ms + 1000))
-    # The first commit makes the group; that one is nothing usual.
-    assert both.short == (7 if version >= usual_commit.FIRST_VERSION else 0)
+    # The first commit makes the group; it takes the slow path.
+    assert both.fast_count == (7 if version >= commit_fast_path.FIRST_VERSION else 0)
 
 
 @on_a_loop
@@ -219,11 +219,11 @@ async def test_a_member_commits_while_its_generation_lasts_and_that_keeps_its_se
     for _ in range(3):
         both.each(lambda one: one.clock.__init__(one.clock.now_ms + 1000))
         assert error_of(both.send(sent)) is ErrorCode.NONE
-    assert both.short == 3
+    assert both.fast_count == 3
     for wrong in ({"generation": 2}, {"generation": -1}, {"member_id": "nobody"}):
         told = both.send(frame(**{"generation": 1, "member_id": member_id} | wrong))
         assert error_of(told) is not ErrorCode.NONE
-    assert both.short == 3
+    assert both.fast_count == 3
 
 
 @on_a_loop
@@ -235,7 +235,7 @@ async def test_a_static_member_that_was_replaced_is_fenced():
     assert error_of(both.send(sent)) is ErrorCode.NONE
     other = frame(generation=1, member_id="older", instance_id="one")
     assert error_of(both.send(other)) is ErrorCode.FENCED_INSTANCE_ID
-    assert both.short == 1
+    assert both.fast_count == 1
 
 
 @on_a_loop
@@ -249,11 +249,11 @@ async def test_a_plain_commit_supersedes_what_waits_for_a_transaction():
         ).topics[0].partitions[0].error_code
     )  # fmt: skip
     both.send(frame(9))
-    assert both.short == 1
+    assert both.fast_count == 1
     producer = ProducerIdentity(request.producer_id, request.producer_epoch)
     both.each(lambda one: one.runtime.transaction_ended(0, producer, committed=True))
     both.send(frame(10, index=1))
-    value = both.quick.shards[0]._offsets.value("g", ORDERS, 0)
+    value = both.fast.shards[0]._offsets.value("g", ORDERS, 0)
     assert decode_offset(value).offset == 9
 
 
@@ -284,7 +284,7 @@ async def test_a_plain_commit_supersedes_what_waits_for_a_transaction():
     ],
 )
 @on_a_loop
-async def test_what_is_not_usual_is_told_the_same(sent):
+async def test_requests_of_another_shape_are_answered_the_same(sent):
     both = Both()
     both.send(sent)
     both.send(frame(6, correlation_id=8))
@@ -299,7 +299,7 @@ async def test_a_tag_that_looks_like_a_partition_is_only_a_tag():
         looks_like_one = frame(offset)[-21:]
         tag = b"\1\x05" + bytes([len(looks_like_one)]) + looks_like_one
         assert error_of(both.send(frame(5)[:-1] + tag)) is ErrorCode.NONE
-    assert both.short == 0
+    assert both.fast_count == 0
 
 
 @on_a_loop
@@ -309,7 +309,7 @@ async def test_names_of_any_length_are_only_names():
         for sent in (frame(group="g" * size), frame(client_id="c" * size), frame(client_id="")):
             for _ in range(3):
                 assert error_of(both.send(sent)) is ErrorCode.NONE
-    assert both.short > 20
+    assert both.fast_count > 20
 
 
 @on_a_loop
@@ -317,36 +317,36 @@ async def test_nothing_is_kept_of_names_that_fill_the_memory():
     both = Both()
     for _ in range(3):
         assert error_of(both.send(frame(client_id="c" * 2000))) is ErrorCode.NONE
-    assert both.quick.usual._known == {}
+    assert both.fast.fast_path._known == {}
 
 
 @on_a_loop
 async def test_a_topic_that_is_gone_or_made_again_is_looked_up_again():
     both = Both()
-    by_id = frame(version=10, topic_id=both.quick.image.topics[ORDERS].id)
+    by_id = frame(version=10, topic_id=both.fast.image.topics[ORDERS].id)
     for _ in range(2):
         both.send(frame())
         both.send(by_id)
-    assert both.short == 3
+    assert both.fast_count == 3
     both.each(lambda one: one.remove(ORDERS))
     assert error_of(both.send(frame())) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     both.each(lambda one: one.create(ORDERS))
     assert error_of(both.send(frame())) is ErrorCode.NONE
     assert error_of(both.send(by_id), 10) is ErrorCode.UNKNOWN_TOPIC_ID
-    assert both.short == 4
+    assert both.fast_count == 4
 
 
 @pytest.mark.parametrize("options", [{"form": FORM_BEFORE_2_1}, {"codec": Codec.GZIP}])
 @on_a_loop
-async def test_records_of_another_form_are_written_the_long_way(options):
+async def test_records_of_another_form_take_the_slow_path(options):
     both = Both(**options)
     for _ in range(3):
         assert error_of(both.send(frame())) is ErrorCode.NONE
-    assert both.short == 0
+    assert both.fast_count == 0
 
 
 @on_a_loop
-async def test_a_commit_that_must_be_waited_for_takes_the_long_way():
+async def test_a_commit_that_must_be_waited_for_takes_the_slow_path():
     both = Both()
     both.send(frame())
     both.each(lambda one: setattr(one.log, "commits", False))
@@ -354,9 +354,9 @@ async def test_a_commit_that_must_be_waited_for_takes_the_long_way():
     both.each(lambda one: setattr(one.log, "commits", True))
     # Behind one that waits nobody is quicker; this one's append commits both.
     assert error_of(both.send(frame())) is ErrorCode.NONE
-    assert both.short == 0
+    assert both.fast_count == 0
     assert error_of(both.send(frame())) is ErrorCode.NONE
-    assert both.short == 1
+    assert both.fast_count == 1
 
 
 @on_a_loop
@@ -367,7 +367,7 @@ async def test_a_log_that_refuses_is_told_the_same_and_counted_once():
     assert error_of(both.send(frame())) is ErrorCode.COORDINATOR_NOT_AVAILABLE
     both.each(lambda one: setattr(one.log, "refusal", None))
     assert error_of(both.send(frame())) is ErrorCode.NONE
-    assert both.short == 1
+    assert both.fast_count == 1
 
 
 @on_a_loop
@@ -378,42 +378,42 @@ async def test_a_coordinator_that_moved_away_says_so_and_serves_when_it_is_back(
     assert error_of(both.send(frame())) is ErrorCode.NOT_COORDINATOR
     both.each(lambda one: one.runtime.lead(one.log))
     assert error_of(both.send(frame())) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    for one in (both.quick, both.long):
+    for one in (both.fast, both.slow):
         await asyncio.gather(*one.runtime._loads.values())
     assert error_of(both.send(frame())) is ErrorCode.NONE
-    assert both.short == 1
+    assert both.fast_count == 1
 
 
 @on_a_loop
-async def test_a_bug_while_deciding_leaves_the_commit_to_the_long_way(monkeypatch, caplog):
+async def test_a_bug_while_deciding_leaves_the_commit_to_the_slow_path(monkeypatch, caplog):
     both = Both()
     both.send(frame())
-    monkeypatch.setattr(usual_commit, "_DECIDE", lambda *asked: 1 / 0)
-    assert error_of(both.quick.send(frame())) is ErrorCode.NONE
+    monkeypatch.setattr(commit_fast_path, "_DECIDE", lambda *asked: 1 / 0)
+    assert error_of(both.fast.send(frame())) is ErrorCode.NONE
     assert "Traceback" in caplog.text
-    assert len(both.quick.shards) == 1
+    assert len(both.fast.shards) == 1
 
 
 @on_a_loop
-async def test_openings_are_forgotten_before_they_fill_the_memory(monkeypatch):
-    monkeypatch.setattr(usual_commit, "OPENINGS_KEPT", 3)
+async def test_prefixes_are_forgotten_before_they_fill_the_memory(monkeypatch):
+    monkeypatch.setattr(commit_fast_path, "PREFIXES_KEPT", 3)
     both = Both()
     both.send(frame())
     for number in range(10):
         both.send(frame(client_id=f"client-{number}"))
-    assert both.short == 10
-    assert len(both.quick.usual._known) <= 3
+    assert both.fast_count == 10
+    assert len(both.fast.fast_path._known) <= 3
 
 
 @on_a_loop
-async def test_an_opening_is_learned_once_where_the_short_way_is_never_taken(monkeypatch):
+async def test_a_prefix_is_learned_once_where_the_fast_path_is_never_taken(monkeypatch):
     both = Both(codec=Codec.GZIP)
     both.send(frame())
     learned = []
-    monkeypatch.setattr(usual_commit, "decode_request", lambda *asked: learned.append(asked))
+    monkeypatch.setattr(commit_fast_path, "decode_request", lambda *asked: learned.append(asked))
     for _ in range(3):
         both.send(frame())
-    assert both.short == 0
+    assert both.fast_count == 0
     assert learned == []
 
 
@@ -422,9 +422,9 @@ async def test_commits_of_several_partitions_are_decoded_once(monkeypatch):
     both = Both()
     both.send(frame())
     decoded = []
-    monkeypatch.setattr(usual_commit, "decode_request", lambda *asked: decoded.append(asked))
+    monkeypatch.setattr(commit_fast_path, "decode_request", lambda *asked: decoded.append(asked))
     for sent in (frame(more_partitions=[(1, 6, -1)]), frame(more_topics=[PAYMENTS])):
-        assert both.quick.usual.answer(memoryview(sent)) is None
+        assert both.fast.fast_path.answer(memoryview(sent)) is None
     assert decoded == []
 
 
@@ -435,7 +435,7 @@ def test_a_damaged_commit_is_told_the_same(data):
     async def work():
         version = data.draw(st.integers(8, 10))
         both = Both()
-        topic_id = both.quick.image.topics[ORDERS].id
+        topic_id = both.fast.image.topics[ORDERS].id
         whole = frame(version=version, topic_id=topic_id, client_id="c")
         both.send(whole)
         both.send(whole)

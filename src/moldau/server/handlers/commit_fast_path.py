@@ -1,16 +1,16 @@
-"""The commit that a consumer of one partition sends all day, answered without taking it apart.
+"""The fast path of OffsetCommit: the commit that a consumer of one partition sends, not decoded.
 
 It names one topic and one partition and has no metadata. All such requests of a member for a
-partition begin with the same bytes, from the client id up to the partition's index, end with the
-same four, and have an offset and a leader epoch in between; their answers differ in the correlation
-id only. So the first one is decoded, and what it said is remembered by its opening; those that
-follow are known by it (`usual_produce` does the same for Produce). What an opening means and what
-the answer looks like both come from the compiled codecs.
+partition have the same prefix, from the client id up to the partition's index, end with the same
+four bytes, and have an offset and a leader epoch in between; their answers differ in the
+correlation id only. So the first request is decoded, and its meaning is remembered by its prefix
+(`produce_fast_path` does the same for Produce). The compiled codecs give the meaning of a prefix
+and the template of its answer.
 
-What was learned holds until the metadata changes: topics may go and come back with another id.
+Known prefixes are forgotten when the metadata changes: a topic may come back with another id.
 
-Whatever is not of this shape, and whatever cannot be answered at once with success, is left to
-`GroupOffsetHandlers`, with nothing done yet: None says so. A miss costs a look at some bytes.
+Requests of another shape, and those that cannot be answered at once with success, are left to
+`GroupOffsetHandlers` with nothing done: `answer` returns None. A miss costs a look at some bytes.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ from moldau.server.handlers.group_offsets import GroupOffsetHandlers
 
 OFFSET_COMMIT_KEY: Final = 8
 FIRST_VERSION, LAST_VERSION = 8, 10
-"""Those with the flexible encoding; older clients take the long way."""
+"""Those with the flexible encoding; older clients take the slow path."""
 
-OPENINGS_KEPT: Final = 4096
-"""Openings hold names that clients choose: beyond this many all are learned anew."""
+PREFIXES_KEPT: Final = 4096
+"""Clients choose the names in a prefix: beyond this many prefixes all are learned anew."""
 LARGEST_KNOWN: Final = 1024
 """Names of the usual lengths take a quarter of it. Bounds what is kept: some megabytes."""
 
 _VERSION: Final = Struct(">2xh").unpack_from
 _CORRELATION_ID: Final = 4
-_OPENING: Final = 8
-"""Where an opening begins, behind the correlation id."""
+_PREFIX: Final = 8
+"""Where a prefix begins, behind the correlation id."""
 _CLIENT_ID: Final = Struct(">8xh").unpack_from
 """The length of the client id."""
 _GROUP: Final = 8 + 2 + 1
@@ -80,7 +80,7 @@ _REPLAY: Final = GroupShard.committed_again
 
 
 class _Known(NamedTuple):
-    """What an opening said, who decides on it, and its answer around the correlation id."""
+    """The meaning of a prefix, who decides on it, and its answer around the correlation id."""
 
     version: int
     host: Host[GroupShard]
@@ -89,8 +89,8 @@ class _Known(NamedTuple):
     rest: bytes
 
 
-class UsualCommit:
-    """Answers the usual commit."""
+class CommitFastPath:
+    """Answers commits whose prefix is known."""
 
     def __init__(
         self,
@@ -121,22 +121,22 @@ class UsualCommit:
         offset, leader_epoch, end = _READ_END(content, size - _END_SIZE)
         if end not in _NO_METADATA:
             return None
-        opening = content[_OPENING:-_END_SIZE]
-        known = self._known.get(opening)
+        prefix = content[_PREFIX:-_END_SIZE]
+        known = self._known.get(prefix)
         if known is None or known[0] != _VERSION(content)[0]:
-            known = self._learn(opening, frame)
+            known = self._learn(prefix, frame)
             if known is None:
                 return None
         _, host, repeated, answer_size, rest = known
         if not host.write_at_once(_DECIDE, _REPLAY, (repeated, offset, leader_epoch), began):
             if host.refusal is not _NO_ERROR:  # it has ended, or loads: another may serve
-                self._known.pop(opening, None)
+                self._known.pop(prefix, None)
             return None
         self._stats.answered(size, monotonic() - began)
-        return [b"".join((answer_size, content[_CORRELATION_ID:_OPENING], rest))]
+        return [b"".join((answer_size, content[_CORRELATION_ID:_PREFIX], rest))]
 
-    def _learn(self, opening: bytes, frame: memoryview) -> _Known | None:
-        """Understand an opening that was not met before, if it is of the usual shape."""
+    def _learn(self, prefix: bytes, frame: memoryview) -> _Known | None:
+        """Decode a request with a new prefix; remember it if it is of the shape served here."""
         (version,) = _VERSION(frame)
         if not FIRST_VERSION <= version <= LAST_VERSION or not _may_have_one_partition(frame):
             return None
@@ -152,10 +152,10 @@ class UsualCommit:
         host = self._runtime.host_for(request.group_id)
         if repeated is None or host is None:
             return None
-        if len(self._known) >= OPENINGS_KEPT:
+        if len(self._known) >= PREFIXES_KEPT:
             self._known.clear()
         around = _answer_around(repeated, version)
-        known = self._known[opening] = _Known(version, host, repeated, *around)
+        known = self._known[prefix] = _Known(version, host, repeated, *around)
         return known
 
 

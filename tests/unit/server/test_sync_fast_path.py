@@ -1,6 +1,6 @@
-"""The short way through SyncGroup: whatever is sent, its answers and effects are the long way's.
+"""The fast path through SyncGroup: whatever is sent, its answers and effects are the slow path's.
 
-Every test sends the same frames to two brokers, one that has the short way and one that does not.
+Every test sends the same frames to two brokers, one that has the fast path and one that does not.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from moldau.observe.requests import RequestMetrics
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.groups import SyncGroupRequest, SyncGroupRequestAssignment
 from moldau.protocol.registry import decode_response, encode_request, find_api
-from moldau.server.handlers import usual_sync
+from moldau.server.handlers import sync_fast_path
 from moldau.server.handlers.groups import GroupHandlers
-from moldau.server.handlers.usual_sync import SYNC_GROUP_KEY, VERSION, UsualSync
+from moldau.server.handlers.sync_fast_path import SYNC_GROUP_KEY, VERSION, SyncFastPath
 from moldau.server.network.dispatch import Dispatcher, Later, Route
 
 MEMBERS = 5
@@ -48,7 +48,7 @@ class OneShard:
 class Broker:
     """One group whose members have joined, behind a dispatcher."""
 
-    def __init__(self, *, short_way, group="g", client_id="client"):
+    def __init__(self, *, fast_path, group="g", client_id="client"):
         self.runtime = OneShard()
         self.served = self.runtime.served
         joins = [self.served.join(group=group, client_id=client_id) for _ in range(MEMBERS)]
@@ -58,15 +58,15 @@ class Broker:
         self.metrics = RequestMetrics()
         handlers = GroupHandlers(self.runtime)
         route = Route(SYNC_GROUP_KEY, "0-5", handlers.sync, self.metrics)
-        self.usual = UsualSync(handlers, self.metrics.of("SyncGroup"), HandClock())
-        self.short = 0
-        if short_way:
-            route.usual = self.count
+        self.fast_path = SyncFastPath(handlers, self.metrics.of("SyncGroup"), HandClock())
+        self.fast_count = 0
+        if fast_path:
+            route.fast_path = self.count
         self.dispatch = Dispatcher([route], HandClock(), None).handle
 
     def count(self, frame):
-        answer = self.usual.answer(frame)
-        self.short += answer is not None
+        answer = self.fast_path.answer(frame)
+        self.fast_count += answer is not None
         return answer
 
     def send(self, frame):
@@ -81,17 +81,17 @@ class Both:
     """The two brokers; they give their members the same ids."""
 
     def __init__(self, **more):
-        self.long, self.quick = Broker(short_way=False, **more), Broker(short_way=True, **more)
-        assert self.long.followers == self.quick.followers
-        self.leader, self.followers = self.quick.leader, self.quick.followers
-        self.generation = self.quick.generation
+        self.slow, self.fast = Broker(fast_path=False, **more), Broker(fast_path=True, **more)
+        assert self.slow.followers == self.fast.followers
+        self.leader, self.followers = self.fast.leader, self.fast.followers
+        self.generation = self.fast.generation
 
     def send(self, frame):
-        answer = self.quick.send(frame)
-        assert answer == self.long.send(frame)
-        assert self.quick.served.timers == self.long.served.timers
-        assert self.quick.served.describe() == self.long.served.describe()
-        counted = [one.metrics.of("SyncGroup") for one in (self.quick, self.long)]
+        answer = self.fast.send(frame)
+        assert answer == self.slow.send(frame)
+        assert self.fast.served.timers == self.slow.served.timers
+        assert self.fast.served.describe() == self.slow.served.describe()
+        counted = [one.metrics.of("SyncGroup") for one in (self.fast, self.slow)]
         assert counted[0].requests == counted[1].requests
         assert counted[0].bytes_in == counted[1].bytes_in
         return answer
@@ -113,8 +113,8 @@ class Both:
         return frame(request, version, client_id)
 
     @property
-    def short(self):
-        return self.quick.short
+    def fast_count(self):
+        return self.fast.fast_count
 
 
 def frame(request, version=VERSION, client_id="client", correlation_id=7):
@@ -131,33 +131,33 @@ def both():
     return Both()
 
 
-def test_followers_of_a_stable_group_are_answered_the_short_way_but_for_the_last(both):
+def test_followers_of_a_stable_group_take_the_fast_path_but_for_the_last(both):
     both.assign()
     told = [decoded(both.send(both.frame(member_id))) for member_id in both.followers]
     assert [one.assignment for one in told] == [b"\2" * 3, b"\3" * 3, b"\4" * 3, b"\5" * 3]
     assert {(one.protocol_type, one.protocol_name) for one in told} == {("consumer", "range")}
-    assert both.short == MEMBERS - 2, "the last one ends the timer of the sync phase"
+    assert both.fast_count == MEMBERS - 2, "the last one ends the timer of the sync phase"
 
 
 @pytest.mark.parametrize("size", [0, 1, 125, 126, 127, 20_000])
 def test_assignments_may_have_any_size(both, size):
     both.assign(size)
     assert len(decoded(both.send(both.frame(both.followers[0]))).assignment) == size
-    assert both.short == 1
+    assert both.fast_count == 1
 
 
 def test_the_client_id_does_not_matter(both):
     both.assign()
     for client_id in ("client", "another", ""):
         both.send(both.frame(both.followers[0], client_id=client_id))
-    assert both.short == 3
+    assert both.fast_count == 3
     both.send(both.frame(both.followers[0], client_id=None))
-    assert both.short == 3
+    assert both.fast_count == 3
 
 
 def test_a_sync_before_the_assignment_is_parked(both):
     assert both.send(both.frame(both.followers[0])) == "parked"
-    assert not both.short
+    assert not both.fast_count
 
 
 @pytest.mark.parametrize(
@@ -180,39 +180,39 @@ def test_a_sync_before_the_assignment_is_parked(both):
         ({"protocol_type": "p" * 2000}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
     ],
 )
-def test_whatever_else_is_asked_takes_the_long_way(both, changes, error):
+def test_whatever_else_is_asked_takes_the_slow_path(both, changes, error):
     both.assign()
     changes = dict(changes)
     version = changes.get("version", VERSION)
     sent = both.frame(changes.pop("member_id", both.followers[0]), **changes)
     for _ in range(2):
         assert decoded(both.send(sent), version).error_code == error
-    assert not both.short
+    assert not both.fast_count
 
 
-def test_a_rebalance_ends_the_short_way(both):
+def test_a_rebalance_ends_the_fast_path(both):
     both.assign()
     both.send(both.frame(both.followers[0]))
-    for one in (both.quick, both.long):
+    for one in (both.fast, both.slow):
         one.served.join(group="g")
     answer = decoded(both.send(both.frame(both.followers[1])))
     assert answer.error_code == ErrorCode.REBALANCE_IN_PROGRESS
-    assert both.short == 1
+    assert both.fast_count == 1
 
 
 def test_only_so_many_requests_are_remembered(both, monkeypatch):
-    monkeypatch.setattr(usual_sync, "REQUESTS_KEPT", 2)
+    monkeypatch.setattr(sync_fast_path, "REQUESTS_KEPT", 2)
     both.assign()
     for number in range(5):
         both.send(both.frame(both.followers[0], group_id=f"another-{number}"))
         both.send(both.frame(both.followers[0]))
-    assert both.short == 5
+    assert both.fast_count == 5
 
 
 def test_a_protocol_named_like_our_mark_is_told_as_it_is():
     mark = "\x0fthe assignment"
     known = SyncGroupRequest("g", 1, "m", None, mark, mark)
-    before, after = usual_sync._answer_around(known)
+    before, after = sync_fast_path._answer_around(known)
     answer = bytes(8) + before + b"\x03ab" + after
     told = decode_response(find_api(SYNC_GROUP_KEY), VERSION, memoryview(answer)[4:])
     assert (told.protocol_type, told.protocol_name, told.assignment) == (mark, mark, b"ab")
@@ -220,7 +220,7 @@ def test_a_protocol_named_like_our_mark_is_told_as_it_is():
 
 @settings(max_examples=60)
 @given(data=st.data())
-def test_damaged_frames_are_answered_as_on_the_long_way(data):
+def test_damaged_frames_are_answered_as_on_the_slow_path(data):
     both = Both()
     both.assign()
     good = both.frame(both.followers[0])

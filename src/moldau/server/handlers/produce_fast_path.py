@@ -1,14 +1,14 @@
-"""The produce request that a librdkafka producer sends all day, answered without taking it apart.
+"""The fast path of Produce: the request that a librdkafka producer sends all day, not decoded.
 
 It names one topic and one partition and belongs to no transaction. All requests of a producer to
-a partition then begin with the same bytes, from the client id up to the length of the records, and
-their answers differ in the correlation id and three numbers. So the first one is decoded, and what
-it said is remembered by its opening; those that follow are known by it. What the opening means and
-what the answer looks like both come from the compiled codecs: this module knows only in which
-places a request may differ from the one before it.
+a partition then have the same prefix, from the client id up to the length of the records, and
+their answers differ in the correlation id and three numbers. So the first request is decoded, and
+its meaning is remembered by its prefix; later requests are recognised by theirs. The compiled
+codecs give the meaning of a prefix and the template of its answer: this module knows only in
+which places two such requests may differ.
 
-Whatever is not of this shape, and whatever cannot be answered at once with success, is left to
-`ProduceHandler`, with nothing done yet: None says so. A miss costs a look at five bytes.
+Requests of another shape, and those that cannot be answered at once with success, are left to
+`ProduceHandler` with nothing done: `answer` returns None. A miss costs a look at five bytes.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from moldau.server.handlers.produce import TOPIC_IDS_FROM, Destination, ProduceH
 
 PRODUCE_KEY: Final = 0
 FIRST_VERSION, LAST_VERSION = 9, 13
-"""Those with the flexible encoding; older clients take the long way."""
+"""Those with the flexible encoding; older clients take the slow path."""
 
-OPENINGS_KEPT: Final = 4096
-"""Openings hold names that clients choose: beyond this many all are learned anew."""
+PREFIXES_KEPT: Final = 4096
+"""Clients choose the names in a prefix: beyond this many prefixes all are learned anew."""
 
 _CLIENT_ID: Final = 10
 """Where the client id begins, behind its length."""
 _BEFORE_TOPICS: Final = 8
 """Header's tags, no transactional id, acks, timeout: from the client id's end to the topics."""
 _BEFORE_RECORDS: Final = 6
-"""Count of topics, count of partitions and index: what else is in an opening."""
+"""Count of topics, count of partitions and index: the rest of a prefix, besides the topic."""
 
 _TOPIC_ID_SIZE: Final = 16
 _LONG_NAME: Final = 128
@@ -62,7 +62,7 @@ _MARKS: Final = (0x4D4F4C4441550001, 0x4D4F4C4441550002, 0x4D4F4C4441550003)
 
 
 class _Known(NamedTuple):
-    """What an opening said, and its answer around the parts that change."""
+    """The meaning of a prefix, and the template of its answer around the parts that change."""
 
     where: Destination
     size: bytes
@@ -70,8 +70,8 @@ class _Known(NamedTuple):
     after: bytes
 
 
-class UsualProduce:
-    """Answers the usual produce request."""
+class ProduceFastPath:
+    """Answers produce requests whose prefix is known."""
 
     def __init__(self, handler: ProduceHandler, stats: RequestStats, clock: Clock) -> None:
         self._handler = handler
@@ -94,7 +94,7 @@ class UsualProduce:
         return [b"".join((size, frame[_CORRELATION_ID], before, _NUMBERS(*placed), after))]
 
     def _recognise(self, frame: memoryview) -> tuple[_Known, int, memoryview] | None:
-        """Find the opening among those known, and the records behind it."""
+        """Find the prefix among those known, and the records behind it."""
         frame_size = len(frame)
         if frame_size < HEADER_SIZE:
             return None
@@ -106,8 +106,8 @@ class UsualProduce:
         end = topics + _BEFORE_RECORDS + (frame[topics + 1] if by_name else _TOPIC_ID_SIZE)
         if end > frame_size - HEADER_SIZE:
             return None
-        opening = (version, bytes(frame[8:end]))
-        known = self._known.get(opening) or self._learn(opening, frame, topics)
+        prefix = (version, bytes(frame[8:end]))
+        known = self._known.get(prefix) or self._learn(prefix, frame, topics)
         if known is None:
             return None  # in another shape a length need not stand where it is looked for below
         length, start = read_uvarint(frame, end)
@@ -116,9 +116,9 @@ class UsualProduce:
             return None
         return known, version, frame[start:stop]
 
-    def _learn(self, opening: tuple[int, bytes], frame: memoryview, topics: int) -> _Known | None:
-        """Understand an opening that was not met before, if it is of the usual shape."""
-        version, content = opening
+    def _learn(self, prefix: tuple[int, bytes], frame: memoryview, topics: int) -> _Known | None:
+        """Decode a request with a new prefix; remember it if it is of the shape served here."""
+        version, content = prefix
         header_tags, transactional_id, *acks = frame[topics - 8 : topics - 4]
         one_of_each = frame[topics] == _ONE and content[-5] == _ONE
         long_name = version < TOPIC_IDS_FROM and frame[topics + 1] >= _LONG_NAME
@@ -133,9 +133,9 @@ class UsualProduce:
         where = self._handler.destination(topic, request.acks, version)
         if where is None:
             return None
-        if len(self._known) >= OPENINGS_KEPT:
+        if len(self._known) >= PREFIXES_KEPT:
             self._known.clear()
-        known = self._known[opening] = _Known(where, *_answer_around(where, version))
+        known = self._known[prefix] = _Known(where, *_answer_around(where, version))
         return known
 
 

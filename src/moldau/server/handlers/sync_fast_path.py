@@ -1,14 +1,16 @@
-"""The sync of a member whose assignment is there, answered without taking the request apart.
+"""The fast path of SyncGroup: the sync of a member whose assignment is there, not decoded.
 
 When a large group rebalances, all members but one send the same SyncGroup at the same time: group,
 generation and protocol are one, and only the member's id differs. The answers differ in the
-assignment. So the first is decoded, and what it said is remembered by the bytes before the member's
-id and behind it; those that follow are known by them (`usual_produce` does the same for Produce).
-What a request means and what the answer looks like both come from the compiled codecs, and what is
-allowed is decided where it always is. It takes less than half of the time of the long way.
+assignment. So the first request is decoded, and its meaning is remembered by the bytes before the
+member's id and behind it; later requests are recognised by theirs (`produce_fast_path` does the
+same for Produce). The compiled codecs give the meaning of a request and the template of its
+answer; the group decides as it does for every sync. It takes less than half of the time of the
+slow path.
 
-Whatever is not of this shape (a leader's sync, a static member's), and whatever cannot be answered
-at once with an assignment, is left to `GroupHandlers.sync`, with nothing done yet: None says so.
+Requests of another shape (a leader's sync, a static member's), and those that cannot be answered
+at once with an assignment, are left to `GroupHandlers.sync` with nothing done: `answer` returns
+None.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from moldau.server.handlers.groups import GroupHandlers
 
 SYNC_GROUP_KEY: Final = 14
 VERSION: Final = 5
-"""The newest, which clients have spoken since Kafka 2.5; others take the long way."""
+"""The newest, which clients have spoken since Kafka 2.5; others take the slow path."""
 
 REQUESTS_KEPT: Final = 256
 """One for each generation that comes together at present; beyond this many all are learned anew."""
@@ -53,9 +55,9 @@ _MARK: Final = b"the assignment"
 
 
 class _Known(NamedTuple):
-    """What a request said, and its answer between correlation id and assignment, and behind.
+    """A decoded request, and the template of its answer before and behind the assignment.
 
-    The request is that of the member whose turn it is.
+    The request's member id is set to that of the member who asks.
     """
 
     request: SyncGroupRequest
@@ -63,8 +65,8 @@ class _Known(NamedTuple):
     after: bytes
 
 
-class UsualSync:
-    """Answers the usual sync."""
+class SyncFastPath:
+    """Answers syncs that are known but for the member's id."""
 
     def __init__(self, handlers: GroupHandlers, stats: RequestStats, clock: Clock) -> None:
         self._handlers = handlers
@@ -112,7 +114,7 @@ class UsualSync:
         return known
 
     def _learn(self, around: tuple[bytes, bytes], frame: memoryview, tags: int) -> _Known | None:
-        """Understand a request around whose member's id is what was not met before."""
+        """Decode a request that is new around its member's id; remember it if it has the shape."""
         before, behind = around
         if not behind.startswith(_NO_INSTANCE):
             return None
