@@ -32,6 +32,7 @@ from moldau.protocol.messages.data import (
 )
 from moldau.protocol.registry import encode_request, find_api
 from moldau.records.builder import BatchBuilder
+from moldau.security.session import Session
 from moldau.server.broker import Broker
 from moldau.server.configuration.settings import BrokerSettings
 from moldau.server.lifecycle.topic_admin import TopicAdmin
@@ -91,9 +92,10 @@ async def measure(size: int, version: int, *, profile: bool) -> None:
         defaults = TopicDefaults(1, 1)
         admin = TopicAdmin(parts.decisions, parts.replicas, defaults, parts.ports.random)
         await admin.create(NewTopic(TOPIC, 1, 1))
+        endpoint = settings.endpoints[0]
         connection = Connection(
             NoSocket(),  # type: ignore[arg-type]
-            settings.endpoints[0],
+            Session(endpoint.name, endpoint.security_protocol, NoSocket.peer),
             broker.connections._dispatch,  # noqa: SLF001 - where a frame goes, minus the socket
             frame_limit=_LARGEST_FRAME,
             on_close=lambda _: None,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import random
-from types import SimpleNamespace
 
 from kits.group_shard_kit import ServedShard
 from kits.metadata_samples import with_brokers
+from kits.request_kit import context
 from kits.slicing import Finishing
 from moldau.cluster.changes import TopicRemoved
 from moldau.cluster.topics import NewTopic, TopicDefaults, create_topic
@@ -89,8 +89,3 @@ class Broker:
     def remove(self, name):
         changes = [TopicRemoved(self.topic_id(name))]
         self.image = self.image.apply(changes, self.image.version + 1)
-
-
-def context(version):
-    connection = SimpleNamespace(peer_host="10.1.2.3")
-    return SimpleNamespace(version=version, client_id="client", connection=connection)

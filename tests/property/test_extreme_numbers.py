@@ -22,6 +22,7 @@ import pytest
 from kits.extreme_messages import EXTREME_TEXTS, Extremes, Known, edges_of, number_fields
 from kits.log_kit import make_batch
 from moldau.base.errors import ConfigError, ProtocolError
+from moldau.base.network import Address
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.fields import Kind
 from moldau.protocol.messages.configs import (
@@ -53,6 +54,7 @@ from moldau.protocol.messages.transactions import (
     InitProducerIdRequest,
 )
 from moldau.protocol.registry import api_of, decode_response, encode_request
+from moldau.security.session import Session
 from moldau.server.configuration.broker_configs import BROKER_CONFIGS
 from moldau.server.configuration.definition import ConfigDefinition, ConfigType, Update
 from moldau.server.configuration.dynamic import OperationType
@@ -92,12 +94,10 @@ PATIENCE_S = 20
 class Client:
     """The other end of no socket: frames go straight to the dispatcher of the broker."""
 
-    peer = "a test"
-    peer_host = "127.0.0.1"
-    software = ("", "")
-
     def __init__(self, broker: Any) -> None:
-        self.endpoint = broker.parts.settings.endpoints[0]
+        endpoint = broker.parts.settings.endpoints[0]
+        peer = Address("127.0.0.1", 50000)
+        self.session = Session(endpoint.name, endpoint.security_protocol, peer)
         self._dispatcher: Dispatcher = broker.connections._dispatch.__self__
         self.routes = self._dispatcher.routes
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import random
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
@@ -18,6 +17,7 @@ from kits.coordinator_kit import MemoryLog
 from kits.group_shard_kit import join_request, transactional_request
 from kits.log_kit import HandClock
 from kits.metadata_samples import with_brokers
+from kits.request_kit import connection
 from moldau.base.errors import ProtocolError
 from moldau.cluster.changes import TopicRemoved
 from moldau.cluster.topics import NewTopic, TopicDefaults, create_topic
@@ -95,7 +95,7 @@ class Broker:
 
     def send(self, frame):
         try:
-            answer = self.dispatch(SimpleNamespace(peer="somebody"), memoryview(frame))
+            answer = self.dispatch(connection(), memoryview(frame))
         except ProtocolError as error:
             return str(error)
         if isinstance(answer, Later):

@@ -7,6 +7,7 @@ import random
 import pytest
 
 from kits.metadata_samples import registration
+from kits.request_kit import context as at
 from kits.slicing import count_pauses, count_turns, finished
 from moldau.base.clock import SystemClock
 from moldau.base.ids import BrokerId
@@ -32,7 +33,6 @@ from moldau.server.configuration.log_levels import LogLevels
 from moldau.server.configuration.settings import BrokerSettings
 from moldau.server.handlers.configs import ConfigHandlers
 from moldau.server.network.answer_room import AnswerRoom
-from moldau.server.network.dispatch import RequestContext
 from moldau.storage.disk import Disk
 
 TOPIC, BROKER, LOGGER = 2, 4, 8
@@ -103,10 +103,6 @@ class Bench:
         request = DescribeConfigsRequest([DescribeConfigsResource(kind, name, keys)], **wanted)
         (result,) = finished(self.handlers.describe(request, at(4))).results
         return result
-
-
-def at(version):
-    return RequestContext(None, version, None)
 
 
 @pytest.fixture

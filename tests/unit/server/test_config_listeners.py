@@ -3,9 +3,9 @@
 import pytest
 
 from moldau.base.errors import ConfigError
+from moldau.security.session import SecurityProtocol
 from moldau.server.network.listeners import (
     ListenerConfigs,
-    SecurityProtocol,
     parse_protocol_map,
     resolve_listeners,
 )

@@ -6,6 +6,7 @@ import struct
 import pytest
 
 from kits.leaks import run_without_leaks
+from kits.request_kit import session
 from moldau.base.errors import ProtocolError
 from moldau.base.limits import UNSENT_BYTES_PER_CONNECTION
 from moldau.base.memory_budget import MemoryAccount, MemoryBudget
@@ -72,7 +73,9 @@ def frame(content: bytes) -> bytes:
 def connect(dispatch, *, frame_limit=1000):
     stream = FakeStream()
     closed = []
-    connection = Connection(stream, None, dispatch, frame_limit=frame_limit, on_close=closed.append)
+    connection = Connection(
+        stream, session("127.0.0.1"), dispatch, frame_limit=frame_limit, on_close=closed.append
+    )
     return connection, stream, closed
 
 
@@ -394,7 +397,9 @@ class Holder(FakeStream):
 
 def hold(dispatch, budget):
     """Return a connection whose memory counts."""
-    return Connection(Holder(budget), None, dispatch, frame_limit=1 << 20, on_close=lambda _: None)
+    return Connection(
+        Holder(budget), session(), dispatch, frame_limit=1 << 20, on_close=lambda _: None
+    )
 
 
 @pytest.mark.parametrize("size", [KEPT_REQUEST_BYTES, KEPT_REQUEST_BYTES - 1 - 4])

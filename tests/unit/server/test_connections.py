@@ -9,10 +9,13 @@ import pytest
 from moldau.base.errors import ProtocolError
 from moldau.base.limits import UNSENT_BYTES_PER_CONNECTION
 from moldau.base.network import Address
+from moldau.security.session import ANONYMOUS, SecurityProtocol
 from moldau.server.network.connection import PARTS_PER_WRITE
 from moldau.server.network.connections import ConnectionLimits, Connections
+from moldau.server.network.listeners import Endpoint
 
 FAR = 2**31 - 1
+ENDPOINT = Endpoint("INTERNAL", "", 9092, "here.example", 9092)
 FRAME = struct.pack(">i", 2) + b"hi"
 
 
@@ -68,7 +71,7 @@ def connections(
 
 def arrive(all_connections, stream):
     """Let a client in, as a listener does; tells whether it may stay."""
-    stream.receiver = all_connections.acceptor(None)(stream)
+    stream.receiver = all_connections.acceptor(ENDPOINT)(stream)
     return stream.ended is None
 
 
@@ -89,6 +92,19 @@ def test_the_connection_beyond_max_connections_is_closed_and_the_others_stay(cap
         (line,) = caplog.messages
         assert "max.connections" in line
         assert "10.0.0.3" in line
+
+    in_a_loop(scenario)
+
+
+def test_an_accepted_connection_has_the_session_of_an_unknown_client():
+    def scenario(_loop):
+        stream = Stream("10.0.0.2", 4711)
+        assert arrive(connections(), stream)
+        session = stream.receiver.session
+        assert (session.listener, session.security_protocol) == ("INTERNAL", SecurityProtocol(0))
+        assert (session.peer, str(session.principal)) == (("10.0.0.2", 4711), "User:ANONYMOUS")
+        assert session.principal is ANONYMOUS
+        assert (session.client_software_name, session.client_software_version) == ("", "")
 
     in_a_loop(scenario)
 

@@ -6,6 +6,7 @@ import struct
 import pytest
 
 from kits.log_kit import HandClock
+from kits.request_kit import session
 from moldau.base.errors import ProtocolError
 from moldau.base.limits import ELEMENTS_PER_REQUEST, LARGE_REQUESTS_AT_ONCE
 from moldau.observe.requests import RequestMetrics
@@ -32,9 +33,8 @@ CORRELATION_ID = 77
 class Connection:
     """Who asks."""
 
-    peer = "127.0.0.1:5000"
-
     def __init__(self):
+        self.session = session("127.0.0.1", 5000)
         self.turn = None
         self.called = 0
 
@@ -97,7 +97,7 @@ def test_a_handler_gets_the_decoded_request_and_who_asks(broker):
     assert answer == broker.answer
     ((seen, context),) = broker.seen
     assert seen == request
-    assert (context.connection, context.version, context.client_id) == (CONNECTION, 5, "tester")
+    assert context == (CONNECTION.session, 5, "tester", CONNECTION)
 
 
 @pytest.mark.parametrize("key", [HEARTBEAT, 999, -1, 32767])

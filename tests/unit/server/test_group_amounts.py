@@ -6,13 +6,14 @@ import asyncio
 
 import pytest
 
-from kits.group_handler_kit import ELSEWHERE, LOADING, Broker, context, list_groups
+from kits.group_handler_kit import ELSEWHERE, LOADING, Broker, list_groups
 from kits.group_shard_kit import (
     commit_request,
     errors,
     join_request,
     transactional_request,
 )
+from kits.request_kit import context
 from kits.slicing import count_pauses, count_turns, finished
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.groups import (

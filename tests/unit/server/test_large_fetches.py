@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from types import SimpleNamespace
 
 import pytest
 
 from kits.fetch_kit import FAR, ME, Kit, unexpected
 from kits.log_kit import sized_batch
+from kits.request_kit import context
 from kits.slicing import count_pauses, finished
 from moldau.observe.requests import RequestMetrics
 from moldau.observe.traffic import Traffic
@@ -20,7 +20,7 @@ NAMES = [f"t{number}" for number in range(200)]
 VERSION = 12
 
 
-class Connection:
+class Memory:
     """Has memory for whatever is asked for."""
 
     async def reserve(self, size):
@@ -55,7 +55,7 @@ class Broker:
             session_epoch=epoch,
             topics=topics,
         )
-        return self.handler(request, SimpleNamespace(version=version, connection=Connection()))
+        return self.handler(request, context(version, memory=Memory()))
 
     @property
     def watched(self):

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from kits import log_kit
 from kits.log_kit import HandClock
+from kits.request_kit import connection
 from moldau.base.errors import ProtocolError
 from moldau.base.ids import PartitionKey, TopicId
 from moldau.observe.requests import RequestMetrics
@@ -30,12 +31,6 @@ from moldau.storage.topic_config import LogConfig
 
 ME = 1
 TOPIC_ID, OTHER_ID = TopicId(b"t" * 16), TopicId(b"o" * 16)
-
-
-class Peer:
-    """The connection, as far as a refusal names it."""
-
-    peer = "somebody"
 
 
 class Broker:
@@ -73,7 +68,7 @@ class Broker:
 
     def send(self, frame):
         try:
-            answer = self.dispatch(Peer, memoryview(frame))
+            answer = self.dispatch(connection(), memoryview(frame))
         except ProtocolError as error:
             return str(error)
         return answer and b"".join(answer)

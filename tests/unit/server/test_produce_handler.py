@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 
 from kits import log_kit
 from kits.log_kit import HandClock, make_batch
+from kits.request_kit import context
 from kits.slicing import count_turns
 from moldau.base.errors import ProtocolError
 from moldau.base.executor import WorkerLost, WorkTooLong
@@ -27,7 +27,7 @@ from moldau.replication.partition import Partition, Role
 from moldau.replication.partitions import Partitions
 from moldau.server.handlers import produce
 from moldau.server.handlers.produce import ProduceHandler
-from moldau.server.network.dispatch import Droppable, RequestContext
+from moldau.server.network.dispatch import Droppable
 
 ME = 1
 
@@ -61,8 +61,7 @@ class Kit:
         """Send batches for one partition in one request."""
         partitions = [PartitionProduceData(0, records) for records in batches]
         data = TopicProduceData("t", bytes(16), partition_data=partitions)
-        context = RequestContext(SimpleNamespace(peer="nobody"), version, "client")
-        return self._handler(ProduceRequest(None, acks, 100, [data]), context)
+        return self._handler(ProduceRequest(None, acks, 100, [data]), context(version))
 
 
 class HandExecutor:

@@ -6,7 +6,6 @@ Every test sends the same frames to two brokers, one that has the fast path and 
 from __future__ import annotations
 
 import asyncio
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
@@ -14,6 +13,7 @@ from hypothesis import strategies as st
 
 from kits.group_shard_kit import ServedShard
 from kits.log_kit import HandClock
+from kits.request_kit import connection
 from moldau.base.errors import ProtocolError
 from moldau.observe.requests import RequestMetrics
 from moldau.protocol.errors import ErrorCode
@@ -25,7 +25,6 @@ from moldau.server.handlers.sync_fast_path import SYNC_GROUP_KEY, VERSION, SyncF
 from moldau.server.network.dispatch import Dispatcher, Later, Route
 
 MEMBERS = 5
-PEER = SimpleNamespace(peer_host="10.0.0.1", peer="somebody", turn=None)
 LOOP = asyncio.new_event_loop()
 LOOP.close()
 """For the futures of parked requests; none is ever awaited."""
@@ -71,7 +70,7 @@ class Broker:
 
     def send(self, frame):
         try:
-            answer = self.dispatch(PEER, memoryview(frame))
+            answer = self.dispatch(connection(), memoryview(frame))
         except ProtocolError as error:
             return str(error)
         return "parked" if isinstance(answer, Later) else b"".join(answer)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import random
-from types import SimpleNamespace
 
 import pytest
 
 from kits.metadata_samples import with_brokers
+from kits.request_kit import context as at
 from kits.slicing import answered, count_pauses, count_turns, finished
 from moldau.base.ids import ZERO_TOPIC_ID
 from moldau.cluster.topics import NewTopic, TopicDefaults, create_topic
 from moldau.protocol.errors import ApiError, ErrorCode
 from moldau.protocol.messages.metadata import (
+    ApiVersionsRequest,
     DescribeClusterRequest,
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsTopic,
@@ -100,11 +101,6 @@ def discovery(decided):
         partition_limit=2000,
         kraft_version=lambda: 0,
     )
-
-
-def at(version):
-    endpoint = SimpleNamespace(name="PLAINTEXT")
-    return SimpleNamespace(version=version, connection=SimpleNamespace(endpoint=endpoint))
 
 
 def create(administration, *topics):
@@ -247,6 +243,17 @@ def test_a_page_begins_in_a_topic_that_is_asked_for(discovery, cursor, told):
 def test_only_brokers_are_told(discovery, endpoint, code):
     response = discovery.describe_cluster(DescribeClusterRequest(False, endpoint), at(1))
     assert response.error_code == code
+
+
+@pytest.mark.parametrize(
+    ("version", "name", "kept"),
+    [(3, "librdkafka", ("librdkafka", "2.8.0")), (3, "-no name-", ("", "")), (2, "x", ("", ""))],
+)
+def test_a_session_knows_the_library_that_its_client_has_named(discovery, version, name, kept):
+    asked = at(version)
+    discovery.api_versions(ApiVersionsRequest(name, "2.8.0"), asked)
+    session = asked.session
+    assert (session.client_software_name, session.client_software_version) == kept
 
 
 @pytest.mark.parametrize(

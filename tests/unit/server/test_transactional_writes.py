@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from types import SimpleNamespace
 
 import pytest
 
 from kits import log_kit
 from kits.log_kit import HandClock, make_batch, marker
+from kits.request_kit import context
 from moldau.base.ids import PartitionKey, TopicId
 from moldau.coordination.outcome import ProducerIdentity
 from moldau.observe.requests import RequestStats
@@ -20,7 +20,6 @@ from moldau.replication.partition import Partition, Role
 from moldau.replication.partitions import Partitions
 from moldau.server.handlers.produce import ProduceHandler
 from moldau.server.lifecycle.internal_topics import OFFSETS_TOPIC
-from moldau.server.network.dispatch import RequestContext
 from moldau.server.transactions.writes import TransactionalWrites
 from moldau.storage.topic_config import LogConfig
 
@@ -92,8 +91,7 @@ class Kit:
         request = ProduceRequest(
             transactional_id, -1, 100, [TopicProduceData(topic, topic_id, partition_data=data)]
         )
-        context = RequestContext(SimpleNamespace(peer="nobody"), version, client)
-        return self._handler(request, context)
+        return self._handler(request, context(version, client))
 
     def send(self, *parts, **settings):
         """Send batches and return the codes that are answered at once."""

@@ -50,7 +50,6 @@ from moldau.server.network.repeats import fold
 from moldau.server.network.slices import Sliced
 
 NO_AUTHORIZER: Final = "No Authorizer is configured."
-USER, ANONYMOUS = "User", "ANONYMOUS"
 UNKNOWN: Final = 0
 """The code that means nothing in every enumeration of access rules; Kafka hangs up on it."""
 NO_TIME: Final = -1
@@ -168,9 +167,10 @@ def create_token(
 ) -> CreateDelegationTokenResponse:
     """Refuse to issue a token."""
     del request
-    requester = (USER, ANONYMOUS) if context.version >= REQUESTER_FROM else ("", "")
+    asker = context.session.principal
+    requester = asker if context.version >= REQUESTER_FROM else ("", "")
     times = (NO_TIME, NO_TIME, NO_TIME)
-    return CreateDelegationTokenResponse(NOT_ALLOWED, USER, ANONYMOUS, *requester, *times)
+    return CreateDelegationTokenResponse(NOT_ALLOWED, *asker, *requester, *times)
 
 
 def renew_token(

@@ -138,7 +138,7 @@ class CoordinatorHandlers:
             broker = image.brokers.get(leader)
             here = leader == self._broker_id
             if broker is not None and not broker.fenced and (not here or runtime.holds(index)):
-                listener = context.connection.endpoint.name
+                listener = context.session.listener
                 for endpoint in broker.endpoints:
                     if endpoint.listener == listener:
                         return _Node(broker.id, endpoint.host, endpoint.port)

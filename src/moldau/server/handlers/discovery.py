@@ -107,7 +107,8 @@ class DiscoveryHandlers:
             names = (request.client_software_name, request.client_software_version)
             if not all(SOFTWARE_NAME.fullmatch(name) for name in names):
                 return ApiVersionsResponse(ErrorCode.INVALID_REQUEST)
-            context.connection.software = names
+            session = context.session
+            session.client_software_name, session.client_software_version = names
         image = self._image()
         elsewhere = request.node_id not in (-1, self._broker_id)
         if elsewhere or request.cluster_id not in (None, image.cluster_id):
@@ -308,7 +309,7 @@ def _reachable(
     image: MetadataImage, context: RequestContext, *, fenced: bool = False
 ) -> list[tuple[Broker, str, int]]:
     """Return the live brokers that have the listener this client came in on."""
-    listener = context.connection.endpoint.name
+    listener = context.session.listener
     return [
         (broker, endpoint.host, endpoint.port)
         for _, broker in sorted(image.brokers.items())

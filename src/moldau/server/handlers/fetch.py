@@ -196,7 +196,7 @@ class FetchHandler:
             wait_s = request.max_wait_ms / 1000
             parked = ParkedFetch(fetch, wait_s, lambda found: self._respond(fetch, found))
             response = await parked.future  # type: ignore[assignment]
-        await context.connection.reserve(CONVERSION_COPIES * _stored_size(response))
+        await context.memory.reserve(CONVERSION_COPIES * _stored_size(response))
         magic = 1 if context.version >= MAGIC_1_FROM else 0
         await self._conversion.convert(response, magic=magic)
         return response

@@ -211,7 +211,7 @@ class GroupHandlers:
 
 
 def _caller(context: RequestContext) -> Caller:
-    return Caller(context.version, context.client_id or "", f"/{context.connection.peer_host}")
+    return Caller(context.version, context.client_id or "", f"/{context.session.peer.host}")
 
 
 def _heartbeat_failed(code: ErrorCode) -> HeartbeatResponse:

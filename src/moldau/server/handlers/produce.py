@@ -41,8 +41,8 @@ from moldau.protocol.messages.data import (
 from moldau.records.batch import APPEND_TIME_BIT, TRANSACTIONAL_BIT, BatchHeader, is_transactional
 from moldau.replication.partition import Partition
 from moldau.replication.partitions import Partitions
+from moldau.security.session import Session
 from moldau.server.lifecycle.internal_topics import INTERNAL_TOPICS
-from moldau.server.network.connection import Connection
 from moldau.server.network.dispatch import Droppable, RequestContext
 from moldau.server.network.slices import Sliced
 from moldau.server.network.stepping import take_turns
@@ -180,7 +180,7 @@ class ProduceHandler:
         if not _has_transactional(request):
             return self._produce(request, context, NO_PERMITS)
         if not request.transactional_id:
-            return self._unauthorized(request, context.connection)
+            return self._unauthorized(request, context.session)
         permits = self._transactional.permits(request, context.version, self._name)
         if isinstance(permits, asyncio.Future):
             _keep_records(request)
@@ -193,7 +193,7 @@ class ProduceHandler:
         produced = self._produce(request, context, await permits)
         return await produced if isinstance(produced, Awaitable) else produced
 
-    def _unauthorized(self, request: ProduceRequest, asker: Connection) -> Produced:
+    def _unauthorized(self, request: ProduceRequest, asker: Session) -> Produced:
         """Refuse all of a request that names no transaction for its transactional batches."""
         code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         self._stats.error(code)
@@ -213,7 +213,7 @@ class ProduceHandler:
         self, request: ProduceRequest, context: RequestContext, permits: Permits
     ) -> Produced:
         # One sent without acknowledgement ends its connection, with a line that says why.
-        asker = context.connection if request.acks else None
+        asker = context.session if request.acks else None
         writing = self._write(request, context, permits, asker)
         try:
             next(writing)
@@ -230,7 +230,7 @@ class ProduceHandler:
         return self._reply(response, request.acks)
 
     async def _produce_in_turns(
-        self, acks: int, writing: Sliced[_Written], asker: Connection | None
+        self, acks: int, writing: Sliced[_Written], asker: Session | None
     ) -> ProduceResponse | None:
         response, later = await take_turns(writing)
         return await self._finish(response, later, acks, asker)
@@ -240,7 +240,7 @@ class ProduceHandler:
         request: ProduceRequest,
         context: RequestContext,
         permits: Permits,
-        asker: Connection | None,
+        asker: Session | None,
     ) -> Sliced[_Written]:
         """Append every batch that can be; return the answer, and what it cannot be sent without."""
         now_ms = self._clock.wall_ms()
@@ -310,7 +310,7 @@ class ProduceHandler:
         return appended.base_offset, _told_time(examined.header, appended), log.log_start_offset
 
     async def _finish(
-        self, response: ProduceResponse, later: _Later, acks: int, asker: Connection | None
+        self, response: ProduceResponse, later: _Later, acks: int, asker: Session | None
     ) -> ProduceResponse | None:
         """Do what takes time: work on records, one batch after the other, then wait for syncs."""
         deadline_s = self._clock.monotonic() + REQUEST_WORK_S
@@ -332,7 +332,7 @@ class ProduceHandler:
             await asyncio.shield(self._flush(later, asker))
         return self._reply(response, acks)
 
-    async def _flush(self, later: _Later, asker: Connection | None) -> None:
+    async def _flush(self, later: _Later, asker: Session | None) -> None:
         for place in later.flushes:
             log = place.partition.log
             try:
@@ -426,7 +426,7 @@ class ProduceHandler:
         topic: str | None,
         index: int,
         error: ApiError | StorageError,
-        asker: Connection | None,
+        asker: Session | None,
         later: _Later,
     ) -> PartitionProduceResponse:
         named: list[BatchIndexAndErrorMessage] = []

@@ -23,7 +23,7 @@ from moldau.base.limits import UNSENT_BYTES_PER_CONNECTION
 from moldau.base.memory_budget import MemoryAccount
 from moldau.base.network import Part, Stream
 from moldau.protocol.framing import PREFIX_BYTES, check_announced, frame_end
-from moldau.server.network.listeners import Endpoint
+from moldau.security.session import Session
 from moldau.server.network.turns import Turn
 
 logger = logging.getLogger(__name__)
@@ -88,16 +88,15 @@ class Connection:
         "_room",
         "_stalled",
         "_stream",
-        "endpoint",
         "last_active",
-        "software",
+        "session",
         "turn",
     )
 
     def __init__(
         self,
         stream: Stream,
-        endpoint: Endpoint,
+        session: Session,
         dispatch: Dispatch,
         *,
         frame_limit: int,
@@ -105,7 +104,8 @@ class Connection:
     ) -> None:
         self._stream = stream
         self._loop = asyncio.get_running_loop()
-        self.endpoint = endpoint
+        self.session = session
+        """Who the client is: what handlers see of this connection."""
         self._dispatch = dispatch
         self._frame_limit = frame_limit
         self._on_close = on_close
@@ -122,18 +122,6 @@ class Connection:
         self.last_active = self._loop.time()
         self.turn: Turn | None = None
         """What the large request at the head waits for; whoever dispatches it puts it here."""
-        self.software: tuple[str, str] = ("", "")
-        """Name and version of the client's library, if it told."""
-
-    @property
-    def peer(self) -> str:
-        """Who is at the other end, for log lines."""
-        return str(self._stream.peer)
-
-    @property
-    def peer_host(self) -> str:
-        """The other end's address, for limits per address."""
-        return self._stream.peer.host
 
     def received(self, data: memoryview) -> int:
         """Handle every whole frame and return how many bytes they took."""
@@ -241,7 +229,7 @@ class Connection:
         except ProtocolError as error:
             self._end_talk(error)
         except Exception:
-            logger.exception("closing %s: a bug while answering it", self.peer)
+            logger.exception("closing %s: a bug while answering it", self.session.peer)
             self._stream.abort()
         else:
             if isinstance(answer, list):
@@ -258,7 +246,7 @@ class Connection:
 
     def _end_talk(self, error: ProtocolError) -> None:
         """Close once what is queued was sent; what the client sends meanwhile is no request."""
-        logger.info("closing %s: %s", self.peer, error)
+        logger.info("closing %s: %s", self.session.peer, error)
         self._stall()
         self._stream.close()
 
@@ -296,7 +284,7 @@ class Connection:
     def closed(self, error: Exception | None) -> None:
         """Let go of a parked request; one that changes things runs to its end unheard."""
         if error is not None:
-            logger.debug("%s is gone: %s", self.peer, error)
+            logger.debug("%s is gone: %s", self.session.peer, error)
         self._gone = True
         if self._room is not None:
             self._room.cancel()

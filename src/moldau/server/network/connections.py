@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from moldau.base.network import Accept, Nobody, Receiver, Stream
+from moldau.security.session import Session
 from moldau.server.network.connection import Connection, Dispatch
 from moldau.server.network.listeners import Endpoint
 
@@ -60,7 +61,7 @@ class Connections:
                 return Nobody()
             connection = Connection(
                 stream,
-                endpoint,
+                Session(endpoint.name, endpoint.security_protocol, stream.peer),
                 self._dispatch,
                 frame_limit=self._frame_limit,
                 on_close=self._forget,
@@ -92,7 +93,7 @@ class Connections:
 
     def _forget(self, connection: Connection) -> None:
         self._open.pop(connection, None)
-        host = connection.peer_host
+        host = connection.session.peer.host
         self._per_host[host] -= 1
         if not self._per_host[host]:
             del self._per_host[host]

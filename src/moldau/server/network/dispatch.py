@@ -19,7 +19,7 @@ from collections.abc import Callable, Coroutine, Generator, Sequence
 from struct import Struct
 from struct import error as StructError  # noqa: N812 - it is a class
 from types import GeneratorType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from moldau.base.clock import Clock
 from moldau.base.errors import ProtocolError
@@ -41,17 +41,28 @@ from moldau.protocol.registry import (
     find_api,
 )
 from moldau.protocol.release import release_in_slices
+from moldau.security.session import Session
 from moldau.server.network.connection import Connection
 from moldau.server.network.slices import Finished, Sliced, SlicedWork
 from moldau.server.network.turns import Turn, Turns
 
 
+class AnswerMemory(Protocol):
+    """The memory that answers to one connection may take."""
+
+    def reserve(self, size: int) -> asyncio.Future[None]:
+        """Ask for memory for the work on an answer; done when it is there."""
+        ...
+
+
 class RequestContext(NamedTuple):
     """Who asks, and in which words."""
 
-    connection: Connection
+    session: Session
     version: int
     client_id: str | None
+    memory: AnswerMemory
+    """For handlers whose work on one answer takes much: the connection charges it to its client."""
 
 
 Handler = Callable[[Any, RequestContext], Any]
@@ -124,7 +135,7 @@ class Asked(NamedTuple):
         header = self.header
         return (
             f"{self.route.api.name} v{header.api_version} of client {header.client_id!r} at "
-            f"{self.connection.peer}, {self.size} bytes"
+            f"{self.connection.session.peer}, {self.size} bytes"
         )
 
 
@@ -231,7 +242,8 @@ class Dispatcher:
         else:
             request = decode_request(header, frame)
         route.stats.count(size)
-        response = route.handler(request, RequestContext(connection, version, header.client_id))
+        context = RequestContext(connection.session, version, header.client_id, connection)
+        response = route.handler(request, context)
         if type(response) is route.api.response:
             took = self._clock.monotonic() - start
             if took > NOTED_S:
@@ -279,7 +291,8 @@ class Dispatcher:
             request = yield from decoding
             route, header = asked.route, asked.header
             route.stats.count(asked.size)
-            context = RequestContext(asked.connection, header.api_version, header.client_id)
+            asker = asked.connection
+            context = RequestContext(asker.session, header.api_version, header.client_id, asker)
             answer = yield from _answer_in_slices(asked, route.handler(request, context))
             held = [request]
             del request

@@ -12,9 +12,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 
 from moldau.base.errors import ConfigError
+from moldau.security.session import SecurityProtocol
 
 EVERY_INTERFACE = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - recognised, not bound
 
@@ -22,15 +22,6 @@ _LISTENER = re.compile(
     r"(?P<name>[A-Za-z0-9_.-]+)://(?:\[(?P<bracketed>[0-9A-Fa-f:.%a-z]*)\]|(?P<host>[^\[\]:/,]*))"
     r":(?P<port>-?[0-9]{1,6})"
 )
-
-
-class SecurityProtocol(IntEnum):
-    """How a listener is protected; the codes are those of the wire and of the metadata."""
-
-    PLAINTEXT = 0
-    SSL = 1
-    SASL_PLAINTEXT = 2
-    SASL_SSL = 3
 
 
 SERVED = frozenset({SecurityProtocol.PLAINTEXT})

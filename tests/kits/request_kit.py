@@ -1,0 +1,22 @@
+"""Who sends a request in a test: sessions, and the context a handler gets."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+from moldau.base.network import Address
+from moldau.security.session import ANONYMOUS, SecurityProtocol, Session
+from moldau.server.network.dispatch import RequestContext
+
+
+def session(host="10.1.2.3", port=50000, *, listener="PLAINTEXT", principal=ANONYMOUS):
+    return Session(listener, SecurityProtocol.PLAINTEXT, Address(host, port), principal)
+
+
+def context(version=0, client_id="client", *, memory=None, asker=None):
+    return RequestContext(asker or session(), version, client_id, memory)
+
+
+def connection(asker=None):
+    """A connection, as far as the dispatcher needs one for a small request."""
+    return SimpleNamespace(session=asker or session(), turn=None)
