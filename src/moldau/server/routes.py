@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from moldau.cluster.topics import TopicDefaults
+from moldau.server.api_permissions import API_PERMISSIONS
 from moldau.server.configuration.log_levels import LogLevels
 from moldau.server.fetch.sessions import FetchSessions
 from moldau.server.handlers import access, quotas
@@ -125,7 +126,10 @@ def make_routes(parts: Parts) -> tuple[list[Route], Callable[[], Any]]:
         *ACCESS_ROWS,
         *DISABLED_ROWS,
     )
-    routes = [Route(key, versions, handler, metrics) for key, versions, handler in table]
+    routes = [
+        Route(key, versions, handler, metrics, API_PERMISSIONS[key])
+        for key, versions, handler in table
+    ]
     fast_paths = _fast_paths(parts, produce, groups, group_offsets)
     for route in routes:
         route.fast_path = fast_paths.get(route.api.key)

@@ -65,7 +65,7 @@ class Broker:
             self.create(name)
         handlers = GroupOffsetHandlers(self.runtime, lambda: self.image, None, None)
         stats = self.metrics.of("OffsetCommit")
-        route = Route(8, "0-10", handlers.commit, self.metrics)
+        route = Route(8, "0-10", handlers.commit, self.metrics, ())
         self.fast_path = CommitFastPath(handlers, self.runtime, stats, self.clock)
         self.listeners.append(self.fast_path.metadata_changed)
         self.fast_count = 0

@@ -24,6 +24,7 @@ from moldau.protocol.messages.data import (
 )
 from moldau.protocol.messages.metadata import ApiVersionsRequest, ApiVersionsResponse
 from moldau.protocol.registry import api_of, decode_response, encode_request
+from moldau.security.authorizer import ALLOW_ALL
 from moldau.server.network.dispatch import Dispatcher, Droppable, Later, Route
 
 PRODUCE, LIST_OFFSETS, API_VERSIONS, HEARTBEAT = 0, 2, 18, 12
@@ -55,9 +56,9 @@ class Broker:
         self.clock = clock or HandClock()
         self.dispatch = Dispatcher(
             [
-                Route(PRODUCE, "0-13", self.handle, self.metrics),
-                Route(LIST_OFFSETS, "1-8", self.handle, self.metrics),
-                Route(API_VERSIONS, "0-3", self.handle, self.metrics),
+                Route(PRODUCE, "0-13", self.handle, self.metrics, ()),
+                Route(LIST_OFFSETS, "1-8", self.handle, self.metrics, ()),
+                Route(API_VERSIONS, "0-3", self.handle, self.metrics, ()),
             ],
             self.clock,
             lambda: ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION),
@@ -97,7 +98,7 @@ def test_a_handler_gets_the_decoded_request_and_who_asks(broker):
     assert answer == broker.answer
     ((seen, context),) = broker.seen
     assert seen == request
-    assert context == (CONNECTION.session, 5, "tester", CONNECTION)
+    assert context == (CONNECTION.session, 5, "tester", CONNECTION, ALLOW_ALL)
 
 
 @pytest.mark.parametrize("key", [HEARTBEAT, 999, -1, 32767])
@@ -392,7 +393,7 @@ def test_a_request_that_holds_the_loop_is_noted_with_its_sender(broker, fast, ca
             return [b"answer"]
         return ListOffsetsResponse()
 
-    route = Route(LIST_OFFSETS, "1-8", slow, broker.metrics)
+    route = Route(LIST_OFFSETS, "1-8", slow, broker.metrics, ())
     route.fast_path = slow if fast else None
     broker.dispatch = Dispatcher([route], broker.clock, lambda: None, lag).handle
     broker.send(ListOffsetsRequest(-1), 5)

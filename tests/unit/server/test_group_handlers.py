@@ -35,7 +35,7 @@ from moldau.protocol.messages.offsets import (
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
-from moldau.security.operations import Operation, bit_field
+from moldau.security.operations import AclOperation, AclResourceType, bit_field
 
 STRANGE_ID = bytes(range(16))
 
@@ -101,11 +101,11 @@ class TestTools:
         known, unknown = broker.groups.describe_groups(request, context(6)).groups
         operations = bit_field(
             [
-                Operation.READ,
-                Operation.DELETE,
-                Operation.DESCRIBE,
-                Operation.DESCRIBE_CONFIGS,
-                Operation.ALTER_CONFIGS,
+                AclOperation.READ,
+                AclOperation.DELETE,
+                AclOperation.DESCRIBE,
+                AclOperation.DESCRIBE_CONFIGS,
+                AclOperation.ALTER_CONFIGS,
             ]
         )
         assert known.authorized_operations == operations
@@ -142,6 +142,33 @@ class TestTools:
         broker.runtime.refusal = ELSEWHERE
         (result,) = broker.groups.delete_groups(DeleteGroupsRequest(["g"]), context(2)).results
         assert (result.group_id, result.error_code) == ("g", ELSEWHERE)
+
+    @pytest.mark.parametrize("deletes", [False, True])
+    def test_each_group_needs_its_permission(self, broker, deletes):
+        broker.served.commit(commit_request())
+        broker.served.commit(commit_request(group="h"))
+        operation = AclOperation.DELETE if deletes else AclOperation.DESCRIBE
+        authorizer = NotTheGroup("g", operation)
+        asked = context(2, authorizer=authorizer)
+        if deletes:
+            told = broker.groups.delete_groups(DeleteGroupsRequest(["g", "h"]), asked).results
+        else:
+            told = broker.groups.describe_groups(DescribeGroupsRequest(["g", "h"]), asked).groups
+        assert [(one.group_id, one.error_code) for one in told] == [
+            ("g", ErrorCode.GROUP_AUTHORIZATION_FAILED),
+            ("h", ErrorCode.NONE),
+        ]
+        assert [group.group_id for group in list_groups(broker).groups] == ["g", "h"][: 2 - deletes]
+
+
+class NotTheGroup:
+    """Denies one operation on one group."""
+
+    def __init__(self, group, operation):
+        self.denied = (operation, (AclResourceType.GROUP, group))
+
+    def allows(self, session, operation, resource):
+        return (operation, resource) != self.denied
 
 
 class TestCommit:

@@ -46,7 +46,7 @@ class Broker:
         handler = ProduceHandler(
             self.partitions, ME, clock, None, None, Traffic(), stats, self.failed, None
         )
-        route = Route(0, "0-13", handler, self.metrics)
+        route = Route(0, "0-13", handler, self.metrics, ())
         self.fast_path = ProduceFastPath(handler, stats, clock)
         self.fast_count = 0
         if fast_path:

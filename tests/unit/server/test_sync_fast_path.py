@@ -56,7 +56,7 @@ class Broker:
         self.generation = joins[0].answer.generation_id
         self.metrics = RequestMetrics()
         handlers = GroupHandlers(self.runtime)
-        route = Route(SYNC_GROUP_KEY, "0-5", handlers.sync, self.metrics)
+        route = Route(SYNC_GROUP_KEY, "0-5", handlers.sync, self.metrics, ())
         self.fast_path = SyncFastPath(handlers, self.metrics.of("SyncGroup"), HandClock())
         self.fast_count = 0
         if fast_path:

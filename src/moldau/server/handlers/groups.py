@@ -45,7 +45,12 @@ from moldau.protocol.messages.groups import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
-from moldau.security.operations import GROUP_OPERATIONS, bit_field
+from moldau.security.operations import (
+    GROUP_OPERATIONS,
+    AclOperation,
+    AclResourceType,
+    bit_field,
+)
 from moldau.server.network.answer_room import AnswerRoom
 from moldau.server.network.dispatch import RequestContext
 from moldau.server.network.gathering import gather, unchanged
@@ -172,37 +177,40 @@ class GroupHandlers:
         wanted = yield from once(request.groups)
         return (
             yield from gather(
-                (self._describe(group_id, context.version) for group_id in wanted),
+                (self._describe(group_id, context) for group_id in wanted),
                 lambda found: _described(found, room, operations=operations),
                 lambda groups: DescribeGroupsResponse(groups=groups),
             )
         )
 
-    def _describe(self, group_id: str, version: int) -> Answer[GroupDescription]:
+    def _describe(self, group_id: str, context: RequestContext) -> Answer[GroupDescription]:
         def decide(shard: GroupShard, ticket: Ticket, now: Now) -> Outcome:
             del now
-            return shard.describe_group(group_id, version, ticket)
+            return shard.describe_group(group_id, context.version, ticket)
 
         def failed(code: ErrorCode) -> GroupDescription:
             return GroupDescription(DescribedGroup(code, group_id=group_id))
 
+        if not context.allows(AclOperation.DESCRIBE, AclResourceType.GROUP, group_id):
+            return failed(ErrorCode.GROUP_AUTHORIZATION_FAILED)
         return self._runtime.call(group_id, decide, failed)
 
     def delete_groups(
         self, request: DeleteGroupsRequest, context: RequestContext
     ) -> Sliced[DeleteGroupsResponse | Coroutine[None, None, DeleteGroupsResponse]]:
         """Delete groups without members, with their offsets."""
-        del context
         wanted = yield from once(request.groups_names)
         return (
             yield from gather(
-                (self._delete(group_id) for group_id in wanted),
+                (self._delete(group_id, context) for group_id in wanted),
                 unchanged,
                 lambda results: DeleteGroupsResponse(results=results),
             )
         )
 
-    def _delete(self, group_id: str) -> Answer[DeletableGroupResult]:
+    def _delete(self, group_id: str, context: RequestContext) -> Answer[DeletableGroupResult]:
+        if not context.allows(AclOperation.DELETE, AclResourceType.GROUP, group_id):
+            return DeletableGroupResult(group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED)
         return self._runtime.call(
             group_id,
             lambda shard, ticket, now: shard.delete_group(group_id, ticket, now),

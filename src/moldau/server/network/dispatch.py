@@ -1,8 +1,9 @@
 """From a frame to its handler and back: header, version, decoding, handling, encoding, counting.
 
-Every API the broker answers has one `Route`: the versions it advertises and the function that
-handles it. A handler takes the decoded request and a `RequestContext` and returns the response
-message, an awaitable of it, or None where the protocol sends no answer. It never sees bytes.
+Every API the broker answers has one `Route`: the versions it advertises, the permissions it needs
+(ADR 0013) and the function that handles it. A handler takes the decoded request and a
+`RequestContext` and returns the response message, an awaitable of it, or None where the protocol
+sends no answer. It never sees bytes.
 
 Codecs are compiled on the first use of a version, so a broker pays for what its clients speak.
 
@@ -22,7 +23,7 @@ from types import GeneratorType
 from typing import Any, NamedTuple, Protocol
 
 from moldau.base.clock import Clock
-from moldau.base.errors import ProtocolError
+from moldau.base.errors import InvariantViolated, ProtocolError
 from moldau.base.limits import FLAT_REQUEST_BYTES, LARGE_REQUESTS_AT_ONCE
 from moldau.base.network import Part
 from moldau.observe.loop_lag import NOTED_S, LoopLag
@@ -41,8 +42,11 @@ from moldau.protocol.registry import (
     find_api,
 )
 from moldau.protocol.release import release_in_slices
+from moldau.security.authorizer import ALLOW_ALL, Authorizer, Resource
+from moldau.security.operations import AclOperation, AclResourceType
 from moldau.security.session import Session
 from moldau.server.network.connection import Connection
+from moldau.server.network.permissions import DENIED, Check, Permission
 from moldau.server.network.slices import Finished, Sliced, SlicedWork
 from moldau.server.network.turns import Turn, Turns
 
@@ -63,6 +67,11 @@ class RequestContext(NamedTuple):
     client_id: str | None
     memory: AnswerMemory
     """For handlers whose work on one answer takes much: the connection charges it to its client."""
+    authorizer: Authorizer
+
+    def allows(self, operation: AclOperation, resource: AclResourceType, name: str) -> bool:
+        """Tell whether the client may do this; for permissions that are checked by handlers."""
+        return self.authorizer.allows(self.session, operation, Resource(resource, name))
 
 
 Handler = Callable[[Any, RequestContext], Any]
@@ -111,15 +120,28 @@ _KEY = Struct(">h").unpack_from
 class Route:
     """One API of this broker."""
 
-    __slots__ = ("api", "fast_path", "handler", "stats", "versions")
+    __slots__ = ("api", "fast_path", "handler", "permissions", "stats", "versions")
 
-    def __init__(self, key: int, versions: str, handler: Handler, metrics: RequestMetrics) -> None:
+    def __init__(
+        self,
+        key: int,
+        versions: str,
+        handler: Handler,
+        metrics: RequestMetrics,
+        permissions: Sequence[Permission],
+    ) -> None:
         self.api: Api = find_api(key)
         self.versions = Versions.parse(versions)
         self.handler = handler
+        self.permissions = permissions
         self.stats = metrics.of(self.api.name)
         self.fast_path: FastPath | None = None
         """Tried before the request is decoded, where one shape of it is frequent enough."""
+
+    @property
+    def has_unchecked_permissions(self) -> bool:
+        """Whether its handler leaves out checks that are its part: no authorizer can be used."""
+        return any(one.check is Check.MISSING for one in self.permissions)
 
 
 class Asked(NamedTuple):
@@ -191,12 +213,16 @@ class Dispatcher:
         clock: Clock,
         unsupported_api_versions: Callable[[], Any],
         lag: LoopLag | None = None,
+        authorizer: Authorizer = ALLOW_ALL,
     ) -> None:
         self.routes = {route.api.key: route for route in routes}
         self._fast_paths = {
             (route.api.key,): route.fast_path for route in routes if route.fast_path
         }
         """By what `_KEY` reads."""
+        self._authorizer = authorizer
+        if authorizer is not ALLOW_ALL:
+            self._guard_routes()
         self._clock = clock
         self._lag = lag or LoopLag()
         self._unnamed = self._lag.unnamed
@@ -221,6 +247,19 @@ class Dispatcher:
                 return answer
         return self._handle_any(connection, frame)
 
+    def _guard_routes(self) -> None:
+        """Put the checks of permissions before the handlers, once, so that AllowAll costs nothing.
+
+        No fast path is taken then: its prefixes would have to be forgotten when an ACL changes.
+        """
+        routes = self.routes.values()
+        open_routes = [route.api.name for route in routes if route.has_unchecked_permissions]
+        if open_routes:
+            raise InvariantViolated(f"permissions are not checked by {', '.join(open_routes)}")
+        for route in routes:
+            route.handler = _guarded(route)
+        self._fast_paths.clear()
+
     def close(self) -> None:
         """Drop the work on large requests that is still paused."""
         self._sliced.close()
@@ -242,7 +281,9 @@ class Dispatcher:
         else:
             request = decode_request(header, frame)
         route.stats.count(size)
-        context = RequestContext(connection.session, version, header.client_id, connection)
+        context = RequestContext(
+            connection.session, version, header.client_id, connection, self._authorizer
+        )
         response = route.handler(request, context)
         if type(response) is route.api.response:
             took = self._clock.monotonic() - start
@@ -292,7 +333,9 @@ class Dispatcher:
             route, header = asked.route, asked.header
             route.stats.count(asked.size)
             asker = asked.connection
-            context = RequestContext(asker.session, header.api_version, header.client_id, asker)
+            context = RequestContext(
+                asker.session, header.api_version, header.client_id, asker, self._authorizer
+            )
             answer = yield from _answer_in_slices(asked, route.handler(request, context))
             held = [request]
             del request
@@ -341,6 +384,23 @@ class Dispatcher:
             raise ProtocolError(f"{route.api.name} version {header.api_version} is not served")
         answer = self._unsupported_api_versions()
         return encode_response(route.api, 0, header.correlation_id, answer)
+
+
+def _guarded(route: Route) -> Handler:
+    """Return a handler that refuses a request as a whole without its permissions."""
+    handler, response = route.handler, route.api.response
+    checked = [
+        (one.operation, one.resource, one.name) for one in route.permissions if one.name is not None
+    ]
+
+    def handle(request: Any, context: RequestContext) -> Any:
+        for operation, resource, name_of in checked:
+            name = name_of(request)
+            if name is not None and not context.allows(operation, resource, name):
+                return response(error_code=DENIED[resource])
+        return handler(request, context)
+
+    return handle
 
 
 def _decode(asked: Asked, frame: memoryview) -> Sliced[Any]:
