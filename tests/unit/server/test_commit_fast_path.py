@@ -17,7 +17,7 @@ from kits.coordinator_kit import MemoryLog
 from kits.group_shard_kit import join_request, transactional_request
 from kits.log_kit import HandClock
 from kits.metadata_samples import with_brokers
-from kits.request_kit import connection
+from kits.request_kit import connection, session
 from moldau.base.errors import ProtocolError
 from moldau.cluster.changes import TopicRemoved
 from moldau.cluster.topics import NewTopic, TopicDefaults, create_topic
@@ -37,6 +37,7 @@ from moldau.protocol.messages.offsets import (
 )
 from moldau.protocol.registry import decode_response, encode_request, find_api
 from moldau.records.compression import Codec
+from moldau.security.session import Principal
 from moldau.server.handlers import commit_fast_path
 from moldau.server.handlers.commit_fast_path import CommitFastPath
 from moldau.server.handlers.group_offsets import GroupOffsetHandlers
@@ -45,6 +46,7 @@ from moldau.server.network.dispatch import Dispatcher, Later, Route
 ORDERS, PAYMENTS = "orders", "payments"
 NEWEST = 10
 CALLER = Caller(3, "client", "/10.1.2.3")
+OTHER = session(principal=Principal("User", "other"))
 
 
 class Broker:
@@ -88,14 +90,14 @@ class Broker:
         for listener in self.listeners:
             listener(changes, self.image)
 
-    def count(self, frame):
-        answer = self.fast_path.answer(frame)
+    def count(self, frame, asker):
+        answer = self.fast_path.answer(frame, asker)
         self.fast_count += answer is not None
         return answer
 
-    def send(self, frame):
+    def send(self, frame, asker=None):
         try:
-            answer = self.dispatch(connection(), memoryview(frame))
+            answer = self.dispatch(connection(asker), memoryview(frame))
         except ProtocolError as error:
             return str(error)
         if isinstance(answer, Later):
@@ -135,9 +137,9 @@ class Both:
         self.slow = Broker(fast_path=False, **options)
         self.fast = Broker(fast_path=True, **options)
 
-    def send(self, frame):
-        answer = self.fast.send(frame)
-        assert answer == self.slow.send(frame)
+    def send(self, frame, asker=None):
+        answer = self.fast.send(frame, asker)
+        assert answer == self.slow.send(frame, asker)
         assert self.fast.content() == self.slow.content()
         counted = [one.metrics.of("OffsetCommit") for one in (self.fast, self.slow)]
         assert counted[0].requests == counted[1].requests
@@ -406,6 +408,23 @@ async def test_prefixes_are_forgotten_before_they_fill_the_memory(monkeypatch):
 
 
 @on_a_loop
+async def test_what_is_known_of_one_principal_is_not_used_for_another(monkeypatch):
+    both, asked = Both(), []
+    decode = commit_fast_path.decode_request
+
+    def decoding(*arguments):
+        asked.append(arguments)
+        return decode(*arguments)
+
+    both.send(frame(name=PAYMENTS))  # makes the group
+    monkeypatch.setattr(commit_fast_path, "decode_request", decoding)
+    for asker in (None, OTHER, None, OTHER):
+        both.send(frame(), asker)
+    assert len(asked) == 2, "each principal's commit is decoded once"
+    assert both.fast_count == 4
+
+
+@on_a_loop
 async def test_a_prefix_is_learned_once_where_the_fast_path_is_never_taken(monkeypatch):
     both = Both(codec=Codec.GZIP)
     both.send(frame())
@@ -424,7 +443,7 @@ async def test_commits_of_several_partitions_are_decoded_once(monkeypatch):
     decoded = []
     monkeypatch.setattr(commit_fast_path, "decode_request", lambda *asked: decoded.append(asked))
     for sent in (frame(more_partitions=[(1, 6, -1)]), frame(more_topics=[PAYMENTS])):
-        assert both.fast.fast_path.answer(memoryview(sent)) is None
+        assert both.fast.fast_path.answer(memoryview(sent), session()) is None
     assert decoded == []
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kits import log_kit
 from kits.log_kit import HandClock
-from kits.request_kit import connection
+from kits.request_kit import connection, session
 from moldau.base.errors import ProtocolError
 from moldau.base.ids import PartitionKey, TopicId
 from moldau.observe.requests import RequestMetrics
@@ -22,6 +22,7 @@ from moldau.records.builder import BatchBuilder
 from moldau.records.compression import Codec
 from moldau.replication.partition import Partition, Role
 from moldau.replication.partitions import Partitions
+from moldau.security.session import Principal
 from moldau.server.handlers import produce, produce_fast_path
 from moldau.server.handlers.produce import ProduceHandler
 from moldau.server.handlers.produce_fast_path import ProduceFastPath
@@ -31,6 +32,7 @@ from moldau.storage.topic_config import LogConfig
 
 ME = 1
 TOPIC_ID, OTHER_ID = TopicId(b"t" * 16), TopicId(b"o" * 16)
+OTHER = session(principal=Principal("User", "other"))
 
 
 class Broker:
@@ -61,14 +63,14 @@ class Broker:
     def failed(self, error):
         self.disk.manager.directory_failed(error)
 
-    def count(self, frame):
-        answer = self.fast_path.answer(frame)
+    def count(self, frame, asker):
+        answer = self.fast_path.answer(frame, asker)
         self.fast_count += answer is not None
         return answer
 
-    def send(self, frame):
+    def send(self, frame, asker=None):
         try:
-            answer = self.dispatch(connection(), memoryview(frame))
+            answer = self.dispatch(connection(asker), memoryview(frame))
         except ProtocolError as error:
             return str(error)
         return answer and b"".join(answer)
@@ -86,9 +88,9 @@ class Both:
     def __init__(self, **config):
         self.slow, self.fast = Broker(fast_path=False, **config), Broker(fast_path=True, **config)
 
-    def send(self, frame):
-        answer = self.fast.send(frame)
-        assert answer == self.slow.send(frame)
+    def send(self, frame, asker=None):
+        answer = self.fast.send(frame, asker)
+        assert answer == self.slow.send(frame, asker)
         assert self.fast.content() == self.slow.content()
         counted = [one.metrics.of("Produce") for one in (self.fast, self.slow)]
         assert counted[0].requests == counted[1].requests
@@ -191,14 +193,14 @@ def test_a_topic_made_again_under_its_name_is_not_meant_by_its_old_id():
 
 def test_a_topic_that_syncs_before_it_answers_takes_the_slow_path():
     broker = Broker(fast_path=True, config=LogConfig(flush_messages=1))
-    assert broker.fast_path.answer(memoryview(frame(batch()))) is None
+    assert broker.fast_path.answer(memoryview(frame(batch())), session()) is None
     assert broker.content() == [(0, 0, 0), (0, 0, 0)]
 
 
 def test_records_that_must_be_looked_at_take_the_slow_path():
     config = LogConfig(cleanup_policy=frozenset({"compact"}))
     broker = Broker(fast_path=True, config=config)
-    assert broker.fast_path.answer(memoryview(frame(batch(codec=Codec.GZIP)))) is None
+    assert broker.fast_path.answer(memoryview(frame(batch(codec=Codec.GZIP))), session()) is None
     assert broker.content() == [(0, 0, 0), (0, 0, 0)]
 
 
@@ -236,11 +238,26 @@ def test_a_damaged_request_is_told_the_same(data):
     both.send(bytes(sent))
 
 
+def test_what_is_known_of_one_principal_is_not_used_for_another(monkeypatch):
+    both, asked = Both(), []
+    decode = produce_fast_path.decode_request
+
+    def decoding(*arguments):
+        asked.append(arguments)
+        return decode(*arguments)
+
+    monkeypatch.setattr(produce_fast_path, "decode_request", decoding)
+    for asker in (None, OTHER, None, OTHER):
+        both.send(frame(batch(producer_id=-1)), asker)
+    assert len(asked) == 2, "each principal's request is decoded once"
+    assert both.fast_count == 4
+
+
 def test_a_request_without_acks_is_decoded_once(monkeypatch):
     broker = Broker(fast_path=True)
     decoded = []
     monkeypatch.setattr(produce_fast_path, "decode_request", lambda *asked: decoded.append(asked))
-    assert broker.fast_path.answer(memoryview(frame(batch(), acks=0))) is None
+    assert broker.fast_path.answer(memoryview(frame(batch(), acks=0)), session()) is None
     assert decoded == []
 
 
@@ -256,5 +273,5 @@ def test_what_takes_the_slow_path_is_not_examined_on_the_fast_one(monkeypatch, c
     broker = Broker(fast_path=True, config=config)
     examined = []
     monkeypatch.setattr(produce, "examine", lambda *asked: examined.append(asked))
-    assert broker.fast_path.answer(memoryview(frame(batch()))) is None
+    assert broker.fast_path.answer(memoryview(frame(batch())), session()) is None
     assert examined == []

@@ -13,18 +13,20 @@ from hypothesis import strategies as st
 
 from kits.group_shard_kit import ServedShard
 from kits.log_kit import HandClock
-from kits.request_kit import connection
+from kits.request_kit import connection, session
 from moldau.base.errors import ProtocolError
 from moldau.observe.requests import RequestMetrics
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.groups import SyncGroupRequest, SyncGroupRequestAssignment
 from moldau.protocol.registry import decode_response, encode_request, find_api
+from moldau.security.session import Principal
 from moldau.server.handlers import sync_fast_path
 from moldau.server.handlers.groups import GroupHandlers
 from moldau.server.handlers.sync_fast_path import SYNC_GROUP_KEY, VERSION, SyncFastPath
 from moldau.server.network.dispatch import Dispatcher, Later, Route
 
 MEMBERS = 5
+OTHER = session(principal=Principal("User", "other"))
 LOOP = asyncio.new_event_loop()
 LOOP.close()
 """For the futures of parked requests; none is ever awaited."""
@@ -63,14 +65,14 @@ class Broker:
             route.fast_path = self.count
         self.dispatch = Dispatcher([route], HandClock(), None).handle
 
-    def count(self, frame):
-        answer = self.fast_path.answer(frame)
+    def count(self, frame, asker):
+        answer = self.fast_path.answer(frame, asker)
         self.fast_count += answer is not None
         return answer
 
-    def send(self, frame):
+    def send(self, frame, asker=None):
         try:
-            answer = self.dispatch(connection(), memoryview(frame))
+            answer = self.dispatch(connection(asker), memoryview(frame))
         except ProtocolError as error:
             return str(error)
         return "parked" if isinstance(answer, Later) else b"".join(answer)
@@ -85,9 +87,9 @@ class Both:
         self.leader, self.followers = self.fast.leader, self.fast.followers
         self.generation = self.fast.generation
 
-    def send(self, frame):
-        answer = self.fast.send(frame)
-        assert answer == self.slow.send(frame)
+    def send(self, frame, asker=None):
+        answer = self.fast.send(frame, asker)
+        assert answer == self.slow.send(frame, asker)
         assert self.fast.served.timers == self.slow.served.timers
         assert self.fast.served.describe() == self.slow.served.describe()
         counted = [one.metrics.of("SyncGroup") for one in (self.fast, self.slow)]
@@ -197,6 +199,22 @@ def test_a_rebalance_ends_the_fast_path(both):
     answer = decoded(both.send(both.frame(both.followers[1])))
     assert answer.error_code == ErrorCode.REBALANCE_IN_PROGRESS
     assert both.fast_count == 1
+
+
+def test_what_is_known_of_one_principal_is_not_used_for_another(both, monkeypatch):
+    asked = []
+    decode = sync_fast_path.decode_request
+
+    def decoding(*arguments):
+        asked.append(arguments)
+        return decode(*arguments)
+
+    both.assign()
+    monkeypatch.setattr(sync_fast_path, "decode_request", decoding)
+    for asker in (None, OTHER, None, OTHER):
+        both.send(both.frame(both.followers[0]), asker)
+    assert len(asked) == 2, "each principal's sync is decoded once"
+    assert both.fast_count == 4
 
 
 def test_only_so_many_requests_are_remembered(both, monkeypatch):

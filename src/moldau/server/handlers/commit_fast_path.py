@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from moldau.base.clock import Clock
 from moldau.base.errors import ProtocolError
@@ -38,6 +38,7 @@ from moldau.protocol.messages.offsets import (
     OffsetCommitResponseTopic,
 )
 from moldau.protocol.registry import decode_header, decode_request, encode_response, find_api
+from moldau.security.session import Principal, Session
 from moldau.server.handlers.group_offsets import GroupOffsetHandlers
 
 OFFSET_COMMIT_KEY: Final = 8
@@ -79,6 +80,10 @@ _DECIDE: Final = GroupShard.commit_again
 _REPLAY: Final = GroupShard.committed_again
 
 
+_Prefix: TypeAlias = tuple[Principal, bytes]
+"""Who asks, and the bytes: what one principal may do is not known of another."""
+
+
 class _Known(NamedTuple):
     """The meaning of a prefix, who decides on it, and its answer around the correlation id."""
 
@@ -103,14 +108,14 @@ class CommitFastPath:
         self._runtime = runtime
         self._stats = stats
         self._clock = clock
-        self._known: dict[bytes, _Known] = {}
+        self._known: dict[_Prefix, _Known] = {}
 
     def metadata_changed(self, changes: Sequence[Change], image: MetadataImage) -> None:
         """Learn anew: a topic may be gone, or have come back with another id."""
         del changes, image
         self._known.clear()
 
-    def answer(self, frame: memoryview) -> list[Part] | None:
+    def answer(self, frame: memoryview, session: Session) -> list[Part] | None:
         """Handle the request in this frame, or return None with nothing done."""
         monotonic = self._clock.monotonic
         began = monotonic()
@@ -121,7 +126,7 @@ class CommitFastPath:
         offset, leader_epoch, end = _READ_END(content, size - _END_SIZE)
         if end not in _NO_METADATA:
             return None
-        prefix = content[_PREFIX:-_END_SIZE]
+        prefix = (session.principal, content[_PREFIX:-_END_SIZE])
         known = self._known.get(prefix)
         if known is None or known[0] != _VERSION(content)[0]:
             known = self._learn(prefix, frame)
@@ -135,7 +140,7 @@ class CommitFastPath:
         self._stats.answered(size, monotonic() - began)
         return [b"".join((answer_size, content[_CORRELATION_ID:_PREFIX], rest))]
 
-    def _learn(self, prefix: bytes, frame: memoryview) -> _Known | None:
+    def _learn(self, prefix: _Prefix, frame: memoryview) -> _Known | None:
         """Decode a request with a new prefix; remember it if it is of the shape served here."""
         (version,) = _VERSION(frame)
         if not FIRST_VERSION <= version <= LAST_VERSION or not _may_have_one_partition(frame):

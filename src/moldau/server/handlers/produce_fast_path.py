@@ -14,7 +14,7 @@ Requests of another shape, and those that cannot be answered at once with succes
 from __future__ import annotations
 
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from moldau.base.clock import Clock
 from moldau.base.errors import ProtocolError
@@ -29,6 +29,7 @@ from moldau.protocol.messages.data import (
 from moldau.protocol.registry import decode_header, decode_request, encode_response, find_api
 from moldau.protocol.wire import read_uvarint
 from moldau.records.batch import HEADER_SIZE
+from moldau.security.session import Principal, Session
 from moldau.server.handlers.produce import TOPIC_IDS_FROM, Destination, ProduceHandler
 
 PRODUCE_KEY: Final = 0
@@ -61,6 +62,10 @@ _MARKS: Final = (0x4D4F4C4441550001, 0x4D4F4C4441550002, 0x4D4F4C4441550003)
 """Stand for base offset, append time and log start in the answer that is cut to pieces."""
 
 
+_Prefix: TypeAlias = tuple[Principal, int, bytes]
+"""Who asks, the version, and the bytes: what one principal may do is not known of another."""
+
+
 class _Known(NamedTuple):
     """The meaning of a prefix, and the template of its answer around the parts that change."""
 
@@ -77,12 +82,12 @@ class ProduceFastPath:
         self._handler = handler
         self._stats = stats
         self._clock = clock
-        self._known: dict[tuple[int, bytes], _Known] = {}
+        self._known: dict[_Prefix, _Known] = {}
 
-    def answer(self, frame: memoryview) -> list[Part] | None:
+    def answer(self, frame: memoryview, session: Session) -> list[Part] | None:
         """Handle the request in this frame, or return None with nothing done."""
         began = self._clock.monotonic()
-        recognised = self._recognise(frame)
+        recognised = self._recognise(frame, session.principal)
         if recognised is None:
             return None
         known, version, records = recognised
@@ -93,7 +98,9 @@ class ProduceFastPath:
         self._stats.answered(len(frame), self._clock.monotonic() - began)
         return [b"".join((size, frame[_CORRELATION_ID], before, _NUMBERS(*placed), after))]
 
-    def _recognise(self, frame: memoryview) -> tuple[_Known, int, memoryview] | None:
+    def _recognise(
+        self, frame: memoryview, principal: Principal
+    ) -> tuple[_Known, int, memoryview] | None:
         """Find the prefix among those known, and the records behind it."""
         frame_size = len(frame)
         if frame_size < HEADER_SIZE:
@@ -106,7 +113,7 @@ class ProduceFastPath:
         end = topics + _BEFORE_RECORDS + (frame[topics + 1] if by_name else _TOPIC_ID_SIZE)
         if end > frame_size - HEADER_SIZE:
             return None
-        prefix = (version, bytes(frame[8:end]))
+        prefix = (principal, version, bytes(frame[8:end]))
         known = self._known.get(prefix) or self._learn(prefix, frame, topics)
         if known is None:
             return None  # in another shape a length need not stand where it is looked for below
@@ -116,9 +123,9 @@ class ProduceFastPath:
             return None
         return known, version, frame[start:stop]
 
-    def _learn(self, prefix: tuple[int, bytes], frame: memoryview, topics: int) -> _Known | None:
+    def _learn(self, prefix: _Prefix, frame: memoryview, topics: int) -> _Known | None:
         """Decode a request with a new prefix; remember it if it is of the shape served here."""
-        version, content = prefix
+        _, version, content = prefix
         header_tags, transactional_id, *acks = frame[topics - 8 : topics - 4]
         one_of_each = frame[topics] == _ONE and content[-5] == _ONE
         long_name = version < TOPIC_IDS_FROM and frame[topics + 1] >= _LONG_NAME

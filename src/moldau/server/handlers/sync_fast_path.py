@@ -16,7 +16,7 @@ None.
 from __future__ import annotations
 
 import struct
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from moldau.base.clock import Clock
 from moldau.base.errors import ProtocolError
@@ -26,6 +26,7 @@ from moldau.protocol.compiler import encode
 from moldau.protocol.messages.groups import SyncGroupRequest, SyncGroupResponse
 from moldau.protocol.registry import decode_header, decode_request, encode_response, find_api
 from moldau.protocol.wire import uvarint
+from moldau.security.session import Principal, Session
 from moldau.server.handlers.groups import GroupHandlers
 
 SYNC_GROUP_KEY: Final = 14
@@ -54,6 +55,11 @@ _MARK: Final = b"the assignment"
 """Stands for the assignment in the answer that is cut to pieces."""
 
 
+_Around: TypeAlias = tuple[Principal, bytes, bytes]
+"""Who asks, and the bytes before and behind the member's id: what one principal may do is not
+known of another."""
+
+
 class _Known(NamedTuple):
     """A decoded request, and the template of its answer before and behind the assignment.
 
@@ -72,14 +78,14 @@ class SyncFastPath:
         self._handlers = handlers
         self._stats = stats
         self._clock = clock
-        self._known: dict[tuple[bytes, bytes], _Known] = {}
+        self._known: dict[_Around, _Known] = {}
 
-    def answer(self, frame: memoryview) -> list[Part] | None:
+    def answer(self, frame: memoryview, session: Session) -> list[Part] | None:
         """Handle the request in this frame, or return None with nothing done."""
         began = self._clock.monotonic()
         if len(frame) > REQUEST_SIZE_MAX or bytes(frame[-2:]) != _NO_ASSIGNMENTS:
             return None
-        known = self._recognise(frame)
+        known = self._recognise(frame, session.principal)
         if known is None:
             return None
         request, before, after = known
@@ -92,7 +98,7 @@ class SyncFastPath:
         self._stats.answered(len(frame), self._clock.monotonic() - began)
         return [b"".join(answer)]
 
-    def _recognise(self, frame: memoryview) -> _Known | None:
+    def _recognise(self, frame: memoryview, principal: Principal) -> _Known | None:
         """Find what stands around the member's id among what is known, and put the id in."""
         try:
             version, name_size = _START(frame)
@@ -104,7 +110,7 @@ class SyncFastPath:
         if version != VERSION or name_size < 0 or not 1 < member_size <= _SHORT_MAX:
             return None
         end = member + member_size
-        around = (bytes(frame[tags:member]), bytes(frame[end:]))
+        around = (principal, bytes(frame[tags:member]), bytes(frame[end:]))
         known = self._known.get(around) or self._learn(around, frame, tags)
         if known is not None:
             try:
@@ -113,9 +119,9 @@ class SyncFastPath:
                 return None
         return known
 
-    def _learn(self, around: tuple[bytes, bytes], frame: memoryview, tags: int) -> _Known | None:
+    def _learn(self, around: _Around, frame: memoryview, tags: int) -> _Known | None:
         """Decode a request that is new around its member's id; remember it if it has the shape."""
-        before, behind = around
+        _, before, behind = around
         if not behind.startswith(_NO_INSTANCE):
             return None
         try:

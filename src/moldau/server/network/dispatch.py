@@ -110,7 +110,7 @@ class Droppable:
         return task
 
 
-FastPath = Callable[[memoryview], list[Part] | None]
+FastPath = Callable[[memoryview, Session], list[Part] | None]
 """Answers a request of the most frequent shape, or returns None with nothing done (ADR 0007)."""
 
 _KEY = Struct(">h").unpack_from
@@ -240,7 +240,7 @@ class Dispatcher:
         except StructError:
             fast_path = None  # not even a key: decoding the header says so
         if fast_path is not None:
-            answer = fast_path(frame)
+            answer = fast_path(frame, connection.session)
             if answer is not None:
                 if self._unnamed:
                     self._name_stall(connection, frame)
