@@ -41,6 +41,7 @@ from moldau.security.session import Principal
 from moldau.server.handlers import commit_fast_path
 from moldau.server.handlers.commit_fast_path import CommitFastPath
 from moldau.server.handlers.group_offsets import GroupOffsetHandlers
+from moldau.server.network import fast_path as network_fast_path
 from moldau.server.network.dispatch import Dispatcher, Later, Route
 
 ORDERS, PAYMENTS = "orders", "payments"
@@ -398,7 +399,7 @@ async def test_a_bug_while_deciding_leaves_the_commit_to_the_slow_path(monkeypat
 
 @on_a_loop
 async def test_prefixes_are_forgotten_before_they_fill_the_memory(monkeypatch):
-    monkeypatch.setattr(commit_fast_path, "PREFIXES_KEPT", 3)
+    monkeypatch.setattr(network_fast_path, "PREFIXES_KEPT", 3)
     both = Both()
     both.send(frame())
     for number in range(10):

@@ -26,6 +26,7 @@ from moldau.security.session import Principal
 from moldau.server.handlers import produce, produce_fast_path
 from moldau.server.handlers.produce import ProduceHandler
 from moldau.server.handlers.produce_fast_path import ProduceFastPath
+from moldau.server.network import fast_path as network_fast_path
 from moldau.server.network.dispatch import Dispatcher, Route
 from moldau.sim.disk_faults import Operation
 from moldau.storage.topic_config import LogConfig
@@ -214,7 +215,7 @@ def test_a_disk_that_fails_is_told_once_and_ends_the_service():
 
 
 def test_prefixes_are_forgotten_before_they_fill_the_memory(monkeypatch):
-    monkeypatch.setattr(produce_fast_path, "PREFIXES_KEPT", 3)
+    monkeypatch.setattr(network_fast_path, "PREFIXES_KEPT", 3)
     both = Both()
     for number in range(10):
         both.send(frame(batch(producer_id=-1), client_id=f"client-{number}"))

@@ -23,6 +23,7 @@ from moldau.security.session import Principal
 from moldau.server.handlers import sync_fast_path
 from moldau.server.handlers.groups import GroupHandlers
 from moldau.server.handlers.sync_fast_path import SYNC_GROUP_KEY, VERSION, SyncFastPath
+from moldau.server.network import fast_path as network_fast_path
 from moldau.server.network.dispatch import Dispatcher, Later, Route
 
 MEMBERS = 5
@@ -218,7 +219,7 @@ def test_what_is_known_of_one_principal_is_not_used_for_another(both, monkeypatc
 
 
 def test_only_so_many_requests_are_remembered(both, monkeypatch):
-    monkeypatch.setattr(sync_fast_path, "REQUESTS_KEPT", 2)
+    monkeypatch.setattr(network_fast_path, "PREFIXES_KEPT", 2)
     both.assign()
     for number in range(5):
         both.send(both.frame(both.followers[0], group_id=f"another-{number}"))
@@ -229,8 +230,7 @@ def test_only_so_many_requests_are_remembered(both, monkeypatch):
 def test_a_protocol_named_like_our_mark_is_told_as_it_is():
     mark = "\x0fthe assignment"
     known = SyncGroupRequest("g", 1, "m", None, mark, mark)
-    before, after = sync_fast_path._answer_around(known)
-    answer = bytes(8) + before + b"\x03ab" + after
+    answer = sync_fast_path._answer_template(known).render(bytes(4), b"\x03ab")
     told = decode_response(find_api(SYNC_GROUP_KEY), VERSION, memoryview(answer)[4:])
     assert (told.protocol_type, told.protocol_name, told.assignment) == (mark, mark, b"ab")
 
