@@ -2,7 +2,7 @@
 
 That is what a consumer of one partition does after every batch of records, or every record. Group,
 member, generation, topic and partition stay the same for as long as a generation lasts, so the
-record to write is made once and kept as a mould; after that two numbers and the time go into it.
+record to write is made once and kept as a template; after that two numbers and the time go into it.
 What the record looks like comes from `records`: this module only finds the numbers in it.
 """
 
@@ -20,8 +20,8 @@ from moldau.coordination.groups.records import (
 )
 from moldau.protocol.messages.offsets import OffsetCommitRequest
 from moldau.records.batch import CHECKED_POSITION
+from moldau.records.batch_template import BatchTemplate
 from moldau.records.builder import BatchBuilder
-from moldau.records.mould import BatchMould
 
 _NUMBERS: Final = Struct(">qibq")
 """Offset, leader epoch, the length of no metadata, time of the commit: side by side in a value."""
@@ -39,7 +39,7 @@ class RepeatedCommit:
     """
 
     __slots__ = (
-        "_cast",
+        "_render",
         "_value",
         "generation",
         "group_id",
@@ -74,12 +74,12 @@ class RepeatedCommit:
         # Behind the value there is only the number of headers, none.
         position = len(batch) - len(value) - 1
         marks = position + value.index(_NUMBERS.pack(*_MARKS))
-        self._cast = BatchMould(batch, marks, _NUMBERS).cast
+        self._render = BatchTemplate(batch, marks, _NUMBERS).render
         self._value = position - CHECKED_POSITION
 
     def sealed(self, offset: int, leader_epoch: int, wall_ms: int) -> tuple[bytes, bytes]:
-        """Make the batch of one commit, as a mould casts it, and the value of its record."""
-        checked = self._cast(wall_ms, offset, leader_epoch, _NO_METADATA, wall_ms)
+        """Render the batch of one commit, and return it with the value of its record."""
+        checked = self._render(wall_ms, offset, leader_epoch, _NO_METADATA, wall_ms)
         return checked, checked[self._value : -1]
 
 

@@ -24,7 +24,7 @@ from moldau.coordination.groups.expiry import expiry
 from moldau.coordination.groups.group import Group
 from moldau.coordination.groups.listing import GroupDescription
 from moldau.coordination.groups.offset_fetching import take_offsets
-from moldau.coordination.groups.offset_keys import PARTITION_SIZE, Openings
+from moldau.coordination.groups.offset_keys import PARTITION_SIZE, KeyPrefixes
 from moldau.coordination.groups.offset_requests import (
     OffsetCommits,
     commit_refused,
@@ -152,7 +152,7 @@ class GroupShard:
         self._counters = counters or GroupCounters()
         self._groups: dict[str, Group] = {}
         self._offsets = OffsetStore()
-        self._openings = Openings()
+        self._prefixes = KeyPrefixes()
         self._commits = OffsetCommits(settings.form, settings.metadata_length_max)
         self._is_loading = True
         self._without_sessions: deque[Group] = deque()
@@ -167,7 +167,7 @@ class GroupShard:
     def replay(self, record: StateRecord, producer: ProducerIdentity | None) -> None:
         """Take one record of the partition; nearly all are plain commits for a known group."""
         data, value = record
-        place = self._openings.get(data[:-PARTITION_SIZE])
+        place = self._prefixes.get(data[:-PARTITION_SIZE])
         if place is None or value is None or producer is not None:
             self._replay_any(data, value, producer)
             return
@@ -183,7 +183,7 @@ class GroupShard:
     ) -> None:
         key = decode_key(data)
         if isinstance(key, OffsetKey):
-            self._openings.learn(data, key)
+            self._prefixes.learn(data, key)
             producer_id = None if producer is None else producer.producer_id
             self._offsets.replay(key, value, producer_id)
             if value is not None and key.group not in self._groups:

@@ -1,4 +1,4 @@
-"""Keys of offsets known by their openings: what is replayed is what decoding every key gives."""
+"""Keys of offsets known by their prefixes: what is replayed is what decoding every key gives."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from moldau.base.errors import ProtocolError
 from moldau.coordination.groups import offset_keys
-from moldau.coordination.groups.offset_keys import Openings
+from moldau.coordination.groups.offset_keys import KeyPrefixes
 from moldau.coordination.groups.records import (
     CURRENT_FORM,
     CommittedOffset,
@@ -23,7 +23,7 @@ from moldau.coordination.groups.shard import GroupShard, ShardSettings
 from moldau.coordination.outcome import ProducerIdentity, StateRecord, UnknownRecord
 
 
-class NoOpenings(Openings):
+class NoPrefixes(KeyPrefixes):
     """Remembers nothing, so that every key is decoded."""
 
     def learn(self, data, key):
@@ -39,15 +39,15 @@ def value(offset=5):
 
 
 def learned(*keys):
-    openings = Openings()
+    prefixes = KeyPrefixes()
     for data in keys:
-        openings.learn(data, decode_key(data))
-    return openings
+        prefixes.learn(data, decode_key(data))
+    return prefixes
 
 
 def test_an_opening_is_everything_but_the_partition():
-    openings = learned(key_bytes(partition=1), key_bytes(partition=-2), key_bytes("größe", "x"))
-    assert openings == {
+    prefixes = learned(key_bytes(partition=1), key_bytes(partition=-2), key_bytes("größe", "x"))
+    assert prefixes == {
         key_bytes()[:-4]: ("g", "orders"),
         key_bytes("größe", "x")[:-4]: ("größe", "x"),
     }
@@ -60,9 +60,9 @@ def test_a_key_with_bytes_behind_its_partition_is_not_remembered():
 
 
 def test_only_so_many_are_remembered(monkeypatch):
-    monkeypatch.setattr(offset_keys, "OPENINGS_MAX", 2)
-    openings = learned(*(key_bytes(topic=name) for name in "abc"))
-    assert list(openings.values()) == [("g", "c")]
+    monkeypatch.setattr(offset_keys, "PREFIXES_MAX", 2)
+    prefixes = learned(*(key_bytes(topic=name) for name in "abc"))
+    assert list(prefixes.values()) == [("g", "c")]
 
 
 def test_a_version_of_the_future_is_refused_for_a_known_opening_too():
@@ -91,7 +91,7 @@ markers = st.tuples(st.sampled_from((1, 2)), st.booleans())
 @given(st.lists(st.one_of(records, markers), max_size=40))
 def test_what_is_replayed_is_what_decoding_every_key_gives(steps):
     shards = [GroupShard(ShardSettings(), random.Random(1)) for _ in range(2)]
-    shards[1]._openings = NoOpenings()
+    shards[1]._prefixes = NoPrefixes()
     for step in steps:
         first, second = (_outcome(shard, step) for shard in shards)
         assert first == second

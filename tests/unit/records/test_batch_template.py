@@ -1,4 +1,4 @@
-"""A batch from a mould is the batch that the builder makes."""
+"""A batch from a template is the batch that the builder makes."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moldau.records.batch import HEADER_SIZE, seal
+from moldau.records.batch_template import BatchTemplate
 from moldau.records.builder import BatchBuilder
 from moldau.records.compression import Codec
-from moldau.records.mould import BatchMould
 
 TIMES = st.integers(-1, 2**63 - 1)
 NUMBERS = Struct(">ib")
@@ -31,7 +31,7 @@ def test_a_cast_is_what_the_builder_makes(key, first, then, timestamp):
     batch = sealed(1, first, **options)
     marked = b"before" + NUMBERS.pack(*first) + b"after"
     position = batch.index(marked, HEADER_SIZE + len(key)) + len(b"before")
-    checked = BatchMould(batch, position, NUMBERS).cast(timestamp, *then)
+    checked = BatchTemplate(batch, position, NUMBERS).render(timestamp, *then)
     assert seal(7, checked, 3) == sealed(timestamp, then, **options)
 
 
@@ -46,7 +46,7 @@ def test_a_cast_is_what_the_builder_makes(key, first, then, timestamp):
 def test_only_a_plain_batch_can_be_cast(options):
     batch = sealed(1, **options)
     with pytest.raises(ValueError, match="plain"):
-        BatchMould(batch, HEADER_SIZE, NUMBERS)
+        BatchTemplate(batch, HEADER_SIZE, NUMBERS)
 
 
 def test_records_of_different_times_cannot_be_cast():
@@ -54,7 +54,7 @@ def test_records_of_different_times_cannot_be_cast():
     builder.append(1, None, b"")
     builder.append(2, None, b"")
     with pytest.raises(ValueError, match="one timestamp"):
-        BatchMould(builder.build(), HEADER_SIZE, NUMBERS)
+        BatchTemplate(builder.build(), HEADER_SIZE, NUMBERS)
 
 
 @pytest.mark.parametrize(
@@ -62,4 +62,4 @@ def test_records_of_different_times_cannot_be_cast():
 )
 def test_only_records_are_left_out_of_a_mould(position, numbers):
     with pytest.raises(ValueError, match="not in the records"):
-        BatchMould(sealed(1), position, numbers)
+        BatchTemplate(sealed(1), position, numbers)

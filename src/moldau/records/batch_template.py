@@ -1,13 +1,13 @@
 """A batch that is made again and again, and differs from the one before in a few numbers only.
 
 A coordinator writes the same record for every commit of a member, but for some numbers of fixed
-size. Building its batch from fields costs many times as much as casting it. A mould keeps a batch
-that the builder has made, with holes where the next one may differ: for the timestamps, and for the
-numbers, which stand together somewhere in the records. All of it is one `Struct`. What comes out is
-what the builder would have made; a test says so.
+size. Building its batch from fields costs many times as much as rendering it from a template. The
+template keeps a batch of the builder's, with holes for the timestamps and for the numbers, which
+stand together somewhere in the records. All of it is one `Struct`. The result is what the builder
+would have made; a test says so.
 
-It is cast from where the checksum begins to count on: what stands before says where the batch is in
-its log, and is the log's to write (`batch.seal`).
+Only what the checksum covers is rendered. What stands before it says where the batch is in its log,
+and is the log's to write (`batch.seal`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _TIMES_POSITION: Final = 27
 _TIMES_END: Final = 43
 
 
-class BatchMould:
+class BatchTemplate:
     """A batch without its timestamps and some numbers of its records.
 
     It has no codec, belongs to no producer, and all of its records have one timestamp.
@@ -30,11 +30,11 @@ class BatchMould:
     __slots__ = ("_after", "_before", "_between", "_pack")
 
     def __init__(self, batch: bytes, position: int, numbers: Struct) -> None:
-        """Keep a batch; these numbers, from `position` on, will be given with each cast."""
+        """Keep a batch; these numbers, from `position` on, will be given for each batch."""
         header = parse_header(batch)
         plain = not header.attributes and header.producer_id < 0
         if not plain or header.base_timestamp != header.max_timestamp:
-            raise ValueError("only a plain batch with one timestamp can be cast")
+            raise ValueError("only a plain batch with one timestamp can be a template")
         end = position + numbers.size
         if not HEADER_SIZE <= position <= end <= len(batch):
             raise ValueError(
@@ -48,6 +48,6 @@ class BatchMould:
             f">{len(self._before)}sqq{len(self._between)}s{form}{len(self._after)}s"
         ).pack
 
-    def cast(self, timestamp: int, *numbers: int) -> bytes:
+    def render(self, timestamp: int, *numbers: int) -> bytes:
         """Make what the checksum of the batch covers, with this time and these numbers."""
         return self._pack(self._before, timestamp, timestamp, self._between, *numbers, self._after)
