@@ -21,7 +21,7 @@ from bench.works.commits import GROUPS
 from bench.works.groups import SETTINGS
 from moldau.base.clock import SystemClock, system_random
 from moldau.base.network import Address, Part
-from moldau.cluster.topics import NewTopic, TopicDefaults
+from moldau.cluster.topics import NewTopic
 from moldau.protocol.messages.data import (
     FetchPartition,
     FetchRequest,
@@ -89,8 +89,7 @@ async def measure(size: int, version: int, *, profile: bool) -> None:
         broker = Broker(settings, ports)
         await broker.start()
         parts = broker.parts
-        defaults = TopicDefaults(1, 1)
-        admin = TopicAdmin(parts.decisions, parts.replicas, defaults, parts.ports.random)
+        admin = TopicAdmin(parts.requests, parts.image, parts.replicas)
         await admin.create(NewTopic(TOPIC, 1, 1))
         endpoint = settings.endpoints[0]
         connection = Connection(

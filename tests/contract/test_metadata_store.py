@@ -19,9 +19,10 @@ from kits.metadata_samples import every_change, registration, topic_id
 from moldau.base.clock import SystemClock
 from moldau.cluster.brokers import register_broker
 from moldau.cluster.changes import TopicCreated
+from moldau.cluster.decisions import Decisions
 from moldau.cluster.embedded import EmbeddedStore
 from moldau.cluster.image import MetadataImage
-from moldau.cluster.store import Decisions, MetadataStore, StoreFailed, VersionConflict
+from moldau.cluster.store import MetadataStore, StoreFailed, VersionConflict
 from moldau.cluster.topics import NewTopic, TopicDefaults, create_topic
 from moldau.protocol.errors import ApiError
 from moldau.sim.disk import SimDisk

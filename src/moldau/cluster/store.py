@@ -10,24 +10,19 @@ and a Raft quorum can all stand behind it. What they promise alike, and the cont
   they are given is the one right after the changes they are given, and is already `store.image`.
 * After a failed write the store is `StoreFailed` until it is opened anew: whether that write will
   be found on the disk is unknown, so nothing may be decided on top of it.
-
-Decisions run one at a time through `Decisions`; between reading the image and committing nothing
-else gets in, so on a store with a single writer a conflict never happens.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from moldau.base.errors import MoldauError, StorageError
+from moldau.base.errors import MoldauError
 from moldau.base.ids import BrokerId
 from moldau.cluster.changes import Change
 from moldau.cluster.image import MetadataImage
 
 Listener = Callable[[Sequence[Change], MetadataImage], None]
-Decide = Callable[[MetadataImage], Sequence[Change]]
 
 
 class VersionConflict(MoldauError):  # noqa: N818 - it names the event
@@ -70,33 +65,3 @@ class MetadataStore(Protocol):
     async def close(self) -> None:
         """Let commits under way finish and give everything back; closing twice is harmless."""
         ...
-
-
-class Decisions:
-    """The controller's queue: decisions are taken one after the other, each on the newest image."""
-
-    def __init__(self, store: MetadataStore) -> None:
-        self._store = store
-        self._turn = asyncio.Lock()
-
-    async def commit(self, decide: Decide) -> MetadataImage:
-        """Decide on the newest image and commit; what `decide` raises changes nothing.
-
-        StoreFailed if the store could not make it durable.
-
-        Returns an image that has the changes in it. With nothing to change nothing is written.
-        """
-        async with self._turn:
-            while True:
-                image = self._store.image
-                changes = decide(image)
-                if not changes:
-                    return image
-                try:
-                    await self._store.commit(image.version, changes)
-                except VersionConflict:
-                    continue
-                except StorageError as error:
-                    # Those who decide answer clients, and know of stores, not of disks.
-                    raise StoreFailed(str(error)) from error
-                return self._store.image

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from moldau.base.errors import UserError
 from moldau.base.ids import random_uuid
 from moldau.base.network import Address, Listener
-from moldau.cluster.brokers import Registration, register_broker, retire_broker
+from moldau.cluster.brokers import Registration
 from moldau.cluster.model import Endpoint as AdvertisedEndpoint
 from moldau.cluster.store import StoreFailed
 from moldau.server.configuration.settings import BrokerSettings, host_limits
@@ -153,7 +153,7 @@ class Broker:
             self.parts.settings.rack,
         )
         try:
-            await self.parts.decisions.commit(lambda image: register_broker(image, registration))
+            await self.parts.requests.register_broker(registration)
         except StoreFailed as error:
             raise UserError(f"cannot register broker {self.parts.broker_id}: {error}") from error
         self._registered = True
@@ -222,9 +222,7 @@ class Broker:
     async def _sign_off(self) -> None:
         """Give the registration back; without a disk to write it on, the logs are closed anyway."""
         try:
-            await self.parts.decisions.commit(
-                lambda image: retire_broker(image, self.parts.broker_id)
-            )
+            await self.parts.requests.retire_broker(self.parts.broker_id)
         except StoreFailed as error:
             logger.warning("broker %d cannot sign off: %s", self.parts.broker_id, error)
 

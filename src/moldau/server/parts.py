@@ -15,9 +15,11 @@ from moldau.base.files import Files
 from moldau.base.ids import BrokerId
 from moldau.base.memory_budget import MemoryBudget
 from moldau.base.network import Network
+from moldau.cluster.controller import Controller
+from moldau.cluster.controller_requests import ControllerRequests
 from moldau.cluster.embedded import EmbeddedStore
 from moldau.cluster.image import MetadataImage
-from moldau.cluster.store import Decisions
+from moldau.cluster.topics import TopicDefaults
 from moldau.observe.requests import RequestMetrics
 from moldau.observe.traffic import Traffic
 from moldau.replication.partitions import Partitions
@@ -73,8 +75,8 @@ class Parts:
             min_insync_replicas=settings.values.integer("min.insync.replicas"),
         )
         self.flusher = Flusher(ports.executor)
-        self.decisions = Decisions(self.store)
         self.configs = DynamicConfigs(settings, self.image, self.broker_id)
+        self.requests: ControllerRequests = self._make_controller()
         self.housekeeping = Housekeeping(
             self.logs,
             self.partitions,
@@ -120,6 +122,16 @@ class Parts:
             self.traffic,
             self.config_of,
             self.coordinators.partition_changed,
+        )
+
+    def _make_controller(self) -> Controller:
+        settings = self.settings
+        return Controller(
+            self.store,
+            TopicDefaults(settings.num_partitions, settings.default_replication_factor),
+            self.configs,
+            self.ports.random,
+            lambda: self.logs.can_make_logs,
         )
 
     def image(self) -> MetadataImage:

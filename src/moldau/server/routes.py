@@ -11,7 +11,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from moldau.cluster.topics import TopicDefaults
 from moldau.server.api_permissions import API_PERMISSIONS
 from moldau.server.configuration.log_levels import LogLevels
 from moldau.server.fetch.sessions import FetchSessions
@@ -69,12 +68,7 @@ ACCESS_ROWS: tuple[Row, ...] = (
 def make_routes(parts: Parts) -> tuple[list[Route], Callable[[], Any]]:
     """Put the handlers together; also return what answers unknown versions of ApiVersions."""
     settings, metrics = parts.settings, parts.metrics
-    topics = TopicAdmin(
-        parts.decisions,
-        parts.replicas,
-        TopicDefaults(settings.num_partitions, settings.default_replication_factor),
-        parts.ports.random,
-    )
+    topics = TopicAdmin(parts.requests, parts.image, parts.replicas)
     internal_topics = InternalTopics(
         parts.image, topics, settings.values, replica_limit=EMBEDDED_REPLICA_LIMIT
     )
@@ -89,7 +83,7 @@ def make_routes(parts: Parts) -> tuple[list[Route], Callable[[], Any]]:
         deletion_enabled=settings.delete_topic_enable,
     )
     configs = ConfigHandlers(
-        parts.configs, LogLevels(parts.broker_id), parts.decisions, parts.replicas
+        parts.configs, LogLevels(parts.broker_id), parts.requests, parts.replicas
     )
     offsets = OffsetHandlers(
         parts.partitions,
@@ -202,7 +196,7 @@ def _transaction_rows(parts: Parts) -> tuple[Row, ...]:
     runtimes = parts.runtimes
     producers = TransactionHandlers(
         runtimes.transactions,
-        ProducerIds(parts.decisions, parts.broker_id),
+        ProducerIds(parts.requests, parts.broker_id),
         parts.image,
         runtimes.groups.partition_for,
     )

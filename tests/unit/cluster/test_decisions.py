@@ -8,8 +8,9 @@ import pytest
 
 from kits.metadata_samples import topic_id
 from moldau.cluster.changes import TopicCreated
+from moldau.cluster.decisions import Decisions
 from moldau.cluster.image import MetadataImage
-from moldau.cluster.store import Decisions, StoreFailed, VersionConflict
+from moldau.cluster.store import StoreFailed, VersionConflict
 
 
 class ContestedStore:

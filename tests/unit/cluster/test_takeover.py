@@ -14,10 +14,10 @@ from moldau.base.errors import StorageError
 from moldau.base.files import read_whole
 from moldau.cluster.brokers import Registration, register_broker, retire_broker
 from moldau.cluster.changes import OpaqueRecorded
+from moldau.cluster.decisions import Decisions
 from moldau.cluster.model import NO_LEADER, ConfigResource, ResourceType
 from moldau.cluster.record_codec import encode_change
 from moldau.cluster.snapshots import read_snapshot, snapshot_ids
-from moldau.cluster.store import Decisions
 from moldau.records.batch import iter_batches
 from moldau.records.builder import BatchBuilder
 from moldau.records.control import ControlType, control_batch

@@ -11,10 +11,9 @@ from kits.request_kit import context as at
 from kits.slicing import count_pauses, count_turns, finished
 from moldau.base.clock import SystemClock
 from moldau.base.ids import BrokerId
-from moldau.cluster.brokers import register_broker
+from moldau.cluster.controller import Controller
 from moldau.cluster.embedded import EmbeddedStore
-from moldau.cluster.store import Decisions
-from moldau.cluster.topics import NewTopic, TopicDefaults, create_topic
+from moldau.cluster.topics import NewTopic, TopicDefaults
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.configs import (
     AlterableConfig,
@@ -55,22 +54,20 @@ class Bench:
     def __init__(self, folder):
         self.store = EmbeddedStore(Disk(), [folder], 1, SystemClock(), random.Random(5))
         self.follower = Follower()
-        self.decisions = Decisions(self.store)
         configs = DynamicConfigs(
             BrokerSettings.load("node.id=1"), lambda: self.store.image, BrokerId(1)
         )
+        self.requests = Controller(
+            self.store, TopicDefaults(), configs, random.Random(1), lambda: True
+        )
         self.handlers = ConfigHandlers(
-            configs, LogLevels(BrokerId(1)), self.decisions, self.follower
+            configs, LogLevels(BrokerId(1)), self.requests, self.follower
         )
 
     async def start(self):
         await self.store.start()
-        await self.decisions.commit(lambda image: register_broker(image, registration(1)))
-        await self.decisions.commit(
-            lambda image: create_topic(
-                image, NewTopic("t", 1, 1), TopicDefaults(), random.Random(1)
-            )
-        )
+        await self.requests.register_broker(registration(1))
+        await self.requests.create_topic(NewTopic("t", 1, 1))
 
     def own(self):
         return dict(self.store.image.topic_config("t"))

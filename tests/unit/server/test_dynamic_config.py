@@ -9,11 +9,11 @@ import pytest
 from kits.metadata_samples import with_brokers, with_topic
 from moldau.base.ids import BrokerId
 from moldau.cluster.changes import ConfigChanged
+from moldau.cluster.config_operations import ConfigOperation
 from moldau.cluster.model import ConfigResource, ResourceType
 from moldau.cluster.topics import NewTopic
 from moldau.protocol.errors import ApiError, ErrorCode
 from moldau.server.configuration.dynamic import DynamicConfigs
-from moldau.server.configuration.operations import Operation
 from moldau.server.configuration.settings import BrokerSettings
 from moldau.server.configuration.values import Source
 
@@ -46,7 +46,9 @@ class Cluster:
         return found
 
     def altered(self, resource, *operations):
-        return self.configs.altered(self.image, resource, [Operation(*one) for one in operations])
+        return self.configs.altered(
+            self.image, resource, [ConfigOperation(*one) for one in operations]
+        )
 
     def refusal(self, resource, *operations):
         with pytest.raises(ApiError) as caught:

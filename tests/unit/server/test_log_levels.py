@@ -5,9 +5,9 @@ import logging
 import pytest
 
 from moldau.base.ids import BrokerId
+from moldau.cluster.config_operations import ConfigOperation
 from moldau.protocol.errors import ApiError, ErrorCode
 from moldau.server.configuration.log_levels import LEVELS, LogLevels, level_name
-from moldau.server.configuration.operations import Operation
 from moldau.server.configuration.values import Source
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
@@ -32,7 +32,9 @@ def told(levels, name):
 
 
 def alter(levels, *operations, resource="1", validate_only=False):
-    levels.alter(resource, [Operation(*one) for one in operations], validate_only=validate_only)
+    levels.alter(
+        resource, [ConfigOperation(*one) for one in operations], validate_only=validate_only
+    )
 
 
 def test_a_level_is_set_told_and_taken_back(levels, logger):

@@ -4,12 +4,12 @@ import pytest
 
 from kits.metadata_samples import with_brokers
 from moldau.base.ids import BrokerId
+from moldau.cluster.config_operations import ConfigOperation
 from moldau.cluster.configs import alter_configs
 from moldau.cluster.model import ConfigResource, ResourceType
 from moldau.protocol.errors import ApiError, ErrorCode
 from moldau.server.configuration.dynamic import DynamicConfigs
 from moldau.server.configuration.group_configs import GROUP_CONFIGS
-from moldau.server.configuration.operations import Operation
 from moldau.server.configuration.settings import BrokerSettings
 from moldau.server.configuration.values import Source
 
@@ -28,7 +28,7 @@ class Cluster:
 
     def alter(self, resource, *operations):
         changes = self.configs.altered(
-            self.image, resource, [Operation(*one) for one in operations]
+            self.image, resource, [ConfigOperation(*one) for one in operations]
         )
         committed = alter_configs(self.image, resource, changes)
         self.image = self.image.apply(committed, self.image.version + 1)

@@ -11,6 +11,7 @@ from kits.metadata_samples import with_brokers
 from kits.request_kit import context as at
 from kits.slicing import answered, count_pauses, count_turns, finished
 from moldau.base.ids import ZERO_TOPIC_ID
+from moldau.cluster.controller import Controller
 from moldau.cluster.topics import NewTopic, TopicDefaults, create_topic
 from moldau.protocol.errors import ApiError, ErrorCode
 from moldau.protocol.messages.metadata import (
@@ -45,7 +46,7 @@ DEFAULTS = TopicDefaults()
 
 
 class Decided:
-    """The metadata of one broker, changed as soon as something is decided."""
+    """The metadata store of one broker, which stores nothing, and what follows it."""
 
     can_make_logs = True
 
@@ -57,9 +58,9 @@ class Decided:
     def apply(self, changes):
         self.image = self.image.apply(changes, self.image.version + 1)
 
-    async def commit(self, decide):
-        self.apply(decide(self.image))
-        return self.image
+    async def commit(self, expected_version, changes):
+        self.apply(changes)
+        return self.image.version
 
     async def reached(self, version):
         pass
@@ -86,8 +87,14 @@ def decided():
 
 @pytest.fixture
 def administration(decided):
-    topics = TopicAdmin(decided, decided, TopicDefaults(), RANDOM)
-    return TopicHandlers(lambda: decided.image, topics, Configs(), deletion_enabled=True)
+    return TopicHandlers(
+        lambda: decided.image, topics_of(decided), Configs(), deletion_enabled=True
+    )
+
+
+def topics_of(decided):
+    controller = Controller(decided, DEFAULTS, None, RANDOM, lambda: decided.can_make_logs)
+    return TopicAdmin(controller, lambda: decided.image, decided)
 
 
 @pytest.fixture
@@ -149,9 +156,12 @@ def test_without_a_log_directory_nothing_is_made_and_what_is_wrong_is_still_told
         ("new", ErrorCode.KAFKA_STORAGE_ERROR),
         ("one", ErrorCode.TOPIC_ALREADY_EXISTS),
     ]
-    request = CreatePartitionsRequest([CreatePartitionsTopic("two", 4, None)])
-    (grown,) = answered(administration.create_partitions(request, at(3))).results
-    assert grown.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    for validate_only in (True, False):
+        request = CreatePartitionsRequest(
+            [CreatePartitionsTopic("two", 4, None)], validate_only=validate_only
+        )
+        (grown,) = answered(administration.create_partitions(request, at(3))).results
+        assert grown.error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert "new" not in decided.image.topics
     assert len(decided.image.topics["two"].partitions) == 3
 
@@ -372,7 +382,7 @@ class TestCreatingByAsking:
         creating = DiscoveryHandlers(
             lambda: decided.image,
             1,
-            TopicAdmin(decided, decided, DEFAULTS, RANDOM),
+            topics_of(decided),
             None,
             auto_create=True,
             partition_limit=2000,

@@ -16,6 +16,7 @@ from typing import Final
 from moldau.base.errors import ConfigError
 from moldau.base.ids import BrokerId
 from moldau.base.texts import shorten, shorten_list
+from moldau.cluster.config_operations import ConfigOperation, OperationType, check_operations
 from moldau.cluster.configs import EVERY_BROKER
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.model import ConfigResource, ResourceType
@@ -43,7 +44,6 @@ from moldau.server.configuration.group_configs import (
     check_group_name,
     describe_group,
 )
-from moldau.server.configuration.operations import Operation, OperationType, check_operations
 from moldau.server.configuration.settings import BrokerSettings, check_together
 from moldau.server.configuration.topic_configs import (
     TOPIC_CONFIGS,
@@ -194,7 +194,7 @@ class DynamicConfigs:
         return wanted
 
     def altered(
-        self, image: MetadataImage, resource: ConfigResource, operations: Sequence[Operation]
+        self, image: MetadataImage, resource: ConfigResource, operations: Sequence[ConfigOperation]
     ) -> dict[str, str | None]:
         """Check changes of single configs; returns what to store, None for what to remove."""
         self._check_resource(resource, changes=True)
@@ -301,7 +301,7 @@ def _check_length(configs: Mapping[str, str]) -> None:
             )
 
 
-def _apply(operation: Operation, resource: ConfigResource, current: str | None) -> str | None:
+def _apply(operation: ConfigOperation, resource: ConfigResource, current: str | None) -> str | None:
     """Return the text one operation leads to."""
     if operation.type == OperationType.DELETE:
         return None

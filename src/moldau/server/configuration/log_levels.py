@@ -13,10 +13,10 @@ from typing import Final
 
 from moldau.base.ids import BrokerId
 from moldau.base.texts import shorten
+from moldau.cluster.config_operations import ConfigOperation, OperationType, check_operations
 from moldau.protocol.errors import ApiError, ErrorCode
 from moldau.server.configuration.definition import ConfigDefinition, ConfigType
 from moldau.server.configuration.description import DescribedConfig
-from moldau.server.configuration.operations import Operation, OperationType, check_operations
 from moldau.server.configuration.values import Source
 
 ROOT: Final = "root"
@@ -48,7 +48,9 @@ class LogLevels:
                 level = level_name(_logger(name).getEffectiveLevel())
                 yield DescribedConfig(definition, level, Source.DYNAMIC_BROKER_LOGGER, False, [])
 
-    def alter(self, resource: str, operations: Sequence[Operation], *, validate_only: bool) -> None:
+    def alter(
+        self, resource: str, operations: Sequence[ConfigOperation], *, validate_only: bool
+    ) -> None:
         """Change levels, all of them or none; ApiError says what is wrong."""
         self._check_resource(resource)
         check_operations(operations)
@@ -78,7 +80,7 @@ def level_name(level: int) -> str:
     return next((name for name, number in LEVELS.items() if level <= number), "FATAL")
 
 
-def _check(one: Operation, known: Collection[str]) -> None:
+def _check(one: ConfigOperation, known: Collection[str]) -> None:
     problem, code = None, ErrorCode.INVALID_CONFIG
     if one.type not in (OperationType.SET, OperationType.DELETE):
         verb = OperationType(one.type).name

@@ -14,11 +14,10 @@ from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator,
 from functools import partial
 from typing import TypeVar
 
-from moldau.cluster.changes import Change
-from moldau.cluster.configs import alter_configs, replace_configs
-from moldau.cluster.image import MetadataImage
+from moldau.cluster.config_operations import ConfigOperation
+from moldau.cluster.controller_requests import ControllerRequests
 from moldau.cluster.model import ConfigResource, ResourceType
-from moldau.cluster.store import Decisions, StoreFailed
+from moldau.cluster.store import StoreFailed
 from moldau.protocol.errors import ApiError, ErrorCode
 from moldau.protocol.messages.configs import (
     AlterConfigsRequest,
@@ -41,7 +40,6 @@ from moldau.protocol.messages.configs import (
 from moldau.server.configuration.description import DescribedConfig
 from moldau.server.configuration.dynamic import DynamicConfigs
 from moldau.server.configuration.log_levels import LogLevels
-from moldau.server.configuration.operations import Operation
 from moldau.server.configuration.values import Source
 from moldau.server.lifecycle.topic_admin import Follower
 from moldau.server.network.answer_room import AnswerRoom
@@ -64,12 +62,12 @@ class ConfigHandlers:
         self,
         configs: DynamicConfigs,
         levels: LogLevels,
-        decisions: Decisions,
+        requests: ControllerRequests,
         follower: Follower,
     ) -> None:
         self._configs = configs
         self._levels = levels
-        self._decisions = decisions
+        self._requests = requests
         self._follower = follower
 
     # DescribeConfigs
@@ -135,12 +133,8 @@ class ConfigHandlers:
         _refuse_repeated([config.name for config in wanted.configs])
         resource = _resource_of(wanted)
         configs = {config.name: config.value for config in wanted.configs}
-
-        def decide(image: MetadataImage) -> list[Change]:
-            replaced = self._configs.replaced(image, resource, configs)
-            return replace_configs(image, resource, replaced)
-
-        await self._commit(decide, validate_only)
+        await self._requests.replace_configs(resource, configs, validate_only=validate_only)
+        await self._followed(validate_only)
 
     # IncrementalAlterConfigs
 
@@ -163,18 +157,14 @@ class ConfigHandlers:
     async def _alter(self, validate_only: bool, wanted: IncrementalAlterConfigsResource) -> None:
         resource = _resource_of(wanted)
         operations = [
-            Operation(config.name, config.config_operation, config.value)
+            ConfigOperation(config.name, config.config_operation, config.value)
             for config in wanted.configs
         ]
         if resource.type == ResourceType.BROKER_LOGGER:
             self._levels.alter(resource.name, operations, validate_only=validate_only)
             return
-
-        def decide(image: MetadataImage) -> list[Change]:
-            altered = self._configs.altered(image, resource, operations)
-            return alter_configs(image, resource, altered)
-
-        await self._commit(decide, validate_only)
+        await self._requests.alter_configs(resource, operations, validate_only=validate_only)
+        await self._followed(validate_only)
 
     async def _each(
         self,
@@ -201,14 +191,10 @@ class ConfigHandlers:
             )
         return answers
 
-    async def _commit(
-        self, decide: Callable[[MetadataImage], list[Change]], validate_only: bool
-    ) -> None:
-        if validate_only:
-            decide(self._configs.image)
-            return
-        image = await self._decisions.commit(decide)
-        await self._follower.reached(image.version)
+    async def _followed(self, validate_only: bool) -> None:
+        """Wait for this broker's logs: the image already has the change, if there was one."""
+        if not validate_only:
+            await self._follower.reached(self._configs.image.version)
 
     # ListConfigResources
 

@@ -22,7 +22,6 @@ from moldau.cluster.topics import (
     PARTITIONS_PER_CHANGE_MAX,
     Assignments,
     NewTopic,
-    add_partitions,
     check_new_name,
 )
 from moldau.protocol.errors import ApiError, ErrorCode
@@ -140,7 +139,7 @@ class TopicHandlers:
             )
             self._configs.check(dict(new_topic.configs))
             if validate_only:
-                topic = self._topics.preview(self._image(), new_topic)
+                topic = await self._topics.preview(new_topic)
             else:
                 topic = await self._topics.create(new_topic)
         except (ApiError, StoreFailed) as error:
@@ -254,7 +253,7 @@ class TopicHandlers:
             if named_twice:
                 raise ApiError(ErrorCode.INVALID_REQUEST, NAMED_TWICE)
             if validate_only:
-                add_partitions(self._image(), wanted.name, wanted.count, assignments)
+                await self._topics.preview_growth(wanted.name, wanted.count, assignments)
             else:
                 await self._topics.grow(wanted.name, wanted.count, assignments)
         except (ApiError, StoreFailed) as error:

@@ -80,11 +80,6 @@ class Replicas:
             self._waiting.append((version, future))
             await future
 
-    @property
-    def can_make_logs(self) -> bool:
-        """Whether there is a log directory to make one in."""
-        return self._logs.can_make_logs
-
     async def begin(self, image: MetadataImage) -> None:
         """Serve everything that the metadata gives this broker at its start."""
         self._set_strays_aside(image)

@@ -19,7 +19,7 @@ class OperationType(IntEnum):
     SUBTRACT = 3
 
 
-class Operation(NamedTuple):
+class ConfigOperation(NamedTuple):
     """One change of one config."""
 
     name: str
@@ -27,7 +27,7 @@ class Operation(NamedTuple):
     value: str | None
 
 
-def check_operations(operations: Sequence[Operation]) -> None:
+def check_operations(operations: Sequence[ConfigOperation]) -> None:
     """Raise ApiError INVALID_REQUEST unless each is one, with what it needs, on another config."""
     names = [one.name for one in operations]
     if len(set(names)) < len(names):

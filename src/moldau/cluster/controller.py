@@ -1,0 +1,160 @@
+"""The controller: carries out what brokers ask of it, one decision after the other.
+
+It owns the queue of decisions. What may be changed is not decided here but by pure functions of
+`topics`, `configs` and `brokers`; it gives them the newest image and commits what they return.
+
+It must not know who asks: a handler of this process today, a request of another broker later. It
+knows neither files nor records; those are the store's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from moldau.base.clock import Random
+from moldau.base.ids import BrokerId, TopicId
+from moldau.cluster import brokers, topics
+from moldau.cluster.brokers import Registration
+from moldau.cluster.changes import Change
+from moldau.cluster.config_operations import ConfigOperation
+from moldau.cluster.configs import alter_configs, replace_configs
+from moldau.cluster.controller_requests import ProducerIdBlock
+from moldau.cluster.decisions import Decide, Decisions
+from moldau.cluster.image import MetadataImage
+from moldau.cluster.model import ConfigResource, Topic
+from moldau.cluster.store import MetadataStore
+from moldau.cluster.topics import NewTopic, TopicDefaults
+from moldau.protocol.errors import ApiError, ErrorCode
+
+
+class ConfigRules(Protocol):
+    """Which configs exist and which values are legal; the tables live on a floor above."""
+
+    def replaced(
+        self, image: MetadataImage, resource: ConfigResource, configs: Mapping[str, str | None]
+    ) -> Mapping[str, str]:
+        """Return a resource's new set of configs; ApiError if it may not have them."""
+        ...
+
+    def altered(
+        self, image: MetadataImage, resource: ConfigResource, operations: Sequence[ConfigOperation]
+    ) -> Mapping[str, str | None]:
+        """Return what to store, None for what to remove; ApiError if it may not be."""
+        ...
+
+
+class Controller:
+    """`ControllerRequests` where the controller is in this process."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        defaults: TopicDefaults,
+        config_rules: ConfigRules,
+        random: Random,
+        can_make_logs: Callable[[], bool],
+    ) -> None:
+        self._store = store
+        self._decisions = Decisions(store)
+        self._defaults = defaults
+        self._config_rules = config_rules
+        self._random = random
+        self._can_make_logs = can_make_logs
+
+    # Topics
+
+    async def create_topic(self, wanted: NewTopic, *, validate_only: bool = False) -> Topic:
+        def decide(image: MetadataImage) -> list[Change]:
+            return self._placeable(topics.create_topic(image, wanted, self._defaults, self._random))
+
+        if validate_only:
+            image = self._store.image
+            image = image.apply(decide(image), image.version)
+        else:
+            image = await self._decisions.commit(decide)
+        return image.topics[wanted.name]
+
+    async def grow_topic(
+        self,
+        name: str,
+        count: int,
+        assignments: Sequence[Sequence[BrokerId]] | None,
+        *,
+        validate_only: bool = False,
+    ) -> None:
+        def decide(image: MetadataImage) -> list[Change]:
+            return self._placeable(topics.add_partitions(image, name, count, assignments))
+
+        await self._carry_out(decide, validate_only=validate_only)
+
+    async def delete_topic(self, name: str) -> None:
+        await self._carry_out(lambda image: topics.delete_topic(image, name))
+
+    async def delete_topic_by_id(self, topic_id: TopicId) -> None:
+        await self._carry_out(lambda image: topics.delete_topic_by_id(image, topic_id))
+
+    def _placeable(self, changes: list[Change]) -> list[Change]:
+        """Refuse new partitions while no log directory can hold them.
+
+        Kafka ends a broker whose last directory fails. We go on answering what needs no disk. The
+        code makes clients try again, as with a broker that is down.
+        """
+        # The image does not tell yet which directories are online, so the one broker is asked.
+        if not self._can_make_logs():
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "No log directory is online.")
+        return changes
+
+    # Configs
+
+    async def replace_configs(
+        self,
+        resource: ConfigResource,
+        configs: Mapping[str, str | None],
+        *,
+        validate_only: bool = False,
+    ) -> None:
+        def decide(image: MetadataImage) -> list[Change]:
+            replaced = self._config_rules.replaced(image, resource, configs)
+            return replace_configs(image, resource, replaced)
+
+        await self._carry_out(decide, validate_only=validate_only)
+
+    async def alter_configs(
+        self,
+        resource: ConfigResource,
+        operations: Sequence[ConfigOperation],
+        *,
+        validate_only: bool = False,
+    ) -> None:
+        def decide(image: MetadataImage) -> list[Change]:
+            altered = self._config_rules.altered(image, resource, operations)
+            return alter_configs(image, resource, altered)
+
+        await self._carry_out(decide, validate_only=validate_only)
+
+    # Brokers
+
+    async def allocate_producer_ids(self, broker_id: BrokerId) -> ProducerIdBlock:
+        block = ProducerIdBlock(0, 0)
+
+        def decide(image: MetadataImage) -> list[Change]:
+            nonlocal block
+            allocated = brokers.allocate_producer_ids(image, image.brokers[broker_id])
+            block = ProducerIdBlock(image.next_producer_id, allocated.next_producer_id)
+            return [allocated]
+
+        await self._carry_out(decide)
+        return block
+
+    async def register_broker(self, registration: Registration) -> None:
+        await self._carry_out(lambda image: brokers.register_broker(image, registration))
+
+    async def retire_broker(self, broker_id: BrokerId) -> None:
+        await self._carry_out(lambda image: brokers.retire_broker(image, broker_id))
+
+    async def _carry_out(self, decide: Decide, *, validate_only: bool = False) -> None:
+        if validate_only:
+            decide(self._store.image)
+        else:
+            await self._decisions.commit(decide)

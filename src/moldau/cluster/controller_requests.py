@@ -1,0 +1,98 @@
+"""How a broker asks the controller: the third part of the metadata port (ADR 0012).
+
+Handlers and the broker's own start know this port and nothing behind it. Today `controller` stands
+there, in the same process. In a cluster most brokers will send a request to another node instead.
+
+So arguments and results are plain values, and no method takes a function: the controller decides,
+on its own image, with the pure functions of `topics`, `configs` and `brokers`. Each method has one
+counterpart among Kafka's requests, named in its docstring, so it can travel as that.
+
+What every implementation promises:
+
+* A method returns after the change is durable **and** in this broker's own image. A caller that
+  reads the image next finds the change there, whoever the controller is.
+* ApiError is the controller's refusal; nothing was changed. NOT_CONTROLLER means that there is no
+  controller that takes the request now; the change may be asked for again.
+* StoreFailed says that the change could not be made durable.
+* With `validate_only` the controller decides and changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from moldau.base.ids import BrokerId, TopicId
+from moldau.cluster.brokers import Registration
+from moldau.cluster.config_operations import ConfigOperation
+from moldau.cluster.model import ConfigResource, Topic
+from moldau.cluster.topics import NewTopic
+
+
+class ProducerIdBlock(NamedTuple):
+    """Producer ids that one broker may give out: from `first` up to, not including, `end`."""
+
+    first: int
+    end: int
+
+
+class ControllerRequests(Protocol):
+    """Everything that this broker may ask the controller to change."""
+
+    async def create_topic(self, wanted: NewTopic, *, validate_only: bool = False) -> Topic:
+        """Create a topic and return it (CreateTopics).
+
+        Its configs must have been checked: the tables of legal configs are the same on all brokers.
+        """
+        ...
+
+    async def grow_topic(
+        self,
+        name: str,
+        count: int,
+        assignments: Sequence[Sequence[BrokerId]] | None,
+        *,
+        validate_only: bool = False,
+    ) -> None:
+        """Add partitions up to this count (CreatePartitions)."""
+        ...
+
+    async def delete_topic(self, name: str) -> None:
+        """Delete a topic by name (DeleteTopics)."""
+        ...
+
+    async def delete_topic_by_id(self, topic_id: TopicId) -> None:
+        """Delete a topic by id (DeleteTopics)."""
+        ...
+
+    async def replace_configs(
+        self,
+        resource: ConfigResource,
+        configs: Mapping[str, str | None],
+        *,
+        validate_only: bool = False,
+    ) -> None:
+        """Give a resource a new set of configs (AlterConfigs)."""
+        ...
+
+    async def alter_configs(
+        self,
+        resource: ConfigResource,
+        operations: Sequence[ConfigOperation],
+        *,
+        validate_only: bool = False,
+    ) -> None:
+        """Change single configs of a resource (IncrementalAlterConfigs)."""
+        ...
+
+    async def allocate_producer_ids(self, broker_id: BrokerId) -> ProducerIdBlock:
+        """Give a registered broker producer ids that nobody had before (AllocateProducerIds)."""
+        ...
+
+    async def register_broker(self, registration: Registration) -> None:
+        """Register a broker that starts, and let it lead (BrokerRegistration)."""
+        ...
+
+    async def retire_broker(self, broker_id: BrokerId) -> None:
+        """Take a broker that stops out of service (BrokerHeartbeat with WantShutDown)."""
+        ...
