@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from kits.embedded_store import commit
 from kits.metadata_samples import every_change, registration, topic_id
 from moldau.base.clock import SystemClock
 from moldau.cluster.brokers import register_broker
@@ -22,11 +23,12 @@ from moldau.cluster.changes import TopicCreated
 from moldau.cluster.decisions import Decisions
 from moldau.cluster.embedded import EmbeddedStore
 from moldau.cluster.image import MetadataImage
-from moldau.cluster.store import MetadataStore, StoreFailed, VersionConflict
+from moldau.cluster.store import ControllerFenced, MetadataStore, StoreFailed, VersionConflict
 from moldau.cluster.topics import NewTopic, TopicDefaults, create_topic
 from moldau.protocol.errors import ApiError
 from moldau.sim.disk import SimDisk
 from moldau.sim.executor import SimExecutor
+from moldau.sim.store import SharedMetadata
 from moldau.sim.world import World
 from moldau.storage.disk import Disk
 
@@ -54,7 +56,7 @@ class Bench:
         return self.run(opened())
 
 
-@pytest.fixture(params=["embedded on disk", "embedded in simulation"])
+@pytest.fixture(params=["embedded on disk", "embedded in simulation", "of several brokers"])
 def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
     if request.param == "embedded on disk":
         folder = f"{tmp_path}/data"
@@ -64,6 +66,10 @@ def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
         )
         return
     with World(11) as world:
+        if request.param == "of several brokers":
+            shared = SharedMetadata(world)
+            yield Bench(world.run, lambda: shared.store(NODE))
+            return
         disk = SimDisk(world.random("disk"), trace=world.trace)
 
         def simulated() -> MetadataStore:
@@ -86,7 +92,7 @@ def created(number: int) -> TopicCreated:
 def test_a_commit_is_in_the_image_under_the_version_it_returns(bench):
     async def use(store):
         before = store.image
-        version = await store.commit(before.version, [created(1), created(2)])
+        version = await commit(store, before.version, [created(1), created(2)])
         assert version == store.image.version > before.version
         assert set(store.image.topics) == {"topic-1", "topic-2"}
         assert "topic-1" not in before.topics
@@ -109,7 +115,7 @@ def test_what_was_committed_is_there_when_the_store_is_opened_again(bench):
     async def fill(store):
         version = store.image.version
         for number in range(5):
-            version = await store.commit(version, [created(number)])
+            version = await commit(store, version, [created(number)])
         return store.image
 
     async def look(store):
@@ -124,7 +130,7 @@ def test_every_kind_of_change_survives_reopening(bench):
     async def fill(store):
         version = store.image.version
         for change in every_change():
-            version = await store.commit(version, [change])
+            version = await commit(store, version, [change])
         return store.image
 
     async def look(store):
@@ -140,15 +146,15 @@ def test_every_kind_of_change_survives_reopening(bench):
 def test_a_decision_on_an_old_version_changes_nothing(bench):
     async def use(store):
         old = store.image.version
-        await store.commit(old, [created(1)])
+        await commit(store, old, [created(1)])
         heard = []
         store.subscribe(lambda changes, image: heard.append(changes))
         before = store.image
         with pytest.raises(VersionConflict) as conflict:
-            await store.commit(old, [created(2)])
+            await commit(store, old, [created(2)])
         assert (conflict.value.expected, conflict.value.actual) == (old, before.version)
         with pytest.raises(VersionConflict):
-            await store.commit(before.version + 1, [created(2)])
+            await commit(store, before.version + 1, [created(2)])
         assert store.image is before
         assert heard == []
 
@@ -163,7 +169,7 @@ def test_of_two_decisions_on_one_version_exactly_one_wins(bench):
     async def use(store):
         version = store.image.version
         outcomes = await asyncio.gather(
-            *(store.commit(version, [created(number)]) for number in range(4)),
+            *(commit(store, version, [created(number)]) for number in range(4)),
             return_exceptions=True,
         )
         assert sum(isinstance(outcome, int) for outcome in outcomes) == 1
@@ -186,7 +192,7 @@ def test_listeners_hear_every_change_once_in_order_with_its_image(bench):
         versions = []
         for number in range(6):
             changes = (created(2 * number), created(2 * number + 1))
-            versions.append((await store.commit(store.image.version, changes), changes))
+            versions.append((await commit(store, store.image.version, changes), changes))
         assert heard == versions
 
     bench.with_store(use)
@@ -196,9 +202,9 @@ def test_who_has_unsubscribed_hears_nothing_more(bench):
     async def use(store):
         heard = []
         stop = store.subscribe(lambda changes, image: heard.append(image.version))
-        version = await store.commit(store.image.version, [created(1)])
+        version = await commit(store, store.image.version, [created(1)])
         stop()
-        await store.commit(version, [created(2)])
+        await commit(store, version, [created(2)])
         assert heard == [version]
 
     bench.with_store(use)
@@ -214,7 +220,7 @@ def test_a_listener_that_fails_keeps_nobody_else_from_hearing(bench):
         store.subscribe(fail)
         store.subscribe(lambda changes, image: heard.append(changes))
         with pytest.raises(ZeroDivisionError):
-            await store.commit(store.image.version, [created(1)])
+            await commit(store, store.image.version, [created(1)])
         assert heard == [(created(1),)]
         assert "topic-1" in store.image.topics
 
@@ -225,12 +231,13 @@ def test_a_caller_that_gives_up_does_not_harm_the_store(bench):
     async def use(store):
         heard = []
         store.subscribe(lambda changes, image: heard.extend(changes))
-        task = asyncio.ensure_future(store.commit(store.image.version, [created(1)]))
+        controllership = await store.claim()
+        task = asyncio.ensure_future(controllership.commit(store.image.version, [created(1)]))
         await asyncio.sleep(0)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        decisions = Decisions(store)
+        decisions = Decisions(store, controllership)
         image = await decisions.commit(lambda image: [created(2)])
         assert "topic-2" in image.topics
         assert set(image.topics) == {change.name for change in heard}
@@ -244,7 +251,7 @@ def test_a_caller_that_gives_up_does_not_harm_the_store(bench):
 
 def test_decisions_made_at_the_same_time_all_count(bench):
     async def use(store):
-        decisions = Decisions(store)
+        decisions = Decisions(store, await store.claim())
         await decisions.commit(lambda image: register_broker(image, registration(NODE)))
         dice = random.Random(3)
 
@@ -263,7 +270,7 @@ def test_decisions_made_at_the_same_time_all_count(bench):
 
 def test_a_decision_that_refuses_or_finds_nothing_to_do_writes_nothing(bench):
     async def use(store):
-        decisions = Decisions(store)
+        decisions = Decisions(store, await store.claim())
         before = store.image
 
         def refuse(image):
@@ -272,7 +279,7 @@ def test_a_decision_that_refuses_or_finds_nothing_to_do_writes_nothing(bench):
         with pytest.raises(ApiError):
             await decisions.commit(refuse)
         assert await decisions.commit(lambda image: []) is before
-        assert await store.commit(before.version, []) == before.version
+        assert await commit(store, before.version, []) == before.version
         assert store.image is before
 
     bench.with_store(use)
@@ -280,18 +287,40 @@ def test_a_decision_that_refuses_or_finds_nothing_to_do_writes_nothing(bench):
 
 def test_controllership_is_granted_under_a_higher_epoch_each_time(bench):
     async def claim(store):
-        return await store.claim_controllership(NODE)
+        controllership = await store.claim()
+        assert await store.claim() is controllership
+        return controllership.epoch
 
     epochs = [bench.with_store(claim) for _ in range(3)]
-    assert None not in epochs
     assert epochs == sorted(set(epochs))
+
+
+def test_a_controllership_does_not_outlive_its_store(bench):
+    async def claim(store):
+        heard = []
+        controllership = await store.claim()
+        controllership.on_lost(lambda: heard.append("lost"))
+        return controllership, heard
+
+    async def commit_as_before(store):
+        before = store.image
+        with pytest.raises((StoreFailed, ControllerFenced)):
+            await controllership.commit(before.version, [created(1)])
+        assert store.image is before
+
+    controllership, heard = bench.with_store(claim)
+    bench.with_store(commit_as_before)
+    assert heard == []
 
 
 def test_a_closed_store_takes_no_commit(bench):
     async def use(store):
+        controllership = await store.claim()
         await store.close()
         await store.close()
         with pytest.raises(StoreFailed):
-            await store.commit(store.image.version, [created(1)])
+            await controllership.commit(store.image.version, [created(1)])
+        with pytest.raises(StoreFailed):
+            await store.claim()
 
     bench.with_store(use)

@@ -13,6 +13,7 @@ from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kits.embedded_store import commit
 from moldau.base.errors import StorageError, UserError
 from moldau.base.files import read_whole
 from moldau.cluster.changes import FeatureLevelSet
@@ -42,7 +43,7 @@ async def fill(disk):
     await store.start()
     for number in range(30):
         change = FeatureLevelSet(f"a.feature.with.a.long.name.{number}", 1)
-        await store.commit(store.image.version, [change])
+        await commit(store, store.image.version, [change])
     await store.close()
 
 

@@ -41,9 +41,15 @@ def use(world, files, work=None, **settings):
 def committing(*groups):
     async def work(store):
         for changes in groups:
-            await store.commit(store.image.version, changes)
+            await commit(store, store.image.version, changes)
 
     return work
+
+
+async def commit(store, expected_version, changes):
+    """Commit as the active controller, which the caller's broker must be able to become."""
+    controllership = await store.claim()
+    return await controllership.commit(expected_version, changes)
 
 
 def created(number):

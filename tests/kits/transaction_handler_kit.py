@@ -46,15 +46,16 @@ NONE = ErrorCode.NONE
 
 
 class HandIds:
-    """Gives producer ids out, unless the store has failed."""
+    """Gives producer ids out, unless the controller has none to give."""
 
     def __init__(self):
         self.next = 4000
         self.failed = False
+        self.failure = StoreFailed("no disk")
 
     async def take(self):
         if self.failed:
-            raise StoreFailed("no disk")
+            raise self.failure
         self.next += 1
         return self.next - 1
 

@@ -1,7 +1,11 @@
 """The controller: carries out what brokers ask of it, one decision after the other.
 
-It owns the queue of decisions. What may be changed is not decided here but by pure functions of
-`topics`, `configs` and `brokers`; it gives them the newest image and commits what they return.
+It owns the controllership, while this broker has it, and the queue of decisions. What may be
+changed is decided by pure functions of `topics`, `configs` and `brokers`; the controller gives them
+the newest image and commits what they return.
+
+Without the controllership every request is refused with NOT_CONTROLLER, also those that wait in
+the queue when it is lost. Clients take that code for "look for the controller and try again".
 
 It must not know who asks: a handler of this process today, a request of another broker later. It
 knows neither files nor records; those are the store's.
@@ -9,9 +13,11 @@ knows neither files nor records; those are the store's.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
+from moldau.base.checks import invariant
 from moldau.base.clock import Random
 from moldau.base.ids import BrokerId, TopicId
 from moldau.cluster import brokers, topics
@@ -23,9 +29,11 @@ from moldau.cluster.controller_requests import ProducerIdBlock
 from moldau.cluster.decisions import Decide, Decisions
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.model import ConfigResource, Topic
-from moldau.cluster.store import MetadataStore
+from moldau.cluster.store import ControllerFenced, MetadataStore
 from moldau.cluster.topics import NewTopic, TopicDefaults
 from moldau.protocol.errors import ApiError, ErrorCode
+
+logger = logging.getLogger(__name__)
 
 
 class ConfigRules(Protocol):
@@ -56,11 +64,43 @@ class Controller:
         can_make_logs: Callable[[], bool],
     ) -> None:
         self._store = store
-        self._decisions = Decisions(store)
+        self._decisions: Decisions | None = None
+        """The queue of the controllership that this broker holds; None while it holds none."""
+        self._last_epoch = -1
         self._defaults = defaults
         self._config_rules = config_rules
         self._random = random
         self._can_make_logs = can_make_logs
+
+    # The controllership
+
+    async def claim(self) -> bool:
+        """Become the active controller if no other broker is; tell whether this one is now."""
+        invariant(self._decisions is None, "the controller claims what it holds")
+        controllership = await self._store.claim()
+        if controllership is None:
+            return False
+        invariant(controllership.epoch > self._last_epoch, "a controller epoch was granted twice")
+        self._last_epoch = controllership.epoch
+        self._decisions = Decisions(self._store, controllership)
+        controllership.on_lost(self._lost)
+        # It may have been lost on the way here: then `on_lost` has called already.
+        return self._decisions is not None
+
+    def _lost(self) -> None:
+        logger.warning("no longer the controller: epoch %d is over", self._last_epoch)
+        self._decisions = None
+
+    def _active(self) -> Decisions:
+        if self._decisions is None:
+            raise ApiError(ErrorCode.NOT_CONTROLLER)
+        return self._decisions
+
+    async def _commit(self, decide: Decide) -> MetadataImage:
+        try:
+            return await self._active().commit(decide)
+        except ControllerFenced as error:
+            raise ApiError(ErrorCode.NOT_CONTROLLER) from error
 
     # Topics
 
@@ -69,10 +109,10 @@ class Controller:
             return self._placeable(topics.create_topic(image, wanted, self._defaults, self._random))
 
         if validate_only:
-            image = self._store.image
+            image = self._current_image()
             image = image.apply(decide(image), image.version)
         else:
-            image = await self._decisions.commit(decide)
+            image = await self._commit(decide)
         return image.topics[wanted.name]
 
     async def grow_topic(
@@ -155,6 +195,15 @@ class Controller:
 
     async def _carry_out(self, decide: Decide, *, validate_only: bool = False) -> None:
         if validate_only:
-            decide(self._store.image)
+            decide(self._current_image())
         else:
-            await self._decisions.commit(decide)
+            await self._commit(decide)
+
+    def _current_image(self) -> MetadataImage:
+        """Return the image to validate on; ApiError unless this is the active controller.
+
+        One that was replaced and has not heard of it validates on an older image. That is harmless:
+        nothing is written, and what was valid may be refused a moment later anyway.
+        """
+        self._active()
+        return self._store.image

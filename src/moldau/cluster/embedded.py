@@ -10,16 +10,21 @@ epoch raised in `quorum-state` -> stated in the journal, with whatever a first s
 
 A commit outlives the task that asked for it: once written it will be found at the next start, so
 cancelling the waiting caller must not keep it from the image.
+
+There is no rival: the controllership is won by starting, with a larger epoch at each start, and is
+not lost while the store is open.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Final, NamedTuple
 
+from moldau.base.checks import invariant
 from moldau.base.clock import Clock, Random
 from moldau.base.errors import CorruptRecords, InvariantViolated, StorageError
 from moldau.base.executor import Executor
@@ -30,6 +35,7 @@ from moldau.cluster.cluster_minimum import ClusterMinimum
 from moldau.cluster.formatting import FIRST_FEATURES, Identity, identify_directories
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.journal import METADATA_FOLDER, Journal
+from moldau.cluster.listeners import Listeners
 from moldau.cluster.quorum import Quorum, leader_change, read_leader_epoch, write_leadership
 from moldau.cluster.record_codec import (
     METADATA_VERSION,
@@ -48,7 +54,7 @@ from moldau.cluster.snapshots import (
     remove_older_snapshots,
     snapshot_ids,
 )
-from moldau.cluster.store import Listener, StoreFailed, VersionConflict
+from moldau.cluster.store import ControllerFenced, Listener, StoreFailed, VersionConflict
 from moldau.records.builder import BatchBuilder
 from moldau.records.control import ControlType, control_batch
 from moldau.records.record import read_records
@@ -73,6 +79,20 @@ class _Batch(NamedTuple):
 
     data: bytes
     next_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddedControllership:
+    """The right to commit of the one broker there is, for as long as its store is open."""
+
+    epoch: int
+    _commit: Callable[[int, int, Sequence[Change]], Awaitable[int]]
+
+    async def commit(self, expected_version: int, changes: Sequence[Change]) -> int:
+        return await self._commit(self.epoch, expected_version, changes)
+
+    def on_lost(self, callback: Callable[[], None]) -> None:
+        """Never call: there is nobody to lose it to."""
 
 
 class EmbeddedStore:
@@ -104,13 +124,14 @@ class EmbeddedStore:
         self._executor = executor
         self._snapshot_after_bytes = self._next_snapshot_size = snapshot_after_bytes
         self._minimum = ClusterMinimum(min_insync_replicas)
-        self._listeners: list[Listener] = []
+        self._listeners = Listeners()
         self._turn = asyncio.Lock()
         self._tasks: set[asyncio.Task[int]] = set()
         self._snapshotting: asyncio.Task[None] | None = None
         self._quorum = Quorum()
         self._epoch = LeaderEpoch(0)
         self._journal: Journal | None = None
+        self._controllership: EmbeddedControllership | None = None
         self._identity: Identity | None = None
         self._image = MetadataImage()
 
@@ -148,19 +169,14 @@ class EmbeddedStore:
         except (CorruptRecords, InvariantViolated) as error:
             raise StorageError(self._folder, f"does not add up: {error}") from error
 
-    async def claim_controllership(self, broker_id: BrokerId) -> int | None:
-        """Always granted to the one broker there is: starting was winning the election."""
-        return self._epoch if broker_id == self._node_id else None
-
-    async def commit(self, expected_version: int, changes: Sequence[Change]) -> int:
-        task = asyncio.ensure_future(self._commit(expected_version, tuple(changes)))
-        self._tasks.add(task)
-        task.add_done_callback(self._forget)
-        return await asyncio.shield(task)
+    async def claim(self) -> EmbeddedControllership:
+        """Grant it always: starting was winning the election of one voter."""
+        if self._journal is None or self._controllership is None:
+            raise StoreFailed("the metadata store is not open")
+        return self._controllership
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
-        self._listeners.append(listener)
-        return partial(self._listeners.remove, listener)
+        return self._listeners.subscribe(listener)
 
     async def close(self) -> None:
         while self._tasks:
@@ -240,6 +256,7 @@ class EmbeddedStore:
             journal, [_Batch(first, second), *self._batches(values, second, level, name)]
         )
         self._image = self._image.apply(changes, journal.next_offset)
+        self._controllership = EmbeddedControllership(self._epoch, self._commit)
 
     def _first_changes(self) -> list[Change]:
         """Return what a cluster starts with, as its format said; nothing if it has started."""
@@ -253,11 +270,22 @@ class EmbeddedStore:
         image = self._image.apply(changes, self._image.version)
         return changes + self._minimum.stated(image)
 
-    async def _commit(self, expected_version: int, changes: tuple[Change, ...]) -> int:
+    async def _commit(self, epoch: int, expected_version: int, changes: Sequence[Change]) -> int:
+        task = asyncio.ensure_future(self._commit_in_turn(epoch, expected_version, tuple(changes)))
+        self._tasks.add(task)
+        task.add_done_callback(self._forget)
+        return await asyncio.shield(task)
+
+    async def _commit_in_turn(
+        self, epoch: int, expected_version: int, changes: tuple[Change, ...]
+    ) -> int:
         async with self._turn:
             journal = self._journal
             if journal is None or not journal.writable:
                 raise StoreFailed("the metadata store is not open for writing")
+            # Before the version: whoever is fenced must not decide again on a newer image.
+            if epoch != self._epoch:
+                raise ControllerFenced(epoch)
             if expected_version != self._image.version:
                 raise VersionConflict(expected_version, self._image.version)
             if not changes:
@@ -266,23 +294,13 @@ class EmbeddedStore:
             values = [encode_change(change, level) for change in changes]
             batches = self._batches(values, journal.next_offset, level)
             version = batches[-1].next_offset
+            invariant(version > expected_version, "a commit does not raise the version")
             image = self._image.apply(changes, version)
             await self._write(journal, batches)
             self._image = image
-            self._tell(changes, image)
+            self._listeners.tell(changes, image)
         self._snapshot_if_large(journal)
         return version
-
-    def _tell(self, changes: tuple[Change, ...], image: MetadataImage) -> None:
-        """Tell everybody, also those behind one that fails."""
-        failure: Exception | None = None
-        for listener in tuple(self._listeners):
-            try:
-                listener(changes, image)
-            except Exception as error:  # noqa: BLE001 - raised again once all have heard
-                failure = failure or error
-        if failure is not None:
-            raise failure
 
     async def _write(self, journal: Journal, batches: Sequence[_Batch]) -> None:
         """Make batches durable, each before the next is begun; all of them or none."""

@@ -1,10 +1,10 @@
 """The broker: its parts started in order, its listeners, and its stop.
 
 Start: log directories are locked and ports taken, before anything is changed; then the metadata
-store is opened, logs are loaded, this broker is registered and the partitions it holds are served;
-only then is what has connected meanwhile answered. Stop is the way back: no new connections and no
-new requests, what is under way is finished, coordinators resign, the registration is given back,
-logs are flushed and closed, the mark of a clean stop last.
+store is opened, the controllership is claimed, logs are loaded, this broker is registered and the
+partitions it holds are served; only then is what has connected meanwhile answered. Stop is the way
+back: no new connections and no new requests, what is under way is finished, coordinators resign,
+the registration is given back, logs are flushed and closed, the mark of a clean stop last.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from moldau.base.network import Address, Listener
 from moldau.cluster.brokers import Registration
 from moldau.cluster.model import Endpoint as AdvertisedEndpoint
 from moldau.cluster.store import StoreFailed
+from moldau.protocol.errors import ApiError
 from moldau.server.configuration.settings import BrokerSettings, host_limits
 from moldau.server.network.connections import ConnectionLimits, Connections
 from moldau.server.network.dispatch import Dispatcher
@@ -79,6 +80,7 @@ class Broker:
         self.parts.store.log_directories = tuple(self.parts.logs.lock())
         await self._listen()
         await self.parts.store.start()
+        await self.parts.controller.claim()
         self._load_logs()
         await self._register()
         await self.parts.replicas.begin(self.parts.store.image)
@@ -154,7 +156,7 @@ class Broker:
         )
         try:
             await self.parts.requests.register_broker(registration)
-        except StoreFailed as error:
+        except (ApiError, StoreFailed) as error:
             raise UserError(f"cannot register broker {self.parts.broker_id}: {error}") from error
         self._registered = True
 
@@ -223,7 +225,7 @@ class Broker:
         """Give the registration back; without a disk to write it on, the logs are closed anyway."""
         try:
             await self.parts.requests.retire_broker(self.parts.broker_id)
-        except StoreFailed as error:
+        except (ApiError, StoreFailed) as error:
             logger.warning("broker %d cannot sign off: %s", self.parts.broker_id, error)
 
     def _broker_epoch(self) -> int:

@@ -76,7 +76,9 @@ class Parts:
         )
         self.flusher = Flusher(ports.executor)
         self.configs = DynamicConfigs(settings, self.image, self.broker_id)
-        self.requests: ControllerRequests = self._make_controller()
+        self.controller = self._make_controller()
+        self.requests: ControllerRequests = self.controller
+        """How this broker asks for changes: itself, as long as it stands alone."""
         self.housekeeping = Housekeeping(
             self.logs,
             self.partitions,

@@ -3,6 +3,7 @@
 import asyncio
 import random
 
+from kits.embedded_store import commit
 from moldau.base.files import read_whole
 from moldau.cluster.changes import FeatureLevelSet
 from moldau.cluster.embedded import EmbeddedStore
@@ -31,7 +32,7 @@ def test_all_records_of_a_metadata_batch_have_one_time():
         store = EmbeddedStore(disk, ["/data"], 1, RunningClock(), random.Random(1))
         await store.start()
         changes = [FeatureLevelSet(f"feature-{number}", 1) for number in range(5)]
-        await store.commit(store.image.version, changes)
+        await commit(store, store.image.version, changes)
         await store.close()
 
     asyncio.run(scenario())

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import moldau.cluster
+from kits.embedded_store import commit
 from kits.metadata_samples import topic_id
 from moldau.cluster import journal, snapshots
 from moldau.cluster.changes import TopicCreated
@@ -54,7 +55,7 @@ async def fill(world, disk, told, first=0):
     await store.start()
     for number in range(first, first + TOPICS):
         change = TopicCreated(f"topic-{number}", topic_id(number + 1))
-        await store.commit(store.image.version, [change])
+        await commit(store, store.image.version, [change])
         told.append(change.name)
     await store.close()
     return store.image
@@ -159,5 +160,5 @@ def test_a_commit_of_several_batches_is_there_whole_or_not_at_all(monkeypatch, p
 async def commit_at_once(world, disk, changes):
     store = EmbeddedStore(disk, ["/data"], 1, world.clock, world.random("store"))
     await store.start()
-    await store.commit(store.image.version, changes)
+    await commit(store, store.image.version, changes)
     await store.close()

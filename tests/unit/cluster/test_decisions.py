@@ -14,7 +14,7 @@ from moldau.cluster.store import StoreFailed, VersionConflict
 
 
 class ContestedStore:
-    """A store in which somebody else commits first, a number of times."""
+    """A store and its controllership; somebody else writes first, a number of times."""
 
     def __init__(self, rivals):
         self.image = MetadataImage()
@@ -39,7 +39,7 @@ def test_a_decision_is_taken_again_until_it_comes_first():
         return [TopicCreated("mine", topic_id(1))]
 
     store = ContestedStore(rivals=3)
-    image = asyncio.run(Decisions(store).commit(decide))
+    image = asyncio.run(Decisions(store, store).commit(decide))
     assert seen == [0, 1, 2, 3]
     assert set(image.topics) == {"mine", "rival-0", "rival-1", "rival-2"}
 
@@ -50,7 +50,7 @@ def test_a_decision_may_become_needless_through_a_rival():
     def decide(image):
         return [] if "rival-0" in image.topics else [TopicCreated("mine", topic_id(1))]
 
-    image = asyncio.run(Decisions(store).commit(decide))
+    image = asyncio.run(Decisions(store, store).commit(decide))
     assert set(image.topics) == {"rival-0"}
 
 
@@ -63,7 +63,8 @@ def test_what_the_store_refuses_reaches_the_caller_and_frees_the_queue():
             return await super().commit(expected_version, changes)
 
     async def main():
-        decisions = Decisions(FailingOnce(rivals=1))
+        store = FailingOnce(rivals=1)
+        decisions = Decisions(store, store)
         with pytest.raises(StoreFailed):
             await decisions.commit(lambda image: [TopicCreated("a", topic_id(1))])
         return await decisions.commit(lambda image: [TopicCreated("b", topic_id(2))])

@@ -13,8 +13,10 @@ from kits.embedded_store import (
     KAFKA,
     LOG,
     all_records,
+    commit,
     committing,
     created,
+    new_store,
     on_disk,
     put,
     use,
@@ -32,7 +34,7 @@ from moldau.cluster.image import MetadataImage
 from moldau.cluster.quorum import leader_change
 from moldau.cluster.record_codec import TransactionMark, encode_change, encode_mark
 from moldau.cluster.snapshots import read_snapshot, snapshot_ids
-from moldau.cluster.store import StoreFailed
+from moldau.cluster.store import ControllerFenced, StoreFailed
 from moldau.records.batch import iter_batches
 from moldau.records.builder import BatchBuilder
 from moldau.records.control import ControlType, control_batch
@@ -231,12 +233,12 @@ def test_a_commit_too_large_for_a_batch_becomes_a_transaction(world, disk):
     many += [PartitionCreated(topic_id(1), lone_partition(index, 1)) for index in range(30_000)]
     heard = []
 
-    async def commit(store):
+    async def work(store):
         store.subscribe(lambda changes, image: heard.append(len(changes)))
         before = store.image.version
-        assert await store.commit(before, many) == before + len(many) + 2
+        assert await commit(store, before, many) == before + len(many) + 2
 
-    image = use(world, disk, commit)
+    image = use(world, disk, work)
     assert heard == [len(many)]
     assert use(world, disk).topics == image.topics
     sizes = [span.size for span in iter_batches(read_whole(disk, LOG))]
@@ -244,13 +246,13 @@ def test_a_commit_too_large_for_a_batch_becomes_a_transaction(world, disk):
 
 
 def test_a_folder_of_an_older_metadata_version_stays_in_its_form(world, disk):
-    async def commit(store):
-        await store.commit(store.image.version, [FeatureLevelSet("metadata.version", 8)])
+    async def work(store):
+        await commit(store, store.image.version, [FeatureLevelSet("metadata.version", 8)])
         changes = [*register_broker(store.image, registration(1)), created(1)]
         changes.append(PartitionCreated(topic_id(1), lone_partition(0, 1)))
-        await store.commit(store.image.version, changes)
+        await commit(store, store.image.version, changes)
 
-    use(world, disk, commit)
+    use(world, disk, work)
     values = [record.value for header, record in all_records(read_whole(disk, LOG))]
     assert {value[1]: value[2] for value in values if value[1] in {0, 3}} == {0: 2, 3: 0}
 
@@ -263,10 +265,10 @@ def test_a_full_disk_refuses_the_commit_and_nothing_else(world, disk):
         before = store.image
         disk.faults.fill_up(30)
         with pytest.raises(StorageError, match="No space left"):
-            await store.commit(before.version, [created(1)])
+            await commit(store, before.version, [created(1)])
         assert store.image is before
         disk.faults.heal()
-        await store.commit(before.version, [created(2)])
+        await commit(store, before.version, [created(2)])
 
     use(world, disk, work)
     assert set(use(world, disk).topics) == {"topic-2"}
@@ -279,11 +281,11 @@ def test_a_full_disk_takes_back_a_whole_transaction(world, disk, monkeypatch):
         before, size = store.image, disk.size(LOG)
         disk.faults.fill_up(500)
         with pytest.raises(StorageError, match="No space left"):
-            await store.commit(before.version, [created(number) for number in range(30)])
+            await commit(store, before.version, [created(number) for number in range(30)])
         assert store.image is before
         assert disk.size(LOG) == size
         disk.faults.heal()
-        await store.commit(before.version, [created(1)])
+        await commit(store, before.version, [created(1)])
 
     use(world, disk, work)
     assert set(use(world, disk).topics) == {"topic-1"}
@@ -294,10 +296,10 @@ def test_a_full_disk_that_cannot_even_take_back_ends_the_store(world, disk):
         disk.faults.fill_up(30)
         disk.faults.fail(Operation.TRUNCATE, "/data")
         with pytest.raises(StorageError):
-            await store.commit(store.image.version, [created(1)])
+            await commit(store, store.image.version, [created(1)])
         disk.faults.heal()
         with pytest.raises(StoreFailed):
-            await store.commit(store.image.version, [created(2)])
+            await commit(store, store.image.version, [created(2)])
 
     use(world, disk, work)
     assert not use(world, disk).topics
@@ -309,9 +311,9 @@ def test_after_a_failed_sync_nothing_is_told_and_nothing_more_is_taken(world, di
         store.subscribe(lambda changes, image: heard.append(changes))
         disk.faults.fail(Operation.SYNC, LOG, times=1)
         with pytest.raises(StorageError, match="cannot be synced"):
-            await store.commit(before.version, [created(1)])
+            await commit(store, before.version, [created(1)])
         with pytest.raises(StoreFailed):
-            await store.commit(before.version, [created(2)])
+            await commit(store, before.version, [created(2)])
         assert heard == []
         assert store.image is before
 
@@ -351,7 +353,7 @@ def test_a_large_journal_is_replaced_by_a_snapshot(world, disk):
 def test_commits_go_on_while_a_snapshot_is_written(world, disk):
     async def work(store):
         for number in range(40):
-            await store.commit(store.image.version, [created(number)])
+            await commit(store, store.image.version, [created(number)])
 
     image = use(world, disk, work, snapshot_after_bytes=600)
     assert len(image.topics) == 40
@@ -362,10 +364,10 @@ def test_commits_go_on_while_a_snapshot_is_written(world, disk):
 
 def test_a_snapshot_that_finds_no_room_leaves_the_journal_as_it_is(world, disk, caplog):
     async def work(store):
-        await store.commit(store.image.version, [created(1)])
+        await commit(store, store.image.version, [created(1)])
         disk.faults.fail(Operation.RENAME, FOLDER, times=1)
-        await store.commit(store.image.version, [created(2)])
-        await store.commit(store.image.version, [created(3)])
+        await commit(store, store.image.version, [created(2)])
+        await commit(store, store.image.version, [created(3)])
 
     image = use(world, disk, work, snapshot_after_bytes=650)
     assert snapshot_ids(disk, FOLDER) == []
@@ -377,12 +379,12 @@ def test_a_snapshot_that_finds_no_room_leaves_the_journal_as_it_is(world, disk, 
 @pytest.mark.parametrize("skip", [0, 1, 2])
 def test_a_segment_that_finds_no_room_does_not_end_the_store(world, disk, caplog, skip):
     async def work(store):
-        await store.commit(store.image.version, [created(1)])
+        await commit(store, store.image.version, [created(1)])
         disk.faults.fail(Operation.CREATE, FOLDER, code=errno.ENOSPC, skip=skip, times=1)
-        await store.commit(store.image.version, [created(2)])
+        await commit(store, store.image.version, [created(2)])
         await asyncio.sleep(1.0)
         for number in (3, 4):
-            await store.commit(store.image.version, [created(number)])
+            await commit(store, store.image.version, [created(number)])
 
     image = use(world, disk, work, snapshot_after_bytes=650)
     assert "cannot hold a new segment" in caplog.text
@@ -393,7 +395,7 @@ def test_a_segment_that_finds_no_room_does_not_end_the_store(world, disk, caplog
 def test_metadata_may_live_in_a_directory_of_its_own(world, disk):
     async def work(store):
         assert list(store.identity.directory_ids) == ["/logs"]
-        await store.commit(store.image.version, [created(1)])
+        await commit(store, store.image.version, [created(1)])
 
     use(world, disk, work, metadata_directory="/data", directories=("/logs",))
     assert disk.names("/logs") == ["meta.properties"]
@@ -422,3 +424,21 @@ def test_a_damaged_leader_epoch_checkpoint_is_made_anew(world, disk, caplog, con
     use(world, disk, committing([created(2)]))
     assert read_whole(disk, path).startswith(b"0\n2\n" + before.splitlines(keepends=True)[2])
     assert [path in record.getMessage() for record in caplog.records] == [True]
+
+
+def test_what_was_granted_before_a_store_was_opened_again_commits_nothing(world, disk):
+    async def scenario():
+        store = new_store(world, disk)
+        await store.start()
+        old = await store.claim()
+        await store.close()
+        await store.start()
+        before = store.image
+        with pytest.raises(ControllerFenced):
+            await old.commit(before.version, [created(1)])
+        assert store.image is before
+        assert await commit(store, before.version, [created(2)]) > before.version
+        await store.close()
+
+    world.run(scenario())
+    assert set(use(world, disk).topics) == {"topic-2"}

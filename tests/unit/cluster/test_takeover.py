@@ -56,9 +56,10 @@ def test_a_folder_of_kafkas_is_continued(world, taken_over, kind):
     async def register(store):
         directories = tuple(store.identity.directory_ids.values())
         own = Registration(1, bytes(16), registration(1).endpoints, directories)
-        await Decisions(store).commit(lambda image: register_broker(image, own))
-        await Decisions(store).commit(lambda image: [created(1)])
-        await Decisions(store).commit(lambda image: retire_broker(image, 1))
+        decisions = Decisions(store, await store.claim())
+        await decisions.commit(lambda image: register_broker(image, own))
+        await decisions.commit(lambda image: [created(1)])
+        await decisions.commit(lambda image: retire_broker(image, 1))
 
     before = use(world, Disk(), directories=(folder,))
     assert all(

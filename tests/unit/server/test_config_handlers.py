@@ -66,6 +66,7 @@ class Bench:
 
     async def start(self):
         await self.store.start()
+        await self.requests.claim()
         await self.requests.register_broker(registration(1))
         await self.requests.create_topic(NewTopic("t", 1, 1))
 

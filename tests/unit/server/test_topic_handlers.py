@@ -49,6 +49,7 @@ class Decided:
     """The metadata store of one broker, which stores nothing, and what follows it."""
 
     can_make_logs = True
+    epoch = 1
 
     def __init__(self):
         self.image = with_brokers([1])
@@ -57,6 +58,12 @@ class Decided:
 
     def apply(self, changes):
         self.image = self.image.apply(changes, self.image.version + 1)
+
+    async def claim(self):
+        return self
+
+    def on_lost(self, callback):
+        pass
 
     async def commit(self, expected_version, changes):
         self.apply(changes)
@@ -94,6 +101,7 @@ def administration(decided):
 
 def topics_of(decided):
     controller = Controller(decided, DEFAULTS, None, RANDOM, lambda: decided.can_make_logs)
+    asyncio.run(controller.claim())
     return TopicAdmin(controller, lambda: decided.image, decided)
 
 

@@ -20,10 +20,11 @@ from kits.transaction_handler_kit import (
     topics,
 )
 from moldau.base.ids import PartitionKey
+from moldau.cluster.store import StoreFailed
 from moldau.coordination.outcome import ProducerIdentity
 from moldau.coordination.transactions.records import transaction_record
 from moldau.coordination.transactions.transaction import LAST_CLIENT_EPOCH, Transaction
-from moldau.protocol.errors import ErrorCode
+from moldau.protocol.errors import ApiError, ErrorCode
 from moldau.protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
@@ -223,11 +224,13 @@ def test_a_producer_id_is_fetched_where_epochs_are_used_up_and_only_there():
     run(work)
 
 
-def test_without_a_producer_id_to_give_a_transactional_client_tries_again():
+@pytest.mark.parametrize("failure", [StoreFailed("gone"), ApiError(ErrorCode.NOT_CONTROLLER)])
+def test_without_a_producer_id_to_give_a_client_tries_again(failure):
     async def work():
         kit = Kit().lead()
-        kit.ids.failed = True
+        kit.ids.failed, kit.ids.failure = True, failure
         assert (await kit.init()).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert (await kit.init(name=None)).error_code == ErrorCode.KAFKA_STORAGE_ERROR
 
     run(work)
 

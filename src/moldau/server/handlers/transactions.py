@@ -26,7 +26,7 @@ from moldau.coordination.outcome import Now, Outcome, ProducerIdentity, Ticket
 from moldau.coordination.runtime import Runtime
 from moldau.coordination.transactions.shard import NOBODY, Ended, TransactionShard
 from moldau.coordination.transactions.transaction import EPOCH_PER_TRANSACTION, Missing
-from moldau.protocol.errors import ErrorCode
+from moldau.protocol.errors import ApiError, ErrorCode
 from moldau.protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
@@ -88,7 +88,7 @@ class TransactionHandlers:
             if request.transactional_id is None:
                 return InitProducerIdResponse(producer_id=await self._ids.take())
             answer = await self._initialized(request.transactional_id, request, expected)
-        except StoreFailed:
+        except (ApiError, StoreFailed):
             return _not_initialized(_no_producer_id(request.transactional_id))
         if isinstance(answer, ErrorCode):
             return _not_initialized(_known(answer, context.version, _INIT_KNOWS_FENCED))
@@ -265,7 +265,7 @@ class TransactionHandlers:
         if isinstance(ended, Missing):
             try:
                 fresh = await self._ids.take()
-            except StoreFailed:
+            except (ApiError, StoreFailed):
                 return _ended(Ended(ErrorCode.COORDINATOR_NOT_AVAILABLE), version)
             ended = await _arrived(ask(fresh))
         assert not isinstance(ended, Missing)

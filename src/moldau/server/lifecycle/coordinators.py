@@ -17,7 +17,7 @@ from moldau.base.executor import Executor
 from moldau.base.ids import NO_LEADER_EPOCH, BrokerId, PartitionKey
 from moldau.cluster.changes import Change, TopicRemoved
 from moldau.cluster.image import MetadataImage
-from moldau.cluster.store import MetadataStore
+from moldau.cluster.store import ClusterMetadata
 from moldau.coordination.groups.shard import GroupShard
 from moldau.coordination.runtime import Runtime
 from moldau.coordination.transactions.shard import TransactionShard
@@ -227,10 +227,10 @@ class Coordinators:
         self._known = MetadataImage()
         self._parts = parts
 
-    def follow(self, store: MetadataStore) -> None:
+    def follow(self, metadata: ClusterMetadata) -> None:
         """Hear of the cluster's topics from now on."""
-        self._known = store.image
-        store.subscribe(self._metadata_changed)
+        self._known = metadata.image
+        metadata.subscribe(self._metadata_changed)
 
     def _metadata_changed(self, changes: Sequence[Change], image: MetadataImage) -> None:
         """Let groups forget the offsets of topics that are gone."""

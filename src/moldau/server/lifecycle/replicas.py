@@ -69,7 +69,7 @@ class Replicas:
         """Partitions whose log could not be made on a full disk."""
 
     def changed(self, changes: Sequence[Change], image: MetadataImage) -> None:
-        """Take note of changes; for `MetadataStore.subscribe`."""
+        """Take note of changes; for `ClusterMetadata.subscribe`."""
         self._queue.append((changes, image))
         self._more.set()
 
