@@ -38,6 +38,7 @@ from moldau.server.configuration.settings import BrokerSettings
 from moldau.server.lifecycle.topic_admin import TopicAdmin
 from moldau.server.network.connection import Connection
 from moldau.server.parts import Ports
+from moldau.server.stores import embedded_store
 from moldau.server.workers.executor import PoolExecutor
 from moldau.storage.disk import Disk
 from moldau.transport.sockets import SocketNetwork
@@ -85,7 +86,8 @@ async def measure(size: int, version: int, *, profile: bool) -> None:
         own = {"log.dirs": folder, "listeners": "PLAINTEXT://127.0.0.1:0", **SETTINGS}
         settings = BrokerSettings.load(None, own, {})
         network = SocketNetwork(executor)
-        ports = Ports(SystemClock(), system_random(), Disk(), network, executor, executor)
+        clock, random = SystemClock(), system_random()
+        ports = Ports(clock, random, Disk(), network, executor, executor, embedded_store)
         broker = Broker(settings, ports)
         await broker.start()
         parts = broker.parts

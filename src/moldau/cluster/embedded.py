@@ -113,9 +113,8 @@ class EmbeddedStore:
         min_insync_replicas: int = 1,
     ) -> None:
         self._files = files
-        self.log_directories = tuple(log_directories)
-        """Until the start, those that turn out to be unusable may be taken out."""
-        self.metadata_directory = metadata_directory or self.log_directories[0]
+        self._log_directories = tuple(log_directories)
+        self.metadata_directory = metadata_directory or self._log_directories[0]
         self._folder = f"{self.metadata_directory}/{METADATA_FOLDER}"
         self._node_id = node_id
         self._clock = clock
@@ -161,7 +160,9 @@ class EmbeddedStore:
         """The id of the directory with the metadata log; known once started."""
         return self.identity.metadata_directory_id
 
-    async def start(self) -> None:
+    async def start(self, log_directories: Sequence[str] | None = None) -> None:
+        if log_directories is not None:
+            self._log_directories = tuple(log_directories)
         try:
             await self._open()
         except OSError as error:
@@ -190,7 +191,7 @@ class EmbeddedStore:
     async def _open(self) -> None:
         self._identity = identify_directories(
             self._files,
-            self.log_directories,
+            self._log_directories,
             self.metadata_directory,
             self._node_id,
             self._random,

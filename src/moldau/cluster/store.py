@@ -68,8 +68,11 @@ class ClusterMetadata(Protocol):
         """The newest durable state known here."""
         ...
 
-    async def start(self) -> None:
-        """Open the store and read its state; ConfigError if it belongs to somebody else."""
+    async def start(self, log_directories: Sequence[str] | None = None) -> None:
+        """Open the store and read its state; ConfigError if it belongs to somebody else.
+
+        `log_directories` are the broker's that can be used, where not all of them can.
+        """
         ...
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:

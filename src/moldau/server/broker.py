@@ -77,9 +77,9 @@ class Broker:
         """Return once requests are answered; UserError says why it cannot be."""
         for line in self.parts.settings.warnings:
             logger.warning("%s", line)
-        self.parts.store.log_directories = tuple(self.parts.logs.lock())
+        usable_directories = self.parts.logs.lock()
         await self._listen()
-        await self.parts.store.start()
+        await self.parts.store.start(usable_directories)
         await self.parts.controller.claim()
         self._load_logs()
         await self._register()

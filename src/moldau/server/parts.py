@@ -6,8 +6,9 @@ handlers on top of them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from moldau.base.clock import Clock, Random
 from moldau.base.executor import Executor
@@ -17,14 +18,15 @@ from moldau.base.memory_budget import MemoryBudget
 from moldau.base.network import Network
 from moldau.cluster.controller import Controller
 from moldau.cluster.controller_requests import ControllerRequests
-from moldau.cluster.embedded import EmbeddedStore
 from moldau.cluster.image import MetadataImage
+from moldau.cluster.store import MetadataStore
 from moldau.cluster.topics import TopicDefaults
 from moldau.observe.requests import RequestMetrics
 from moldau.observe.traffic import Traffic
 from moldau.replication.partitions import Partitions
 from moldau.server.configuration.dynamic import DynamicConfigs
 from moldau.server.configuration.settings import BrokerSettings
+from moldau.server.handlers.quorum import QuorumState
 from moldau.server.lifecycle.coordinators import Coordinators, LogParts
 from moldau.server.lifecycle.replicas import Replicas
 from moldau.server.lifecycle.runtimes import Runtimes
@@ -35,6 +37,14 @@ from moldau.storage.flushing import Flusher
 from moldau.storage.manager import LogManager
 from moldau.storage.resources import Resources
 from moldau.storage.topic_config import LogConfig
+
+
+class BrokerStore(MetadataStore, QuorumState, Protocol):
+    """The metadata store as a broker is given it, with what DescribeQuorum tells of it."""
+
+
+MakeStore = Callable[[BrokerSettings, "Ports"], BrokerStore]
+"""Makes a broker's metadata store, not yet started."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +58,8 @@ class Ports:
     executor: Executor
     cleaner: Executor
     """Where logs are compacted, for minutes on end: nothing else may have to wait behind it."""
+    make_store: MakeStore
+    """A factory, because the store stands on the other ports; those of `server/stores.py`."""
     boot_id: str = ""
     memory: MemoryBudget = field(default_factory=MemoryBudget)
     """What requests and answers may take; the network charges its buffers to the same one."""
@@ -64,16 +76,7 @@ class Parts:
         self.traffic = Traffic()
         self.partitions = Partitions()
         self.logs = LogManager(Resources(ports.files, ports.clock, ports.random), settings.log_dirs)
-        self.store = EmbeddedStore(
-            ports.files,
-            settings.log_dirs,
-            self.broker_id,
-            ports.clock,
-            ports.random,
-            metadata_directory=settings.metadata_log_dir,
-            executor=ports.executor,
-            min_insync_replicas=settings.values.integer("min.insync.replicas"),
-        )
+        self.store = ports.make_store(settings, ports)
         self.flusher = Flusher(ports.executor)
         self.configs = DynamicConfigs(settings, self.image, self.broker_id)
         self.controller = self._make_controller()

@@ -143,7 +143,8 @@ class SimStore:
     def image(self) -> MetadataImage:
         return self._image
 
-    async def start(self) -> None:
+    async def start(self, log_directories: Sequence[str] | None = None) -> None:
+        del log_directories  # nothing of it lies on a disk
         await self._request()
         self._image = self._shared.follow(self)
         self.is_open = True
