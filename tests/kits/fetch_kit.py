@@ -55,12 +55,13 @@ class Kit:
             "hard_limit": False,
             "whole": not session.kept,
             "storage_failed": unexpected,
+            "rebuild_index": unexpected,
         }
         return Fetch(session, self.partitions, ME, **{**settings, **limits})
 
 
-def unexpected(error):
-    raise AssertionError(error)
+def unexpected(*errors):
+    raise AssertionError(errors)
 
 
 def once():

@@ -91,6 +91,7 @@ class Broker:
             for name, work in (
                 ("replicas", self.parts.replicas.run()),
                 ("cleaner", self.parts.compaction.run()),
+                ("index repair", self.parts.index_repair.run()),
                 *((chore.name, keep_doing(chore)) for chore in self._chores()),
             )
         ]

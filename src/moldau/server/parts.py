@@ -32,6 +32,7 @@ from moldau.server.lifecycle.replicas import Replicas
 from moldau.server.lifecycle.runtimes import Runtimes
 from moldau.server.upkeep.compaction import CleanerSettings, Compaction
 from moldau.server.upkeep.housekeeping import Housekeeping
+from moldau.server.upkeep.index_repair import IndexRepair
 from moldau.server.upkeep.scrubbing import Scrubber
 from moldau.storage.flushing import Flusher
 from moldau.storage.manager import LogManager
@@ -92,6 +93,8 @@ class Parts:
             self._directory_failed,
             self._room_again,
         )
+        failed = self.housekeeping.storage_failed
+        self.index_repair = IndexRepair(ports.files, ports.executor, ports.cleaner, failed)
         self.compaction = Compaction(
             self.logs,
             self.partitions,
@@ -99,7 +102,8 @@ class Parts:
             ports.clock,
             ports.cleaner,
             lambda: CleanerSettings.of(self.configs.broker_values),
-            self.housekeeping.storage_failed,
+            failed,
+            self.index_repair.ask,
         )
         self.scrubber = Scrubber(ports.files, self.partitions, ports.clock, ports.cleaner)
         log_parts = LogParts(
@@ -108,7 +112,7 @@ class Parts:
             ports.executor,
             self.flusher,
             self.traffic,
-            self.housekeeping.storage_failed,
+            failed,
         )
         self.runtimes = Runtimes(
             settings.values, self.image, self.partitions, log_parts, ports.random

@@ -271,5 +271,6 @@ def _fetch(parts: Parts) -> FetchHandler:
         parts.traffic,
         parts.metrics.of("Fetch"),
         parts.housekeeping.storage_failed,
+        parts.index_repair.ask,
         max_bytes=settings.fetch_max_bytes,
     )

@@ -23,6 +23,8 @@ from array import array
 from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
+from itertools import islice
+from operator import lt, sub
 from struct import Struct
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
@@ -45,6 +47,7 @@ _TIMESTAMP = Struct(">q")
 _ABORTED_ENTRY = Struct(">hqqqq")
 _ABORTED_VERSION = 0
 _ABORTED_LAST_OFFSET = Struct(">18xq")
+_NUMBER_SIZE = 8
 _SWAPPED = sys.byteorder == "little"
 
 
@@ -262,6 +265,41 @@ class AbortedIndex:
         index = cls()
         index._entries += content
         return index
+
+    def check(self, base_offset: int, end_offset: int) -> None:
+        """Raise CorruptRecords unless all markers lie in [base, end) and every entry makes sense.
+
+        Whole columns are compared in C: a segment may have a hundred thousand entries, and the
+        event loop waits.
+        """
+        if not self._entries:
+            return
+        producer_ids, first_offsets, last_offsets, stable_offsets = (
+            self._column(position) for position in range(2, ABORTED_ENTRY_SIZE, _NUMBER_SIZE)
+        )
+        if not all(map(lt, last_offsets, islice(last_offsets, 1, None))):
+            raise CorruptRecords("a transaction index does not ascend")
+        if last_offsets[0] < base_offset or last_offsets[-1] >= end_offset:
+            raise CorruptRecords(
+                f"a transaction index has markers from {last_offsets[0]} to {last_offsets[-1]},"
+                f" and its segment is [{base_offset}, {end_offset})"
+            )
+        negative = any(min(one) < 0 for one in (producer_ids, first_offsets, stable_offsets))
+        ends_first = not all(map(lt, first_offsets, last_offsets))
+        # All before a marker is decided at best up to the offset behind it.
+        if negative or ends_first or max(map(sub, stable_offsets, last_offsets)) > 1:
+            raise CorruptRecords("a transaction index has an entry that cannot be one")
+
+    def _column(self, position: int) -> array[int]:
+        """Gather the number that stands at this position of every entry."""
+        content = bytearray(len(self) * _NUMBER_SIZE)
+        for number in range(_NUMBER_SIZE):
+            content[number::_NUMBER_SIZE] = self._entries[position + number :: ABORTED_ENTRY_SIZE]
+        column = array("q")
+        column.frombytes(content)
+        if _SWAPPED:
+            column.byteswap()
+        return column
 
     def encode(self) -> bytes:
         """Write the entries as the file holds them."""

@@ -88,11 +88,11 @@ def aborted_in(
     end_offset = _offset_behind(segments.all[number], read.regions[0])
     if end_offset is None:
         end_offset = segments.end_of(number, log_end_offset)
-    return _aborted_between(segments, base_offset, offset, end_offset)
+    return _aborted_between(segments, base_offset, offset, end_offset, log_end_offset)
 
 
 def _aborted_between(
-    segments: Segments, base_offset: int, start_offset: int, end_offset: int
+    segments: Segments, base_offset: int, start_offset: int, end_offset: int, log_end_offset: int
 ) -> tuple[AbortedTransaction, ...]:
     """List the aborted transactions that have records in [start, end).
 
@@ -100,8 +100,9 @@ def _aborted_between(
     end as soon as an entry shows that everything before the end was decided.
     """
     found = []
-    for segment in segments.aborting_from(base_offset):
-        for entry in segment.aborted().ending_from(start_offset):
+    for number in segments.aborting_from(base_offset):
+        aborted = segments.all[number].aborted(segments.end_of(number, log_end_offset))
+        for entry in aborted.ending_from(start_offset):
             if entry.first_offset < end_offset:
                 found.append(entry)
             if entry.last_stable_offset >= end_offset:

@@ -42,7 +42,7 @@ from moldau.storage.topic_config import LogConfig
 from moldau.storage.transaction_index import (
     TRANSACTION_INDEX_SUFFIX,
     append_aborted,
-    read_aborted,
+    load_aborted,
     truncate_aborted,
 )
 
@@ -415,13 +415,14 @@ class Segment:
     # Aborted transactions
 
     @property
-    def _transactions_path(self) -> str:
+    def transactions_path(self) -> str:
+        """Where the aborted transactions are, if there are any."""
         return self.stem + TRANSACTION_INDEX_SUFFIX
 
     def add_aborted(self, transaction: AbortedTransaction) -> None:
         """Remember an aborted transaction whose marker was written here."""
         crash_point("segment.abort.before_entry")
-        append_aborted(self._resources.files, self._transactions_path, transaction)
+        append_aborted(self._resources.files, self.transactions_path, transaction)
         cache = self._resources.aborted
         index = cache.drop(self.stem) if self.has_aborted else AbortedIndex()
         self.has_aborted = True
@@ -430,16 +431,25 @@ class Segment:
             cache.put(self.stem, index)
         crash_point("segment.abort.after_entry")
 
-    def aborted(self) -> AbortedIndex:
-        """Return the aborted transactions whose markers lie here."""
+    def aborted(self, end_offset: int = LONG_MAX) -> AbortedIndex:
+        """Return the aborted transactions whose markers lie here, before this offset.
+
+        DamagedTransactionIndex if the file cannot be right.
+        """
         if not self.has_aborted:
             return AbortedIndex()
         cache = self._resources.aborted
         index = cache.get(self.stem)
         if index is None:
-            index = read_aborted(self._resources.files, self._transactions_path)
+            path = self.transactions_path
+            index = load_aborted(self._resources.files, path, self.base_offset, end_offset)
             cache.put(self.stem, index)
         return index
+
+    def aborted_rebuilt(self, index: AbortedIndex) -> None:
+        """Use these in place of what a damaged file says."""
+        self.has_aborted = len(index) > 0
+        self._resources.aborted.put(self.stem, index)
 
     # Cutting and going
 
@@ -456,7 +466,7 @@ class Segment:
         if self.has_aborted:
             self._resources.aborted.drop(self.stem)
             self.has_aborted = truncate_aborted(
-                self._resources.files, self._transactions_path, end_offset
+                self._resources.files, self.transactions_path, end_offset
             )
         crash_point("segment.truncate.before_cut")
         self.handle().truncate(batch.position)
@@ -488,7 +498,7 @@ class Segment:
         self.tail = Tail.empty(self.base_offset)
         self._resources.indexes.drop(self.stem)
         self._resources.aborted.drop(self.stem)
-        self._resources.files.remove(self._transactions_path)
+        self._resources.files.remove(self.transactions_path)
         self.has_aborted = False
         # Old entries could point behind the end, or into the middle of batches to come.
         make_empty(self._resources.files, self.index_paths[:2])

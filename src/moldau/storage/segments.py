@@ -70,11 +70,11 @@ class Segments:
         """Tell whether the segment with this base offset, or one behind it, may have any."""
         return bool(self._aborting) and self._aborting[-1] >= base_offset
 
-    def aborting_from(self, base_offset: int) -> Iterator[Segment]:
-        """Go through the segments with aborted transactions, from this base offset on."""
+    def aborting_from(self, base_offset: int) -> Iterator[int]:
+        """Number the segments with aborted transactions, from this base offset on."""
         first = bisect_left(self._aborting, base_offset)
         for number in range(first, len(self._aborting)):
-            yield self.all[self.number_of(self._aborting[number])]
+            yield self.number_of(self._aborting[number])
 
     def _is_noted(self, base_offset: int) -> bool:
         number = bisect_left(self._aborting, base_offset)

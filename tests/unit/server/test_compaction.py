@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from kits.compaction_kit import COMPACTED, pairs, write
-from kits.log_kit import TOPIC_ID, Broker
+from kits.compaction_kit import COMPACTED, keyed_batch, pairs, write
+from kits.log_kit import TOPIC_ID, Broker, append, marker
 from moldau.base.errors import StorageError
 from moldau.base.executor import WorkerLost
 from moldau.base.files import read_whole
@@ -19,6 +19,7 @@ from moldau.replication.partitions import Partitions
 from moldau.server.configuration.settings import BrokerSettings
 from moldau.server.configuration.topic_configs import log_config, log_defaults
 from moldau.server.upkeep.compaction import KEY_BYTES_MAX, REST_MIN_S, CleanerSettings, Compaction
+from moldau.server.upkeep.index_repair import IndexRepair
 from moldau.sim.disk_faults import Operation
 from moldau.sim.executor import SimExecutor
 from moldau.sim.world import World
@@ -46,6 +47,9 @@ class Bench:
         self.executor = SimExecutor(world)
         self.settings = settings
         self.failures: list[StorageError] = []
+        self.repair = IndexRepair(
+            self.storage.disk, self.executor, self.executor, self.failures.append
+        )
         self.cleaner = Compaction(
             self.storage.manager,
             self.partitions,
@@ -54,6 +58,7 @@ class Bench:
             self.executor,
             lambda: self.settings,
             self.failures.append,
+            self.repair.ask,
         )
 
     def restarted(self, config: LogConfig) -> Bench:
@@ -283,6 +288,30 @@ def test_one_that_cannot_be_cleaned_is_left_alone_and_the_others_go_on(caplog):
     assert [record.message for record in caplog.records] == [
         "first-0 cannot be cleaned: the batch at offset 4 does not match its CRC"
     ]
+
+
+def test_a_damaged_index_of_aborted_transactions_is_made_anew_and_the_log_cleaned_then():
+    async def scenario(bench):
+        log = bench.log(FIRST)
+        write(log, (b"k0", b"kept"))
+        aborted = keyed_batch([(b"k0", b"aborted")], producer=(7, 0, 0), transactional=True)
+        append(log, aborted)
+        log.append_marker(*marker(7, 0, aborted=True), 0, transaction_version=1)
+        log.roll()
+        bench.fill(FIRST, 1, replace(COMPACTED, min_cleanable_dirty_ratio=0.0))
+        path = log.segments[0].transactions_path
+        stored = read_whole(bench.storage.disk, path)
+        bench.storage.disk.open(path).truncate(33)
+        task = asyncio.create_task(bench.repair.run())
+        assert not await bench.cleaner.clean_dirtiest()
+        await asyncio.sleep(5)
+        assert read_whole(bench.storage.disk, path) == stored
+        assert await bench.cleaner.clean_dirtiest()
+        assert b"aborted" not in [value for _, _, value in pairs(log)]
+        assert list(bench.cleaner.uncleanable) == []
+        task.cancel()
+
+    on_bench(scenario)
 
 
 def test_one_whose_age_cannot_be_read_does_not_stop_the_cleaner(caplog):

@@ -40,6 +40,7 @@ class Broker:
             Traffic(),
             RequestMetrics().of("Fetch"),
             unexpected,
+            unexpected,
             max_bytes=FAR,
         )
 

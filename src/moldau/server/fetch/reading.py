@@ -28,8 +28,10 @@ from moldau.replication.partition import Partition
 from moldau.replication.partitions import Partitions
 from moldau.server.fetch.sessions import FetchSession, Reader
 from moldau.server.network.slices import Sliced
+from moldau.server.upkeep.index_repair import RebuildIndex
 from moldau.storage.epochs import EpochEnd
 from moldau.storage.indexes import AbortedTransaction
+from moldau.storage.transaction_index import DamagedTransactionIndex
 
 UNKNOWN: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 """Errors about what is not there; Kafka's answer then lists no aborted transactions, not null."""
@@ -52,7 +54,8 @@ class Fetched(NamedTuple):
     aborted: tuple[AbortedTransaction, ...] | None = None
     diverging: EpochEnd | None = None
     held_back: bool = False
-    """There is something to read, but no room for one whole batch in this answer."""
+    """There is something to read, but not in this answer: it has no room for one whole batch, or
+    the index of aborted transactions is being made anew."""
 
     @property
     def news(self) -> bool:
@@ -78,6 +81,7 @@ class Fetch:
         "_max_bytes",
         "_min_bytes",
         "_partitions",
+        "_rebuild_index",
         "_storage_failed",
         "pauses",
         "session",
@@ -97,6 +101,7 @@ class Fetch:
         hard_limit: bool,
         whole: bool,
         storage_failed: Callable[[StorageError], None],
+        rebuild_index: RebuildIndex,
     ) -> None:
         self.session = session
         self.whole = whole
@@ -111,6 +116,7 @@ class Fetch:
         self._follower = follower
         self._hard_limit = hard_limit
         self._storage_failed = storage_failed
+        self._rebuild_index = rebuild_index
 
     def look(self) -> Sliced[tuple[list[Fetched], bool]]:
         """Read what is ready now; also say whether that is enough to answer."""
@@ -204,12 +210,25 @@ class Fetch:
             committed = self._committed_only
             aborted = log.aborted_transactions(reader.offset, read) if committed else None
         except (StorageError, CorruptRecords) as failure:
-            return Fetched(reader, self._failed(failure))
+            return self._unread(reader, partition, figures, failure)
         held_back = read.first_batch_cut and not self._hard_limit
         regions, size = ((), 0) if held_back else (read.regions, read.size)
         return Fetched(
             reader, ErrorCode.NONE, *figures, regions, size, aborted, held_back=held_back
         )
+
+    def _unread(
+        self,
+        reader: Reader,
+        partition: Partition,
+        figures: tuple[int, int, int],
+        failure: StorageError | CorruptRecords,
+    ) -> Fetched:
+        """Tell a reader what failed, or let it wait until a damaged index is made anew."""
+        if isinstance(failure, DamagedTransactionIndex) and self._rebuild_index(partition, failure):
+            # Whatever was read goes unsent: without the index it would show what was aborted.
+            return Fetched(reader, ErrorCode.NONE, *figures, aborted=(), held_back=True)
+        return Fetched(reader, self._failed(failure))
 
     def _failed(self, failure: StorageError | CorruptRecords) -> ErrorCode:
         """Say what a reader is told of a disk that fails, or of bytes on it that have rotted."""

@@ -39,6 +39,7 @@ from moldau.server.fetch.sessions import FetchSession, FetchSessions
 from moldau.server.network.dispatch import Droppable, RequestContext
 from moldau.server.network.slices import Sliced
 from moldau.server.network.stepping import take_turns
+from moldau.server.upkeep.index_repair import RebuildIndex
 
 TOPIC_IDS_FROM = 13
 BATCHES_FROM = 4
@@ -71,6 +72,7 @@ class FetchHandler:
         traffic: Traffic,
         stats: RequestStats,
         storage_failed: Callable[[StorageError], None],
+        rebuild_index: RebuildIndex,
         *,
         max_bytes: int,
     ) -> None:
@@ -81,6 +83,7 @@ class FetchHandler:
         self._traffic = traffic
         self._stats = stats
         self._storage_failed = storage_failed
+        self._rebuild_index = rebuild_index
         self._max_bytes = max_bytes
         self._rotation = 0
 
@@ -121,6 +124,7 @@ class FetchHandler:
             hard_limit=version < SOFT_LIMIT_FROM,
             whole=request.session_epoch <= 0,
             storage_failed=self._storage_failed,
+            rebuild_index=self._rebuild_index,
         )
         if version < SOFT_LIMIT_FROM:
             self._rotate(session)

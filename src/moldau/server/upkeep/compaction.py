@@ -7,7 +7,7 @@ the old ones. When nothing is dirty enough the cleaner rests for `log.cleaner.ba
 
 A log that cannot be cleaned, because its records are not what they claim to be, is left alone from
 then on, with one line that says why; the others go on. A log that changed under the work, and a
-worker that was lost, only cost that work.
+worker that was lost, only cost that work; so does a damaged `.txnindex`, which is made anew first.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from moldau.base.ids import PartitionKey
 from moldau.replication.partition import Partition
 from moldau.replication.partitions import Partitions
 from moldau.server.configuration.values import BrokerValues
+from moldau.server.upkeep.index_repair import RebuildIndex
 from moldau.storage.compaction.choice import Dirt
 from moldau.storage.compaction.swap import CalledOff, Cleaning, Limits
 from moldau.storage.compaction.work import CleaningLost, Outcome, begin, give_up, go_on
@@ -32,6 +33,7 @@ from moldau.storage.disk_errors import disk_errors
 from moldau.storage.flushing import Flusher
 from moldau.storage.log import Log
 from moldau.storage.manager import LogManager
+from moldau.storage.transaction_index import DamagedTransactionIndex
 
 logger = logging.getLogger(__name__)
 
@@ -129,6 +131,7 @@ class Compaction:
         executor: Executor,
         settings: Callable[[], CleanerSettings],
         storage_failed: Callable[[StorageError], None],
+        rebuild_index: RebuildIndex,
     ) -> None:
         self._logs = logs
         self._partitions = partitions
@@ -137,6 +140,7 @@ class Compaction:
         self._executor = executor
         self._settings = settings
         self._storage_failed = storage_failed
+        self._rebuild_index = rebuild_index
         self._uncleanable: dict[PartitionKey, Log] = {}
         self.work = CleanerWork(clock.monotonic())
 
@@ -174,6 +178,9 @@ class Compaction:
             return dirt is not None and await self._clean(partition, dirt)
         except StorageError as error:
             self._storage_failed(error)
+        except DamagedTransactionIndex as damage:
+            if not self._rebuild_index(partition, damage):
+                self._leave_alone(partition, damage)
         except CorruptRecords as error:
             self._leave_alone(partition, error)
         except Exception:

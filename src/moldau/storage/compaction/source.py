@@ -19,7 +19,12 @@ from moldau.records.batch import HEADER_SIZE, MAGIC, PEEK_SIZE, BatchSpan, parse
 from moldau.storage.compaction.batches import Source
 from moldau.storage.indexes import ABORTED_ENTRY_SIZE, AbortedIndex, AbortedTransaction
 from moldau.storage.segment import LOG_SUFFIX, file_stem
-from moldau.storage.transaction_index import TRANSACTION_INDEX_SUFFIX
+from moldau.storage.topic_config import LONG_MAX
+from moldau.storage.transaction_index import (
+    EMPTY,
+    TRANSACTION_INDEX_SUFFIX,
+    DamagedTransactionIndex,
+)
 
 ABORTED_CHUNK: Final = 4096 * ABORTED_ENTRY_SIZE
 """Bytes of a `.txnindex` in memory at a time, of as many as there may be."""
@@ -84,25 +89,34 @@ class SegmentReader:
             if not segment.has_aborted or (following and following.base_offset <= start_offset):
                 continue
             path = segment.stem + TRANSACTION_INDEX_SUFFIX
+            end_offset = None if following is None else following.base_offset
             with closing(self._files.open(path)) as file:
-                for chunk in _aborted_chunks(file, being_written=following is None):
-                    yield from chunk.ending_from(start_offset)
+                try:
+                    for chunk in _aborted_chunks(file, segment.base_offset, end_offset):
+                        yield from chunk.ending_from(start_offset)
+                except CorruptRecords as error:
+                    raise DamagedTransactionIndex(path, segment.base_offset, str(error)) from error
 
 
-def _aborted_chunks(file: File, *, being_written: bool) -> Iterator[AbortedIndex]:
-    """Read a `.txnindex` piece by piece; half an entry may end one that is being written."""
+def _aborted_chunks(file: File, base_offset: int, end_offset: int | None) -> Iterator[AbortedIndex]:
+    """Read a `.txnindex` piece by piece, and check it.
+
+    Without an end of its segment it is being written to, and half an entry may end it.
+    """
+    if end_offset is not None and not file.size():
+        raise CorruptRecords(EMPTY)
     position = 0
     while content := file.read(position, ABORTED_CHUNK):
         half = len(content) % ABORTED_ENTRY_SIZE
-        if half and being_written:
+        if half and end_offset is None:
             content = content[:-half]
-        try:
-            yield AbortedIndex.decode(content)
-        except CorruptRecords as error:
-            raise CorruptRecords(f"{file.path}: {error}") from error
+        index = AbortedIndex.decode(content)
+        index.check(base_offset, LONG_MAX if end_offset is None else end_offset)
+        yield index
         if half:
             return
         position += len(content)
+        base_offset = index[len(index) - 1].last_offset + 1
 
 
 def _walk(file: File, end_position: int, chunk_size: int) -> Iterator[Source | OldMessages]:
