@@ -197,11 +197,22 @@ def test_a_full_disk_under_everything_loses_nothing_that_was_acknowledged(tmp_pa
         assert ledger.write(client, 0) is ErrorCode.NONE
 
 
-def test_a_file_that_may_not_grow_is_a_storage_error_without_any_privileges(tmp_path):
+def test_a_log_goes_on_in_the_next_file_where_one_may_not_grow(tmp_path):
+    """RLIMIT_FSIZE is far below `segment.bytes`, and cuts the last batch of each file in two."""
     ledger = Ledger()
-    with Serving(tmp_path, file_size_max=MIB) as broker, connected(broker) as client:
+    with Serving(tmp_path, file_size_max=MIB // 2) as broker, connected(broker) as client:
         assert client.create_topic(TOPIC, PARTITIONS) == 0
-        assert ledger.write_until_refused(client, {0}) is ErrorCode.KAFKA_STORAGE_ERROR
+        for _ in range(23):
+            assert ledger.write(client, 0) is ErrorCode.NONE
+        too_large = client.produce(TOPIC, batch_of([bytes(MIB * 3 // 4)]), 0)
+        assert too_large.error_code == ErrorCode.RECORD_LIST_TOO_LARGE
+        assert ledger.write(client, 0) is ErrorCode.NONE
+        assert ledger.write(client, 1) is ErrorCode.NONE
+        ledger.check(client)
+        assert "offline" not in broker.errors
+    folder = tmp_path / "data" / f"{TOPIC}-0"
+    assert len(list(folder.glob("*.log"))) == 6
+    assert not verify_partition(Disk(), str(folder))
     with Serving(tmp_path) as broker, connected(broker) as client:
         ledger.check(client)
         assert ledger.write(client, 0) is ErrorCode.NONE

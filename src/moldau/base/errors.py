@@ -7,7 +7,8 @@
     |   `-- CorruptRecords  record bytes that are not what their header claims
     |       `-- BatchTooLarge  a batch with more in it than the broker works on
     |-- StorageError        the disk refused; carries the log directory, which goes offline
-    |   `-- DiskFull        there is no room; nothing was changed, and writes go on once there is
+    |   |-- DiskFull        there is no room; nothing was changed, and writes go on once there is
+    |   `-- FileTooLarge    the process may not make a file as large as that
     |-- InvariantViolated   a bug of ours: stop the partition loudly rather than go on wrong
     |-- WorkerLost          the process that computed is gone (stands in `executor`)
     `-- WorkTooLong         the work took too much CPU time (stands in `executor`)
@@ -55,6 +56,10 @@ class StorageError(MoldauError):
 
 class DiskFull(StorageError):  # noqa: N818 - it names the state of the disk
     """There is no room for what was to be written; nothing is half done."""
+
+
+class FileTooLarge(StorageError):  # noqa: N818 - it names the state of the file
+    """A file would become larger than this process may make one (EFBIG, RLIMIT_FSIZE)."""
 
 
 class InvariantViolated(MoldauError):  # noqa: N818 - it names the event

@@ -6,6 +6,9 @@ the manager can find the log directory that goes offline. Hot paths write the sa
 A full disk is told apart, as DiskFull: the directory stays online, refuses writes, and goes on when
 there is room. That is right only where a refused write has left nothing half done. After a failed
 sync, or in the middle of a truncation, a full disk is a failure like any other (`disk_failures`).
+
+A file that may not grow any more is FileTooLarge. That says nothing of the disk or of other files:
+a log goes on in its next segment (`Log`). Whoever cannot do such a thing treats it as a failure.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from moldau.base.errors import DiskFull, StorageError
+from moldau.base.errors import DiskFull, FileTooLarge, StorageError
 
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 
@@ -27,6 +30,8 @@ def is_full(error: OSError) -> bool:
 def storage_error(path: str, error: OSError) -> StorageError:
     """Make the storage floor's error out of the one the disk gave."""
     kind = DiskFull if is_full(error) else StorageError
+    if error.errno == errno.EFBIG:
+        kind = FileTooLarge
     return kind(path, error.strerror or str(error))
 
 

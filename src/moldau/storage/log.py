@@ -25,17 +25,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from moldau.base.checks import crash_point, invariant
-from moldau.base.errors import DiskFull, InvariantViolated, StorageError
+from moldau.base.errors import DiskFull, FileTooLarge, InvariantViolated, StorageError
 from moldau.base.files import Buffer
 from moldau.base.ids import LeaderEpoch, Offset, TopicId
 from moldau.protocol.errors import ApiError, ErrorCode
-from moldau.records.batch import (
-    LENGTH_END,
-    PREFIX_SIZE,
-    BatchHeader,
-    batch_prefix,
-    seal,
-)
+from moldau.records.batch import LENGTH_END, PREFIX_SIZE, BatchHeader, batch_prefix, seal
 from moldau.records.control import end_transaction_marker
 from moldau.storage.append_result import AppendResult
 from moldau.storage.disk_errors import disk_errors, disk_failures, storage_error
@@ -231,11 +225,12 @@ class Log:
         segment = self.active
         if segment.should_roll(size, last_offset, max_timestamp):
             segment = self.roll(base_offset)
-        self._write(segment, parts)
+        segment = self._write(segment, parts)
         segment.account(size, base_offset, last_offset, max_timestamp)
         self._grown_to(last_offset + 1, leader_epoch, base_offset)
 
-    def _write(self, segment: Segment, parts: Sequence[Buffer]) -> None:
+    def _write(self, segment: Segment, parts: Sequence[Buffer]) -> Segment:
+        """Write batches, to the next segment if this one's file may not grow; return which."""
         if not segment.size and self.epochs.latest < 0:
             with disk_errors(self.folder):
                 make_empty(self._resources.files, [f"{self.folder}/{LEADER_EPOCHS}"])
@@ -244,6 +239,11 @@ class Log:
         except HalfWritten:
             self._go_offline()
             raise
+        except FileTooLarge as error:
+            if not segment.size:
+                raise ApiError(ErrorCode.RECORD_LIST_TOO_LARGE, str(error)) from error
+            return self._write(self.roll(), parts)
+        return segment
 
     def _grown_to(self, end_offset: int, leader_epoch: int, base_offset: int) -> None:
         """Take a batch into account that is in the file now, written in this epoch."""
@@ -284,7 +284,7 @@ class Log:
             room -= headers[run].size
             run += 1
         end = position + sum(header.size for header in headers[:run])
-        self._write(segment, (view[position:end],))
+        segment = self._write(segment, (view[position:end],))
         for header in headers[:run]:
             self._take_replicated(segment, view[position : position + header.size], header)
             position += header.size

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 from dataclasses import replace
 
@@ -287,6 +288,22 @@ def test_one_that_cannot_be_cleaned_is_left_alone_and_the_others_go_on(caplog):
         on_bench(scenario)
     assert [record.message for record in caplog.records] == [
         "first-0 cannot be cleaned: the batch at offset 4 does not match its CRC"
+    ]
+
+
+def test_a_segment_that_would_be_too_large_a_file_costs_its_log_alone(caplog):
+    async def scenario(bench):
+        log = bench.fill(FIRST)
+        size = log.size
+        bench.storage.sim().faults.fail(Operation.APPEND, "/data/first-0", code=errno.EFBIG)
+        assert not await bench.cleaner.clean_dirtiest()
+        assert (list(bench.cleaner.uncleanable), bench.failures) == ([FIRST], [])
+        assert (log.size, log.offline) == (size, False)
+
+    with caplog.at_level(logging.ERROR):
+        on_bench(scenario)
+    assert [record.message for record in caplog.records] == [
+        "first-0 cannot be cleaned: /data/first-0: File too large"
     ]
 
 

@@ -21,6 +21,7 @@ from kits.log_kit import (
 )
 from moldau.base.errors import DiskFull, StorageError
 from moldau.base.ids import PartitionKey
+from moldau.protocol.errors import ApiError, ErrorCode
 from moldau.sim.disk_faults import Operation
 from moldau.storage.topic_config import LogConfig
 from moldau.storage.verify import verify_partition
@@ -128,6 +129,37 @@ def test_another_write_error_takes_the_directory_offline_as_before(broker):
         append(broker.log(), sized_batch(400))
     assert not isinstance(caught.value, DiskFull)
     assert broker.manager.directory_failed(caught.value).offline
+
+
+@pytest.mark.parametrize("size", [100, 400])
+def test_a_file_that_may_not_grow_is_followed_by_the_next_segment(broker, size):
+    """Also on the fast path of small batches."""
+    append(broker.log(), sized_batch(100))
+    append(broker.log(), sized_batch(100))
+    broker.sim().faults.fail(Operation.APPEND, f"{FOLDER}/{0:020d}.log", code=errno.EFBIG)
+    assert append(broker.log(), sized_batch(size)).base_offset == 2
+    assert [one.base_offset for one in broker.log().segments] == [0, 2]
+    fill(broker, 2)
+    assert (broker.log().offline, broker.log().full) == (False, False)
+    again = broker.kill()
+    assert len(read_all(again.log())) == 5
+    check_files(again)
+
+
+def test_a_batch_larger_than_a_file_may_be_is_refused_alone(broker):
+    fill(broker, 1)
+    for base_offset in (0, 1):
+        path = f"{FOLDER}/{base_offset:020d}.log"
+        broker.sim().faults.fail(Operation.APPEND, path, code=errno.EFBIG)
+    for _ in range(2):
+        with pytest.raises(ApiError, match="File too large") as caught:
+            append(broker.log(), sized_batch(400))
+        assert caught.value.code is ErrorCode.RECORD_LIST_TOO_LARGE
+    assert len(read_all(broker.log())) == 1
+    broker.sim().faults.heal()
+    fill(broker, 2)
+    assert len(read_all(broker.log())) == 3
+    check_files(broker)
 
 
 def test_torn_bytes_that_cannot_be_cut_back_take_the_log_offline(broker):

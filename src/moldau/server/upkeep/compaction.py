@@ -5,9 +5,10 @@ else and holds the keys, no more than `log.cleaner.dedupe.buffer.size` of them; 
 what is cleaned, how fast, and whether it still makes sense, and each new segment is put in place of
 the old ones. When nothing is dirty enough the cleaner rests for `log.cleaner.backoff.ms`.
 
-A log that cannot be cleaned, because its records are not what they claim to be, is left alone from
-then on, with one line that says why; the others go on. A log that changed under the work, and a
-worker that was lost, only cost that work; so does a damaged `.txnindex`, which is made anew first.
+A log that cannot be cleaned, because its records are not what they claim to be, or because the new
+segment would be a larger file than the process may make, is left alone from then on, with one line
+that says why; the others go on. A log that changed under the work, and a worker that was lost, only
+cost that work; so does a damaged `.txnindex`, which is made anew first.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from moldau.base.clock import Clock
-from moldau.base.errors import CorruptRecords, MoldauError, StorageError
+from moldau.base.errors import CorruptRecords, FileTooLarge, MoldauError, StorageError
 from moldau.base.executor import Executor, Lane, WorkerLost
 from moldau.base.ids import PartitionKey
 from moldau.replication.partition import Partition
@@ -176,6 +177,8 @@ class Compaction:
             await self._flusher.flush(partition.log, partition.log.active.base_offset)
             dirt = self._dirt(partition)
             return dirt is not None and await self._clean(partition, dirt)
+        except FileTooLarge as error:
+            self._leave_alone(partition, error)
         except StorageError as error:
             self._storage_failed(error)
         except DamagedTransactionIndex as damage:
@@ -223,7 +226,7 @@ class Compaction:
             self._leave_alone(partition, error)
         return None
 
-    def _leave_alone(self, partition: Partition, error: CorruptRecords) -> None:
+    def _leave_alone(self, partition: Partition, error: MoldauError) -> None:
         logger.error("%s cannot be cleaned: %s", partition.key, error)
         self._uncleanable[partition.key] = partition.log
 
