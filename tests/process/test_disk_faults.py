@@ -139,6 +139,36 @@ def test_a_full_log_directory_refuses_writes_alone_and_takes_them_once_there_is_
         assert not verify_partition(Disk(), str(folder))
 
 
+@pytest.mark.parametrize("end", [Serving.stop, Serving.kill], ids=["stopped", "killed"])
+def test_a_start_with_a_full_log_directory_reads_from_it_and_writes_once_there_is_space(
+    tmp_path, small, end
+):
+    ledger = Ledger()
+    broker = two_directories(tmp_path, small).start()
+    with connected(broker) as client:
+        assert client.create_topic(TOPIC, PARTITIONS) == 0
+        lost = homes(small / "data")
+        assert ledger.write_until_refused(client, lost) is ErrorCode.KAFKA_STORAGE_ERROR
+    end(broker)
+    fill(small)
+
+    with two_directories(tmp_path, small) as broker, connected(broker) as client:
+        ledger.check(client)
+        for index in lost:
+            assert ledger.write(client, index) is ErrorCode.KAFKA_STORAGE_ERROR
+        (line,) = [line for line in broker.errors.splitlines() if "is full" in line]
+        assert str(small / "data") in line
+        assert "offline" not in broker.errors
+        grow(small, 8 * SMALL)
+        for index in lost:
+            ledger.write_when_let_in(client, index)
+        ledger.check(client)
+    with two_directories(tmp_path, small) as broker, connected(broker) as client:
+        ledger.check(client)
+    for folder in (small / "data").glob(f"{TOPIC}-*"):
+        assert not verify_partition(Disk(), str(folder))
+
+
 def fill(place: Path) -> Path:
     """Take all the space there is; returns the file to remove for its return."""
     filler = place / "filler"

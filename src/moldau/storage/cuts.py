@@ -82,6 +82,9 @@ def keep_tail(files: Files, file: File, position: int, end: int, now_ms: int) ->
         copy.truncate(0)
         for start in range(position, end, COPY_CHUNK):
             copy.append([file.read(start, min(COPY_CHUNK, end - start))])
+    except OSError:
+        files.remove(path)
+        raise
     finally:
         copy.close()
     return path

@@ -22,7 +22,13 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from moldau.base.checks import crash_point
-from moldau.base.errors import CorruptRecords, InvariantViolated, StorageError, UserError
+from moldau.base.errors import (
+    CorruptRecords,
+    DiskFull,
+    InvariantViolated,
+    StorageError,
+    UserError,
+)
 from moldau.base.files import Lock
 from moldau.base.ids import PartitionKey, TopicId
 from moldau.storage.checkpoints import (
@@ -47,7 +53,7 @@ from moldau.storage.checkpoints import (
     write_open_mark,
 )
 from moldau.storage.cuts import CutFile, expired_cuts
-from moldau.storage.disk_errors import disk_errors
+from moldau.storage.disk_errors import disk_errors, is_full
 from moldau.storage.epochs import LeaderEpochs
 from moldau.storage.log import Log
 from moldau.storage.producers import ProducerStates
@@ -105,6 +111,7 @@ class LogDirectory:
         "_lock",
         "_outdated_count",
         "_resources",
+        "_unwritten_boot_id",
         "_written",
         "clean",
         "cleaner_offsets",
@@ -130,6 +137,8 @@ class LogDirectory:
         self._written: dict[str, Mapping[PartitionKey, int]] = {}
         """What each checkpoint says since it was last written by this object."""
         self._lock: Lock | None = None
+        self._unwritten_boot_id: str | None = None
+        """What the open mark is to say once there is room for it."""
         self.path = path
         self.offline = True
         self.failure: StorageError | None = None
@@ -147,7 +156,9 @@ class LogDirectory:
         """Below these, logs have been compacted."""
         self.logs: dict[PartitionKey, Log] = {}
         self.unreadable: dict[PartitionKey, str] = {}
-        """Partitions whose folder makes no sense, and why: it stays as it is."""
+        """Partitions whose folder makes no sense, or whose recovery found no room, and why.
+
+        The folder stays as it is; the next start recovers it again."""
         self.cuts: dict[PartitionKey, tuple[CutFile, ...]] = {}
         """The `.cut` files of the few logs that have some."""
 
@@ -176,8 +187,14 @@ class LogDirectory:
             self.identity = self._identify(cluster_id, node_id)
             self.clean = read_clean_mark(files, self.path) is not None
             self.power_lost = not self.clean and read_open_mark(files, self.path) != boot_id
-            write_open_mark(files, self.path, boot_id)
             files.remove(f"{self.path}/{ROOM_PROBE}")
+            try:
+                write_open_mark(files, self.path, boot_id)
+            except OSError as error:
+                # An older mark, or none, makes the next start take more care than it must.
+                if not is_full(error):
+                    raise
+                self.full, self._unwritten_boot_id = True, boot_id
         self.offline = False
 
     def _make_folder(self) -> None:
@@ -207,7 +224,8 @@ class LogDirectory:
         """Open every log; return what those needed that had to be recovered.
 
         A small file that makes no sense costs what only it could tell; a log that cannot be put
-        together costs its partition. The disk itself must work: StorageError otherwise.
+        together, also for want of room, costs its partition. The disk itself must work:
+        StorageError otherwise. On a full one the logs are read from and not appended to.
         """
         files = self._resources.files
         reports = {}
@@ -220,10 +238,12 @@ class LogDirectory:
                     continue
                 try:
                     report = self._load_log(key, config_of(key.topic), checkpoints)
-                except (DamagedFile, CorruptRecords, InvariantViolated) as error:
+                except (DamagedFile, CorruptRecords, InvariantViolated, DiskFull) as error:
                     logger.error("%s cannot be opened and stays offline: %s", key, error)  # noqa: TRY400
                     self.unreadable[key] = str(error)
+                    self.full = self.full or isinstance(error, DiskFull)
                     continue
+                self.full = self.full or report.lacked_room
                 for line in report.warnings:
                     logger.warning("%s: %s", key, line)
                 if report.recovered_segments:
@@ -235,6 +255,12 @@ class LogDirectory:
             crash_point("manager.open.before_clean_mark_removal")
             remove_clean_mark(files, self.path)
             crash_point("manager.open.after_clean_mark_removal")
+        if self.full:
+            logger.warning(
+                "log directory %s is full, writes are refused until there is room", self.path
+            )
+            for log in self.logs.values():
+                log.set_full(True)
         return reports
 
     def _read_checkpoints(self) -> _Checkpoints:
@@ -383,7 +409,8 @@ class LogDirectory:
     def has_room(self) -> bool:
         """Try whether something can be written again; may block, and may run on any thread.
 
-        A quota, and the blocks kept for root, do not show in the free space: so it is written.
+        A quota, and the blocks kept for root, do not show in the free space: so it is written. Then
+        there is room for the open mark too, if the start found none.
         """
         files, path = self._resources.files, f"{self.path}/{ROOM_PROBE}"
         try:
@@ -397,6 +424,9 @@ class LogDirectory:
                     file.close()
             finally:
                 files.remove(path)
+            if self._unwritten_boot_id is not None:
+                write_open_mark(files, self.path, self._unwritten_boot_id)
+                self._unwritten_boot_id = None
         except OSError:
             return False
         return True

@@ -152,7 +152,8 @@ class LogManager:
                 # A request under way may have appended behind the last sync; then the indexes, the
                 # epochs and the snapshot of that log end before it does, and recovery has to look.
                 unflushed = any(log.unflushed_count for log in directory.logs.values())
-                if not directory.full and not unflushed:
+                # The same goes for a log whose recovery was broken off at the start.
+                if not (directory.full or unflushed or directory.unreadable):
                     directory.finish(broker_epoch)
             except StorageError as error:
                 directory.fail(error)

@@ -38,6 +38,9 @@ def store_snapshot(files: Files, folder: str, offset: int, producers: ProducerSt
     file = files.open(temporary, create=True)
     try:
         file.append([format_snapshot(producers)])
+    except OSError:
+        files.remove(temporary)
+        raise
     finally:
         file.close()
     crash_point("log.snapshot.before_rename")

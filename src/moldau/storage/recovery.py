@@ -16,13 +16,17 @@ a gap is a loss as well, and what follows it is cut: a replica must fetch it aga
 with a hole. Unless a cleaner may have made it. Ours never does, nor does a follower that takes over
 what was cleaned elsewhere, but Kafka's does: so a gap is no loss in a log that is compacted, nor
 below where it was compacted while that was its policy.
+
+On a full disk recovery goes without what others can make again: snapshots, and the index files of
+closed segments, which whoever reads them rebuilds. What nothing else could tell must find room, or
+the log is not opened: DiskFull. That is what was aborted, and the copy of what is cut.
 """
 
 from __future__ import annotations
 
 import contextlib
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from moldau.base.checks import crash_point
@@ -39,8 +43,9 @@ from moldau.storage.cuts import (
     keep_tail,
     last_readable_offset,
 )
-from moldau.storage.disk_errors import disk_errors
+from moldau.storage.disk_errors import disk_errors, is_full
 from moldau.storage.epochs import LeaderEpochs, load_epochs, save_epochs
+from moldau.storage.index_files import make_empty
 from moldau.storage.log import Log
 from moldau.storage.producer_history import (
     remove_snapshots,
@@ -80,6 +85,8 @@ class Report(NamedTuple):
     """One line for each loss and each file that had to be made anew."""
     cuts: tuple[CutFile, ...] = ()
     """The `.cut` files that lie in the folder now."""
+    lacked_room: bool = False
+    """Whether files were left out on a full disk that are made again some time."""
 
     def __str__(self) -> str:
         if not self.recovered_segments:
@@ -251,8 +258,9 @@ class _Opening:
         size = segment.size
         end_offset = segment.base_offset
         if end_offset > 0:
-            path = store_snapshot(self._files, self._folder, end_offset, self.producers)
-            self.unsynced_paths.append(path)
+            with self._if_there_is_room():
+                path = store_snapshot(self._files, self._folder, end_offset, self.producers)
+                self.unsynced_paths.append(path)
 
         def take(batch: StoredBatch) -> None:
             nonlocal end_offset
@@ -267,10 +275,29 @@ class _Opening:
         if wrong is not None:
             self._cut_tail(segment, size, end_offset, wrong)
         if segment is not self.segments[-1] and wrong is None:
-            segment.store_indexes()
+            with self._if_there_is_room():
+                self._store_indexes(segment)
             segment.stop_writing()
             self.unsynced_paths += segment.index_paths
         return end_offset, wrong
+
+    def _store_indexes(self, segment: Segment) -> None:
+        """Store all entries or none: some would be taken for all, and none for a lost file."""
+        try:
+            segment.store_indexes()
+        except OSError:
+            make_empty(self._files, segment.index_paths[:2])
+            raise
+
+    @contextlib.contextmanager
+    def _if_there_is_room(self) -> Iterator[None]:
+        """Let a write fail on a full disk that can be made up for."""
+        try:
+            yield
+        except OSError as error:
+            if not is_full(error):
+                raise
+            self.report = self.report._replace(lacked_room=True)
 
     def _cut_tail(
         self, segment: Segment, size: int, end_offset: int, wrong: CorruptRecords

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 
 import pytest
 
@@ -23,6 +24,7 @@ from moldau.base.errors import DiskFull, StorageError
 from moldau.base.ids import PartitionKey
 from moldau.protocol.errors import ApiError, ErrorCode
 from moldau.sim.disk_faults import Operation
+from moldau.storage.time_search import finish
 from moldau.storage.topic_config import LogConfig
 from moldau.storage.verify import verify_partition
 
@@ -269,6 +271,85 @@ def test_a_stop_on_a_full_disk_syncs_batches_and_leaves_no_clean_mark(broker):
     broker.sim().faults.heal()
     again = broker.cut_power()
     assert read_all(again.log()) == before
+
+
+def start_full(broker: Broker, room: int = 0) -> Broker:
+    """Start again on the same disk, with so little room."""
+    disk = broker.sim().kill()
+    disk.faults.fill_up(room)
+    return Broker(disk, CONFIG, clock=broker.clock, boot_id="boot-2")
+
+
+@pytest.mark.parametrize(
+    ("clean", "room"), [(True, 0), (True, 10), (False, 0), (False, 30), (False, 60), (False, 100)]
+)
+def test_a_start_on_a_full_disk_reads_and_takes_writes_once_there_is_room(
+    broker, caplog, clean, room
+):
+    fill(broker, 7)
+    before = read_all(broker.log())
+    if clean:
+        broker.manager.close({})
+    again = start_full(broker, room)
+    (directory,) = again.manager.directories
+    assert (directory.offline, directory.full) == (False, True)
+    assert read_all(again.log()) == before
+    with pytest.raises(DiskFull):
+        append_values(again.log(), b"small")
+    assert [one.getMessage() for one in caplog.records if "is full" in one.getMessage()] == [
+        "log directory /data is full, writes are refused until there is room"
+    ]
+    make_room(again)
+    fill(again, 3)
+    assert len(read_all(again.log())) == 10
+    check_files(again)
+
+
+def test_the_boot_of_a_start_on_a_full_disk_is_written_when_there_is_room(broker):
+    fill(broker, 1)
+    again = start_full(start_full(broker))
+    # Nobody could write that it is the second start of this boot.
+    assert again.manager.directories[0].power_lost
+    make_room(again)
+    disk = again.sim().kill()
+    assert not Broker(disk, CONFIG, boot_id="boot-2").manager.directories[0].power_lost
+
+
+def test_entries_of_indexes_that_found_no_room_are_not_taken_for_all(broker):
+    """The first segments are recovered with room for some entries of their indexes alone."""
+    for number in range(9):
+        append(broker.log(), sized_batch(400, timestamp=NOW_MS + number))
+    for room in range(0, 400, 11):
+        again = start_full(broker, room)
+        log = again.log()
+        for number in range(9):
+            found = finish(log.search(NOW_MS + number))
+            assert found is not None
+            assert found.offset == number
+        again.sim().faults.heal()
+        broker = again
+
+
+def test_without_room_for_what_was_aborted_a_log_stays_offline_until_a_start_with_room(
+    broker, caplog
+):
+    other = PartitionKey("other", 0)
+    append_values(broker.log(other), b"read on")
+    log = broker.log()
+    append(log, make_batch([b"x"], producer=(7, 0, 0), transactional=True))
+    log.append_marker(*marker(7, 1, aborted=True), 0)
+    again = start_full(broker)
+    assert len(read_all(again.log(other))) == 1
+    with pytest.raises(StorageError, match="No space left"):
+        again.log()
+    (line,) = [one.getMessage() for one in caplog.records if one.levelno == logging.ERROR]
+    assert line.startswith("orders-0 cannot be opened and stays offline")
+    make_room(again)
+    # An orderly stop does not make up for the recovery that was broken off.
+    again = again.stop()
+    log = again.log()
+    (aborted,) = log.aborted_transactions(0, log.read(0, 1 << 20, log.log_end_offset))
+    assert (aborted.producer_id, aborted.last_offset) == (7, 1)
 
 
 def test_indexes_that_are_made_anew_for_a_reader_need_no_room(broker):
