@@ -4,6 +4,12 @@ They lie beside the `.log` from its first batch on, empty at first, so that tool
 running broker find them; their entries come when the segment is rolled or closed. Kafka makes them
 with the `.log`. Three more files for each partition without a record would make the creation of a
 topic of 2000 partitions a third slower.
+
+Kafka maps the files into memory, so its tools see an entry at once. Here that would be a write for
+every `index.interval.bytes` of log, as many as there are appends of that size. Storing them from
+time to time, say with the checkpoints, would be two files to open and write for each busy partition
+and minute. Nobody but a tool on a running broker would gain: the broker has the entries in memory,
+and after a kill recovery makes those of the last segment anew whatever its files say.
 """
 
 from __future__ import annotations
