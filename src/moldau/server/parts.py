@@ -105,14 +105,11 @@ class Parts:
             failed,
             self.index_repair.ask,
         )
-        self.scrubber = Scrubber(ports.files, self.partitions, ports.clock, ports.cleaner)
+        self.scrubber = Scrubber(
+            ports.files, self.partitions, ports.clock, ports.cleaner, self.index_repair.ask
+        )
         log_parts = LogParts(
-            self.broker_id,
-            ports.clock,
-            ports.executor,
-            self.flusher,
-            self.traffic,
-            failed,
+            self.broker_id, ports.clock, ports.executor, self.flusher, self.traffic, failed
         )
         self.runtimes = Runtimes(
             settings.values, self.image, self.partitions, log_parts, ports.random

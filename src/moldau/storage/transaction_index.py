@@ -55,6 +55,11 @@ def load_aborted(files: Files, path: str, base_offset: int, end_offset: int) -> 
     return index
 
 
+def check_stored(files: Files, path: str, base_offset: int, end_offset: int) -> None:
+    """Raise DamagedTransactionIndex if the index of a segment cannot be right."""
+    load_aborted(files, path, base_offset, end_offset)
+
+
 def read_aborted(files: Files, path: str) -> AbortedIndex:
     """Read aborted transactions, in whichever segment they are; no file means none."""
     try:

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from kits.log_kit import KEY, TOPIC_ID, Broker, append, sized_batch
+from kits.log_kit import KEY, TOPIC_ID, Broker, append, make_batch, marker, sized_batch
 from moldau.base.ids import BrokerId, LeaderEpoch
 from moldau.replication.partition import Partition, Role
 from moldau.replication.partitions import Partitions
@@ -17,6 +17,7 @@ from moldau.sim.executor import SimExecutor
 from moldau.sim.world import World
 from moldau.storage.scrub import ScrubStep, scrub_step
 from moldau.storage.topic_config import LogConfig
+from moldau.storage.transaction_index import DamagedTransactionIndex
 
 CONFIG = LogConfig(segment_bytes=1600, index_interval_bytes=200, file_delete_delay_ms=0)
 
@@ -35,7 +36,15 @@ class Bench:
         partitions = Partitions()
         partitions.add(Partition(KEY, TOPIC_ID, self.log, role))
         disk = self.storage.disk
-        self.scrubber = Scrubber(disk, partitions, world.clock, SimExecutor(world))
+        self.asked: list[str] = []
+        self.scrubber = Scrubber(
+            disk, partitions, world.clock, SimExecutor(world), self.rebuild_index
+        )
+
+    def rebuild_index(self, partition: Partition, damage: DamagedTransactionIndex) -> bool:
+        assert partition.log is self.log
+        self.asked.append(str(damage))
+        return True
 
     def scrub(self, caplog) -> list[str]:
         """Make one pass and return what is warned of."""
@@ -123,3 +132,16 @@ def test_a_file_that_cannot_be_read_is_said_and_the_others_are_looked_at(bench, 
     assert line.startswith(f"{KEY}: {bench.path(0)} cannot be read: ")
     assert bench.scrubber.checked_bytes == 1600
     assert not bench.log.offline
+
+
+@pytest.mark.parametrize("content", [None, b"", b"rubbish"], ids=["sound", "empty", "garbage"])
+def test_a_damaged_index_of_aborted_transactions_is_made_anew(bench, caplog, content):
+    append(bench.log, make_batch(producer=(9, 0, 0), transactional=True))
+    bench.log.append_marker(*marker(9, 0, aborted=True), 0, transaction_version=1)
+    path = bench.log.active.transactions_path
+    bench.log.roll()
+    if content is not None:
+        bench.storage.disk.remove(path)
+        bench.storage.disk.open(path, create=True).append([content])
+    assert bench.scrub(caplog) == []
+    assert [line.partition(": ")[0] for line in bench.asked] == [path] * (content is not None)

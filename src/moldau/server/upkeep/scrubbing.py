@@ -2,8 +2,9 @@
 
 Off unless `log.scrub.interval.ms` says how long to rest between two passes. One segment at a time,
 at most `BYTES_PER_SECOND`, in the process that also compacts, so that neither the event loop nor
-its interpreter is busy with it. What is damaged is said at WARN and counted; nothing is changed:
-whether to restore a copy or to live with the loss is up to the operator.
+its interpreter is busy with it. A damaged batch is said at WARN and counted, and left as it is:
+whether to restore a copy or to live with the loss is up to the operator. A damaged `.txnindex` is
+made anew before a reader has to wait for that.
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ from moldau.base.files import Files
 from moldau.replication.partition import Partition
 from moldau.replication.partitions import Partitions
 from moldau.server.upkeep.housekeeping import LOGS_PER_SLICE
+from moldau.server.upkeep.index_repair import RebuildIndex
 from moldau.storage.log import Log
 from moldau.storage.scrub import Damage, ScrubStep, scrub_step
 from moldau.storage.segment import Segment
+from moldau.storage.transaction_index import DamagedTransactionIndex, check_stored
 
 logger = logging.getLogger(__name__)
 
@@ -33,12 +36,18 @@ class Scrubber:
     """Reads closed segments and compares checksums."""
 
     def __init__(
-        self, files: Files, partitions: Partitions, clock: Clock, executor: Executor
+        self,
+        files: Files,
+        partitions: Partitions,
+        clock: Clock,
+        executor: Executor,
+        rebuild_index: RebuildIndex,
     ) -> None:
         self._files = files
         self._partitions = partitions
         self._clock = clock
         self._executor = executor
+        self._rebuild_index = rebuild_index
         self.checked_bytes = 0
         self.damaged_batches = 0
 
@@ -50,6 +59,8 @@ class Scrubber:
                 await asyncio.sleep(0)
             for segment in tuple(partition.log.segments[:-1]):
                 await self._scrub_segment(partition, segment)
+                if segment.has_aborted and _is_closed(partition.log, segment):
+                    await self._scrub_index(partition, segment)
         logger.info(
             "scrub done in %.0f s: %d damaged batch(es) found",
             self._clock.monotonic() - started_s, self.damaged_batches - damaged_before,
@@ -76,6 +87,23 @@ class Scrubber:
                 self._found(partition, segment, damage)
             ahead_s = (step.position - position) / BYTES_PER_SECOND
             await asyncio.sleep(max(0.0, ahead_s - (self._clock.monotonic() - started_s)))
+
+    async def _scrub_index(self, partition: Partition, segment: Segment) -> None:
+        """Have the index of aborted transactions made anew if it is damaged."""
+        segments = partition.log.segments
+        following = segments[segments.index(segment) + 1]
+        try:
+            await self._executor.compute(
+                Lane.CLEANING, check_stored, self._files, segment.transactions_path,
+                segment.base_offset, following.base_offset,
+            )  # fmt: skip
+        except DamagedTransactionIndex as damage:
+            if _is_closed(partition.log, segment):
+                self._rebuild_index(partition, damage)
+        except WorkerLost:
+            return
+        except OSError as error:
+            self._cannot_read(partition, segment, error)
 
     def _cannot_read(self, partition: Partition, segment: Segment, error: OSError) -> None:
         # One that retention or compaction has taken away meanwhile is no news.
