@@ -38,7 +38,7 @@ from moldau.storage.indexes import (
 from moldau.storage.resources import Resources, ScheduledDelete
 from moldau.storage.scan import StoredBatch, StoredPlace, find_offset, walk, walk_checked
 from moldau.storage.tail import Tail
-from moldau.storage.topic_config import LogConfig
+from moldau.storage.topic_config import LONG_MAX, LogConfig
 from moldau.storage.transaction_index import (
     TRANSACTION_INDEX_SUFFIX,
     append_aborted,
