@@ -45,7 +45,7 @@ demo: setup ## broker, collectors, pipelines and their tables, for two minutes: 
 	$(BIN)/python -m examples.demo $(ARGS)
 
 # What needs no process: the loop to live in. The two lanes take two cores about as long as each other.
-OF_QUICK_CLIENTS := tests/unit/client tests/unit/spark tests/unit/collect
+OF_QUICK_CLIENTS := tests/unit/engine tests/unit/client tests/unit/spark tests/unit/collect
 OF_QUICK_BROKER := tests/unit tests/contract $(patsubst %,--ignore=%,$(OF_QUICK_CLIENTS))
 
 .PHONY: quick-checks quick-clients quick-broker

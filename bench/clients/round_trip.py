@@ -22,9 +22,9 @@ from aiokafka.protocol.metadata import MetadataRequest as TheirRequest
 
 from bench.clients.bars import ROUND_TRIP, once
 from bench.report import Figures
-from moldau.client.engine.cluster import Cluster, Node
-from moldau.client.engine.ports import system_ports
-from moldau.client.settings import ConnectionSettings
+from moldau.engine.cluster import Cluster, Node
+from moldau.engine.ports import system_ports
+from moldau.engine.settings import ConnectionSettings
 from moldau.protocol.messages.metadata import MetadataRequest
 
 CALLS, LEFT_OUT = 4000, 500

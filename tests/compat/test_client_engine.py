@@ -9,11 +9,11 @@ import pytest
 
 from kafka_harness.kinds import kind_under_test, make_broker
 from kits.leaks import run_without_leaks
-from moldau.client.engine.cluster import Cluster, CoordinatorKind, Node
-from moldau.client.engine.ports import system_ports
-from moldau.client.engine.retry import raise_for, retried
 from moldau.client.errors import InvalidTopic, UnknownTopicOrPartition
-from moldau.client.settings import ConnectionSettings
+from moldau.engine.cluster import Cluster, CoordinatorKind, Node
+from moldau.engine.ports import system_ports
+from moldau.engine.retry import raise_for, retried
+from moldau.engine.settings import ConnectionSettings
 from moldau.protocol.messages.metadata import DescribeClusterRequest, MetadataRequest
 from moldau.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 

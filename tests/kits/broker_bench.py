@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 
 from moldau.base.network import Address
-from moldau.client.engine.connection import ClientConnection
 from moldau.client.errors import ConnectionLost
-from moldau.client.settings import ConnectionSettings
+from moldau.engine.connection import ClientConnection
+from moldau.engine.settings import ConnectionSettings
 from moldau.protocol.messages.data import (
     FetchPartition,
     FetchRequest,

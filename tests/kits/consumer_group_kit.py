@@ -12,12 +12,12 @@ from collections import defaultdict
 from collections.abc import Callable
 
 from moldau.client.consumer import AsyncConsumer
-from moldau.client.engine.cluster import Cluster
-from moldau.client.engine.ports import ClientPorts
-from moldau.client.engine.retry import raise_for, retried
 from moldau.client.errors import ClientError
 from moldau.client.records import TopicPartition
-from moldau.client.settings import ConnectionSettings
+from moldau.engine.cluster import Cluster
+from moldau.engine.ports import ClientPorts
+from moldau.engine.retry import raise_for, retried
+from moldau.engine.settings import ConnectionSettings
 from moldau.protocol.messages.data import (
     PartitionProduceData,
     ProduceRequest,

@@ -14,7 +14,7 @@ import pytest
 from kits.broker_bench import BROKER, CLIENT, simulate
 from kits.log_kit import HandClock, append, make_batch, read_all
 from moldau.base.ids import PartitionKey, TopicId
-from moldau.client.engine.connection import ClientConnection
+from moldau.engine.connection import ClientConnection
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.data import (
     DeleteRecordsPartition,

@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from moldau.client.engine.cluster import Cluster, CoordinatorKind
-from moldau.client.engine.ports import ClientPorts
-from moldau.client.engine.retry import raise_for, retried
 from moldau.client.errors import ConnectionLost, RequestTimedOut
-from moldau.client.settings import ConnectionSettings
+from moldau.engine.cluster import Cluster, CoordinatorKind
+from moldau.engine.ports import ClientPorts
+from moldau.engine.retry import raise_for, retried
+from moldau.engine.settings import ConnectionSettings
 from moldau.protocol.messages.metadata import MetadataRequest
 from moldau.sim.disk import SimDisk
 from moldau.sim.network import SimNetwork

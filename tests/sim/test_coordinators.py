@@ -7,10 +7,10 @@ import asyncio
 import pytest
 
 from moldau.base.network import Address
-from moldau.client.engine.connection import ClientConnection
 from moldau.client.errors import ConnectionLost
-from moldau.client.settings import ConnectionSettings
 from moldau.coordination.crash_points import CRASH_POINTS
+from moldau.engine.connection import ClientConnection
+from moldau.engine.settings import ConnectionSettings
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
 from moldau.protocol.messages.data import (

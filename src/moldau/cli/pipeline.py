@@ -315,7 +315,7 @@ def _values(declared: Pipeline, given: dict[str, Any]) -> dict[str, Any]:
 def _connection(given: dict[str, Any]) -> dict[str, str]:
     """Return how brokers are reached, as options of Spark's."""
     from moldau.client.consumer import AsyncConsumer  # noqa: PLC0415
-    from moldau.client.settings import DEFAULT_SERVERS  # noqa: PLC0415
+    from moldau.engine.settings import DEFAULT_SERVERS  # noqa: PLC0415
 
     settings = Connection.of(given).for_client(AsyncConsumer)
     del settings["client.id"], settings["bootstrap.timeout.ms"]  # those of a short command

@@ -78,8 +78,8 @@ from moldau.client.administration.transactions import (
     TransactionDescription,
     TransactionListing,
 )
-from moldau.client.blocking import Portal
 from moldau.client.errors import InvalidState
+from moldau.engine.portal import Portal
 
 __all__ = [
     "END",

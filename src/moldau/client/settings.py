@@ -1,4 +1,4 @@
-"""The settings of a client: keywords with Kafka's names, defaults and meaning.
+"""How a client takes its settings: keywords with Kafka's names, defaults and meaning.
 
 A client's constructor lists its settings as keyword arguments, so that an editor completes them and
 a type checker finds a misspelt one. `accepts_kafka_names` lets it be called with the dotted names
@@ -10,6 +10,9 @@ stands in such a file, or in an environment variable: "false" is never taken for
         values = locals()
         self._connection = pick(ConnectionSettings, values)
         self._settings = pick(ProducerSettings, values)
+
+The values themselves stand in `consumer_settings`, `producer_settings` and, those of connections,
+in `engine.settings`.
 """
 
 from __future__ import annotations
@@ -17,29 +20,20 @@ from __future__ import annotations
 import functools
 import inspect
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import MappingProxyType
-from typing import Any, Final, NoReturn, ParamSpec, TypeVar, cast, dataclass_transform
+from collections.abc import Callable, Mapping
+from typing import Any, Final, ParamSpec, TypeVar, cast
 
 from moldau.base.errors import ConfigError
-from moldau.base.network import Address
 from moldau.base.removed_settings import removal
 from moldau.client.removed_settings import REMOVED
+from moldau.engine.settings import S, pick
 
 logger = logging.getLogger(__name__)
 
 P = ParamSpec("P")
 R = TypeVar("R")
-S = TypeVar("S", bound="Settings")
-
-Servers = str | Sequence[str | tuple[str, int]]
-"""`host:port` pairs, in one text with commas or one by one."""
-
-DEFAULT_SERVERS = "localhost:9092"
-DEFAULT_PORT = 9092
 
 INT32_MAX = 2**31 - 1
-INT64_MAX = 2**63 - 1
 
 IGNORED: Mapping[str, str] = {
     "auto.include.jmx.reporter": "there is no JMX in Python",
@@ -63,171 +57,6 @@ REFUSED: Mapping[str, str] = {
 """Settings that would change what the user gets; ignoring them would mislead."""
 
 UNSUPPORTED_FAMILIES = ("ssl.", "sasl.")
-
-
-@dataclass_transform(kw_only_default=True, frozen_default=True)
-class Settings:
-    """Values given by keyword, defaults where none is given; checked once, never changed.
-
-    To a type checker a subclass is a frozen dataclass. It is none, because writing and compiling
-    the methods of one takes two milliseconds for two dozen fields, which everybody who imports a
-    client would pay for. What follows from the values is a cached property.
-    """
-
-    def __init__(self, **given: Any) -> None:
-        own = type(self)
-        if strange := given.keys() - own.__annotations__.keys():
-            raise TypeError(f"{own.__name__} has no {', '.join(sorted(strange))}")
-        vars(self).update({name: getattr(own, name) for name in own.__annotations__} | given)
-        self.check()
-
-    def check(self) -> None:
-        """Refuse values that cannot be, alone or together: ConfigError."""
-
-    def values(self) -> dict[str, Any]:
-        """Return every value under its name."""
-        return {name: getattr(self, name) for name in type(self).__annotations__}
-
-    def __setattr__(self, name: str, _value: object) -> NoReturn:
-        raise AttributeError(f"{name} of {type(self).__name__} cannot be changed")
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Settings) or type(other) is not type(self):
-            return NotImplemented
-        return self.values() == other.values()
-
-    def __hash__(self) -> int:
-        return hash(type(self))  # values may be of any kind; nobody keeps many settings
-
-    def __repr__(self) -> str:
-        shown = ", ".join(f"{name}={value!r}" for name, value in self.values().items())
-        return f"{type(self).__name__}({shown})"
-
-
-class ConnectionSettings(Settings):
-    """How a client finds the cluster and keeps in touch with it. Times are in milliseconds."""
-
-    bootstrap_servers: Servers = DEFAULT_SERVERS
-    """Any brokers of the cluster: the first that answers names all others."""
-    client_id: str = ""
-    """A name for quotas and for people who read the broker's log."""
-    bootstrap_timeout_ms: int = 10_000
-    """Ours: for how long a client that starts looks for a broker that is not there yet, as where
-    services start side by side; 0 asks every server once."""
-    request_timeout_ms: int = 30_000
-    """How long an answer is waited for before the connection counts as lost."""
-    socket_connection_setup_timeout_ms: int = 10_000
-    """How long connecting may take; grows with every failure in a row (KIP-601)."""
-    socket_connection_setup_timeout_max_ms: int = 30_000
-    reconnect_backoff_ms: int = 50
-    reconnect_backoff_max_ms: int = 1_000
-    retry_backoff_ms: int = 100
-    retry_backoff_max_ms: int = 1_000
-    metadata_max_age_ms: int = 300_000
-    """How old knowledge of topics may become when nothing seems to change."""
-    metadata_recovery_strategy: str = "rebootstrap"
-    """`rebootstrap` or `none`: whether to go back to the bootstrap servers when no broker that is
-    known can be reached (KIP-899)."""
-    metadata_recovery_rebootstrap_trigger_ms: int = 300_000
-    """For how long refreshing may fail before the known brokers are given up (KIP-1102)."""
-    connections_max_idle_ms: int = 540_000
-    """Below the broker's ten minutes, so that the client closes first and loses no request."""
-    receive_buffer_bytes: int = 65_536
-    send_buffer_bytes: int = 131_072
-    """Sizes of the socket's buffers; -1 leaves them to the kernel."""
-    client_dns_lookup: str = "use_all_dns_ips"
-    allow_auto_create_topics: bool = True
-    """Whether asking for a topic may create it, where the broker does so."""
-    security_protocol: str = "PLAINTEXT"
-    version_ceilings: Mapping[int, int] = MappingProxyType({})
-    """The newest version to speak of an API, by its key, whatever the broker offers: to see how a
-    client behaves towards an older cluster."""
-
-    @functools.cached_property
-    def addresses(self) -> tuple[Address, ...]:
-        """The bootstrap servers, read."""
-        return parse_servers(self.bootstrap_servers)
-
-    def check(self) -> None:
-        """Refuse what cannot be, and what is not supported."""
-        parse_servers(self.bootstrap_servers)
-        for name in _NOT_NEGATIVE:
-            at_least(0, name, getattr(self, name))
-        at_least(-1, "receive_buffer_bytes", self.receive_buffer_bytes)
-        at_least(-1, "send_buffer_bytes", self.send_buffer_bytes)
-        one_of(("rebootstrap", "none"), "metadata_recovery_strategy",
-               self.metadata_recovery_strategy)  # fmt: skip
-        if self.client_dns_lookup != "use_all_dns_ips":
-            raise ConfigError(
-                f"client_dns_lookup={self.client_dns_lookup!r} is not supported: every address of a"
-                " name is tried (use_all_dns_ips)"
-            )
-        if self.security_protocol != "PLAINTEXT":
-            raise ConfigError(
-                f"security_protocol={self.security_protocol!r} is not supported yet: PLAINTEXT is"
-            )
-
-
-_NOT_NEGATIVE: Final = (
-    "bootstrap_timeout_ms",
-    "socket_connection_setup_timeout_ms",
-    "socket_connection_setup_timeout_max_ms",
-    "request_timeout_ms",
-    "reconnect_backoff_ms",
-    "reconnect_backoff_max_ms",
-    "retry_backoff_ms",
-    "retry_backoff_max_ms",
-    "metadata_max_age_ms",
-    "metadata_recovery_rebootstrap_trigger_ms",
-)
-
-
-def parse_servers(servers: Servers) -> tuple[Address, ...]:
-    """Read `host:port` pairs; a port left out is 9092. ConfigError if one cannot be read."""
-    if not isinstance(servers, (str, Sequence)):
-        raise ConfigError(f"bootstrap_servers={servers!r} is not host:port, nor a list of such")
-    given: Iterable[str | tuple[str, int]]
-    given = servers.split(",") if isinstance(servers, str) else servers
-    found = tuple(_address(one) for one in given if not isinstance(one, str) or one.strip())
-    if not found:
-        raise ConfigError("bootstrap_servers names no server")
-    return found
-
-
-def _address(given: str | tuple[str, int]) -> Address:
-    if not isinstance(given, str):
-        return Address(*given)
-    text = given.strip().removeprefix("PLAINTEXT://")
-    if text.startswith("["):
-        host, _, rest = text[1:].partition("]")
-        port = rest.removeprefix(":") if rest else str(DEFAULT_PORT)
-    elif text.count(":") == 1:
-        host, _, port = text.partition(":")
-    else:
-        host, port = text, str(DEFAULT_PORT)
-    if not host or "/" in host or not port.isdecimal() or not 0 < int(port) < 65536:
-        raise ConfigError(f"bootstrap_servers: {given!r} is not host:port")
-    return Address(host, int(port))
-
-
-def at_least(minimum: float, name: str, value: float) -> None:
-    """Refuse a number below the least that makes sense."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise ConfigError(f"{name}={value!r} is not a number")
-    if value < minimum:
-        raise ConfigError(f"{name}={value!r} is below {minimum}")
-
-
-def one_of(choices: Sequence[object], name: str, value: object) -> None:
-    """Refuse a value that is none of the choices."""
-    if value not in choices:
-        listed = ", ".join(str(choice) for choice in choices)
-        raise ConfigError(f"{name}={value!r} is not one of {listed}")
-
-
-def pick(settings: type[S], values: Mapping[str, Any]) -> S:
-    """Make settings from those values that are theirs; the rest is somebody else's."""
-    return settings(**{name: values[name] for name in settings.__annotations__ if name in values})
 
 
 def read_texts(settings: type[S], values: Mapping[str, Any]) -> S:

@@ -20,17 +20,11 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from moldau.base.errors import ConfigError
 from moldau.base.removed_settings import removal
-from moldau.client.consuming.settings import ConsumerSettings
-from moldau.client.producing.settings import ProducerSettings
+from moldau.client.consumer_settings import ConsumerSettings
+from moldau.client.producer_settings import ProducerSettings
 from moldau.client.removed_settings import REMOVED
-from moldau.client.settings import (
-    IGNORED,
-    REFUSED,
-    UNSUPPORTED_FAMILIES,
-    ConnectionSettings,
-    Settings,
-    read_texts,
-)
+from moldau.client.settings import IGNORED, REFUSED, UNSUPPORTED_FAMILIES, read_texts
+from moldau.engine.settings import ConnectionSettings, Settings
 
 logger = logging.getLogger(__name__)
 

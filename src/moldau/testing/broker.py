@@ -21,10 +21,10 @@ from typing import Any, Final, ParamSpec, Self, TypeVar
 
 from moldau.base.errors import ConfigError
 from moldau.client.admin import AsyncAdmin
-from moldau.client.blocking import Portal
 from moldau.client.consumer import AsyncConsumer
 from moldau.client.errors import InvalidState
 from moldau.client.records import Record
+from moldau.engine.portal import Portal
 from moldau.testing.life import BrokerLife
 
 P = ParamSpec("P")

@@ -14,7 +14,7 @@ from typing import Any
 from moldau.base.clock import SystemClock, system_random
 from moldau.base.memory_budget import MemoryBudget
 from moldau.base.network import Accept, Address, Listener
-from moldau.client.blocking import Portal
+from moldau.engine.portal import Portal
 from moldau.server.broker import Broker
 from moldau.server.configuration.settings import BrokerSettings
 from moldau.server.parts import Ports

@@ -22,7 +22,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from moldau.client.admin import AsyncAdmin
-from moldau.client.engine.ports import ClientPorts
+from moldau.engine.ports import ClientPorts
 from moldau.sim.disk import SimDisk
 from moldau.sim.network import SimNetwork
 from moldau.sim.process import SimBroker

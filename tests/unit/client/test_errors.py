@@ -74,3 +74,8 @@ def test_no_failure_is_both_passing_and_fatal_and_all_survive_pickling(kind):
     assert not (error.retriable and error.fatal)
     again = pickle.loads(pickle.dumps(error))
     assert (type(again), str(again)) == (kind, str(error))
+
+
+@pytest.mark.parametrize("kind", EVERY_CLASS, ids=lambda kind: kind.__name__)
+def test_a_traceback_names_the_module_that_users_import_from(kind):
+    assert kind.__module__ == "moldau.client.errors"

@@ -48,7 +48,7 @@ def test_importing_the_package_loads_nothing_of_it():
 
 @pytest.mark.process
 def test_the_engine_loads_no_broker_and_no_command_line():
-    loaded = loaded_after("import moldau.client.engine.cluster, moldau.client.blocking")
+    loaded = loaded_after("import moldau.engine.cluster, moldau.engine.portal")
     assert not [name for name in STRANGERS if name in loaded]
 
 

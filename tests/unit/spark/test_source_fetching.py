@@ -7,10 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from moldau.client.engine.ports import system_ports
 from moldau.client.errors import CorruptAnswer, NoBrokerReachable, UnknownTopicOrPartition
 from moldau.client.records import TopicPartition
-from moldau.client.settings import ConnectionSettings
+from moldau.engine.ports import system_ports
+from moldau.engine.settings import ConnectionSettings
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.data import (
     FetchablePartitionResponse,

@@ -8,8 +8,8 @@ import pickle
 import pytest
 
 from moldau.base.errors import ConfigError
-from moldau.client.consuming.settings import IsolationLevel
 from moldau.client.records import TopicPartition
+from moldau.engine.settings import IsolationLevel
 from moldau.spark import settings
 from moldau.spark.settings import tell_once, warn_once
 from moldau.spark.source.extent import EARLIEST, LATEST, Bound, NoMatch, Subscription

@@ -45,7 +45,7 @@ def main(arguments: Sequence[str], console: Console) -> int:
 
     async def delete(admin: AsyncAdmin) -> None:
         from moldau.cli.kafka.java_words import as_java_says  # noqa: PLC0415 - not for the help
-        from moldau.client.records import as_partitions  # noqa: PLC0415 - as above
+        from moldau.engine.partitions import as_partitions  # noqa: PLC0415 - as above
 
         console.say("Executing records delete operation")
         results = await admin.delete_records(wanted)

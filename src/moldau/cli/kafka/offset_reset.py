@@ -20,7 +20,8 @@ from moldau.cli.kafka.options import Options
 from moldau.cli.kafka.running import CommandFailed
 from moldau.client.assignors.hash_order import partitions_in_hash_order, texts_in_hash_order
 from moldau.client.errors import GroupIdNotFound
-from moldau.client.records import TopicPartition, as_partitions
+from moldau.client.records import TopicPartition
+from moldau.engine.partitions import as_partitions
 
 if TYPE_CHECKING:
     from moldau.client.admin import AsyncAdmin

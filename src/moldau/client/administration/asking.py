@@ -14,9 +14,6 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 from moldau.client.administration.results import Results, Tally
-from moldau.client.engine.cluster import Cluster, CoordinatorKind, Node
-from moldau.client.engine.connection import ClientConnection
-from moldau.client.engine.retry import asks_for_coordinator, retried
 from moldau.client.errors import (
     ClientClosed,
     ClientError,
@@ -27,6 +24,9 @@ from moldau.client.errors import (
     broker_error,
 )
 from moldau.client.records import TopicPartition
+from moldau.engine.cluster import Cluster, CoordinatorKind, Node
+from moldau.engine.connection import ClientConnection
+from moldau.engine.retry import asks_for_coordinator, retried
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.registry import find_api
 

@@ -10,11 +10,12 @@ from moldau import __version__
 from moldau.base.errors import ProtocolError
 from moldau.client.administration.asking import Calls, by_topic
 from moldau.client.administration.results import Results
-from moldau.client.engine.cluster import Node
-from moldau.client.engine.handshake import SOFTWARE_NAME
-from moldau.client.engine.retry import raise_for
 from moldau.client.errors import ClientError, UnsupportedVersion, broker_error
-from moldau.client.records import TopicPartition, as_partitions, several
+from moldau.client.records import TopicPartition
+from moldau.engine.cluster import Node
+from moldau.engine.handshake import SOFTWARE_NAME
+from moldau.engine.partitions import as_partitions, several
+from moldau.engine.retry import raise_for
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.log_dirs import (
     DescribableLogDirTopic,

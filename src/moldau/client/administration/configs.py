@@ -14,10 +14,10 @@ from typing import Any, NamedTuple, Self
 
 from moldau.client.administration.asking import Calls
 from moldau.client.administration.results import Results, Tally
-from moldau.client.engine.cluster import Node
-from moldau.client.engine.retry import raise_for
 from moldau.client.errors import ClientError, broker_error
-from moldau.client.records import several
+from moldau.engine.cluster import Node
+from moldau.engine.partitions import several
+from moldau.engine.retry import raise_for
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.configs import (
     AlterableConfig,

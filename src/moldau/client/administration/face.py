@@ -5,17 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from moldau.client.administration.asking import Asking
-from moldau.client.engine.cluster import Cluster
-from moldau.client.engine.ports import ClientPorts, system_ports
 from moldau.client.errors import ClientClosed, InvalidState
-from moldau.client.settings import (
-    DEFAULT_SERVERS,
-    ConnectionSettings,
-    Servers,
-    accepts_kafka_names,
-    at_least,
-    pick,
-)
+from moldau.client.settings import accepts_kafka_names
+from moldau.engine.cluster import Cluster
+from moldau.engine.ports import ClientPorts, system_ports
+from moldau.engine.settings import DEFAULT_SERVERS, ConnectionSettings, Servers, at_least, pick
 
 
 class AdminFace:

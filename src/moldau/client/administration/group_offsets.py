@@ -16,17 +16,11 @@ from moldau.client.consuming.offset_requests import (
     fetch_request,
 )
 from moldau.client.consuming.steps import NOBODY
-from moldau.client.engine.cluster import CoordinatorKind
-from moldau.client.engine.retry import raise_for
 from moldau.client.errors import broker_error
-from moldau.client.records import (
-    ByPartition,
-    OffsetAndMetadata,
-    Partition,
-    TopicPartition,
-    as_partitions,
-    several,
-)
+from moldau.client.records import OffsetAndMetadata, TopicPartition
+from moldau.engine.cluster import CoordinatorKind
+from moldau.engine.partitions import ByPartition, Partition, as_partitions, several
+from moldau.engine.retry import raise_for
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.offsets import (
     OffsetDeleteRequest,

@@ -14,8 +14,6 @@ from moldau.client.administration.group_descriptions import (
     listed_group,
 )
 from moldau.client.administration.results import Results, Tally
-from moldau.client.engine.cluster import CoordinatorKind
-from moldau.client.engine.retry import raise_for
 from moldau.client.errors import (
     BrokerError,
     GroupIdNotFound,
@@ -23,7 +21,9 @@ from moldau.client.errors import (
     UnsupportedVersion,
     broker_error,
 )
-from moldau.client.records import several
+from moldau.engine.cluster import CoordinatorKind
+from moldau.engine.partitions import several
+from moldau.engine.retry import raise_for
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.consumer_groups import ConsumerGroupDescribeRequest
 from moldau.protocol.messages.groups import (

@@ -13,8 +13,9 @@ from typing import Final
 from moldau.client.administration.asking import Calls, by_topic
 from moldau.client.administration.results import Results, Tally
 from moldau.client.errors import BrokerError, broker_error
-from moldau.client.records import ByPartition, Partition, TopicPartition, as_partitions
-from moldau.client.settings import one_of
+from moldau.client.records import TopicPartition
+from moldau.engine.partitions import ByPartition, Partition, as_partitions
+from moldau.engine.settings import one_of
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.data import (
     DeleteRecordsPartition,

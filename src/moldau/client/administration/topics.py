@@ -21,9 +21,6 @@ from moldau.client.administration.topic_descriptions import (
     described_by_metadata,
     described_by_pages,
 )
-from moldau.client.engine.cluster import Node
-from moldau.client.engine.metadata import MetadataImage
-from moldau.client.engine.retry import raise_for
 from moldau.client.errors import (
     BrokerError,
     ClientError,
@@ -32,7 +29,10 @@ from moldau.client.errors import (
     UnsupportedVersion,
     broker_error,
 )
-from moldau.client.records import several
+from moldau.engine.cluster import Node
+from moldau.engine.metadata import MetadataImage
+from moldau.engine.partitions import several
+from moldau.engine.retry import raise_for
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.metadata import (
     DescribeTopicPartitionsRequest,

@@ -16,15 +16,16 @@ from moldau.client.administration.asking import Calls
 from moldau.client.administration.partitions import PartitionCalls, ProducerDescription
 from moldau.client.administration.results import Results, Tally
 from moldau.client.administration.topics import TopicCalls
-from moldau.client.engine.cluster import CoordinatorKind
-from moldau.client.engine.retry import raise_for
 from moldau.client.errors import (
     InvalidRequest,
     InvalidTransactionState,
     TransactionalIdNotFound,
     broker_error,
 )
-from moldau.client.records import Partition, TopicPartition, as_partitions, several
+from moldau.client.records import TopicPartition
+from moldau.engine.cluster import CoordinatorKind
+from moldau.engine.partitions import Partition, as_partitions, several
+from moldau.engine.retry import raise_for
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.transactions import (
     DescribedTransaction,

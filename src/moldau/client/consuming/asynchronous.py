@@ -27,17 +27,8 @@ from moldau.client.consuming.offset_lookup import OffsetAndTimestamp
 from moldau.client.consuming.positions import EARLIEST, LATEST
 from moldau.client.consuming.user_calls import CallsOnLoop
 from moldau.client.errors import ClientClosed, InvalidState
-from moldau.client.records import (
-    ByPartition,
-    K,
-    OffsetAndMetadata,
-    Partition,
-    Record,
-    TopicPartition,
-    V,
-    as_partition,
-    as_partitions,
-)
+from moldau.client.records import K, OffsetAndMetadata, Record, TopicPartition, V
+from moldau.engine.partitions import ByPartition, Partition, as_partition, as_partitions
 
 if TYPE_CHECKING:
     from moldau.client.consuming.arrow_form import ArrowForm, RecordBatch

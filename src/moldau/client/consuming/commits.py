@@ -20,6 +20,7 @@ from collections.abc import Awaitable, Callable, Generator
 from functools import partial
 from typing import Any, Protocol
 
+from moldau.client.consumer_settings import ConsumerSettings
 from moldau.client.consuming.commit_order import CommitOrder, Place
 from moldau.client.consuming.coordinator import GroupCoordinator
 from moldau.client.consuming.offset_requests import (
@@ -30,10 +31,7 @@ from moldau.client.consuming.offset_requests import (
     committed_offsets,
     fetch_request,
 )
-from moldau.client.consuming.settings import ConsumerSettings, IsolationLevel
 from moldau.client.consuming.steps import Identity, Partitions
-from moldau.client.engine.cluster import Cluster
-from moldau.client.engine.retry import retried
 from moldau.client.errors import (
     BrokerError,
     ClientClosed,
@@ -44,6 +42,9 @@ from moldau.client.errors import (
     UnknownMember,
 )
 from moldau.client.records import OffsetAndMetadata, TopicPartition
+from moldau.engine.cluster import Cluster
+from moldau.engine.retry import retried
+from moldau.engine.settings import IsolationLevel
 from moldau.protocol.errors import ErrorCode
 
 logger = logging.getLogger(__name__)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from moldau.client.engine.cluster import Cluster, CoordinatorKind, Lane
 from moldau.client.errors import ConnectionLost, RequestTimedOut, UnsupportedVersion
+from moldau.engine.cluster import Cluster, CoordinatorKind, Lane
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.fields import FOREVER
 

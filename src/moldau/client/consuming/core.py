@@ -15,6 +15,7 @@ from collections.abc import Set as AbstractSet
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
 
+from moldau.client.consumer_settings import ConsumerSettings, ResetPolicy
 from moldau.client.consuming.buffering import FetchBuffer
 from moldau.client.consuming.coordination import (
     CommitCallback,
@@ -36,11 +37,8 @@ from moldau.client.consuming.positions import (
     committable,
 )
 from moldau.client.consuming.resolver import Resolver
-from moldau.client.consuming.settings import ConsumerSettings, IsolationLevel, ResetPolicy
 from moldau.client.consuming.user_calls import UserCalls, Work
 from moldau.client.consuming.waking import Waking
-from moldau.client.engine.cluster import Cluster
-from moldau.client.engine.metadata import MetadataImage
 from moldau.client.errors import (
     ClientClosed,
     ClientError,
@@ -49,6 +47,9 @@ from moldau.client.errors import (
     RequestTimedOut,
 )
 from moldau.client.records import OffsetAndMetadata, Record, TopicPartition
+from moldau.engine.cluster import Cluster
+from moldau.engine.metadata import MetadataImage
+from moldau.engine.settings import IsolationLevel
 
 if TYPE_CHECKING:
     from moldau.client.consuming.arrow_form import ArrowForm, RecordBatch

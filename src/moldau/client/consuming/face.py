@@ -7,22 +7,24 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Generic
 
 from moldau.base.errors import ConfigError
+from moldau.client.consumer_settings import ConsumerSettings, ResetPolicy
 from moldau.client.consuming.coordination import Coordination, Offsets, Subscription
 from moldau.client.consuming.core import ConsumerCore
 from moldau.client.consuming.decoding import DecodingRules
-from moldau.client.consuming.settings import ConsumerSettings, IsolationLevel, ResetPolicy
 from moldau.client.consuming.user_calls import UserCalls
-from moldau.client.engine.cluster import Cluster
-from moldau.client.engine.ports import ClientPorts, system_ports
 from moldau.client.errors import ClientClosed, InvalidState
 from moldau.client.interceptors import InterceptorChain
-from moldau.client.records import ByPartition, K, OffsetAndMetadata, Record, V, as_partition
+from moldau.client.records import K, OffsetAndMetadata, Record, V
 from moldau.client.serdes import Deserializer, close, configure, deserialize_with
-from moldau.client.settings import (
+from moldau.client.settings import accepts_kafka_names
+from moldau.engine.cluster import Cluster
+from moldau.engine.partitions import ByPartition, as_partition
+from moldau.engine.ports import ClientPorts, system_ports
+from moldau.engine.settings import (
     DEFAULT_SERVERS,
     ConnectionSettings,
+    IsolationLevel,
     Servers,
-    accepts_kafka_names,
     one_of,
     pick,
 )

@@ -13,6 +13,7 @@ from typing import Final
 
 from moldau.base.errors import CorruptRecords
 from moldau.base.tuples import NamedTuple
+from moldau.client.consumer_settings import ResetKind, ResetPolicy
 from moldau.client.consuming.buffering import FetchBuffer
 from moldau.client.consuming.decoding import DecodingRules, Fetched, split
 from moldau.client.consuming.fetch_sessions import FetchSession, Wanted
@@ -22,8 +23,6 @@ from moldau.client.consuming.positions import (
     PartitionState,
     Positions,
 )
-from moldau.client.consuming.settings import ResetKind, ResetPolicy
-from moldau.client.engine.cluster import Cluster
 from moldau.client.errors import (
     CorruptAnswer,
     OffsetOutOfRange,
@@ -31,6 +30,7 @@ from moldau.client.errors import (
     broker_error,
 )
 from moldau.client.records import TopicPartition
+from moldau.engine.cluster import Cluster
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.data import (
     FetchablePartitionResponse,

@@ -25,6 +25,7 @@ from typing import Final
 
 from moldau.base.ids import ZERO_TOPIC_ID
 from moldau.base.tuples import NamedTuple
+from moldau.client.consumer_settings import ConsumerSettings
 from moldau.client.consuming.background import in_background
 from moldau.client.consuming.fetch_answers import FetchAnswers, Sent
 from moldau.client.consuming.fetch_sessions import (
@@ -36,13 +37,12 @@ from moldau.client.consuming.fetch_sessions import (
     Wanted,
 )
 from moldau.client.consuming.positions import NO_REPLICA, PartitionState, Positions, Stage
-from moldau.client.consuming.settings import ConsumerSettings
 from moldau.client.consuming.waking import Waking
-from moldau.client.engine.backoff import Backoff
-from moldau.client.engine.cluster import Cluster, Lane
-from moldau.client.engine.connection import ClientConnection
 from moldau.client.errors import ClientError
 from moldau.client.records import TopicPartition
+from moldau.engine.backoff import Backoff
+from moldau.engine.cluster import Cluster, Lane
+from moldau.engine.connection import ClientConnection
 from moldau.protocol.messages.data import (
     FetchPartition,
     FetchRequest,

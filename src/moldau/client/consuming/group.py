@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
 from moldau.client.assignors.interface import PartitionAssignor, RebalanceProtocol
+from moldau.client.consumer_settings import ConsumerSettings
 from moldau.client.consuming.auto_commit import AutoCommit
 from moldau.client.consuming.background import in_background
 from moldau.client.consuming.commits import Commits
@@ -28,15 +29,14 @@ from moldau.client.consuming.distribution import Assignors
 from moldau.client.consuming.heart import Heart
 from moldau.client.consuming.membership import Membership, MembershipSettings
 from moldau.client.consuming.rebalancing import Rebalancing
-from moldau.client.consuming.settings import ConsumerSettings
 from moldau.client.consuming.steps import Identity, Partitions
 from moldau.client.consuming.subscribed_topics import matching, partition_counts
 from moldau.client.consuming.waking import Waking
-from moldau.client.engine.backoff import Backoff
-from moldau.client.engine.cluster import Cluster
-from moldau.client.engine.metadata import MetadataImage
 from moldau.client.errors import ClientError, broker_error
 from moldau.client.records import OffsetAndMetadata, TopicPartition
+from moldau.engine.backoff import Backoff
+from moldau.engine.cluster import Cluster
+from moldau.engine.metadata import MetadataImage
 from moldau.protocol.errors import ErrorCode
 
 logger = logging.getLogger(__name__)

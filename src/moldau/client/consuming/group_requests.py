@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from moldau.client.assignors.consumer_protocol import PROTOCOL_TYPE
-from moldau.client.consuming.settings import ConsumerSettings
+from moldau.client.consumer_settings import ConsumerSettings
 from moldau.client.consuming.steps import Identity, Join, Synchronise
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.groups import (

@@ -23,7 +23,7 @@ from moldau.client.errors import ClientClosed, CommitFailed, InvalidState
 from moldau.client.records import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
-    from moldau.client.blocking import Portal
+    from moldau.engine.portal import Portal
 
 
 class Consumed(NamedTuple):

@@ -10,10 +10,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from moldau.client.consuming.settings import IsolationLevel
-from moldau.client.engine.cluster import Cluster, Lane
-from moldau.client.engine.metadata import MetadataImage
-from moldau.client.engine.retry import retried
 from moldau.client.errors import (
     ClientError,
     CorruptAnswer,
@@ -21,13 +17,12 @@ from moldau.client.errors import (
     UnknownTopicOrPartition,
     broker_error,
 )
-from moldau.client.records import (
-    ByPartition,
-    Partition,
-    TopicPartition,
-    as_partition,
-    as_partitions,
-)
+from moldau.client.records import TopicPartition
+from moldau.engine.cluster import Cluster, Lane
+from moldau.engine.metadata import MetadataImage
+from moldau.engine.partitions import ByPartition, Partition, as_partition, as_partitions
+from moldau.engine.retry import retried
+from moldau.engine.settings import IsolationLevel
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.data import (
     ListOffsetsPartition,

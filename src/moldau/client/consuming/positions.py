@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator
 from enum import Enum
 from typing import Final
 
-from moldau.client.consuming.settings import ResetKind, ResetPolicy
+from moldau.client.consumer_settings import ResetKind, ResetPolicy
 from moldau.client.errors import InvalidState
 from moldau.client.records import OffsetAndMetadata, TopicPartition
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from moldau.client.assignors.interface import Assignment
+from moldau.client.consumer_settings import ConsumerSettings
 from moldau.client.consuming import listeners
 from moldau.client.consuming.auto_commit import AutoCommit
 from moldau.client.consuming.coordination import Host
@@ -25,7 +26,6 @@ from moldau.client.consuming.group_requests import (
     sync_request,
 )
 from moldau.client.consuming.membership import Membership
-from moldau.client.consuming.settings import ConsumerSettings
 from moldau.client.consuming.steps import (
     NONE_OWNED,
     Adopt,
@@ -40,8 +40,8 @@ from moldau.client.consuming.steps import (
 )
 from moldau.client.consuming.subscribed_topics import partition_counts, replica_racks
 from moldau.client.consuming.waking import Waking
-from moldau.client.engine.cluster import Cluster, Lane
 from moldau.client.errors import ClientError
+from moldau.engine.cluster import Cluster, Lane
 from moldau.protocol.errors import ErrorCode
 
 logger = logging.getLogger(__name__)

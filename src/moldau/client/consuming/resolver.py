@@ -13,6 +13,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from moldau.client.consumer_settings import ConsumerSettings, ResetKind, ResetPolicy
 from moldau.client.consuming.background import in_background
 from moldau.client.consuming.holding import Holding
 from moldau.client.consuming.offset_lookup import (
@@ -30,10 +31,7 @@ from moldau.client.consuming.positions import (
     Positions,
     Stage,
 )
-from moldau.client.consuming.settings import ConsumerSettings, ResetKind, ResetPolicy
 from moldau.client.consuming.waking import Waking
-from moldau.client.engine.backoff import Backoff
-from moldau.client.engine.cluster import Cluster
 from moldau.client.errors import (
     ClientError,
     LogTruncated,
@@ -42,6 +40,8 @@ from moldau.client.errors import (
     UnsupportedVersion,
 )
 from moldau.client.records import OffsetAndMetadata, TopicPartition
+from moldau.engine.backoff import Backoff
+from moldau.engine.cluster import Cluster
 
 logger = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from moldau.client.engine.metadata import MetadataImage
+from moldau.engine.metadata import MetadataImage
 from moldau.protocol.errors import ErrorCode
 
 

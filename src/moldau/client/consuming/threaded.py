@@ -19,7 +19,6 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from moldau.client.blocking import Portal
 from moldau.client.consuming.coordination import (
     CommitCallback,
     GroupMetadata,
@@ -40,17 +39,9 @@ from moldau.client.consuming.offset_lookup import OffsetAndTimestamp
 from moldau.client.consuming.positions import EARLIEST, LATEST
 from moldau.client.consuming.user_calls import Attending, CallsInThread, KeptCall
 from moldau.client.errors import ClientClosed, ConcurrentUse, InvalidState
-from moldau.client.records import (
-    ByPartition,
-    K,
-    OffsetAndMetadata,
-    Partition,
-    Record,
-    TopicPartition,
-    V,
-    as_partition,
-    as_partitions,
-)
+from moldau.client.records import K, OffsetAndMetadata, Record, TopicPartition, V
+from moldau.engine.partitions import ByPartition, Partition, as_partition, as_partitions
+from moldau.engine.portal import Portal
 
 if TYPE_CHECKING:
     from moldau.client.consuming.arrow_form import ArrowForm, RecordBatch

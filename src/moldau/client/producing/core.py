@@ -7,10 +7,8 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
-from moldau.client.engine.cluster import Cluster, Node
-from moldau.client.engine.ports import ClientPorts
-from moldau.client.engine.retry import raise_for, read_or_lost, retried
 from moldau.client.errors import ClientClosed, ClientError, DeliveryAborted, InvalidState
+from moldau.client.producer_settings import ProducerSettings
 from moldau.client.producing.accumulator import Accumulator, Bounds
 from moldau.client.producing.deliveries import Sent
 from moldau.client.producing.fates import Fate, Guard, aborted_transaction
@@ -18,8 +16,11 @@ from moldau.client.producing.outbox import Outbox
 from moldau.client.producing.parking import Parking
 from moldau.client.producing.sender import Sender
 from moldau.client.producing.sequences import Identity
-from moldau.client.producing.settings import ProducerSettings
-from moldau.client.settings import INT32_MAX, ConnectionSettings
+from moldau.client.settings import INT32_MAX
+from moldau.engine.cluster import Cluster, Node
+from moldau.engine.ports import ClientPorts
+from moldau.engine.retry import raise_for, read_or_lost, retried
+from moldau.engine.settings import ConnectionSettings
 
 if TYPE_CHECKING:
     from moldau.client.producing.scopes import GroupMember, Offsets

@@ -13,10 +13,10 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Self, TypeVar
 
-from moldau.client.blocking import refuse_in_callbacks
 from moldau.client.errors import ClientError, InvalidState, RequestTimedOut
 from moldau.client.producing.fates import UNKNOWN_OFFSET, Fate, fresh
 from moldau.client.records import RecordMetadata
+from moldau.engine.portal import refuse_in_callbacks
 
 S = TypeVar("S", bound="Sent")
 

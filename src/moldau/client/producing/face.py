@@ -14,9 +14,9 @@ from typing import Any, Final, Generic
 from moldau.base.clock import Clock, Random
 from moldau.base.errors import ConfigError
 from moldau.base.tuples import NamedTuple
-from moldau.client.engine.ports import ClientPorts, system_ports
 from moldau.client.errors import ClientError, SerializationFailed
 from moldau.client.interceptors import InterceptorChain, ProducerInterceptor
+from moldau.client.producer_settings import ProducerSettings
 from moldau.client.producing.deliveries import Sent
 from moldau.client.producing.partitioners import (
     MetadataAgePartitioner,
@@ -24,7 +24,6 @@ from moldau.client.producing.partitioners import (
     Partitioner,
     RoundRobinPartitioner,
 )
-from moldau.client.producing.settings import ProducerSettings
 from moldau.client.records import Header, K, ProducerRecord, V
 from moldau.client.serdes import (
     Serializer,
@@ -32,14 +31,9 @@ from moldau.client.serdes import (
     configure,
     serialize_with,
 )
-from moldau.client.settings import (
-    DEFAULT_SERVERS,
-    INT32_MAX,
-    ConnectionSettings,
-    Servers,
-    accepts_kafka_names,
-    pick,
-)
+from moldau.client.settings import INT32_MAX, accepts_kafka_names
+from moldau.engine.ports import ClientPorts, system_ports
+from moldau.engine.settings import DEFAULT_SERVERS, ConnectionSettings, Servers, pick
 
 Headers = Sequence[Header] | Mapping[str, bytes | None]
 

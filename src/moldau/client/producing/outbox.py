@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, Generic, TypeVar
 
 from moldau.base.clock import Clock
-from moldau.client.engine.metadata import TopicImage
 from moldau.client.errors import (
     BufferFull,
     ClientClosed,
@@ -26,6 +25,7 @@ from moldau.client.producing.fates import Fate, fresh
 from moldau.client.producing.murmur2 import partition_for_key
 from moldau.client.producing.queues import PartitionQueue
 from moldau.client.records import Header
+from moldau.engine.metadata import TopicImage
 
 D = TypeVar("D")
 

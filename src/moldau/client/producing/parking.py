@@ -19,8 +19,6 @@ from typing import Any, Generic, TypeVar
 
 from moldau.base.clock import Clock
 from moldau.base.tuples import NamedTuple
-from moldau.client.engine.cluster import Cluster
-from moldau.client.engine.metadata import TopicImage
 from moldau.client.errors import (
     BufferFull,
     ClientError,
@@ -37,6 +35,8 @@ from moldau.client.producing.outbox import (
     no_such_partition,
 )
 from moldau.client.records import Header
+from moldau.engine.cluster import Cluster
+from moldau.engine.metadata import TopicImage
 
 D = TypeVar("D", bound=Sent)
 

@@ -21,23 +21,23 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from moldau.base.ids import ZERO_TOPIC_ID
-from moldau.client.engine.cluster import Cluster
-from moldau.client.engine.connection import ClientConnection
-from moldau.client.engine.metadata import MetadataImage
-from moldau.client.engine.ports import ClientPorts
 from moldau.client.errors import (
     ClientError,
     SerializationFailed,
     UnsupportedCompressionType,
     UnsupportedVersion,
 )
+from moldau.client.producer_settings import ProducerSettings
 from moldau.client.producing.accumulator import Accumulator
 from moldau.client.producing.fates import Guard
 from moldau.client.producing.moulds import FIRST_CAST_VERSION, ProduceMould
 from moldau.client.producing.queues import NO_LEADER, PartitionQueue
 from moldau.client.producing.sequences import Identity
-from moldau.client.producing.settings import ProducerSettings
 from moldau.client.producing.settling import Answer, Gate, Item, Settling
+from moldau.engine.cluster import Cluster
+from moldau.engine.connection import ClientConnection
+from moldau.engine.metadata import MetadataImage
+from moldau.engine.ports import ClientPorts
 from moldau.protocol.messages.data import (
     PartitionProduceData,
     ProduceRequest,

@@ -14,17 +14,17 @@ from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
 from moldau.base.tuples import NamedTuple
-from moldau.client.engine.backoff import Backoff
-from moldau.client.engine.cluster import Cluster
-from moldau.client.engine.ports import ClientPorts
 from moldau.client.errors import ClientError, CorruptAnswer, DeliveryTimedOut, broker_error
+from moldau.client.producer_settings import ProducerSettings
 from moldau.client.producing.accumulator import Accumulator
 from moldau.client.producing.batches import Batch
 from moldau.client.producing.fates import NO_APPEND_TIME, UNKNOWN_OFFSET, Guard, Watcher
 from moldau.client.producing.moulds import Written
 from moldau.client.producing.queues import PartitionQueue
 from moldau.client.producing.sequences import Gap, Identity, Verdict, verdict
-from moldau.client.producing.settings import ProducerSettings
+from moldau.engine.backoff import Backoff
+from moldau.engine.cluster import Cluster
+from moldau.engine.ports import ClientPorts
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.data import PartitionProduceResponse, ProduceResponse
 

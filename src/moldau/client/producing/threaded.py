@@ -17,7 +17,6 @@ from functools import partial
 from types import TracebackType
 from typing import Self
 
-from moldau.client.blocking import Portal, forked
 from moldau.client.errors import (
     BufferFull,
     ClientClosed,
@@ -44,6 +43,7 @@ from moldau.client.producing.scopes import (
 )
 from moldau.client.producing.tally import Tally
 from moldau.client.records import K, ProducerRecord, V
+from moldau.engine.portal import Portal, forked
 
 logger = logging.getLogger(__name__)
 

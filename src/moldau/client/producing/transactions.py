@@ -19,8 +19,6 @@ import asyncio
 import math
 from typing import Any, Final
 
-from moldau.client.engine.cluster import Cluster, CoordinatorKind, Lane
-from moldau.client.engine.retry import raise_for, read_or_lost, retried
 from moldau.client.errors import (
     BrokerError,
     ClientClosed,
@@ -29,13 +27,13 @@ from moldau.client.errors import (
     InvalidState,
     UnsupportedVersion,
 )
+from moldau.client.producer_settings import ProducerSettings
 from moldau.client.producing.fates import aborted_transaction, fresh
 from moldau.client.producing.outbox import Outbox
 from moldau.client.producing.queues import PartitionQueue
 from moldau.client.producing.scopes import GroupMember, Offsets
 from moldau.client.producing.sender import Sender
 from moldau.client.producing.sequences import Gap, Identity
-from moldau.client.producing.settings import ProducerSettings
 from moldau.client.producing.transaction_rules import (
     ALLOWED,
     FORGOTTEN,
@@ -45,6 +43,8 @@ from moldau.client.producing.transaction_rules import (
     refusal,
     send_refusal,
 )
+from moldau.engine.cluster import Cluster, CoordinatorKind, Lane
+from moldau.engine.retry import raise_for, read_or_lost, retried
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.data import ProduceRequest
 from moldau.protocol.messages.metadata import ApiVersionsRequest, ApiVersionsResponse

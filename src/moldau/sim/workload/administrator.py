@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from moldau.base.ids import TopicId
-from moldau.client.errors import ConnectionLost
+from moldau.engine.errors import ConnectionLost
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.data import (
     DeleteRecordsPartition,

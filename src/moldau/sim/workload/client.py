@@ -11,9 +11,9 @@ import asyncio
 from typing import Any
 
 from moldau.base.errors import ProtocolError
-from moldau.client.engine.connection import ClientConnection
-from moldau.client.errors import ConnectionLost, CorruptAnswer
-from moldau.client.settings import ConnectionSettings
+from moldau.engine.connection import ClientConnection
+from moldau.engine.errors import ConnectionLost, CorruptAnswer
+from moldau.engine.settings import ConnectionSettings
 from moldau.protocol.errors import ErrorCode
 from moldau.sim.history import Known, PartitionHistory, Violation
 from moldau.sim.workload.targets import Targets, TopicTarget

@@ -12,7 +12,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from moldau.client.errors import ConnectionLost
+from moldau.engine.errors import ConnectionLost
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.data import (
     PartitionProduceData,

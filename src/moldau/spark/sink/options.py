@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from moldau.base.errors import ConfigError
-from moldau.client.consuming.settings import ConsumerSettings
-from moldau.client.producing.settings import ProducerSettings
+from moldau.client.consumer_settings import ConsumerSettings
+from moldau.client.producer_settings import ProducerSettings
 from moldau.spark.settings import ConnectionOptions, Options, checked
 
 EXACTLY_ONCE: Final = "exactly.once"

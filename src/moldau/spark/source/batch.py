@@ -12,8 +12,8 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from moldau.base.errors import UserError
 from moldau.client.consuming.arrow_form import RecordBatch
-from moldau.client.consuming.settings import IsolationLevel
 from moldau.client.records import TopicPartition
+from moldau.engine.settings import IsolationLevel
 from moldau.spark.source.extent import EARLIEST, LATEST
 from moldau.spark.source.filters import Narrowing
 from moldau.spark.source.lookup import Lookup, require

@@ -16,10 +16,10 @@ from collections.abc import Coroutine
 from concurrent.futures import Future
 from typing import Any, Final, TypeVar
 
-from moldau.client.blocking import Portal
-from moldau.client.engine.cluster import Cluster
-from moldau.client.engine.ports import system_ports
-from moldau.client.settings import ConnectionSettings
+from moldau.engine.cluster import Cluster
+from moldau.engine.portal import Portal
+from moldau.engine.ports import system_ports
+from moldau.engine.settings import ConnectionSettings
 from moldau.spark.settings import ConnectionOptions, checked
 
 T = TypeVar("T")

@@ -18,11 +18,6 @@ from moldau.client.consuming.decoding import split
 from moldau.client.consuming.fetch_sessions import TOPIC_ID_VERSION
 from moldau.client.consuming.offset_lookup import OffsetLookup
 from moldau.client.consuming.positions import NO_REPLICA
-from moldau.client.consuming.settings import IsolationLevel
-from moldau.client.engine.backoff import Backoff
-from moldau.client.engine.cluster import Cluster
-from moldau.client.engine.metadata import TopicImage
-from moldau.client.engine.retry import METADATA_ERRORS
 from moldau.client.errors import (
     ClientError,
     CorruptAnswer,
@@ -30,6 +25,11 @@ from moldau.client.errors import (
     UnknownTopicOrPartition,
     broker_error,
 )
+from moldau.engine.backoff import Backoff
+from moldau.engine.cluster import Cluster
+from moldau.engine.metadata import TopicImage
+from moldau.engine.retry import METADATA_ERRORS
+from moldau.engine.settings import IsolationLevel
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.data import (
     AbortedTransaction,

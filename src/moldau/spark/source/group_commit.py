@@ -15,9 +15,9 @@ from moldau.base.clock import Clock, SystemClock
 from moldau.client.administration.asking import Asking
 from moldau.client.administration.group_offsets import GroupOffsetCalls
 from moldau.client.administration.results import Results
-from moldau.client.engine.cluster import Cluster
 from moldau.client.errors import ClientError
 from moldau.client.records import TopicPartition
+from moldau.engine.cluster import Cluster
 from moldau.spark.source.connections import Connection
 from moldau.spark.source.offsets import Positions
 

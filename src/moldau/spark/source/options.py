@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from moldau.base.errors import ConfigError
-from moldau.client.consuming.settings import ConsumerSettings, IsolationLevel
-from moldau.client.producing.settings import ProducerSettings
-from moldau.client.settings import ConnectionSettings
+from moldau.client.consumer_settings import ConsumerSettings
+from moldau.client.producer_settings import ProducerSettings
+from moldau.engine.settings import ConnectionSettings, IsolationLevel
 from moldau.spark.settings import (
     CLIENT_PREFIX,
     ConnectionOptions,

@@ -13,10 +13,10 @@ from moldau import Admin, AsyncAdmin, ConfigError
 from moldau.client.admin import AdminCalls
 from moldau.client.administration.asking import Asking
 from moldau.client.administration.configs import config_text
-from moldau.client.engine.cluster import Cluster
-from moldau.client.engine.ports import system_ports
 from moldau.client.errors import ClientClosed, InvalidState
-from moldau.client.settings import ConnectionSettings
+from moldau.engine.cluster import Cluster
+from moldau.engine.ports import system_ports
+from moldau.engine.settings import ConnectionSettings
 
 CALLS = [
     name

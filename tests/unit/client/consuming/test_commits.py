@@ -7,11 +7,9 @@ import logging
 
 import pytest
 
+from moldau.client.consumer_settings import ConsumerSettings
 from moldau.client.consuming.commits import Commits
-from moldau.client.consuming.settings import ConsumerSettings, IsolationLevel
 from moldau.client.consuming.steps import NOBODY, Identity
-from moldau.client.engine.cluster import Cluster
-from moldau.client.engine.ports import ClientPorts
 from moldau.client.errors import (
     ClientClosed,
     CommitFailed,
@@ -23,7 +21,9 @@ from moldau.client.errors import (
     TopicAuthorizationFailed,
 )
 from moldau.client.records import OffsetAndMetadata, TopicPartition
-from moldau.client.settings import ConnectionSettings
+from moldau.engine.cluster import Cluster
+from moldau.engine.ports import ClientPorts
+from moldau.engine.settings import ConnectionSettings, IsolationLevel
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.offsets import (
     OffsetCommitRequest,

@@ -13,6 +13,7 @@ from moldau.base.network import Address
 from moldau.client.assignors.cooperative import CooperativeStickyAssignor
 from moldau.client.assignors.interface import Assignment, PartitionAssignor, RebalanceProtocol
 from moldau.client.assignors.ranges import RangeAssignor
+from moldau.client.consumer_settings import ConsumerSettings
 from moldau.client.consuming import listeners
 from moldau.client.consuming.coordinator import GroupCoordinator
 from moldau.client.consuming.distribution import Assignors
@@ -23,15 +24,14 @@ from moldau.client.consuming.group_requests import (
     sync_request,
 )
 from moldau.client.consuming.listeners import RebalanceListener
-from moldau.client.consuming.settings import ConsumerSettings
 from moldau.client.consuming.steps import Distribute, Identity, Join, Synchronise
 from moldau.client.consuming.subscribed_topics import matching, partition_counts, replica_racks
-from moldau.client.engine.cluster import Cluster
-from moldau.client.engine.metadata import BrokerImage, MetadataImage, PartitionImage, TopicImage
-from moldau.client.engine.ports import system_ports
 from moldau.client.errors import ConnectionLost, CorruptAnswer, InvalidState, UnsupportedVersion
 from moldau.client.records import TopicPartition
-from moldau.client.settings import ConnectionSettings
+from moldau.engine.cluster import Cluster
+from moldau.engine.metadata import BrokerImage, MetadataImage, PartitionImage, TopicImage
+from moldau.engine.ports import system_ports
+from moldau.engine.settings import ConnectionSettings
 from moldau.protocol.compiler import decode, encode
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.groups import (

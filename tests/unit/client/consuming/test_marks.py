@@ -7,17 +7,17 @@ import pytest
 from kits.consumer_kit import batch
 from kits.leaks import run_without_leaks
 from kits.scripted_log import TOPIC, ScriptedLog
+from moldau.client.consumer_settings import ConsumerSettings, ResetPolicy
 from moldau.client.consuming.coordination import GroupMetadata
 from moldau.client.consuming.core import ConsumerCore
 from moldau.client.consuming.decoding import DecodingRules
 from moldau.client.consuming.positions import EARLIEST, LATEST
-from moldau.client.consuming.settings import ConsumerSettings, ResetPolicy
 from moldau.client.consuming.user_calls import CallsOnLoop
-from moldau.client.engine.cluster import Cluster
-from moldau.client.engine.ports import system_ports
 from moldau.client.errors import CommitFailed, InvalidState
 from moldau.client.records import OffsetAndMetadata, TopicPartition
-from moldau.client.settings import ConnectionSettings
+from moldau.engine.cluster import Cluster
+from moldau.engine.ports import system_ports
+from moldau.engine.settings import ConnectionSettings
 
 PARTITION = TopicPartition(TOPIC, 0)
 WAIT_MS = 10_000

@@ -8,12 +8,8 @@ import pytest
 
 from moldau.base.errors import ConfigError
 from moldau.client.consumer import AsyncConsumer, Consumer
-from moldau.client.consuming.settings import (
-    ConsumerSettings,
-    IsolationLevel,
-    ResetKind,
-    ResetPolicy,
-)
+from moldau.client.consumer_settings import ConsumerSettings, ResetKind, ResetPolicy
+from moldau.engine.settings import IsolationLevel
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 
 from moldau.base.errors import ConfigError
 from moldau.client.producer import AsyncProducer, Producer
-from moldau.client.producing.settings import ProducerSettings
+from moldau.client.producer_settings import ProducerSettings
 from moldau.records.compression import Codec
 
 

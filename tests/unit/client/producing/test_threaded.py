@@ -14,7 +14,6 @@ import pytest
 
 from kits.faulty_log import Fault, FaultyLog
 from kits.scripted_broker import PRODUCE, silence
-from moldau.client.blocking import Portal
 from moldau.client.errors import (
     BufferFull,
     ClientClosed,
@@ -27,6 +26,7 @@ from moldau.client.producing import core as core_module
 from moldau.client.producing import face as face_module
 from moldau.client.producing import threaded as threaded_module
 from moldau.client.producing.sender import Sender
+from moldau.engine.portal import Portal
 
 WAIT_S = 15
 LONG_MS = 60_000

@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from moldau.base.network import Address
-from moldau.client.engine.connection import ClientConnection
 from moldau.client.errors import ConnectionLost, RequestTimedOut
-from moldau.client.settings import ConnectionSettings
+from moldau.engine.connection import ClientConnection
+from moldau.engine.settings import ConnectionSettings
 from moldau.protocol.messages.data import ProduceRequest
 
 PRODUCE = ProduceRequest(None, 0, 1000, [])

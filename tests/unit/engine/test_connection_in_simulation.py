@@ -9,9 +9,9 @@ import pytest
 
 from moldau.base.errors import ProtocolError
 from moldau.base.network import Address
-from moldau.client.engine.connection import ClientConnection
 from moldau.client.errors import ConnectionLost, CorruptAnswer
-from moldau.client.settings import ConnectionSettings
+from moldau.engine.connection import ClientConnection
+from moldau.engine.settings import ConnectionSettings
 from moldau.protocol.framing import PREFIX_BYTES, frame_end
 from moldau.protocol.messages.metadata import (
     ApiVersion,

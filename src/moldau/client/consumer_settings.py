@@ -1,20 +1,20 @@
 """The settings of a consumer, under Kafka's names and with Kafka's defaults (4.3).
 
-Values, checked once when a consumer is made. Those of the connection stand in `client.settings`;
+Values, checked once when a consumer is made. Those of the connection stand in `engine.settings`;
 those that only a group needs are here too, because a user sets them at one place.
 """
 
 from __future__ import annotations
 
 import re
-from enum import Enum, IntEnum
+from enum import Enum
 from typing import Any, Final
 
 from moldau.base.errors import ConfigError
 from moldau.base.removed_settings import removal
 from moldau.base.tuples import NamedTuple
 from moldau.client.removed_settings import REMOVED_RESETS
-from moldau.client.settings import Settings, at_least
+from moldau.engine.settings import IsolationLevel, Settings, at_least
 
 _DURATION: Final = (
     r"P(?:(?P<days>\d+)D)?"
@@ -23,13 +23,6 @@ _DURATION: Final = (
 """ISO 8601 as `java.time.Duration` reads it, without signs: no reset lies in the future."""
 _UNIT_MS: Final = {"days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "seconds": 1_000}
 _DURATION_PREFIX: Final = "by_duration:"
-
-
-class IsolationLevel(IntEnum):
-    """Which records are handed out; the number is that of Fetch and ListOffsets."""
-
-    READ_UNCOMMITTED = 0
-    READ_COMMITTED = 1
 
 
 class ResetKind(Enum):

@@ -7,7 +7,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moldau.client.engine.backoff import JITTER, Backoff
+from moldau.engine.backoff import JITTER, Backoff
 
 WAITS = Backoff(100, 1_000)
 

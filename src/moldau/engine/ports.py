@@ -5,7 +5,7 @@ from __future__ import annotations
 from moldau.base.clock import Clock, Random, SystemClock, system_random
 from moldau.base.network import Network
 from moldau.base.tuples import NamedTuple
-from moldau.client.settings import ConnectionSettings
+from moldau.engine.settings import ConnectionSettings
 from moldau.transport.sockets import SocketNetwork
 
 

@@ -12,12 +12,13 @@ import os
 from collections.abc import Callable
 
 from moldau.base.network import Address
-from moldau.client.engine.backoff import Backoff
-from moldau.client.engine.connection import ClientConnection, again
-from moldau.client.engine.handshake import Expected
-from moldau.client.engine.ports import ClientPorts
-from moldau.client.errors import BrokerError, ClientError, ConnectionLost
-from moldau.client.settings import ConnectionSettings
+from moldau.engine.backoff import Backoff
+from moldau.engine.broker_errors import BrokerError
+from moldau.engine.connection import ClientConnection, again
+from moldau.engine.errors import ClientError, ConnectionLost
+from moldau.engine.handshake import Expected
+from moldau.engine.ports import ClientPorts
+from moldau.engine.settings import ConnectionSettings
 from moldau.protocol.errors import ErrorCode
 
 

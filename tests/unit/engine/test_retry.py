@@ -7,9 +7,6 @@ import random
 
 import pytest
 
-from moldau.client.engine.coordinators import CoordinatorKind
-from moldau.client.engine.ports import ClientPorts
-from moldau.client.engine.retry import raise_for, read_or_lost, retried
 from moldau.client.errors import (
     ConnectionLost,
     CorruptAnswer,
@@ -18,7 +15,10 @@ from moldau.client.errors import (
     TopicAuthorizationFailed,
     broker_error,
 )
-from moldau.client.settings import ConnectionSettings
+from moldau.engine.coordinator_lookup import CoordinatorKind
+from moldau.engine.ports import ClientPorts
+from moldau.engine.retry import raise_for, read_or_lost, retried
+from moldau.engine.settings import ConnectionSettings
 from moldau.protocol.errors import ErrorCode
 from moldau.sim.world import World
 

@@ -8,9 +8,9 @@ import struct
 import pytest
 
 from moldau.base.network import Address
-from moldau.client.engine.connection import JOINED_SIZE_MAX, ClientConnection
 from moldau.client.errors import ConnectionLost
-from moldau.client.settings import ConnectionSettings
+from moldau.engine.connection import JOINED_SIZE_MAX, ClientConnection
+from moldau.engine.settings import ConnectionSettings
 from moldau.protocol.messages.data import ProduceRequest, ProduceResponse
 from moldau.protocol.registry import api_of, encode_request, encode_response
 

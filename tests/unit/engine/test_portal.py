@@ -12,8 +12,8 @@ import threading
 
 import pytest
 
-from moldau.client.blocking import Portal
 from moldau.client.errors import ClientClosed, InvalidState
+from moldau.engine.portal import Portal
 
 
 @pytest.fixture
@@ -151,7 +151,7 @@ def test_a_portal_that_is_forgotten_ends_its_thread():
 
 def test_a_process_that_forgets_to_close_ends_cleanly():
     code = (
-        "import asyncio; from moldau.client.blocking import Portal\n"
+        "import asyncio; from moldau.engine.portal import Portal\n"
         "portal = Portal('left open')\n"
         "async def forever():\n"
         "    try:\n"

@@ -22,7 +22,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError
 from typing import Any, Final, TypeVar
 
-from moldau.client.errors import ClientClosed, InvalidState
+from moldau.engine.errors import ClientClosed, InvalidState
 
 logger = logging.getLogger(__name__)
 

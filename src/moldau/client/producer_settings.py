@@ -6,7 +6,8 @@ from functools import cached_property
 from typing import Final
 
 from moldau.base.errors import ConfigError
-from moldau.client.settings import INT32_MAX, Settings, at_least, one_of
+from moldau.client.settings import INT32_MAX
+from moldau.engine.settings import Settings, at_least, one_of
 from moldau.records.compression import Codec
 
 ACKS: Final = {"all": -1, "-1": -1, -1: -1, "1": 1, 1: 1, "0": 0, 0: 0}

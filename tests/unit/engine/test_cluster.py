@@ -17,9 +17,6 @@ from kits.scripted_broker import (
     ScriptedBroker,
     silence,
 )
-from moldau.client.engine.cluster import Cluster, CoordinatorKind, Lane, Node
-from moldau.client.engine.ports import system_ports
-from moldau.client.engine.retry import raise_for, retried
 from moldau.client.errors import (
     ClientClosed,
     ConnectionLost,
@@ -31,7 +28,10 @@ from moldau.client.errors import (
     UnknownTopicOrPartition,
     UnsupportedVersion,
 )
-from moldau.client.settings import ConnectionSettings
+from moldau.engine.cluster import Cluster, CoordinatorKind, Lane, Node
+from moldau.engine.ports import system_ports
+from moldau.engine.retry import raise_for, retried
+from moldau.engine.settings import ConnectionSettings
 from moldau.protocol.messages.groups import HeartbeatRequest, HeartbeatResponse
 from moldau.protocol.messages.metadata import (
     Coordinator,

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moldau.base.network import Address
-from moldau.client.engine.metadata import BrokerImage, MetadataImage
+from moldau.engine.metadata import BrokerImage, MetadataImage
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.metadata import (
     MetadataResponse,

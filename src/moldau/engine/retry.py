@@ -17,18 +17,12 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar
 
-from moldau.client.engine.backoff import Backoff
-from moldau.client.engine.coordinators import CoordinatorKind
-from moldau.client.engine.ports import ClientPorts
-from moldau.client.errors import (
-    BrokerError,
-    ClientError,
-    ConnectionLost,
-    CorruptAnswer,
-    RequestTimedOut,
-    broker_error,
-)
-from moldau.client.settings import ConnectionSettings
+from moldau.engine.backoff import Backoff
+from moldau.engine.broker_errors import BrokerError, RequestTimedOut, broker_error
+from moldau.engine.coordinator_lookup import CoordinatorKind
+from moldau.engine.errors import ClientError, ConnectionLost, CorruptAnswer
+from moldau.engine.ports import ClientPorts
+from moldau.engine.settings import ConnectionSettings
 from moldau.protocol.errors import ErrorCode
 
 T = TypeVar("T")

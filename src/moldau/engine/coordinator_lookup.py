@@ -6,8 +6,8 @@ from enum import IntEnum
 from typing import Any
 
 from moldau.base.network import Address
-from moldau.client.engine.metadata import BrokerImage
-from moldau.client.errors import UnsupportedVersion, broker_error
+from moldau.engine.broker_errors import UnsupportedVersion, broker_error
+from moldau.engine.metadata import BrokerImage
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.metadata import FindCoordinatorRequest, FindCoordinatorResponse
 

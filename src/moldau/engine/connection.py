@@ -25,22 +25,16 @@ from typing import Any, Protocol, Self
 from moldau.base.errors import ProtocolError
 from moldau.base.network import Address, Network, Part, Stream
 from moldau.base.tuples import NamedTuple
-from moldau.client.engine.handshake import (
+from moldau.engine.broker_errors import RequestTimedOut, UnsupportedVersion
+from moldau.engine.errors import ClientClosed, ClientError, ConnectionLost, CorruptAnswer
+from moldau.engine.handshake import (
     Expected,
     agree_on_versions,
     usable_versions,
     version_of_hello,
 )
-from moldau.client.engine.throttling import throttles
-from moldau.client.errors import (
-    ClientClosed,
-    ClientError,
-    ConnectionLost,
-    CorruptAnswer,
-    RequestTimedOut,
-    UnsupportedVersion,
-)
-from moldau.client.settings import ConnectionSettings
+from moldau.engine.settings import ConnectionSettings
+from moldau.engine.throttling import throttles
 from moldau.protocol.fields import Versions
 from moldau.protocol.framing import PREFIX_BYTES, frame_end
 from moldau.protocol.registry import (

@@ -13,13 +13,13 @@ from enum import Enum
 
 from moldau.base.clock import Random
 from moldau.base.network import Address
-from moldau.client.engine.connection import ClientConnection
-from moldau.client.engine.handshake import Expected
-from moldau.client.engine.link import Link
-from moldau.client.engine.metadata import BrokerImage, MetadataImage
-from moldau.client.engine.ports import ClientPorts
-from moldau.client.errors import ClientClosed, ClientError, ConnectionLost, NoBrokerReachable
-from moldau.client.settings import ConnectionSettings
+from moldau.engine.connection import ClientConnection
+from moldau.engine.errors import ClientClosed, ClientError, ConnectionLost, NoBrokerReachable
+from moldau.engine.handshake import Expected
+from moldau.engine.link import Link
+from moldau.engine.metadata import BrokerImage, MetadataImage
+from moldau.engine.ports import ClientPorts
+from moldau.engine.settings import ConnectionSettings
 
 STAGGER_S = 0.5
 """How long one broker may stay silent before the next is tried as well: much longer than connecting

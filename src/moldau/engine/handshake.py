@@ -16,7 +16,8 @@ from typing import Any
 
 from moldau import __version__
 from moldau.base.tuples import NamedTuple
-from moldau.client.errors import CorruptAnswer, broker_error
+from moldau.engine.broker_errors import broker_error
+from moldau.engine.errors import CorruptAnswer
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.fields import Versions
 from moldau.protocol.messages.metadata import ApiVersionsRequest, ApiVersionsResponse

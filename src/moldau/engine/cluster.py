@@ -21,29 +21,27 @@ from enum import Enum
 from typing import Any, Protocol
 
 from moldau.base.network import Address
-from moldau.client.engine.backoff import Backoff
-from moldau.client.engine.connection import ClientConnection
-from moldau.client.engine.coordinators import (
+from moldau.engine.backoff import Backoff
+from moldau.engine.broker_errors import RequestTimedOut, UnknownTopicOrPartition, broker_error
+from moldau.engine.connection import ClientConnection
+from moldau.engine.coordinator_lookup import (
     CoordinatorKind,
     coordinator_request,
     read_coordinator,
 )
-from moldau.client.engine.link import Link
-from moldau.client.engine.links import Lane, Links
-from moldau.client.engine.metadata import BrokerImage, MetadataImage, TopicImage
-from moldau.client.engine.ports import ClientPorts
-from moldau.client.engine.retry import raise_for, retried
-from moldau.client.errors import (
+from moldau.engine.errors import (
     ClientClosed,
     ClientError,
     ConnectionLost,
     InvalidState,
     NoBrokerReachable,
-    RequestTimedOut,
-    UnknownTopicOrPartition,
-    broker_error,
 )
-from moldau.client.settings import ConnectionSettings
+from moldau.engine.link import Link
+from moldau.engine.links import Lane, Links
+from moldau.engine.metadata import BrokerImage, MetadataImage, TopicImage
+from moldau.engine.ports import ClientPorts
+from moldau.engine.retry import raise_for, retried
+from moldau.engine.settings import ConnectionSettings
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.metadata import (
     FindCoordinatorRequest,

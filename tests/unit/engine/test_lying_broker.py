@@ -17,9 +17,6 @@ from kits.scripted_broker import (
     silence,
 )
 from moldau.base.network import Address
-from moldau.client.engine.connection import RESPONSE_SIZE_MAX, ClientConnection
-from moldau.client.engine.handshake import Expected
-from moldau.client.engine.ports import system_ports
 from moldau.client.errors import (
     BrokerError,
     ConnectionLost,
@@ -27,7 +24,10 @@ from moldau.client.errors import (
     RequestTimedOut,
     UnsupportedVersion,
 )
-from moldau.client.settings import ConnectionSettings
+from moldau.engine.connection import RESPONSE_SIZE_MAX, ClientConnection
+from moldau.engine.handshake import Expected
+from moldau.engine.ports import system_ports
+from moldau.engine.settings import ConnectionSettings
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.groups import HeartbeatRequest, HeartbeatResponse
 from moldau.protocol.messages.metadata import ApiVersionsResponse, MetadataRequest

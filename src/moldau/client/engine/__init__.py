@@ -1,1 +1,0 @@
-"""What every client stands on: connections, what is known of the cluster, trying again."""
