@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from moldau.client.consuming.arrow_form import RecordBatch
+from moldau.engine.arrow_batches import RecordBatch
 from moldau.spark.provider import MoldauDataSource
 from moldau.spark.source.batch import BatchReader
 from moldau.spark.source.options import SourceOptions

@@ -10,7 +10,7 @@ import pytest
 
 from kafka_harness.distribution import CURRENT
 from kafka_harness.java import run_source
-from moldau.client.producing.murmur2 import murmur2
+from moldau.engine.murmur2 import murmur2
 
 SOURCE = Path(__file__).parents[1] / "java" / "Murmur2Oracle.java"
 

@@ -30,8 +30,8 @@ from moldau.client.errors import (
     UnknownTopicOrPartition,
 )
 from moldau.client.producer import AsyncProducer, Producer, ProducerRecord
-from moldau.client.producing.murmur2 import partition_for_key
 from moldau.client.records import OffsetAndMetadata, TopicPartition
+from moldau.engine.murmur2 import partition_for_key
 
 WAIT_S = 60
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from moldau.client.consuming.decoding import DecodingRules, Fetched, split
+from moldau.client.consuming.decoding import DecodingRules, Fetched
 from moldau.client.consuming.positions import PartitionState
 from moldau.client.records import Record, TopicPartition
+from moldau.engine.fetched_batches import split
 from moldau.protocol.messages.data import AbortedTransaction
 from moldau.records.builder import BatchBuilder
 from moldau.records.control import EndTransactionMarker, end_transaction_batch

@@ -15,7 +15,7 @@ from pyspark.sql.types import BinaryType, StringType
 from kafka_harness.samples import fresh_topic
 from kafka_harness.topics import create_topic, send
 from moldau.client.admin import Admin
-from moldau.client.producing.murmur2 import partition_for_key
+from moldau.engine.murmur2 import partition_for_key
 from moldau.spark.sink.options import DEFAULT_STAGING_PREFIX
 from moldau.spark.sink.stream import RUN_PROPERTY
 from spark.topic_rows import FIRST_MS, stored_rows

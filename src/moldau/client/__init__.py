@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from moldau.client.consumer import AsyncConsumer, Consumer
     from moldau.client.consuming.coordination import GroupMetadata
     from moldau.client.consuming.listeners import RebalanceListener
-    from moldau.client.consuming.offset_lookup import OffsetAndTimestamp
     from moldau.client.errors import BrokerError, ClientError, CommitFailed
     from moldau.client.producer import AsyncDelivery, AsyncProducer, Delivery, Producer
     from moldau.client.records import (
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
         TimestampType,
         TopicPartition,
     )
+    from moldau.engine.offset_lookup import OffsetAndTimestamp
 
 __all__ = [
     "Admin",
@@ -82,7 +82,7 @@ _HOMES = {
     "GroupMetadata": "consuming.coordination",
     "NewTopic": "administration.topics",
     "OffsetAndMetadata": "records",
-    "OffsetAndTimestamp": "consuming.offset_lookup",
+    "OffsetAndTimestamp": ".engine.offset_lookup",
     "OffsetSpec": "administration.partitions",
     "PartitionAssignor": "assignors.interface",
     "Producer": "producing.threaded",
@@ -90,7 +90,7 @@ _HOMES = {
     "RebalanceListener": "consuming.listeners",
     "Record": "records",
     "RecordMetadata": "records",
-    "Results": "administration.results",
+    "Results": ".engine.results",
     "TimestampType": "records",
     "TopicPartition": "records",
 }

@@ -24,7 +24,6 @@ from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
-from moldau.client.administration.asking import Asking
 from moldau.client.administration.clusters import (
     ApiRange,
     BrokerDescription,
@@ -62,7 +61,6 @@ from moldau.client.administration.partitions import (
     PartitionCalls,
     ProducerDescription,
 )
-from moldau.client.administration.results import Results
 from moldau.client.administration.topic_descriptions import PartitionDescription, TopicDescription
 from moldau.client.administration.topics import (
     CreatedTopic,
@@ -79,7 +77,9 @@ from moldau.client.administration.transactions import (
     TransactionListing,
 )
 from moldau.client.errors import InvalidState
+from moldau.engine.asking import Asking
 from moldau.engine.portal import Portal
+from moldau.engine.results import Results
 
 __all__ = [
     "END",

@@ -19,8 +19,8 @@ from __future__ import annotations
 from moldau.client.consuming.asynchronous import AsyncConsumer
 from moldau.client.consuming.coordination import GroupMetadata, Subscription
 from moldau.client.consuming.listeners import RebalanceListener
-from moldau.client.consuming.offset_lookup import OffsetAndTimestamp
 from moldau.client.consuming.threaded import Consumer
+from moldau.engine.offset_lookup import OffsetAndTimestamp
 
 __all__ = [
     "AsyncConsumer",

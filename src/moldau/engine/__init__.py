@@ -7,7 +7,12 @@ to columns. The client, Spark and the console stand on it; brokers use it to tal
 Must not know who asks: no producer, no consumer, no membership in a group, no setting that only
 their faces have. `settings` has the few that every connection needs.
 
-    portal       an event loop in a thread, for callers that block
-    cluster      the way in: metadata, coordinators, requests to brokers (links, connection, ...)
-    retry        which failures pass, and what to ask anew
+    cluster           the way in: metadata, coordinators, requests to brokers
+    links, link, connection, handshake    one connection a broker and lane, and what it agreed on
+    retry, asking     trying again: one question, or one about many items
+    offset_lookup     where logs begin and end, and what was written at a time
+    group_offsets     offsets committed in a group's name
+    fetch_sessions, fetched_batches       what to say in a fetch, which batches to take out of it
+    arrow_answer      the same as columns; `arrow_batches` says what they look like
+    portal            an event loop in a thread, for callers that block
 """

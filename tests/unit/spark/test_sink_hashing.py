@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moldau.client.producing.murmur2 import murmur2
+from moldau.engine.murmur2 import murmur2
 from moldau.spark.sink.hashing import LONG_KEY_SIZE, hashed_keys
 
 

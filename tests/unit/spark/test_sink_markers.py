@@ -3,7 +3,7 @@
 import pytest
 
 from moldau.base.errors import UserError
-from moldau.client.producing.murmur2 import partition_for_key
+from moldau.engine.murmur2 import partition_for_key
 from moldau.spark.sink.markers import Marker, Verdict, decide, marker_place
 from moldau.spark.sink.publication import Writer
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from moldau.base.errors import UserError
-from moldau.client.producing.murmur2 import partition_for_key
+from moldau.engine.murmur2 import partition_for_key
 from moldau.spark.sink.columns import Strings
 from moldau.spark.sink.routing import STICKY_SIZE, Destination, Router, topics_of
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from moldau.client.consuming.arrow_form import ArrowForm
+from moldau.engine.arrow_batches import ArrowForm
 from moldau.spark.source.columns import SIZE, spark_schema
 from moldau.spark.source.cutting import KEPT_SIZE, with_size
 from moldau.spark.source.finishing import finished

@@ -7,9 +7,9 @@ from concurrent.futures import Future
 import pytest
 
 from kits.log_kit import HandClock
-from moldau.client.administration.results import Results
 from moldau.client.errors import ClientError
 from moldau.client.records import TopicPartition
+from moldau.engine.results import Results
 from moldau.spark.source import group_commit
 from moldau.spark.source.group_commit import GroupCommit
 

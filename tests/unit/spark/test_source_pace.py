@@ -5,8 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from moldau.client.consuming.decoding import split
 from moldau.client.records import TopicPartition
+from moldau.engine.fetched_batches import split
 from moldau.records.builder import BatchBuilder
 from moldau.spark.source.fetching import Answer
 from moldau.spark.source.options import SourceOptions

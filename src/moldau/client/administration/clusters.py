@@ -8,13 +8,14 @@ from typing import NamedTuple
 
 from moldau import __version__
 from moldau.base.errors import ProtocolError
-from moldau.client.administration.asking import Calls, by_topic
-from moldau.client.administration.results import Results
+from moldau.client.administration.face import Calls
 from moldau.client.errors import ClientError, UnsupportedVersion, broker_error
 from moldau.client.records import TopicPartition
+from moldau.engine.asking import by_topic
 from moldau.engine.cluster import Node
 from moldau.engine.handshake import SOFTWARE_NAME
 from moldau.engine.partitions import as_partitions, several
+from moldau.engine.results import Results
 from moldau.engine.retry import raise_for
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.log_dirs import (

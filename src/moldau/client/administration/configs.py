@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, NamedTuple, Self
 
-from moldau.client.administration.asking import Calls
-from moldau.client.administration.results import Results, Tally
+from moldau.client.administration.face import Calls
 from moldau.client.errors import ClientError, broker_error
 from moldau.engine.cluster import Node
 from moldau.engine.partitions import several
+from moldau.engine.results import Results, Tally
 from moldau.engine.retry import raise_for
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.configs import (

@@ -1,15 +1,28 @@
-"""What both faces of the admin share: one signature, and when there is somebody to ask."""
+"""What both faces of the admin share: one signature, and when there is somebody to ask.
+
+`Calls` is what the calls of every area see of a face.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 
-from moldau.client.administration.asking import Asking
 from moldau.client.errors import ClientClosed, InvalidState
 from moldau.client.settings import accepts_kafka_names
+from moldau.engine.asking import Asking
 from moldau.engine.cluster import Cluster
 from moldau.engine.ports import ClientPorts, system_ports
 from moldau.engine.settings import DEFAULT_SERVERS, ConnectionSettings, Servers, at_least, pick
+
+
+class Calls(ABC):
+    """What the calls of every area stand on; the face says where the asking comes from."""
+
+    @property
+    @abstractmethod
+    def _asking(self) -> Asking:
+        """Return the way to brokers; InvalidState or ClientClosed while there is none."""
 
 
 class AdminFace:

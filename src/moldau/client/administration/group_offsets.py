@@ -7,21 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from moldau.client.administration.asking import Calls, by_topic
-from moldau.client.administration.results import Results, Tally
-from moldau.client.consuming.offset_requests import (
-    NEWEST_VERSION,
-    commit_request,
-    committed_offsets,
-    fetch_request,
-)
-from moldau.client.consuming.steps import NOBODY
-from moldau.client.errors import broker_error
+from moldau.client.administration.face import Calls
 from moldau.client.records import OffsetAndMetadata, TopicPartition
+from moldau.engine.asking import by_topic
 from moldau.engine.cluster import CoordinatorKind
+from moldau.engine.group_offsets import commit_offsets, settle_partition
+from moldau.engine.offset_requests import NEWEST_VERSION, committed_offsets, fetch_request
 from moldau.engine.partitions import ByPartition, Partition, as_partitions, several
+from moldau.engine.results import Results, Tally
 from moldau.engine.retry import raise_for
-from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.offsets import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
@@ -98,27 +92,7 @@ class GroupOffsetCalls(Calls):
             TopicPartition(*partition): OffsetAndMetadata(one) if isinstance(one, int) else one
             for partition, one in offsets.items()
         }
-
-        async def attempt(tally: Tally[TopicPartition, None]) -> None:
-            kept = {partition: wanted[partition] for partition in tally.waiting}
-            request = commit_request(group_id, NOBODY, None, kept)
-
-            async def commit(coordinator: int) -> None:
-                answer = await self._asking.ask(coordinator, request, most=NEWEST_VERSION)
-                told = {
-                    TopicPartition(topic.name, one.partition_index): one.error_code
-                    for topic in answer.topics
-                    for one in topic.partitions
-                }
-                for code in told.values():
-                    if code in COORDINATOR_CODES:
-                        raise_for(code)
-                for partition, code in told.items():
-                    _take(tally, partition, code)
-
-            await self._asking.at_coordinator(CoordinatorKind.GROUP, group_id, commit, deadline)
-
-        return await self._asking.settle(wanted, attempt, deadline)
+        return await commit_offsets(self._asking, group_id, wanted, deadline)
 
     async def delete_group_offsets(
         self,
@@ -154,27 +128,7 @@ class GroupOffsetCalls(Calls):
             )
             for topic in answer.topics:
                 for told in topic.partitions:
-                    _take(tally, TopicPartition(topic.name, told.partition_index), told.error_code)
+                    partition = TopicPartition(topic.name, told.partition_index)
+                    settle_partition(tally, partition, told.error_code)
 
         return await self._asking.settle(as_partitions(partitions), attempt, deadline)
-
-
-COORDINATOR_CODES = frozenset(
-    {
-        ErrorCode.NOT_COORDINATOR,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-    }
-)
-"""They stand at every partition of an answer, and are not about any."""
-
-
-def _take(tally: Tally[TopicPartition, None], partition: TopicPartition, code: int) -> None:
-    if code == ErrorCode.NONE:
-        tally.done(partition, None)
-        return
-    error = broker_error(code, f"{partition}: {ErrorCode.of(code).text}")
-    if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-        tally.refuse(partition, error)  # it will not come by itself
-    else:
-        tally.fail(partition, error)

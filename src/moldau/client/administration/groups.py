@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from moldau.client.administration.asking import Answered, Calls
+from moldau.client.administration.face import Calls
 from moldau.client.administration.group_descriptions import (
     GroupDescription,
     GroupListing,
@@ -13,7 +13,6 @@ from moldau.client.administration.group_descriptions import (
     consumer_group,
     listed_group,
 )
-from moldau.client.administration.results import Results, Tally
 from moldau.client.errors import (
     BrokerError,
     GroupIdNotFound,
@@ -21,8 +20,10 @@ from moldau.client.errors import (
     UnsupportedVersion,
     broker_error,
 )
+from moldau.engine.asking import Answered
 from moldau.engine.cluster import CoordinatorKind
 from moldau.engine.partitions import several
+from moldau.engine.results import Results, Tally
 from moldau.engine.retry import raise_for
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.consumer_groups import ConsumerGroupDescribeRequest

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-from moldau.client.administration.asking import Calls, by_topic
-from moldau.client.administration.results import Results, Tally
+from moldau.client.administration.face import Calls
 from moldau.client.errors import BrokerError, broker_error
 from moldau.client.records import TopicPartition
+from moldau.engine.asking import by_topic
 from moldau.engine.partitions import ByPartition, Partition, as_partitions
+from moldau.engine.results import Results, Tally
 from moldau.engine.settings import one_of
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.data import (

@@ -12,9 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from moldau.base.ids import ZERO_TOPIC_ID, uuid_text
-from moldau.client.administration.asking import Calls
 from moldau.client.administration.configs import ConfigValue, config_text
-from moldau.client.administration.results import Results, Tally
+from moldau.client.administration.face import Calls
 from moldau.client.administration.topic_descriptions import (
     Told,
     TopicDescription,
@@ -32,6 +31,7 @@ from moldau.client.errors import (
 from moldau.engine.cluster import Node
 from moldau.engine.metadata import MetadataImage
 from moldau.engine.partitions import several
+from moldau.engine.results import Results, Tally
 from moldau.engine.retry import raise_for
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.metadata import (

@@ -12,9 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from moldau.client.administration.asking import Calls
+from moldau.client.administration.face import Calls
 from moldau.client.administration.partitions import PartitionCalls, ProducerDescription
-from moldau.client.administration.results import Results, Tally
 from moldau.client.administration.topics import TopicCalls
 from moldau.client.errors import (
     InvalidRequest,
@@ -25,6 +24,7 @@ from moldau.client.errors import (
 from moldau.client.records import TopicPartition
 from moldau.engine.cluster import CoordinatorKind
 from moldau.engine.partitions import Partition, as_partitions, several
+from moldau.engine.results import Results, Tally
 from moldau.engine.retry import raise_for
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.transactions import (

@@ -23,15 +23,15 @@ from moldau.client.consuming.face import (
 )
 from moldau.client.consuming.holding import Walk
 from moldau.client.consuming.marks import Mark
-from moldau.client.consuming.offset_lookup import OffsetAndTimestamp
 from moldau.client.consuming.positions import EARLIEST, LATEST
 from moldau.client.consuming.user_calls import CallsOnLoop
 from moldau.client.errors import ClientClosed, InvalidState
 from moldau.client.records import K, OffsetAndMetadata, Record, TopicPartition, V
+from moldau.engine.offset_lookup import OffsetAndTimestamp
 from moldau.engine.partitions import ByPartition, Partition, as_partition, as_partitions
 
 if TYPE_CHECKING:
-    from moldau.client.consuming.arrow_form import ArrowForm, RecordBatch
+    from moldau.engine.arrow_batches import ArrowForm, RecordBatch
 
 T = TypeVar("T")
 

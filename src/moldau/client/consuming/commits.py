@@ -23,14 +23,6 @@ from typing import Any, Protocol
 from moldau.client.consumer_settings import ConsumerSettings
 from moldau.client.consuming.commit_order import CommitOrder, Place
 from moldau.client.consuming.coordinator import GroupCoordinator
-from moldau.client.consuming.offset_requests import (
-    NEWEST_VERSION,
-    Offsets,
-    commit_error,
-    commit_request,
-    committed_offsets,
-    fetch_request,
-)
 from moldau.client.consuming.steps import Identity, Partitions
 from moldau.client.errors import (
     BrokerError,
@@ -43,6 +35,14 @@ from moldau.client.errors import (
 )
 from moldau.client.records import OffsetAndMetadata, TopicPartition
 from moldau.engine.cluster import Cluster
+from moldau.engine.offset_requests import (
+    NEWEST_VERSION,
+    Offsets,
+    commit_error,
+    commit_request,
+    committed_offsets,
+    fetch_request,
+)
 from moldau.engine.retry import retried
 from moldau.engine.settings import IsolationLevel
 from moldau.protocol.errors import ErrorCode
@@ -236,7 +236,13 @@ class Commits:
 
     async def _commit_once(self, offsets: Offsets, asked_as: Identity, deadline: float) -> None:
         instance_id = self._settings.group_instance_id if asked_as.member_id else None
-        request = commit_request(self._group_id, asked_as, instance_id, offsets)
+        request = commit_request(
+            self._group_id,
+            offsets,
+            member_id=asked_as.member_id,
+            generation=asked_as.generation,
+            instance_id=instance_id,
+        )
         answer = await self._coordinator.ask(request, deadline, newest_version=NEWEST_VERSION)
         error = commit_error(answer, offsets)
         if error is not None:

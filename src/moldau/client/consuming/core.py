@@ -28,14 +28,7 @@ from moldau.client.consuming.fetch_answers import FetchAnswers
 from moldau.client.consuming.fetcher import Fetcher
 from moldau.client.consuming.holding import Holding, Walk
 from moldau.client.consuming.marks import Mark
-from moldau.client.consuming.offset_lookup import OffsetLookup
-from moldau.client.consuming.positions import (
-    NO_EPOCH,
-    NO_OFFSET,
-    PartitionState,
-    Positions,
-    committable,
-)
+from moldau.client.consuming.positions import NO_OFFSET, PartitionState, Positions, committable
 from moldau.client.consuming.resolver import Resolver
 from moldau.client.consuming.user_calls import UserCalls, Work
 from moldau.client.consuming.waking import Waking
@@ -48,11 +41,12 @@ from moldau.client.errors import (
 )
 from moldau.client.records import OffsetAndMetadata, Record, TopicPartition
 from moldau.engine.cluster import Cluster
-from moldau.engine.metadata import MetadataImage
+from moldau.engine.metadata import NO_EPOCH, MetadataImage
+from moldau.engine.offset_lookup import OffsetLookup
 from moldau.engine.settings import IsolationLevel
 
 if TYPE_CHECKING:
-    from moldau.client.consuming.arrow_form import ArrowForm, RecordBatch
+    from moldau.engine.arrow_batches import ArrowForm, RecordBatch
 
 logger = logging.getLogger(__name__)
 

@@ -20,21 +20,20 @@ from typing import TYPE_CHECKING, Any
 
 from moldau.base.errors import CorruptRecords
 from moldau.base.tuples import NamedTuple
-from moldau.client.consuming.batch_walk import BatchWalk, VisibleBatch
-from moldau.client.consuming.positions import NO_EPOCH, PartitionState
+from moldau.client.consuming.positions import PartitionState
 from moldau.client.consuming.usual_records import UsualRecords
 from moldau.client.errors import ClientError, CorruptAnswer, SerializationFailed
 from moldau.client.records import Record, TimestampType, TopicPartition
 from moldau.client.serdes import Deserialize
+from moldau.engine.fetched_batches import BatchWalk, Split, VisibleBatch
+from moldau.engine.metadata import NO_EPOCH
 from moldau.protocol.messages.data import AbortedTransaction
-from moldau.records import batch as batches
-from moldau.records.batch import BatchSpan, iter_batches, parse_header
 from moldau.records.record import Record as StoredRecord
 from moldau.records.record import payload_of
 
 if TYPE_CHECKING:
-    from moldau.client.consuming.arrow import ArrowAnswer, TakenBatch
-    from moldau.client.consuming.arrow_form import ArrowForm
+    from moldau.engine.arrow_answer import ArrowAnswer, TakenBatch
+    from moldau.engine.arrow_batches import ArrowForm
 
 
 class DecodingRules(NamedTuple):
@@ -52,34 +51,6 @@ class Taken(NamedTuple):
     records: list[Record[Any, Any]]
     next_offset: int
     leader_epoch: int
-
-
-class Split(NamedTuple):
-    """The whole batches of an answer, seen from the outside."""
-
-    spans: list[BatchSpan]
-    next_offset: int
-    leader_epoch: int
-    size: int
-
-
-def split(view: memoryview, fetch_offset: int) -> Split:
-    """Find the whole batches; what is cut at the end comes again with the next fetch.
-
-    CorruptRecords if the bytes cannot be walked. No progress (`next_offset` equal to the fetch
-    offset) means that not even one batch is whole.
-    """
-    spans = list(iter_batches(view, allow_cut=True))
-    if not spans:
-        return Split(spans, fetch_offset, NO_EPOCH, 0)
-    last = spans[-1]
-    next_offset, leader_epoch = last.base_offset + 1, NO_EPOCH
-    if last.magic == batches.MAGIC:
-        header = parse_header(view, last.position)
-        if not header.last_offset_delta >= 0:
-            raise CorruptRecords(f"a batch ends {-header.last_offset_delta} before it begins")
-        next_offset, leader_epoch = header.next_offset, header.leader_epoch
-    return Split(spans, max(next_offset, fetch_offset), leader_epoch, last.position + last.size)
 
 
 class Fetched:
@@ -164,7 +135,7 @@ class Fetched:
         One without rows means that something was passed over. ClientError for bytes that are wrong.
         """
         if self._columns is None:
-            from moldau.client.consuming.arrow import ArrowAnswer  # noqa: PLC0415 - an extra
+            from moldau.engine.arrow_answer import ArrowAnswer  # noqa: PLC0415 - an extra
 
             self._returned = self._error = None
             self._begin()

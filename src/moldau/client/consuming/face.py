@@ -31,7 +31,7 @@ from moldau.engine.settings import (
 
 if TYPE_CHECKING:
     from moldau.client.assignors.interface import PartitionAssignor
-    from moldau.client.consuming.arrow_form import ArrowForm
+    from moldau.engine.arrow_batches import ArrowForm
 
 
 _LEVELS: Final = {level.name.lower(): level for level in IsolationLevel}
@@ -229,7 +229,7 @@ def subscription_of(
 def arrow_form() -> ArrowForm:
     """Return the usual form of record batches; ConfigError where Arrow is not installed."""
     try:
-        from moldau.client.consuming.arrow_form import ArrowForm  # noqa: PLC0415 - an extra
+        from moldau.engine.arrow_batches import ArrowForm  # noqa: PLC0415 - an extra
     except ImportError as error:
         raise ConfigError(
             f"record batches need pyarrow and numpy: pip install 'moldau[arrow]' ({error})"

@@ -15,14 +15,8 @@ from moldau.base.errors import CorruptRecords
 from moldau.base.tuples import NamedTuple
 from moldau.client.consumer_settings import ResetKind, ResetPolicy
 from moldau.client.consuming.buffering import FetchBuffer
-from moldau.client.consuming.decoding import DecodingRules, Fetched, split
-from moldau.client.consuming.fetch_sessions import FetchSession, Wanted
-from moldau.client.consuming.positions import (
-    NO_OFFSET,
-    NO_REPLICA,
-    PartitionState,
-    Positions,
-)
+from moldau.client.consuming.decoding import DecodingRules, Fetched
+from moldau.client.consuming.positions import NO_OFFSET, PartitionState, Positions
 from moldau.client.errors import (
     CorruptAnswer,
     OffsetOutOfRange,
@@ -31,6 +25,8 @@ from moldau.client.errors import (
 )
 from moldau.client.records import TopicPartition
 from moldau.engine.cluster import Cluster
+from moldau.engine.fetch_sessions import NO_REPLICA, FetchSession, Wanted
+from moldau.engine.fetched_batches import split
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.data import (
     FetchablePartitionResponse,

@@ -28,21 +28,22 @@ from moldau.base.tuples import NamedTuple
 from moldau.client.consumer_settings import ConsumerSettings
 from moldau.client.consuming.background import in_background
 from moldau.client.consuming.fetch_answers import FetchAnswers, Sent
-from moldau.client.consuming.fetch_sessions import (
-    FINAL_EPOCH,
-    NO_SESSION,
-    TOPIC_ID_VERSION,
-    FetchSession,
-    SessionRequest,
-    Wanted,
-)
-from moldau.client.consuming.positions import NO_REPLICA, PartitionState, Positions, Stage
+from moldau.client.consuming.positions import PartitionState, Positions, Stage
 from moldau.client.consuming.waking import Waking
 from moldau.client.errors import ClientError
 from moldau.client.records import TopicPartition
 from moldau.engine.backoff import Backoff
 from moldau.engine.cluster import Cluster, Lane
 from moldau.engine.connection import ClientConnection
+from moldau.engine.fetch_sessions import (
+    FINAL_EPOCH,
+    NO_REPLICA,
+    NO_SESSION,
+    TOPIC_ID_VERSION,
+    FetchSession,
+    SessionRequest,
+    Wanted,
+)
 from moldau.protocol.messages.data import (
     FetchPartition,
     FetchRequest,

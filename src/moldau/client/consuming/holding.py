@@ -17,8 +17,9 @@ from operator import length_hint
 from typing import Any
 
 from moldau.client.consuming.decoding import Fetched, Taken
-from moldau.client.consuming.positions import NO_EPOCH, PartitionState
+from moldau.client.consuming.positions import PartitionState
 from moldau.client.records import Record
+from moldau.engine.metadata import NO_EPOCH
 
 
 class Walk:

@@ -22,10 +22,10 @@ from typing import Final
 from moldau.client.consumer_settings import ResetKind, ResetPolicy
 from moldau.client.errors import InvalidState
 from moldau.client.records import OffsetAndMetadata, TopicPartition
+from moldau.engine.fetch_sessions import NO_REPLICA
+from moldau.engine.metadata import NO_EPOCH
 
 NO_OFFSET: Final = -1
-NO_EPOCH: Final = -1
-NO_REPLICA: Final = -1
 NO_FLIGHT: Final = -1
 
 EARLIEST: Final = ResetPolicy(ResetKind.EARLIEST)

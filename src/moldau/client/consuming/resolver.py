@@ -16,21 +16,7 @@ from typing import Final
 from moldau.client.consumer_settings import ConsumerSettings, ResetKind, ResetPolicy
 from moldau.client.consuming.background import in_background
 from moldau.client.consuming.holding import Holding
-from moldau.client.consuming.offset_lookup import (
-    EARLIEST_TIME,
-    LATEST_TIME,
-    look_up_epochs,
-    look_up_times,
-    no_leader,
-)
-from moldau.client.consuming.positions import (
-    LATEST,
-    NO_EPOCH,
-    NO_OFFSET,
-    PartitionState,
-    Positions,
-    Stage,
-)
+from moldau.client.consuming.positions import LATEST, NO_OFFSET, PartitionState, Positions, Stage
 from moldau.client.consuming.waking import Waking
 from moldau.client.errors import (
     ClientError,
@@ -42,6 +28,14 @@ from moldau.client.errors import (
 from moldau.client.records import OffsetAndMetadata, TopicPartition
 from moldau.engine.backoff import Backoff
 from moldau.engine.cluster import Cluster
+from moldau.engine.metadata import NO_EPOCH
+from moldau.engine.offset_lookup import (
+    EARLIEST_TIME,
+    LATEST_TIME,
+    look_up_epochs,
+    look_up_times,
+    no_leader,
+)
 
 logger = logging.getLogger(__name__)
 

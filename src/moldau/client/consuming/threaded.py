@@ -35,16 +35,16 @@ from moldau.client.consuming.face import (
 from moldau.client.consuming.holding import Walk
 from moldau.client.consuming.interruptions import in_signal_handler
 from moldau.client.consuming.marks import BlockingMark
-from moldau.client.consuming.offset_lookup import OffsetAndTimestamp
 from moldau.client.consuming.positions import EARLIEST, LATEST
 from moldau.client.consuming.user_calls import Attending, CallsInThread, KeptCall
 from moldau.client.errors import ClientClosed, ConcurrentUse, InvalidState
 from moldau.client.records import K, OffsetAndMetadata, Record, TopicPartition, V
+from moldau.engine.offset_lookup import OffsetAndTimestamp
 from moldau.engine.partitions import ByPartition, Partition, as_partition, as_partitions
 from moldau.engine.portal import Portal
 
 if TYPE_CHECKING:
-    from moldau.client.consuming.arrow_form import ArrowForm, RecordBatch
+    from moldau.engine.arrow_batches import ArrowForm, RecordBatch
 
 T = TypeVar("T")
 

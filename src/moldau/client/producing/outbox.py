@@ -22,10 +22,10 @@ from moldau.client.errors import (
 from moldau.client.producing.accumulator import Accumulator, TopicQueues
 from moldau.client.producing.batches import Batch
 from moldau.client.producing.fates import Fate, fresh
-from moldau.client.producing.murmur2 import partition_for_key
 from moldau.client.producing.queues import PartitionQueue
 from moldau.client.records import Header
 from moldau.engine.metadata import TopicImage
+from moldau.engine.murmur2 import partition_for_key
 
 D = TypeVar("D")
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from moldau.base.clock import Clock, Random
-from moldau.client.producing.murmur2 import partition_for_key
+from moldau.engine.murmur2 import partition_for_key
 
 
 class PartitionedCluster(Protocol):

@@ -1,6 +1,6 @@
 """The partitions of a whole column of keys: Java's murmur2, over all keys at once.
 
-Pure. Says the same as `client.producing.murmur2`, which hashes one key in a microsecond and more:
+Pure. Says the same as `engine.murmur2`, which hashes one key in a microsecond and more:
 too long for a million rows a second. Here step *i* mixes the *i*-th four bytes of every key that
 has so many. Keys are put in order of their length, longest first, so that those are the first
 ones of the column at each step; where all are equally long nothing need be moved.
@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from moldau.client.producing.murmur2 import murmur2
+from moldau.engine.murmur2 import murmur2
 from moldau.spark.sink.columns import Integers
 
 Hashes = npt.NDArray[np.uint32]

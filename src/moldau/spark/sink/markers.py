@@ -21,8 +21,8 @@ from moldau.base.clock import Clock
 from moldau.base.errors import UserError
 from moldau.client.admin import Admin, OffsetSpec
 from moldau.client.consumer import Consumer
-from moldau.client.producing.murmur2 import partition_for_key
 from moldau.client.records import TopicPartition
+from moldau.engine.murmur2 import partition_for_key
 from moldau.spark.sink.held import WriteInterrupted
 
 _FORM: Final = 1

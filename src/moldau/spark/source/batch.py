@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from moldau.base.errors import UserError
-from moldau.client.consuming.arrow_form import RecordBatch
 from moldau.client.records import TopicPartition
+from moldau.engine.arrow_batches import RecordBatch
 from moldau.engine.settings import IsolationLevel
 from moldau.spark.source.extent import EARLIEST, LATEST
 from moldau.spark.source.filters import Narrowing

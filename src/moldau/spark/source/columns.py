@@ -23,7 +23,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from moldau.client.consuming.arrow_form import ArrowForm, RecordBatch
+from moldau.engine.arrow_batches import ArrowForm, RecordBatch
 from moldau.spark.settings import Options
 from moldau.spark.source.options import MAX_RECORD_BYTES
 from moldau.spark.source.value_options import ValueFormat, ValueOptions

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from moldau.client.consuming.arrow_form import RecordBatch
+from moldau.engine.arrow_batches import RecordBatch
 from moldau.spark.source.columns import SIZE
 from moldau.spark.source.options import SourceOptions
 

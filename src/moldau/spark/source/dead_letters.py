@@ -13,7 +13,6 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from moldau.client.consuming.arrow_form import RecordBatch
 from moldau.client.processing.retry_topics import (
     ERROR_TEXT,
     ERROR_TEXT_SIZE_MAX,
@@ -22,6 +21,7 @@ from moldau.client.processing.retry_topics import (
     ORIGIN_TIMESTAMP,
     ORIGIN_TOPIC,
 )
+from moldau.engine.arrow_batches import RecordBatch
 from moldau.spark.settings import ConnectionOptions
 from moldau.spark.sink.plain import write_plain
 from moldau.spark.source.options import letter_options

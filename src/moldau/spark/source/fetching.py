@@ -14,10 +14,6 @@ from typing import Final, NamedTuple
 
 from moldau.base.errors import CorruptRecords, UserError
 from moldau.base.ids import ZERO_TOPIC_ID
-from moldau.client.consuming.decoding import split
-from moldau.client.consuming.fetch_sessions import TOPIC_ID_VERSION
-from moldau.client.consuming.offset_lookup import OffsetLookup
-from moldau.client.consuming.positions import NO_REPLICA
 from moldau.client.errors import (
     ClientError,
     CorruptAnswer,
@@ -27,7 +23,10 @@ from moldau.client.errors import (
 )
 from moldau.engine.backoff import Backoff
 from moldau.engine.cluster import Cluster
+from moldau.engine.fetch_sessions import NO_REPLICA, TOPIC_ID_VERSION
+from moldau.engine.fetched_batches import split
 from moldau.engine.metadata import TopicImage
+from moldau.engine.offset_lookup import OffsetLookup
 from moldau.engine.retry import METADATA_ERRORS
 from moldau.engine.settings import IsolationLevel
 from moldau.protocol.errors import ErrorCode

@@ -6,7 +6,7 @@ or goes to a topic and is no row.
 
 from __future__ import annotations
 
-from moldau.client.consuming.arrow_form import RecordBatch
+from moldau.engine.arrow_batches import RecordBatch
 from moldau.spark.source.cutting import cut
 from moldau.spark.source.dead_letters import send_letters
 from moldau.spark.source.options import SourceOptions

@@ -12,12 +12,12 @@ from concurrent.futures import Future
 from typing import Final
 
 from moldau.base.clock import Clock, SystemClock
-from moldau.client.administration.asking import Asking
-from moldau.client.administration.group_offsets import GroupOffsetCalls
-from moldau.client.administration.results import Results
 from moldau.client.errors import ClientError
-from moldau.client.records import TopicPartition
+from moldau.client.records import OffsetAndMetadata, TopicPartition
+from moldau.engine.asking import Asking
 from moldau.engine.cluster import Cluster
+from moldau.engine.group_offsets import commit_offsets
+from moldau.engine.results import Results
 from moldau.spark.source.connections import Connection
 from moldau.spark.source.offsets import Positions
 
@@ -30,17 +30,6 @@ _PAUSE_S: Final = 1.0
 """How long a commit that was refused is not repeated: an idle stream asks ten times a second."""
 
 Committing = Future[Results[TopicPartition, None]]
-
-
-class _GroupOffsets(GroupOffsetCalls):
-    """The calls about offsets of groups, on the connections of a query."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._given = Asking(cluster, _TIMEOUT_MS)
-
-    @property
-    def _asking(self) -> Asking:
-        return self._given
 
 
 class GroupCommit:
@@ -70,9 +59,8 @@ class GroupCommit:
             return
         if positions == self._refused and self._clock.monotonic() < self._again_at:
             return
-        calls = _GroupOffsets(connection.cluster)
         self._sent = dict(positions)
-        self._under_way = connection.begin(calls.alter_group_offsets(self._group, self._sent))
+        self._under_way = connection.begin(_commit(connection.cluster, self._group, self._sent))
         if not self._settled(self._under_way, _PATIENCE_S):
             logger.info("committing to group %s takes its time", self._group)
 
@@ -95,3 +83,11 @@ class GroupCommit:
         if reason != self._warning:
             logger.warning("group %s does not show this query's lag: %s", self._group, reason)
         self._warning = reason
+
+
+async def _commit(
+    cluster: Cluster, group: str, positions: Mapping[TopicPartition, int]
+) -> Results[TopicPartition, None]:
+    asking = Asking(cluster, _TIMEOUT_MS)
+    offsets = {partition: OffsetAndMetadata(offset) for partition, offset in positions.items()}
+    return await commit_offsets(asking, group, offsets, asking.deadline(None))

@@ -13,12 +13,12 @@ from typing import Final, NamedTuple
 
 from moldau.base.errors import UserError
 from moldau.base.ids import ZERO_TOPIC_ID
-from moldau.client.consuming.fetch_sessions import TOPIC_ID_VERSION
-from moldau.client.consuming.offset_lookup import OffsetLookup
 from moldau.client.errors import ClientError
 from moldau.client.records import TopicPartition
 from moldau.engine.cluster import Cluster, Lane
+from moldau.engine.fetch_sessions import TOPIC_ID_VERSION
 from moldau.engine.metadata import MetadataImage, TopicImage
+from moldau.engine.offset_lookup import OffsetLookup
 from moldau.engine.retry import retried
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.data import FetchPartition, FetchRequest, FetchTopic

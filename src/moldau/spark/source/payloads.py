@@ -21,7 +21,7 @@ import pyarrow.json as pj
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import BinaryType, DataType, StringType
 
-from moldau.client.consuming.arrow_form import RecordBatch
+from moldau.engine.arrow_batches import RecordBatch
 from moldau.spark.source.avro_values import avro_decoder, avro_type
 from moldau.spark.source.protobuf_values import protobuf_decoder, protobuf_type
 from moldau.spark.source.value_header import (

@@ -23,8 +23,8 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from moldau.base.clock import SystemClock
-from moldau.client.consuming.arrow_form import RecordBatch
 from moldau.client.records import TopicPartition
+from moldau.engine.arrow_batches import RecordBatch
 from moldau.spark.source.connections import connection_to
 from moldau.spark.source.group_commit import GroupCommit
 from moldau.spark.source.lookup import Lookup, Topics, require

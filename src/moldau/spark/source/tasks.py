@@ -12,10 +12,10 @@ from typing import Final, NamedTuple
 import numpy as np
 from pyspark.sql.datasource import InputPartition
 
-from moldau.client.consuming.arrow import BYTES_PER_BATCH, RECORDS_PER_BATCH, ArrowAnswer
-from moldau.client.consuming.arrow_form import RecordBatch
-from moldau.client.consuming.batch_walk import BatchWalk
 from moldau.client.records import TopicPartition
+from moldau.engine.arrow_answer import BYTES_PER_BATCH, RECORDS_PER_BATCH, ArrowAnswer
+from moldau.engine.arrow_batches import RecordBatch
+from moldau.engine.fetched_batches import BatchWalk
 from moldau.spark.source.columns import arrow_form, as_spark_has_it
 from moldau.spark.source.connections import connection_to
 from moldau.spark.source.fetching import Answer, Fetching

@@ -11,9 +11,9 @@ import pytest
 
 from moldau import Admin, AsyncAdmin, ConfigError
 from moldau.client.admin import AdminCalls
-from moldau.client.administration.asking import Asking
 from moldau.client.administration.configs import config_text
 from moldau.client.errors import ClientClosed, InvalidState
+from moldau.engine.asking import Asking
 from moldau.engine.cluster import Cluster
 from moldau.engine.ports import system_ports
 from moldau.engine.settings import ConnectionSettings

@@ -8,11 +8,12 @@ import pytest
 
 from kits.consumer_kit import PARTITION, batch, fetched, marker, ready, take_all
 from moldau.base.errors import CorruptRecords
-from moldau.client.consuming.arrow_form import ArrowForm
-from moldau.client.consuming.decoding import DecodingRules, split
+from moldau.client.consuming.decoding import DecodingRules
 from moldau.client.errors import CorruptAnswer, SerializationFailed
 from moldau.client.records import Record, TimestampType
 from moldau.client.serdes import deserialize_with
+from moldau.engine.arrow_batches import ArrowForm
+from moldau.engine.fetched_batches import split
 from moldau.records.batch import TimestampType as StoredTimestampType
 from moldau.records.builder import BatchBuilder
 from moldau.records.compression import Codec

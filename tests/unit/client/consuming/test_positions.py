@@ -7,7 +7,6 @@ import pytest
 from kits.consumer_kit import PARTITION, ready
 from moldau.client.consuming.positions import (
     EARLIEST,
-    NO_EPOCH,
     NO_OFFSET,
     PartitionState,
     Positions,
@@ -16,6 +15,7 @@ from moldau.client.consuming.positions import (
 )
 from moldau.client.errors import InvalidState
 from moldau.client.records import OffsetAndMetadata, TopicPartition
+from moldau.engine.metadata import NO_EPOCH
 
 OTHER = TopicPartition("t", 1)
 

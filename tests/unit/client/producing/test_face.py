@@ -8,8 +8,8 @@ from kits.faulty_log import Fault, FaultyLog
 from kits.leaks import run_without_leaks
 from moldau.base.errors import ConfigError
 from moldau.client.producer import AsyncProducer, Producer, ProducerRecord
-from moldau.client.producing.murmur2 import partition_for_key
 from moldau.client.producing.partitioners import RoundRobinPartitioner
+from moldau.engine.murmur2 import partition_for_key
 
 
 class Last:

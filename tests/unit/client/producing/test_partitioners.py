@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
-from moldau.client.producing.murmur2 import partition_for_key
 from moldau.client.producing.partitioners import MetadataAgePartitioner, RoundRobinPartitioner
+from moldau.engine.murmur2 import partition_for_key
 
 
 class Cluster:

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Generic, TypeVar
 
-from moldau.client.errors import ClientError, ConnectionLost, CorruptAnswer, RequestTimedOut
+from moldau.engine.broker_errors import RequestTimedOut
+from moldau.engine.errors import ClientError, ConnectionLost, CorruptAnswer
 
 K = TypeVar("K")
 V = TypeVar("V")

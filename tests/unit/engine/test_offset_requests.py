@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from moldau.client.consuming.offset_requests import (
+from moldau.client.errors import GroupAuthorizationFailed, UnknownTopicOrPartition
+from moldau.client.records import OffsetAndMetadata, TopicPartition
+from moldau.engine.offset_requests import (
     NEWEST_VERSION,
     commit_error,
     commit_request,
     committed_offsets,
     fetch_request,
 )
-from moldau.client.consuming.steps import Identity
-from moldau.client.errors import GroupAuthorizationFailed, UnknownTopicOrPartition
-from moldau.client.records import OffsetAndMetadata, TopicPartition
 from moldau.protocol.compiler import decode, encode
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.offsets import (
@@ -38,7 +37,7 @@ OFFSETS = {
 
 @pytest.mark.parametrize("version", range(1, NEWEST_VERSION + 1))
 def test_a_commit_says_the_same_in_every_version_that_can_say_it(version):
-    made = commit_request("g", Identity("me", 5), "one", OFFSETS)
+    made = commit_request("g", OFFSETS, member_id="me", generation=5, instance_id="one")
     read = decode(OffsetCommitRequest, version, encode(made, version))
     assert (read.group_id, read.member_id, read.generation_id_or_member_epoch) == ("g", "me", 5)
     assert read.group_instance_id == ("one" if version >= 7 else None)

@@ -1,7 +1,7 @@
 """A fetch answer as Arrow record batches, without a Python object per record.
 
-`ArrowAnswer` is for columns what `decoding.Fetched` is for records. It decodes as many batches of
-the log at a time as make a record batch worth its while, however small they are by themselves.
+It decodes as many batches of the log at a time as make a record batch worth its while, however
+small they are by themselves.
 Needs the extra `arrow`; imported only when somebody asks for record batches.
 
 Nothing here trusts the bytes. Good batches before a bad one are handed out first; then the error
@@ -17,10 +17,10 @@ from typing import Final, NamedTuple
 
 from moldau.base.errors import CorruptRecords
 from moldau.base.files import Buffer
-from moldau.client.consuming.arrow_form import ArrowForm, RecordBatch, from_columns, from_records
-from moldau.client.consuming.batch_walk import BatchWalk, VisibleBatch
-from moldau.client.errors import CorruptAnswer
-from moldau.client.records import TimestampType, TopicPartition
+from moldau.engine.arrow_batches import ArrowForm, RecordBatch, from_columns, from_records
+from moldau.engine.errors import CorruptAnswer
+from moldau.engine.fetched_batches import BatchWalk, VisibleBatch
+from moldau.engine.partitions import TimestampType, TopicPartition
 from moldau.records.batch import HEADER_SIZE
 from moldau.records.columns import Columns, Part, read_columns
 from moldau.records.compression import Codec

@@ -21,13 +21,16 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from moldau.base.tuples import NamedTuple
-from moldau.client.records import TopicPartition
+from moldau.engine.partitions import TopicPartition
 from moldau.protocol.errors import ErrorCode
 
 NO_SESSION: Final = 0
 FIRST_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 _EPOCH_MAX: Final = 2**31 - 1
+
+NO_REPLICA: Final = -1
+"""What an answer names where the leader recommends no replica to read from (KIP-392)."""
 
 TOPIC_ID_VERSION: Final = 13
 """The version of Fetch since which topics are named by their ids."""

@@ -10,17 +10,17 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from moldau.client.errors import (
-    ClientError,
-    CorruptAnswer,
-    LeaderNotAvailable,
-    UnknownTopicOrPartition,
-    broker_error,
-)
-from moldau.client.records import TopicPartition
+from moldau.engine.broker_errors import LeaderNotAvailable, UnknownTopicOrPartition, broker_error
 from moldau.engine.cluster import Cluster, Lane
+from moldau.engine.errors import ClientError, CorruptAnswer
 from moldau.engine.metadata import MetadataImage
-from moldau.engine.partitions import ByPartition, Partition, as_partition, as_partitions
+from moldau.engine.partitions import (
+    ByPartition,
+    Partition,
+    TopicPartition,
+    as_partition,
+    as_partitions,
+)
 from moldau.engine.retry import retried
 from moldau.engine.settings import IsolationLevel
 from moldau.protocol.errors import ErrorCode
@@ -77,7 +77,7 @@ class Round(NamedTuple, Generic[T]):
 
 
 class OffsetLookup:
-    """What a consumer's user may ask the leaders, of partitions assigned or not."""
+    """Asks the leaders of partitions, until every one has answered or a deadline passes."""
 
     def __init__(self, cluster: Cluster, isolation: IsolationLevel, timeout_ms: float) -> None:
         self._cluster = cluster

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from moldau.client.consuming.steps import Identity
-from moldau.client.errors import (
+from moldau.engine.broker_errors import (
     BrokerError,
-    CorruptAnswer,
     TopicAuthorizationFailed,
     UnknownTopicOrPartition,
     broker_error,
 )
-from moldau.client.records import OffsetAndMetadata, TopicPartition
+from moldau.engine.errors import CorruptAnswer
+from moldau.engine.metadata import NO_EPOCH
+from moldau.engine.partitions import OffsetAndMetadata, TopicPartition
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.offsets import (
     OffsetCommitRequest,
@@ -36,13 +36,19 @@ NEWEST_VERSION = 9
 ids: those of a topic that is not in its metadata could be neither committed nor read."""
 
 NO_OFFSET = -1
-NO_EPOCH = -1
+NO_GENERATION = -1
+"""The generation of who is no member of the group."""
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
 
 def commit_request(
-    group_id: str, identity: Identity, instance_id: str | None, offsets: Offsets
+    group_id: str,
+    offsets: Offsets,
+    *,
+    member_id: str = "",
+    generation: int = NO_GENERATION,
+    instance_id: str | None = None,
 ) -> OffsetCommitRequest:
     """Ask to keep offsets, as this member of the group or as nobody in particular."""
     topics: dict[str, list[OffsetCommitRequestPartition]] = {}
@@ -57,8 +63,8 @@ def commit_request(
         )
     return OffsetCommitRequest(
         group_id=group_id,
-        generation_id_or_member_epoch=identity.generation,
-        member_id=identity.member_id,
+        generation_id_or_member_epoch=generation,
+        member_id=member_id,
         group_instance_id=instance_id,
         topics=[
             OffsetCommitRequestTopic(name=name, partitions=partitions)

@@ -9,12 +9,11 @@ from hypothesis import strategies as st
 
 from kits.column_kit import batch_of
 from kits.consumer_kit import batch, marker
-from moldau.client.consuming.arrow import ArrowAnswer
-from moldau.client.consuming.arrow_form import ArrowForm
-from moldau.client.consuming.batch_walk import BatchWalk
-from moldau.client.consuming.decoding import split
 from moldau.client.errors import CorruptAnswer
 from moldau.client.records import TopicPartition
+from moldau.engine.arrow_answer import ArrowAnswer
+from moldau.engine.arrow_batches import ArrowForm
+from moldau.engine.fetched_batches import BatchWalk, split
 from moldau.protocol.messages.data import AbortedTransaction
 from moldau.records.batch import TimestampType, pack_batch, parse_header
 from moldau.records.compression import Codec

@@ -1,4 +1,4 @@
-"""How administrative calls reach brokers: whom to ask, again and again until a deadline.
+"""How questions about many items reach brokers: whom to ask, again and again until a deadline.
 
 Some questions go to any broker, some to the controller, some to every broker there is; those about
 partitions go to their leaders, those about groups and transactions to their coordinators. Items
@@ -9,23 +9,20 @@ loads, a lost connection) is tried again for the items concerned, the rest is se
 from __future__ import annotations
 
 import asyncio
-from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
-from moldau.client.administration.results import Results, Tally
-from moldau.client.errors import (
-    ClientClosed,
-    ClientError,
+from moldau.engine.broker_errors import (
     LeaderNotAvailable,
-    NoBrokerReachable,
     UnknownTopicOrPartition,
     UnsupportedVersion,
     broker_error,
 )
-from moldau.client.records import TopicPartition
 from moldau.engine.cluster import Cluster, CoordinatorKind, Node
 from moldau.engine.connection import ClientConnection
+from moldau.engine.errors import ClientClosed, ClientError, NoBrokerReachable
+from moldau.engine.partitions import TopicPartition
+from moldau.engine.results import Results, Tally
 from moldau.engine.retry import asks_for_coordinator, retried
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.registry import find_api
@@ -47,7 +44,7 @@ class Answered(NamedTuple):
 
 
 class Asking:
-    """One admin's way to brokers. Owned by the event loop's thread."""
+    """The way of one who asks to brokers. Owned by the event loop's thread."""
 
     def __init__(self, cluster: Cluster, default_timeout_ms: float) -> None:
         self.cluster = cluster
@@ -284,15 +281,6 @@ class Asking:
                     tally.fail(item, error)
 
         await _all(guarded(broker_id, items) for broker_id, items in by_broker.items())
-
-
-class Calls(ABC):
-    """What the calls of every area stand on; the face says where the asking comes from."""
-
-    @property
-    @abstractmethod
-    def _asking(self) -> Asking:
-        """Return the way to brokers; InvalidState or ClientClosed while there is none."""
 
 
 async def _all(works: Iterable[Coroutine[Any, Any, None]]) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from moldau.base.files import Buffer
-from moldau.client.records import TimestampType, TopicPartition
+from moldau.engine.partitions import TimestampType, TopicPartition
 from moldau.records.columns import Columns, HeaderColumns, Integers, Slices, header_columns
 from moldau.records.record import Record
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from moldau.client.producing.murmur2 import murmur2, partition_for_key
+from moldau.engine.murmur2 import murmur2, partition_for_key
 
 KNOWN = {
     b"21": -973932308,

@@ -1,8 +1,9 @@
-"""The batches of a fetch answer that a user may see, one after the other.
+"""The batches of a fetch answer: which of them came whole, and which of those a user may see.
 
-Left out are control batches, batches below the position (batches come whole, and a broker may send
-more than was asked for) and, where the answer names aborted transactions, their batches. Owns the
-rule which those are; knows nothing of single records.
+`split` finds the whole ones by their headers, as soon as the answer is here. `BatchWalk` goes
+through them one after the other. It leaves out control batches, batches below the position (batches
+come whole, and a broker may send more than was asked for) and, where the answer names aborted
+transactions, their batches. Owns the rule which those are; knows nothing of single records.
 
 Pure. What is wrong with a batch is CorruptRecords when its turn comes.
 """
@@ -13,9 +14,44 @@ from collections.abc import Iterable, Sequence
 
 from moldau.base.errors import CorruptRecords
 from moldau.base.tuples import NamedTuple
-from moldau.client.consuming.positions import NO_EPOCH
+from moldau.engine.metadata import NO_EPOCH
 from moldau.protocol.messages.data import AbortedTransaction
-from moldau.records.batch import MAGIC, BatchHeader, BatchSpan, crc_ok, parse_header
+from moldau.records.batch import (
+    MAGIC,
+    BatchHeader,
+    BatchSpan,
+    crc_ok,
+    iter_batches,
+    parse_header,
+)
+
+
+class Split(NamedTuple):
+    """The whole batches of an answer, seen from the outside."""
+
+    spans: list[BatchSpan]
+    next_offset: int
+    leader_epoch: int
+    size: int
+
+
+def split(view: memoryview, fetch_offset: int) -> Split:
+    """Find the whole batches; what is cut at the end comes again with the next fetch.
+
+    CorruptRecords if the bytes cannot be walked. No progress (`next_offset` equal to the fetch
+    offset) means that not even one batch is whole.
+    """
+    spans = list(iter_batches(view, allow_cut=True))
+    if not spans:
+        return Split(spans, fetch_offset, NO_EPOCH, 0)
+    last = spans[-1]
+    next_offset, leader_epoch = last.base_offset + 1, NO_EPOCH
+    if last.magic == MAGIC:
+        header = parse_header(view, last.position)
+        if not header.last_offset_delta >= 0:
+            raise CorruptRecords(f"a batch ends {-header.last_offset_delta} before it begins")
+        next_offset, leader_epoch = header.next_offset, header.leader_epoch
+    return Split(spans, max(next_offset, fetch_offset), leader_epoch, last.position + last.size)
 
 
 class VisibleBatch(NamedTuple):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from moldau.client.administration.results import Results, Tally
 from moldau.client.errors import (
     ConnectionLost,
     CorruptAnswer,
@@ -13,6 +12,7 @@ from moldau.client.errors import (
     RequestTimedOut,
     TopicAlreadyExists,
 )
+from moldau.engine.results import Results, Tally
 
 
 def test_an_item_gives_its_result_or_raises_its_error():

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moldau.client.consuming.fetch_sessions import NO_SESSION, FetchSession, Wanted
 from moldau.client.records import TopicPartition
+from moldau.engine.fetch_sessions import NO_SESSION, FetchSession, Wanted
 from moldau.protocol.errors import ErrorCode
 
 A, B, C = (TopicPartition("t", index) for index in range(3))

@@ -4,8 +4,7 @@ import pytest
 
 from kits.consumer_kit import batch, marker
 from moldau.base.errors import CorruptRecords
-from moldau.client.consuming.batch_walk import BatchWalk
-from moldau.client.consuming.decoding import split
+from moldau.engine.fetched_batches import BatchWalk, split
 from moldau.protocol.messages.data import AbortedTransaction
 from moldau.records.legacy import message_set
 from moldau.records.record import Record
