@@ -2,6 +2,9 @@
 
 Names are loaded when they are first used, so that importing the package costs nothing and a
 producer does not bring the consumer along.
+
+Modules beside this one are public, and so is `processing`; the other rooms are not. What knows
+neither producers nor consumers is the engine's (`moldau.engine`).
 """
 
 from __future__ import annotations

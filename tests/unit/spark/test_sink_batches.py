@@ -6,12 +6,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from moldau.client.batch_producer import PreparedBatch
 from moldau.client.producing.batches import Batch
 from moldau.client.producing.fates import Fate
 from moldau.records.batch import parse_header
 from moldau.records.compression import Codec
 from moldau.records.record import read_records
-from moldau.spark.sink.batches import PreparedBatch
 from moldau.spark.sink.columns import Strings
 from moldau.spark.sink.encoding import Rows, encode
 
@@ -26,7 +26,7 @@ def prepared(count=10, *, codec=Codec.NONE, transactional=False):
     values = Strings.of(pa.array([b"value %d" % number for number in range(count)]))
     rows = Rows(None, values, None, np.full(count, 5, np.int64))
     ((_, encoded),) = encode(rows, np.zeros(count, np.int64), 1 << 20, codec)
-    return PreparedBatch(fate(), encoded, None, transactional=transactional, **TIMES)
+    return PreparedBatch(fate(), *encoded, None, transactional=transactional, **TIMES)
 
 
 def usual(count=10, *, codec=Codec.NONE, transactional=False):

@@ -16,8 +16,8 @@ from collections.abc import Hashable, Iterator
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from moldau.base.errors import UserError
+from moldau.client.batch_producer import BatchProducer
 from moldau.client.errors import ClientError
-from moldau.spark.sink.batches import BatchProducer
 from moldau.spark.sink.options import SinkOptions
 
 

@@ -12,16 +12,16 @@ from typing import Any
 from moldau.base.clock import SystemClock, system_random
 from moldau.spark.sink.held import producer_for
 from moldau.spark.sink.options import SinkOptions
-from moldau.spark.sink.rows import RowEncoder
+from moldau.spark.sink.rows import Form, RowEncoder
 
 
 def write_plain(options: SinkOptions, arriving: Iterable[Any]) -> int:
     """Write the rows of one task, given as `pyarrow.RecordBatch`es; return how many there were."""
     with producer_for(options) as producer:
-        form = producer.form(options.topic)
+        form = Form.of(producer.settings, options.topic)
         encoder = RowEncoder(form, producer, SystemClock(), system_random())
-        for outgoing in encoder.batches(arriving):
-            producer.send_batch(outgoing)
+        for topic, partition, batch in encoder.batches(arriving):
+            producer.send_batch(topic, partition, *batch)
         if encoder.row_count:
             producer.flush_batches()
     return encoder.row_count

@@ -28,6 +28,7 @@ from typing import Final, NamedTuple
 from moldau.base.clock import Clock, SystemClock
 from moldau.base.errors import UserError
 from moldau.client.admin import Admin
+from moldau.client.batch_producer import BatchProducer
 from moldau.client.consumer import Consumer
 from moldau.client.errors import (
     ClientError,
@@ -35,7 +36,6 @@ from moldau.client.errors import (
     ProducerFenced,
 )
 from moldau.client.records import TopicPartition
-from moldau.spark.sink.batches import BatchProducer
 from moldau.spark.sink.held import told
 from moldau.spark.sink.helping_topics import MARKER_PARTITIONS, ensure_marker_topic
 from moldau.spark.sink.markers import Marker, Verdict, decide, marker_place, read_marker
@@ -246,7 +246,7 @@ class Publisher:
         producer.start()
         self._after(Step.TAKEN)
         if key is not None:
-            patience_s = 2 * producer.transaction_timeout_ms / 1000
+            patience_s = 2 * producer.settings.transaction_timeout_ms / 1000
             place = self._marker_place(producer, key)
             self._last = read_marker(admin, consumer, place, key, self._clock, patience_s)
         self._after(Step.MARKER_READ)
@@ -265,8 +265,8 @@ class Publisher:
         producer.begin_transaction()
         self._after(Step.BEGUN)
         try:
-            for outgoing in self._staged(clients.consumer, shares):
-                producer.send_batch(outgoing)
+            for topic, partition, batch in self._staged(clients.consumer, shares):
+                producer.send_batch(topic, partition, *batch)
                 self._after(Step.COPIED_ONE)
             self._after(Step.COPIED)
             self._mark(producer, marker)

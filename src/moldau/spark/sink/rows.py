@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from moldau.base.clock import Clock, Random
 from moldau.base.errors import UserError
+from moldau.client.producer_settings import ProducerSettings
 from moldau.records.batch import HEADER_SIZE
 from moldau.records.compression import Codec
 from moldau.spark.sink.columns import Strings, timestamps_ms
@@ -37,6 +38,18 @@ class Form(NamedTuple):
     codec: Codec
     level: int | None
     hashes_keys: bool
+
+    @classmethod
+    def of(cls, settings: ProducerSettings, topic: str | None) -> Form:
+        """Return how batches have to be made for a producer with these settings."""
+        return cls(
+            topic,
+            min(settings.batch_size, settings.max_request_size),
+            settings.max_request_size,
+            settings.codec,
+            settings.level,
+            hashes_keys=not settings.partitioner_ignore_keys,
+        )
 
 
 class Outgoing(NamedTuple):

@@ -12,15 +12,14 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from moldau.base.clock import Clock, SystemClock, system_random
-from moldau.client.producing.fates import Fate
+from moldau.client.batch_producer import BatchProducer, Fate
 from moldau.records.batch import HEADER_SIZE, pack_batch
 from moldau.records.builder import BatchBuilder
-from moldau.spark.sink.batches import BatchProducer
 from moldau.spark.sink.encoding import EncodedBatch
 from moldau.spark.sink.held import WriteInterrupted, producer_for
 from moldau.spark.sink.helping_topics import ensure_staging_topic
 from moldau.spark.sink.options import SinkOptions
-from moldau.spark.sink.rows import Outgoing, RowEncoder
+from moldau.spark.sink.rows import Form, Outgoing, RowEncoder
 
 
 class Share(NamedTuple):
@@ -86,7 +85,8 @@ def stage(
     """
     clock = SystemClock()
     with producer_for(options) as producer:
-        encoder = RowEncoder(producer.form(options.topic), producer, clock, system_random())
+        form = Form.of(producer.settings, options.topic)
+        encoder = RowEncoder(form, producer, clock, system_random())
         batches = encoder.batches(arriving)
         inline, more = _inline(batches, options.inline_size_max)
         if not more:
@@ -138,7 +138,7 @@ def _staged(
     sent: list[tuple[Inline, Fate]] = []
     for one in batches:
         wrapped = _wrapped(share.label, one.content, clock.wall_ms())
-        fate = producer.send_batch(Outgoing(topic, partition, wrapped))
+        fate = producer.send_batch(topic, partition, *wrapped)
         sent.append((one._replace(content=b""), fate))
     producer.flush_batches()
     if any(fate.base_offset < 0 for _, fate in sent):

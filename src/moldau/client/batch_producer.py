@@ -1,8 +1,7 @@
-"""A producer that is given whole batches: the client's engine without its gathering of records.
+"""A producer that is given whole batches, encoded and compressed elsewhere.
 
-Retries, order, numbers, transactions, memory and brokers that come and go are the client's; what
-is new is that a batch comes as it was encoded elsewhere, and is given its producer's number, its
-place in a transaction and its checksum when it is sent.
+Retries, order, numbers, transactions, memory and brokers that come and go are those of `Producer`.
+A batch is given its producer's number, its place in a transaction and its checksum when it is sent.
 """
 
 from __future__ import annotations
@@ -10,35 +9,38 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
+from moldau.base.files import Buffer
 from moldau.client.errors import BufferFull, ClientError
-from moldau.client.producer import Producer
+from moldau.client.producer import Delivery, Producer
+from moldau.client.producer_settings import ProducerSettings
 from moldau.client.producing.batches import Batch
 from moldau.client.producing.core import ProducerCore
-from moldau.client.producing.deliveries import Delivery
 from moldau.client.producing.fates import Fate, fresh
 from moldau.client.producing.outbox import no_such_partition
-from moldau.records.batch import TRANSACTIONAL_BIT, pack_batch
+from moldau.records.batch import TRANSACTIONAL_BIT, BatchHeader, pack_batch
 from moldau.records.compression import Codec
-from moldau.spark.sink.encoding import EncodedBatch
-from moldau.spark.sink.rows import Form, Outgoing
+
+__all__ = ["BatchProducer", "Fate", "PreparedBatch"]
 
 
 class PreparedBatch(Batch):
     """A batch whose records are encoded, and compressed, already."""
 
-    __slots__ = ("_encoded",)
+    __slots__ = ("_header", "_records")
 
     def __init__(
         self,
         fate: Fate,
-        encoded: EncodedBatch,
+        header: BatchHeader,
+        records: Buffer,
+        plain_size: int,
         level: int | None,
         *,
         transactional: bool,
         opened_at: float,
         deadline: float,
     ) -> None:
-        header = encoded.header
+        """`records` are as the header's codec has them; `plain_size` is without compression."""
         super().__init__(
             fate,
             Codec(header.codec),
@@ -46,32 +48,32 @@ class PreparedBatch(Batch):
             transactional=transactional,
             opened_at=opened_at,
             deadline=deadline,
-            reserved=encoded.plain_size,
+            reserved=plain_size,
         )
-        self._encoded: EncodedBatch | None = encoded
+        self._header = header
+        self._records: Buffer | None = records
         self.count = header.count
-        self.size = encoded.plain_size
+        self.size = plain_size
 
     def sealed(self) -> bytes:
         """Return the bytes that go out, with the number that it has been given by now."""
         if self._sealed is None:
-            assert self._encoded is not None
-            header, records, _ = self._encoded
+            assert self._records is not None
             bit = self._attributes & TRANSACTIONAL_BIT
-            sealed = header._replace(
-                attributes=header.attributes | bit,
+            sealed = self._header._replace(
+                attributes=self._header.attributes | bit,
                 producer_id=self._producer_id,
                 producer_epoch=self._producer_epoch,
                 base_sequence=self._base_sequence,
             )
-            self._sealed = pack_batch(sealed, records)
-            self._encoded = None
+            self._sealed = pack_batch(sealed, self._records)
+            self._records = None
         return self._sealed
 
     def drop(self) -> None:
         """Let go of the records."""
         super().drop()
-        self._encoded = None
+        self._records = None
 
 
 class BatchProducer(Producer[bytes, bytes]):
@@ -81,24 +83,12 @@ class BatchProducer(Producer[bytes, bytes]):
         super()._set_up()
         self._fates: deque[Fate] = deque()
 
-    def form(self, topic: str | None) -> Form:
-        """Return how batches have to be made to be sent here."""
-        settings = self._settings
-        return Form(
-            topic,
-            min(settings.batch_size, settings.max_request_size),
-            settings.max_request_size,
-            settings.codec,
-            settings.level,
-            hashes_keys=not settings.partitioner_ignore_keys,
-        )
-
     @property
-    def transaction_timeout_ms(self) -> int:
-        """How long a transaction of this producer may stay open."""
-        return self._settings.transaction_timeout_ms
+    def settings(self) -> ProducerSettings:
+        """What it was made with: batches must be no larger than it allows."""
+        return self._settings
 
-    # What routing asks
+    # What is to be known of a topic before its batches are made
 
     def partition_count(self, topic: str) -> int:
         """Return how many partitions a topic has; waits up to `max_block_ms` for it."""
@@ -134,12 +124,13 @@ class BatchProducer(Producer[bytes, bytes]):
 
     # Sending
 
-    def send_batch(self, outgoing: Outgoing) -> Fate:
-        """Hand over a batch; waits while the buffer is full. Raises what an earlier one failed of.
+    def send_batch(
+        self, topic: str, partition: int, header: BatchHeader, records: Buffer, plain_size: int
+    ) -> Fate:
+        """Hand over a batch; waits while the buffer is full. Raises the error of an earlier one.
 
         BufferFull after `max_block_ms`. What is returned knows where it was put, after a flush.
         """
-        topic, partition, encoded = outgoing
         core, portal = self._knowing(topic), self._running()[1]
         if partition >= core.outbox.partition_count(topic):
             count = self.look_again(topic)
@@ -149,8 +140,8 @@ class BatchProducer(Producer[bytes, bytes]):
         while True:
             self._raise_failed()
             with self._lock:
-                if core.accumulator.has_room(encoded.plain_size):
-                    fate = self._put(core, topic, partition, encoded)
+                if core.accumulator.has_room(plain_size):
+                    fate = self._put(core, topic, partition, header, records, plain_size)
                     if not self._waking:
                         # Not by `on_news`, which leaves it to the lingering of an open batch where
                         # no broker has been written to yet; there never is an open one here.
@@ -161,7 +152,13 @@ class BatchProducer(Producer[bytes, bytes]):
             self._wait_for_room(core, deadline, full)
 
     def _put(
-        self, core: ProducerCore[Delivery], topic: str, partition: int, encoded: EncodedBatch
+        self,
+        core: ProducerCore[Delivery],
+        topic: str,
+        partition: int,
+        header: BatchHeader,
+        records: Buffer,
+        plain_size: int,
     ) -> Fate:
         """Put a batch behind those of its partition; called with the lock held."""
         settings, accumulator = self._settings, core.accumulator
@@ -169,7 +166,9 @@ class BatchProducer(Producer[bytes, bytes]):
         fate = Fate(topic, partition, self._lock)
         batch = PreparedBatch(
             fate,
-            encoded,
+            header,
+            records,
+            plain_size,
             settings.level,
             transactional=settings.transactional_id is not None,
             opened_at=now,
@@ -181,7 +180,7 @@ class BatchProducer(Producer[bytes, bytes]):
         return fate
 
     def flush_batches(self) -> None:
-        """Wait until every batch is acknowledged; raises what the first that failed failed of."""
+        """Wait until every batch is acknowledged; raises the first error."""
         self.flush()
         self._raise_failed()
 
@@ -190,7 +189,7 @@ class BatchProducer(Producer[bytes, bytes]):
         self.close(timeout=0)
 
     def _raise_failed(self) -> None:
-        """Raise what a settled batch failed of; forget those that are written."""
+        """Raise the error of a settled batch; forget those that are written."""
         while self._fates and _is_settled(self._fates[0]):
             error = _failure(self._fates.popleft())
             if error is not None:
