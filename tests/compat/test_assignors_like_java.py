@@ -14,10 +14,9 @@ from moldau.client.assignors.consumer_protocol import (
     encode_assignment,
     encode_subscription,
 )
-from moldau.client.assignors.cooperative import CooperativeStickyAssignor
 from moldau.client.assignors.interface import Assignment, Subscription
-from moldau.client.assignors.sticky import StickyAssignor, StickyRule
-from moldau.client.assignors.sticky_data import decode_sticky, encode_sticky
+from moldau.client.assignors.sticky import CooperativeStickyAssignor, StickyAssignor, StickyRule
+from moldau.client.assignors.sticky_claims import decode_sticky, encode_sticky
 from moldau.client.records import TopicPartition
 
 SEED = 431

@@ -17,7 +17,7 @@ from random import Random
 
 from kits.assignor_oracle import Case
 from moldau.client.assignors.interface import NO_GENERATION, Subscription
-from moldau.client.assignors.sticky_data import (
+from moldau.client.assignors.sticky_claims import (
     StickyData,
     decode_sticky,
     encode_cooperative,

@@ -7,10 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moldau.client.assignors.choice import assignors_of
-from moldau.client.assignors.cooperative import CooperativeStickyAssignor
 from moldau.client.assignors.interface import Subscription
-from moldau.client.assignors.sticky import StickyAssignor
-from moldau.client.assignors.sticky_data import StickyData, encode_sticky
+from moldau.client.assignors.sticky import CooperativeStickyAssignor, StickyAssignor
+from moldau.client.assignors.sticky_claims import StickyData, encode_sticky
 from moldau.client.records import TopicPartition
 
 NAMES = ("range", "roundrobin", "sticky", "sticky-1.1", "cooperative-sticky")

@@ -7,8 +7,7 @@ from collections import defaultdict
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moldau.client.processing.lanes import Lanes, Work
-from moldau.client.processing.progress import Progress
+from moldau.client.processing.scheduling import Lanes, Progress, Work
 from moldau.client.records import Record, TimestampType, TopicPartition
 
 

@@ -6,11 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from moldau.base.errors import ConfigError
-from moldau.client.assignors.cooperative import CooperativeStickyAssignor
 from moldau.client.assignors.interface import PartitionAssignor
-from moldau.client.assignors.ranges import RangeAssignor
-from moldau.client.assignors.round_robin import RoundRobinAssignor
-from moldau.client.assignors.sticky import StickyAssignor, StickyRule
+from moldau.client.assignors.stateless import RangeAssignor, RoundRobinAssignor
+from moldau.client.assignors.sticky import CooperativeStickyAssignor, StickyAssignor, StickyRule
 
 _JAVA_PACKAGE: Final = "org.apache.kafka.clients.consumer."
 

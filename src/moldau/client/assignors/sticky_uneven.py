@@ -7,6 +7,10 @@ all that moving did not make the shares more even, it is undone.
 
 Members that can neither give nor get stand aside while partitions move: all they have is of topics
 that nobody else wants, and they have all of it.
+
+Moving one partition of a topic from A to B and another of the same topic from B to A leaves the
+counts as they were and costs two members their partition. So when the second is asked for, the
+first goes back instead.
 """
 
 from __future__ import annotations
@@ -15,11 +19,47 @@ from bisect import bisect_left, insort
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
 
+from moldau.client.assignors.hash_order import (
+    HashOrderedSet,
+    partitions_in_hash_order,
+    texts_in_hash_order,
+)
 from moldau.client.assignors.interface import ClusterTopics, Shares, Subscriptions
-from moldau.client.assignors.movements import Movements
 from moldau.client.assignors.racks import RackMap
 from moldau.client.assignors.sticky_claims import Claims
 from moldau.client.records import TopicPartition
+
+_Way = tuple[str, str, str]
+"""Topic, from whom, to whom."""
+
+
+class Movements:
+    """Where partitions came from and went to, over all their moves."""
+
+    def __init__(self) -> None:
+        self._ways: dict[TopicPartition, _Way] = {}
+        self._moved: dict[_Way, HashOrderedSet] = {}
+
+    def record(self, partition: TopicPartition, giver: str, taker: str) -> None:
+        """Note a move; one that moved before counts from where it was first."""
+        way = self._ways.pop(partition, None)
+        if way is not None:
+            self._moved[way].remove(partition)
+            if not self._moved[way]:
+                del self._moved[way]
+            giver = way[1]
+        if giver != taker:
+            way = (partition.topic, giver, taker)
+            self._ways[partition] = way
+            self._moved.setdefault(way, HashOrderedSet()).add(partition)
+
+    def instead_of(self, partition: TopicPartition, giver: str, taker: str) -> TopicPartition:
+        """Return what to move from giver to taker: what came the other way, if anything did."""
+        way = self._ways.get(partition)
+        if way is not None:
+            giver = way[1]
+        back = self._moved.get((partition.topic, taker, giver))
+        return back.first() if back else partition
 
 
 class UnevenShares:
@@ -192,3 +232,39 @@ def _spread(ranking: Sequence[tuple[int, str]]) -> int:
         place * count - lower
         for place, (count, lower) in enumerate(zip(counts, below, strict=False))
     )
+
+
+class FirstShares(UnevenShares):
+    """One division as Kafka 1.1 would have made it, for groups that were planned with it.
+
+    It knows no quotas and no racks: members that want the same topics are served by giving and
+    moving, too. Only the order is another. A group that was there before moves partitions from
+    where most are, and what is left is given in the order of a hash map; nothing is tried first
+    with what had no owner.
+    """
+
+    def _in_order(self) -> list[TopicPartition]:
+        if not self._holders or len(set(self._wishes.values())) > 1:
+            return super()._in_order()
+        everything = [
+            TopicPartition(topic, number)
+            for topic in texts_in_hash_order(self._topics)
+            for number in range(len(self._topics[topic]))
+        ]
+        left = [one for one in partitions_in_hash_order(everything) if one not in self._holders]
+        return self._fullest_first() + left
+
+    def _fullest_first(self) -> list[TopicPartition]:
+        """Return what members have, always the next of the one that still has most."""
+        remaining = {member: iter(share) for member, share in self._shares.items()}
+        ranking = [entry for entry in self._ranking if entry[0] > 0]
+        taken = []
+        while ranking:
+            count, member = ranking.pop()
+            taken.append(next(remaining[member]))
+            if count > 1:
+                insort(ranking, (count - 1, member))
+        return taken
+
+    def _level(self, everything: Sequence[TopicPartition], left: Sequence[TopicPartition]) -> bool:  # noqa: ARG002
+        return self._move(everything)

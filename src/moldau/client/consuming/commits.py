@@ -22,7 +22,7 @@ from typing import Any, Protocol
 
 from moldau.client.consumer_settings import ConsumerSettings
 from moldau.client.consuming.commit_order import CommitOrder, Place
-from moldau.client.consuming.coordinator import GroupCoordinator
+from moldau.client.consuming.group_coordinator import GroupCoordinator
 from moldau.client.consuming.steps import Identity, Partitions
 from moldau.client.errors import (
     BrokerError,

@@ -16,7 +16,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from moldau.client.consumer_settings import ConsumerSettings, ResetPolicy
-from moldau.client.consuming.buffering import FetchBuffer
+from moldau.client.consuming.background import Waking
 from moldau.client.consuming.coordination import (
     CommitCallback,
     Coordination,
@@ -26,12 +26,11 @@ from moldau.client.consuming.coordination import (
 from moldau.client.consuming.decoding import DecodingRules, Fetched, Taken
 from moldau.client.consuming.fetch_answers import FetchAnswers
 from moldau.client.consuming.fetcher import Fetcher
-from moldau.client.consuming.holding import Holding, Walk
+from moldau.client.consuming.holding import FetchBuffer, Holding, Walk
 from moldau.client.consuming.marks import Mark
 from moldau.client.consuming.positions import NO_OFFSET, PartitionState, Positions, committable
 from moldau.client.consuming.resolver import Resolver
 from moldau.client.consuming.user_calls import UserCalls, Work
-from moldau.client.consuming.waking import Waking
 from moldau.client.errors import (
     ClientClosed,
     ClientError,

@@ -14,8 +14,8 @@ from typing import Final
 from moldau.base.errors import CorruptRecords
 from moldau.base.tuples import NamedTuple
 from moldau.client.consumer_settings import ResetKind, ResetPolicy
-from moldau.client.consuming.buffering import FetchBuffer
 from moldau.client.consuming.decoding import DecodingRules, Fetched
+from moldau.client.consuming.holding import FetchBuffer
 from moldau.client.consuming.positions import NO_OFFSET, PartitionState, Positions
 from moldau.client.errors import (
     CorruptAnswer,

@@ -26,10 +26,9 @@ from typing import Final
 from moldau.base.ids import ZERO_TOPIC_ID
 from moldau.base.tuples import NamedTuple
 from moldau.client.consumer_settings import ConsumerSettings
-from moldau.client.consuming.background import in_background
+from moldau.client.consuming.background import Waking, in_background
 from moldau.client.consuming.fetch_answers import FetchAnswers, Sent
 from moldau.client.consuming.positions import PartitionState, Positions, Stage
-from moldau.client.consuming.waking import Waking
 from moldau.client.errors import ClientError
 from moldau.client.records import TopicPartition
 from moldau.engine.backoff import Backoff

@@ -15,7 +15,7 @@ from typing import Any
 from moldau.client.assignors.interface import PartitionAssignor, RebalanceProtocol
 from moldau.client.consumer_settings import ConsumerSettings
 from moldau.client.consuming.auto_commit import AutoCommit
-from moldau.client.consuming.background import in_background
+from moldau.client.consuming.background import Waking, in_background
 from moldau.client.consuming.commits import Commits
 from moldau.client.consuming.coordination import (
     CommitCallback,
@@ -24,14 +24,13 @@ from moldau.client.consuming.coordination import (
     Offsets,
     Subscription,
 )
-from moldau.client.consuming.coordinator import GroupCoordinator
 from moldau.client.consuming.distribution import Assignors
+from moldau.client.consuming.group_coordinator import GroupCoordinator
 from moldau.client.consuming.heart import Heart
 from moldau.client.consuming.membership import Membership, MembershipSettings
 from moldau.client.consuming.rebalancing import Rebalancing
 from moldau.client.consuming.steps import Identity, Partitions
 from moldau.client.consuming.subscribed_topics import matching, partition_counts
-from moldau.client.consuming.waking import Waking
 from moldau.client.errors import ClientError, broker_error
 from moldau.client.records import OffsetAndMetadata, TopicPartition
 from moldau.engine.backoff import Backoff

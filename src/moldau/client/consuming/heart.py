@@ -10,11 +10,11 @@ import logging
 from collections.abc import Callable
 
 from moldau.client.consumer_settings import ConsumerSettings
-from moldau.client.consuming.coordinator import GroupCoordinator
+from moldau.client.consuming.background import Waking
+from moldau.client.consuming.group_coordinator import GroupCoordinator
 from moldau.client.consuming.group_requests import heartbeat_request, leave_error, leave_request
 from moldau.client.consuming.membership import Membership
 from moldau.client.consuming.steps import Beat, Expire, Identity
-from moldau.client.consuming.waking import Waking
 from moldau.client.errors import ClientError
 from moldau.protocol.errors import ErrorCode
 

@@ -1,4 +1,7 @@
-"""What the user holds: records handed out and not yet done with.
+"""What was fetched on its way through the user's hands: waiting, handed out, done with.
+
+Answers wait in the order in which they came. One leaves once it was handed out whole, or once
+something made it worthless: then its state is at a later revision than it.
 
 Records of a `poll` are handed out together and done with at the next `poll`. An iteration hands
 out records one by one from a list the user's loop walks by itself, so that a record costs neither
@@ -12,14 +15,46 @@ Pure. Read from the user's thread by the blocking face; a list iterator's length
 from __future__ import annotations
 
 import weakref
+from collections import deque
 from collections.abc import Iterator
 from operator import length_hint
 from typing import Any
 
 from moldau.client.consuming.decoding import Fetched, Taken
-from moldau.client.consuming.positions import PartitionState
+from moldau.client.consuming.positions import PartitionState, Stage
 from moldau.client.records import Record
 from moldau.engine.metadata import NO_EPOCH
+
+
+class FetchBuffer:
+    """Answers that wait for the user, in the order in which they came."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[Fetched] = deque()
+
+    def add(self, fetched: Fetched) -> None:
+        """Keep an answer; its partition has counted its bytes already."""
+        self._waiting.append(fetched)
+
+    def first(self) -> Fetched | None:
+        """Return the first answer that may be handed out."""
+        for fetched in self._waiting:
+            if fetched.stale:
+                self.clear_stale()
+                return self.first()
+            if fetched.state.stage is Stage.READY and not fetched.state.paused:
+                return fetched
+        return None
+
+    def exhausted(self, fetched: Fetched) -> None:
+        """Let go of an answer that was handed out whole."""
+        self._waiting.remove(fetched)
+        if not fetched.stale:
+            fetched.state.buffered_size -= fetched.size
+
+    def clear_stale(self) -> None:
+        """Let go of everything that has become worthless."""
+        self._waiting = deque(fetched for fetched in self._waiting if not fetched.stale)
 
 
 class Walk:

@@ -16,9 +16,10 @@ from moldau.client.assignors.interface import Assignment
 from moldau.client.consumer_settings import ConsumerSettings
 from moldau.client.consuming import listeners
 from moldau.client.consuming.auto_commit import AutoCommit
+from moldau.client.consuming.background import Waking
 from moldau.client.consuming.coordination import Host
-from moldau.client.consuming.coordinator import GroupCoordinator
 from moldau.client.consuming.distribution import Assignors
+from moldau.client.consuming.group_coordinator import GroupCoordinator
 from moldau.client.consuming.group_requests import (
     OLDEST_JOIN,
     OLDEST_STATIC_JOIN,
@@ -39,7 +40,6 @@ from moldau.client.consuming.steps import (
     Wait,
 )
 from moldau.client.consuming.subscribed_topics import partition_counts, replica_racks
-from moldau.client.consuming.waking import Waking
 from moldau.client.errors import ClientError
 from moldau.engine.cluster import Cluster, Lane
 from moldau.protocol.errors import ErrorCode

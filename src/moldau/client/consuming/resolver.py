@@ -14,10 +14,9 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from moldau.client.consumer_settings import ConsumerSettings, ResetKind, ResetPolicy
-from moldau.client.consuming.background import in_background
+from moldau.client.consuming.background import Waking, in_background
 from moldau.client.consuming.holding import Holding
 from moldau.client.consuming.positions import LATEST, NO_OFFSET, PartitionState, Positions, Stage
-from moldau.client.consuming.waking import Waking
 from moldau.client.errors import (
     ClientError,
     LogTruncated,

@@ -23,7 +23,7 @@ from typing import Any, Final, TypeVar
 from moldau.client.consumer import Consumer
 from moldau.client.consuming.listeners import RebalanceListener, assigned, lost, revoked
 from moldau.client.errors import ClientClosed, ClientError, CommitFailed
-from moldau.client.processing.lanes import Work
+from moldau.client.processing.scheduling import Work
 from moldau.client.processing.workforce import Workforce
 from moldau.client.records import Record, TopicPartition
 

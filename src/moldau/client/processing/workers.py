@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from moldau.client.consumer import AsyncConsumer
 from moldau.client.consuming.listeners import RebalanceListener, assigned, lost, revoked
 from moldau.client.errors import ClientClosed, ClientError, CommitFailed, InvalidState
-from moldau.client.processing.lanes import Work
+from moldau.client.processing.scheduling import Work
 from moldau.client.processing.workforce import Workforce
 from moldau.client.records import Record, TopicPartition
 

@@ -1,9 +1,9 @@
 """What workers in tasks and workers in threads have in common: everything but how they wait.
 
 Records that were read, which of them may be worked on, how far each partition has come, what may be
-committed, when partitions rest. It decides nothing about order and offsets itself (`lanes`,
-`progress`). A workforce adds how a handler is run, how the consumer is asked and how an end is
-waited for.
+committed, when partitions rest. It decides nothing about order and offsets itself (`scheduling`
+does). A workforce adds how a handler is run, how the consumer is asked and how an end is waited
+for.
 
 Only the one who runs it asks the consumer. Where handlers end in threads of their own, what they
 touch is touched with the guard held.
@@ -24,9 +24,7 @@ from moldau.client.consumer import AsyncConsumer, Consumer
 from moldau.client.consuming.coordination import Offsets
 from moldau.client.consuming.listeners import RebalanceListener
 from moldau.client.errors import InvalidState
-from moldau.client.processing.deferral import Deferrals
-from moldau.client.processing.lanes import Lane, Lanes, Work
-from moldau.client.processing.progress import Progress
+from moldau.client.processing.scheduling import Deferrals, Lane, Lanes, Progress, Work
 from moldau.client.records import Record, TopicPartition
 
 logger = logging.getLogger(__name__)

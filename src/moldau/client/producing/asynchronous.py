@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self
 
 from moldau.client.errors import BufferFull, ClientError, InvalidState
 from moldau.client.producing.core import ProducerCore
-from moldau.client.producing.deliveries import AsyncDelivery
+from moldau.client.producing.deliveries import AsyncDelivery, Tally
 from moldau.client.producing.face import (
     Headers,
     ProducerFace,
@@ -18,7 +18,6 @@ from moldau.client.producing.face import (
     patience_after,
     record_fields,
 )
-from moldau.client.producing.tally import Tally
 from moldau.client.records import K, ProducerRecord, V
 
 if TYPE_CHECKING:

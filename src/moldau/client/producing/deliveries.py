@@ -1,7 +1,11 @@
-"""The result of one `send`, in both faces.
+"""The results of sending: of one `send`, in both faces, and of many for `send_many`.
 
 A delivery is three words of memory until somebody waits for it: only then is a future or an event
 made. Giving up waiting gives up nothing else; the record goes its way.
+
+A batch's fate does not answer for all of its records: one that is too large is split, and its
+halves may fare differently. So `send_many` looks at every delivery; those that were written are let
+go of as time passes, so that a stream of records without end takes no more than what is on its way.
 """
 
 from __future__ import annotations
@@ -11,7 +15,7 @@ import threading
 from collections.abc import Callable, Generator
 from contextlib import suppress
 from functools import partial
-from typing import Any, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from moldau.client.errors import ClientError, InvalidState, RequestTimedOut
 from moldau.client.producing.fates import UNKNOWN_OFFSET, Fate, fresh
@@ -143,3 +147,46 @@ def _release(future: asyncio.Future[None]) -> None:
 
 def _raise(error: BaseException) -> None:
     raise error
+
+
+FIRST_LOOK_COUNT: Final = 4096
+"""How many deliveries are kept before it is worth looking through them."""
+
+
+class Tally:
+    """Counts deliveries and finds the first that failed."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._kept: list[Sent] = []
+        self._look_at = FIRST_LOOK_COUNT
+
+    def add(self, delivery: Sent) -> None:
+        """Count one more."""
+        self._count += 1
+        self._kept.append(delivery)
+        if len(self._kept) >= self._look_at:
+            self._look_through()
+            # Twice what is left: then each delivery is looked at twice or so, however many wait.
+            self._look_at = max(FIRST_LOOK_COUNT, 2 * len(self._kept))
+
+    def _look_through(self) -> None:
+        """Keep what is on its way, and the first that failed."""
+        kept: list[Sent] = []
+        failed = False
+        for delivery in self._kept:
+            fate, _ = delivery.place()
+            if not fate.done:
+                kept.append(delivery)
+            elif fate.error is not None and not failed:
+                failed = True
+                kept.append(delivery)
+        self._kept = kept
+
+    def result(self) -> int:
+        """Return how many were written, all of them settled; raise why the first failed."""
+        for delivery in self._kept:
+            error = delivery.exception()
+            if error is not None:
+                raise fresh(error)
+        return self._count

@@ -24,7 +24,7 @@ from moldau.client.errors import (
     RequestTimedOut,
 )
 from moldau.client.producing.core import ProducerCore
-from moldau.client.producing.deliveries import Delivery
+from moldau.client.producing.deliveries import Delivery, Tally
 from moldau.client.producing.face import (
     Headers,
     Prepared,
@@ -41,7 +41,6 @@ from moldau.client.producing.scopes import (
     OffsetSource,
     Transaction,
 )
-from moldau.client.producing.tally import Tally
 from moldau.client.records import K, ProducerRecord, V
 from moldau.engine.portal import Portal, forked
 

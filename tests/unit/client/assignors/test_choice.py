@@ -7,10 +7,9 @@ import pytest
 from kits.assignor_groups import divided
 from moldau.base.errors import ConfigError
 from moldau.client.assignors.choice import BUILT_IN, assignors_of
-from moldau.client.assignors.cooperative import CooperativeStickyAssignor
 from moldau.client.assignors.interface import Assignment, PartitionAssignor, RebalanceProtocol
-from moldau.client.assignors.ranges import RangeAssignor
-from moldau.client.assignors.sticky import StickyAssignor
+from moldau.client.assignors.stateless import RangeAssignor
+from moldau.client.assignors.sticky import CooperativeStickyAssignor, StickyAssignor
 from moldau.client.records import TopicPartition
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from kits.assignor_groups import divided, next_round, partitions, shares, topics
-from moldau.client.assignors.cooperative import CooperativeStickyAssignor
 from moldau.client.assignors.interface import Assignment, RebalanceProtocol, Subscription
-from moldau.client.assignors.sticky_data import encode_cooperative
+from moldau.client.assignors.sticky import CooperativeStickyAssignor
+from moldau.client.assignors.sticky_claims import encode_cooperative
 
 
 def test_it_serves_both_ways_of_handing_over():

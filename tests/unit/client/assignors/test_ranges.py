@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kits.assignor_groups import divided, shares, topics
 from moldau.client.assignors.interface import Subscription
-from moldau.client.assignors.ranges import RangeAssignor
+from moldau.client.assignors.stateless import RangeAssignor
 
 
 def run_of(topic, first, last):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kits.assignor_groups import divided, topics
 from moldau.client.assignors.interface import Subscription
-from moldau.client.assignors.round_robin import RoundRobinAssignor, dealt
+from moldau.client.assignors.stateless import RoundRobinAssignor, dealt
 from moldau.client.records import TopicPartition
 
 

@@ -7,7 +7,7 @@ import pytest
 from kits.assignor_groups import divided, next_round, partitions, shares, topics
 from moldau.client.assignors.interface import Assignment, Subscription
 from moldau.client.assignors.sticky import StickyAssignor, StickyRule
-from moldau.client.assignors.sticky_data import StickyData, decode_sticky, encode_sticky
+from moldau.client.assignors.sticky_claims import StickyData, decode_sticky, encode_sticky
 from moldau.client.records import TopicPartition
 
 FOUR_TOPICS = dict.fromkeys(("t0", "t1", "t2", "t3"), 2)

@@ -10,13 +10,13 @@ from kits.leaks import run_without_leaks
 from kits.scripted_broker import FIND_COORDINATOR, HEARTBEAT, ScriptedBroker
 from moldau.base.errors import ConfigError
 from moldau.base.network import Address
-from moldau.client.assignors.cooperative import CooperativeStickyAssignor
 from moldau.client.assignors.interface import Assignment, PartitionAssignor, RebalanceProtocol
-from moldau.client.assignors.ranges import RangeAssignor
+from moldau.client.assignors.stateless import RangeAssignor
+from moldau.client.assignors.sticky import CooperativeStickyAssignor
 from moldau.client.consumer_settings import ConsumerSettings
 from moldau.client.consuming import listeners
-from moldau.client.consuming.coordinator import GroupCoordinator
 from moldau.client.consuming.distribution import Assignors
+from moldau.client.consuming.group_coordinator import GroupCoordinator
 from moldau.client.consuming.group_requests import (
     join_request,
     leave_error,

@@ -15,9 +15,8 @@ from kits.scripted_broker import PRODUCE
 from moldau.client.errors import DeliveryTimedOut, RecordTooLarge, SerializationFailed
 from moldau.client.producer import AsyncProducer, Producer
 from moldau.client.producing.batches import Batch
-from moldau.client.producing.deliveries import Sent
+from moldau.client.producing.deliveries import FIRST_LOOK_COUNT, Sent, Tally
 from moldau.client.producing.fates import Fate
-from moldau.client.producing.tally import FIRST_LOOK_COUNT, Tally
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.data import (
     PartitionProduceResponse,

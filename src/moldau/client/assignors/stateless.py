@@ -1,17 +1,25 @@
-"""Range: each topic by itself is cut into runs of partitions, one for each member.
+"""The assignors that remember nothing: range and round robin.
 
-The members that come first get one partition more where the cut is not even. Topics with as many
-partitions and the same members are cut alike, so that partition n of one and partition n of the
-other go to the same member: what a join of two topics by key needs.
+Both serve members in the same order, on every leader and over restarts. Static members come first,
+by the names they keep; the others follow by the ids the broker gave them. A static member thus
+keeps its place though a restart gives it a new id (KIP-345).
 
-Where racks matter (KIP-881), members first take, within the number that is theirs, partitions with
-a replica in their rack; topics that would be cut alike are matched together, number by number, so
-that they stay together. What is left is cut into runs as ever.
+Round robin deals all partitions of all topics in turn, like cards. Members that do not want a card
+are passed over, so equal subscriptions give shares that differ by one at most, and unequal ones may
+not.
+
+Range cuts each topic by itself into runs of partitions, one for each member. The members that come
+first get one partition more where the cut is not even. Topics with as many partitions and the same
+members are cut alike, so that partition n of one and partition n of the other go to the same
+member: what a join of two topics by key needs. Where racks matter (KIP-881), members first take,
+within the number that is theirs, partitions with a replica in their rack; topics that would be cut
+alike are matched together, number by number, so that they stay together. What is left is cut into
+runs as ever.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 
 from moldau.client.assignors.interface import (
@@ -22,9 +30,61 @@ from moldau.client.assignors.interface import (
     Shares,
     Subscriptions,
 )
-from moldau.client.assignors.members import subscribers
 from moldau.client.assignors.racks import member_racks, racks_matter
 from moldau.client.records import TopicPartition
+
+
+def in_order(subscriptions: Subscriptions) -> list[str]:
+    """Return the ids of all members, in the order they are served."""
+
+    def place(member: str) -> tuple[bool, str]:
+        instance_id = subscriptions[member].instance_id
+        return (True, member) if instance_id is None else (False, instance_id)
+
+    return sorted(subscriptions, key=place)
+
+
+def subscribers(subscriptions: Subscriptions, topics: Iterable[str]) -> dict[str, list[str]]:
+    """Return, of each of these topics, who subscribes to it, in the order they are served."""
+    members: dict[str, list[str]] = {topic: [] for topic in topics}
+    for member in in_order(subscriptions):
+        for topic in dict.fromkeys(subscriptions[member].topics):
+            if topic in members:
+                members[topic].append(member)
+    return members
+
+
+class RoundRobinAssignor(PartitionAssignor):
+    """Deals all partitions, by topic and number, to the members in turn."""
+
+    name = "roundrobin"
+
+    def assign(self, topics: ClusterTopics, subscriptions: Subscriptions) -> Assignments:
+        """Divide the partitions of every topic that somebody wants."""
+        cards = (
+            TopicPartition(topic, partition)
+            for topic in sorted(topics)
+            for partition in range(len(topics[topic]))
+        )
+        shares = dealt(cards, subscriptions)
+        return {member: Assignment(share) for member, share in shares.items()}
+
+
+def dealt(cards: Iterable[TopicPartition], subscriptions: Subscriptions) -> Shares:
+    """Deal partitions in the order given; those that nobody wants are left out."""
+    members = in_order(subscriptions)
+    wishes = [frozenset(subscriptions[member].topics) for member in members]
+    wanted = frozenset[str]().union(*wishes)
+    shares: Shares = {member: [] for member in subscriptions}
+    turn = 0
+    for card in cards:
+        if card.topic not in wanted:
+            continue
+        while card.topic not in wishes[turn]:
+            turn = (turn + 1) % len(members)
+        shares[members[turn]].append(card)
+        turn = (turn + 1) % len(members)
+    return shares
 
 
 class RangeAssignor(PartitionAssignor):
