@@ -11,9 +11,7 @@ from enum import Enum
 from typing import Any, Final
 
 from moldau.base.errors import ConfigError
-from moldau.base.removed_settings import removal
 from moldau.base.tuples import NamedTuple
-from moldau.client.removed_settings import REMOVED_RESETS
 from moldau.engine.settings import IsolationLevel, Settings, at_least
 
 _DURATION: Final = (
@@ -49,6 +47,9 @@ class ResetPolicy(NamedTuple):
         for kind in (ResetKind.EARLIEST, ResetKind.LATEST, ResetKind.NONE):
             if text == kind.value:
                 return cls(kind)
+        from moldau.base.removed_settings import removal  # noqa: PLC0415 - only who is refused
+        from moldau.client.removed_settings import REMOVED_RESETS  # noqa: PLC0415 - as above
+
         if (removed := REMOVED_RESETS.get(text)) is not None:
             raise ConfigError(removal(f"auto_offset_reset={text!r}", removed))
         raise ConfigError(

@@ -24,8 +24,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, ParamSpec, TypeVar, cast
 
 from moldau.base.errors import ConfigError
-from moldau.base.removed_settings import removal
-from moldau.client.removed_settings import REMOVED
 from moldau.engine.settings import S, pick
 
 logger = logging.getLogger(__name__)
@@ -102,6 +100,11 @@ def _translated(
 
 
 def _refusal(name: str, parameters: Mapping[str, inspect.Parameter]) -> str:
+    from difflib import get_close_matches  # noqa: PLC0415 - only who is refused pays for these
+
+    from moldau.base.removed_settings import removal  # noqa: PLC0415
+    from moldau.client.removed_settings import REMOVED  # noqa: PLC0415
+
     dotted = name.replace("_", ".")
     if (reason := REFUSED.get(dotted)) is not None:
         return f"{name} is not taken: {reason}"
@@ -109,8 +112,6 @@ def _refusal(name: str, parameters: Mapping[str, inspect.Parameter]) -> str:
         return removal(name, removed)
     if dotted.startswith(UNSUPPORTED_FAMILIES):
         return f"{name} is not supported yet: connections are plaintext"
-    from difflib import get_close_matches  # noqa: PLC0415 - only who misspells pays for it
-
     own = [known for known in parameters if known != "self"]
     near = get_close_matches(name.replace(".", "_"), own, 1)
     if not near:
