@@ -14,8 +14,7 @@ import asyncio
 import sqlite3
 from collections.abc import Set as AbstractSet
 
-from moldau import AsyncConsumer, Record, TopicPartition
-from moldau.client.consuming.listeners import RebalanceListener
+from moldau import AsyncConsumer, RebalanceListener, Record, TopicPartition
 from moldau.client.processing import graceful
 
 SCHEMA = """

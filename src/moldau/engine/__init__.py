@@ -2,10 +2,10 @@
 
 Owns connections and the handshake, the image of the cluster as its brokers tell it, the search for
 leaders and coordinators, trying again, offsets looked up at leaders, and what a fetch brings, down
-to columns. The client, Spark and the console stand on it; brokers use it to talk to each other.
+to columns. The client and Spark stand on it; brokers may, and may not import the client.
 
 Must not know who asks: no producer, no consumer, no membership in a group, no setting that only
-their faces have. `settings` has the few that every connection needs.
+their faces have. `settings` has those that every connection needs.
 
     cluster           the way in: metadata, coordinators, requests to brokers
     links, link, connection, handshake    one connection a broker and lane, and what it agreed on
