@@ -12,7 +12,8 @@ their faces have. `settings` has those that every connection needs.
     retry, asking     trying again: one question, or one about many items
     offset_lookup     where logs begin and end, and what was written at a time
     group_offsets     offsets committed in a group's name
-    fetch_sessions, fetched_batches       what to say in a fetch, which batches to take out of it
+    fetch_requests, fetch_sessions        what to say in a fetch
+    fetched_batches   which batches of the answer came whole, and which of those count
     arrow_answer      the same as columns; `arrow_batches` says what they look like
     portal            an event loop in a thread, for callers that block
 """

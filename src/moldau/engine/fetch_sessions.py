@@ -29,12 +29,6 @@ FIRST_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 _EPOCH_MAX: Final = 2**31 - 1
 
-NO_REPLICA: Final = -1
-"""What an answer names where the leader recommends no replica to read from (KIP-392)."""
-
-TOPIC_ID_VERSION: Final = 13
-"""The version of Fetch since which topics are named by their ids."""
-
 
 class Wanted(NamedTuple):
     """What is to be fetched of one partition; equal to what the session knows, it is not sent."""

@@ -25,12 +25,12 @@ from moldau.client.errors import (
 )
 from moldau.client.records import TopicPartition
 from moldau.engine.cluster import Cluster
-from moldau.engine.fetch_sessions import NO_REPLICA, FetchSession, Wanted
+from moldau.engine.fetch_requests import NO_REPLICA, by_partition
+from moldau.engine.fetch_sessions import FetchSession, Wanted
 from moldau.engine.fetched_batches import split
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.data import (
     FetchablePartitionResponse,
-    FetchableTopicResponse,
     FetchResponse,
     NodeEndpoint,
 )
@@ -105,7 +105,7 @@ class FetchAnswers:
         broker_id: int,
     ) -> None:
         """Act on an answer. CorruptAnswer if it speaks of what was not asked for."""
-        told = _by_partition(answer.responses, wanted)
+        told = by_partition(answer.responses, wanted)
         error = ErrorCode.of(answer.error_code)
         if session is not None and not session.answered(error, answer.session_id, told.keys()):
             self._no_session(error, sent, session.failure_count > 1, broker_id)
@@ -227,21 +227,6 @@ class FetchAnswers:
 
     def _later(self, state: PartitionState) -> None:
         state.retry_at = self._clock.monotonic() + self._retry_s
-
-
-def _by_partition(
-    responses: Iterable[FetchableTopicResponse], wanted: Mapping[TopicPartition, Wanted]
-) -> dict[TopicPartition, FetchablePartitionResponse]:
-    names = {want.topic_id: partition.topic for partition, want in wanted.items()}
-    told: dict[TopicPartition, FetchablePartitionResponse] = {}
-    for topic in responses:
-        name = topic.topic or names.get(topic.topic_id)
-        for one in topic.partitions:
-            partition = TopicPartition(name or "", one.partition_index)
-            if partition not in wanted:
-                raise CorruptAnswer(f"the broker sent {partition}, which was not asked for")
-            told[partition] = one
-    return told
 
 
 def _note_offsets(state: PartitionState, told: FetchablePartitionResponse) -> None:

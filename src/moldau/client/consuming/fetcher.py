@@ -23,7 +23,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from moldau.base.ids import ZERO_TOPIC_ID
 from moldau.base.tuples import NamedTuple
 from moldau.client.consumer_settings import ConsumerSettings
 from moldau.client.consuming.background import Waking, in_background
@@ -34,21 +33,21 @@ from moldau.client.records import TopicPartition
 from moldau.engine.backoff import Backoff
 from moldau.engine.cluster import Cluster, Lane
 from moldau.engine.connection import ClientConnection
+from moldau.engine.fetch_requests import (
+    NO_REPLICA,
+    FetchLimits,
+    fetch_request,
+    fetch_version,
+    without_session,
+)
 from moldau.engine.fetch_sessions import (
     FINAL_EPOCH,
-    NO_REPLICA,
     NO_SESSION,
-    TOPIC_ID_VERSION,
     FetchSession,
     SessionRequest,
     Wanted,
 )
-from moldau.protocol.messages.data import (
-    FetchPartition,
-    FetchRequest,
-    FetchTopic,
-    ForgottenTopic,
-)
+from moldau.protocol.messages.data import FetchRequest
 
 logger = logging.getLogger(__name__)
 
@@ -230,7 +229,7 @@ class Fetcher:
         """Ask for everything that is to be read from a broker, within the session."""
         version = _version(connection, plan)
         session = source.session if version >= SESSION_VERSION else None
-        asked = _sessionless(plan) if session is None else session.request(plan.wanted)
+        asked = without_session(plan.wanted) if session is None else session.request(plan.wanted)
         wait_ms = self._settings.fetch_max_wait_ms
         try:
             with plan.on_its_way():
@@ -248,38 +247,20 @@ class Fetcher:
         """Ask for some of it only, without the session's knowledge."""
         with plan.on_its_way():
             connection = await self._cluster.connection(source.broker_id, Lane.BESIDE)
-            request = self._request(_sessionless(plan), int(patience_s * 1000))
+            request = self._request(without_session(plan.wanted), int(patience_s * 1000))
             answer = await connection.send(request, _version(connection, plan))
             self._answers.take(answer, plan.sent, plan.wanted, None, source.broker_id)
 
     def _request(self, asked: SessionRequest, wait_ms: int) -> FetchRequest:
         settings = self._settings
-        topics: dict[tuple[str, bytes], list[FetchPartition]] = {}
-        for (topic, index), want in asked.send.items():
-            topics.setdefault((topic, want.topic_id), []).append(
-                FetchPartition(
-                    index,
-                    current_leader_epoch=want.leader_epoch,
-                    fetch_offset=want.offset,
-                    partition_max_bytes=want.max_bytes,
-                )
-            )
-        forgotten: dict[tuple[str, bytes], list[int]] = {}
-        for topic_id, (topic, index) in asked.forget:
-            forgotten.setdefault((topic, topic_id), []).append(index)
-        return FetchRequest(
-            max_wait_ms=wait_ms,
-            min_bytes=settings.fetch_min_bytes,
-            max_bytes=settings.fetch_max_bytes,
-            isolation_level=settings.isolation_level,
-            session_id=asked.session_id,
-            session_epoch=asked.epoch,
-            topics=[FetchTopic(*name, partitions) for name, partitions in topics.items()],
-            forgotten_topics_data=[
-                ForgottenTopic(*name, partitions) for name, partitions in forgotten.items()
-            ],
-            rack_id=settings.client_rack,
+        limits = FetchLimits(
+            wait_ms,
+            settings.fetch_min_bytes,
+            settings.fetch_max_bytes,
+            settings.isolation_level,
+            settings.client_rack,
         )
+        return fetch_request(asked, limits)
 
     def _failed(self, broker_id: int, error: ClientError) -> None:
         """Have it looked up who leads now, and read from no replica that is gone."""
@@ -347,12 +328,5 @@ class _Plan(NamedTuple):
                 sent.state.landed(sent.revision)
 
 
-def _sessionless(plan: _Plan) -> SessionRequest:
-    return SessionRequest(NO_SESSION, FINAL_EPOCH, plan.wanted, [])
-
-
 def _version(connection: ClientConnection, plan: _Plan) -> int:
-    version = connection.agreed_version(FetchRequest)
-    if any(want.topic_id == ZERO_TOPIC_ID for want in plan.wanted.values()):
-        return min(version, TOPIC_ID_VERSION - 1)
-    return version
+    return fetch_version(connection.agreed_version(FetchRequest), plan.wanted)

@@ -22,7 +22,7 @@ from typing import Final
 from moldau.client.consumer_settings import ResetKind, ResetPolicy
 from moldau.client.errors import InvalidState
 from moldau.client.records import OffsetAndMetadata, TopicPartition
-from moldau.engine.fetch_sessions import NO_REPLICA
+from moldau.engine.fetch_requests import NO_REPLICA
 from moldau.engine.metadata import NO_EPOCH
 
 NO_OFFSET: Final = -1

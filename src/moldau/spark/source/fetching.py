@@ -23,7 +23,14 @@ from moldau.client.errors import (
 )
 from moldau.engine.backoff import Backoff
 from moldau.engine.cluster import Cluster
-from moldau.engine.fetch_sessions import NO_REPLICA, TOPIC_ID_VERSION
+from moldau.engine.fetch_requests import (
+    NO_REPLICA,
+    FetchLimits,
+    fetch_request,
+    fetch_version,
+    without_session,
+)
+from moldau.engine.fetch_sessions import Wanted
 from moldau.engine.fetched_batches import split
 from moldau.engine.metadata import TopicImage
 from moldau.engine.offset_lookup import OffsetLookup
@@ -33,10 +40,8 @@ from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.data import (
     AbortedTransaction,
     FetchablePartitionResponse,
-    FetchPartition,
     FetchRequest,
     FetchResponse,
-    FetchTopic,
 )
 from moldau.records.batch import MAGIC, BatchSpan
 from moldau.spark.source.loss import report_loss
@@ -168,23 +173,16 @@ class Fetching:
         topic_id = topic.topic_id if self._topic_id == ZERO_TOPIC_ID else self._topic_id
         reader = led.leader if self._replica is None else self._replica
         connection = await self._cluster.connection(reader)
-        version = connection.agreed_version(FetchRequest)
-        if topic_id == ZERO_TOPIC_ID:
-            version = min(version, TOPIC_ID_VERSION - 1)
-        wanted = FetchPartition(
-            self._name.partition,
-            current_leader_epoch=led.leader_epoch,
-            fetch_offset=self._position,
-            partition_max_bytes=self._size(),
-        )
-        request = FetchRequest(
+        wanted = {self._name: Wanted(topic_id, self._position, led.leader_epoch, self._size())}
+        version = fetch_version(connection.agreed_version(FetchRequest), wanted)
+        limits = FetchLimits(
             max_wait_ms=0,  # what is asked for is there: nothing is worth waiting for
             min_bytes=0,
             max_bytes=self._size(),
-            isolation_level=self._options.isolation,
-            topics=[FetchTopic(self._name.topic, topic_id, [wanted])],
-            rack_id=self._rack,
+            isolation=self._options.isolation,
+            rack=self._rack,
         )
+        request = fetch_request(without_session(wanted), limits)
         answer: FetchResponse = await connection.send(request, version)
         if answer.error_code:
             raise broker_error(answer.error_code)

@@ -16,12 +16,18 @@ from moldau.base.ids import ZERO_TOPIC_ID
 from moldau.client.errors import ClientError
 from moldau.client.records import TopicPartition
 from moldau.engine.cluster import Cluster, Lane
-from moldau.engine.fetch_sessions import TOPIC_ID_VERSION
-from moldau.engine.metadata import MetadataImage, TopicImage
+from moldau.engine.fetch_requests import (
+    FetchLimits,
+    fetch_request,
+    fetch_version,
+    without_session,
+)
+from moldau.engine.fetch_sessions import Wanted
+from moldau.engine.metadata import NO_EPOCH, MetadataImage, TopicImage
 from moldau.engine.offset_lookup import OffsetLookup
 from moldau.engine.retry import retried
 from moldau.protocol.errors import ErrorCode
-from moldau.protocol.messages.data import FetchPartition, FetchRequest, FetchTopic
+from moldau.protocol.messages.data import FetchRequest
 from moldau.spark.source.connections import Connection, connection_to
 from moldau.spark.source.extent import EARLIEST, Bound, NoMatch
 from moldau.spark.source.offsets import Positions
@@ -225,25 +231,17 @@ async def _written(
     wait_ms: int,
 ) -> bool:
     """Ask one leader to answer when something is written; tell whether it was."""
-    topics: dict[str, list[FetchPartition]] = {}
-    for partition in partitions:
-        wanted = FetchPartition(
-            partition.partition, fetch_offset=positions[partition], partition_max_bytes=1
-        )
-        topics.setdefault(partition.topic, []).append(wanted)
-    ids = {name: cluster.image.topics[name].topic_id for name in topics}
-    request = FetchRequest(
-        max_wait_ms=wait_ms,
-        min_bytes=1,
-        max_bytes=1,
-        isolation_level=isolation,
-        topics=[FetchTopic(name, ids[name], led) for name, led in topics.items()],
+    topics = cluster.image.topics
+    wanted = {
+        one: Wanted(topics[one.topic].topic_id, positions[one], NO_EPOCH, max_bytes=1)
+        for one in partitions
+    }
+    request = fetch_request(
+        without_session(wanted), FetchLimits(wait_ms, min_bytes=1, max_bytes=1, isolation=isolation)
     )
     try:
         connection = await cluster.connection(leader, Lane.DATA)
-        version = connection.agreed_version(type(request))
-        if ZERO_TOPIC_ID in ids.values():
-            version = min(version, TOPIC_ID_VERSION - 1)
+        version = fetch_version(connection.agreed_version(FetchRequest), wanted)
         answer = await connection.send(request, version)
     except ClientError as error:
         logger.debug("broker %d could not be waited for: %s", leader, error)
