@@ -4,7 +4,7 @@ A broker answers in order, so the answers belong to the requests in the order in
 sent; the correlation id is only checked. For the same reason no request can be overdue before
 the one in front of it: deadlines are in order too, and one timer watches the first. A request is
 pipelined and costs a future, no task and no timer; who sends thousands of them a second brings a
-`Taker` in place of the future, and a `Mould` in place of the message.
+`Taker` in place of the future, and a `RequestTemplate` in place of the message.
 
 A broker that does not answer in time, that sends bytes which are not the protocol, or that goes
 away ends the connection, and everybody who waits is told. One that asks to be left alone
@@ -75,8 +75,8 @@ class Taker(Protocol):
         ...
 
 
-class Mould(Protocol):
-    """A kind of request that is cast, not encoded, and whose usual answer is known by its bytes."""
+class RequestTemplate(Protocol):
+    """A kind of request that is rendered, not encoded; its usual answer is known by its bytes."""
 
     @property
     def api(self) -> Api: ...
@@ -84,7 +84,7 @@ class Mould(Protocol):
     @property
     def version(self) -> int: ...
 
-    def cast(self, correlation_id: int, content: bytes) -> Sequence[bytes]:
+    def render(self, correlation_id: int, content: bytes) -> Sequence[bytes]:
         """Make the request around this content, with its header and size."""
         ...
 
@@ -102,7 +102,7 @@ class _Waiting(NamedTuple):
     answer: Taker
     deadline: float
     """By the event loop's clock, and never before that of the request in front."""
-    mould: Mould | None
+    template: RequestTemplate | None
 
 
 def _nobody(connection: ClientConnection) -> None:
@@ -242,14 +242,14 @@ class ClientConnection:
         """Send a request now; the taker is told what a future would be."""
         self._send_encoded(request, version, taker, self._request_timeout_s, answered=answered)
 
-    def send_cast(
-        self, taker: Taker, mould: Mould, content: bytes, *, answered: bool = True
+    def send_rendered(
+        self, taker: Taker, template: RequestTemplate, content: bytes, *, answered: bool = True
     ) -> None:
-        """Send the request that a mould makes of this; the taker gets what the mould reads."""
+        """Send the request that a template renders; the taker gets what the template reads."""
         self._check_open()
         correlation_id = self._new_id()
-        parts = mould.cast(correlation_id, content)
-        wanted = (correlation_id, mould.api, mould.version, taker, mould)
+        parts = template.render(correlation_id, content)
+        wanted = (correlation_id, template.api, template.version, taker, template)
         self._post(wanted, parts, self._request_timeout_s, answered=answered)
 
     def _send_encoded(
@@ -273,20 +273,20 @@ class ClientConnection:
 
     def _post(
         self,
-        wanted: tuple[int, Api, int, Taker, Mould | None],
+        wanted: tuple[int, Api, int, Taker, RequestTemplate | None],
         parts: Sequence[Part],
         timeout_s: float,
         *,
         answered: bool,
     ) -> None:
         """Send bytes, and remember what is to come back."""
-        correlation_id, api, version, taker, mould = wanted
+        correlation_id, api, version, taker, template = wanted
         now = self._last_used = self._loop.time()
         deadline = max(now, self._quiet_until) + timeout_s
         waiting = self._waiting if answered else self._leaving
         if waiting:
             deadline = max(deadline, waiting[-1].deadline)
-        waiting.append(_Waiting(correlation_id, api, version, taker, deadline, mould))
+        waiting.append(_Waiting(correlation_id, api, version, taker, deadline, template))
         self._wake_at(deadline)
         if self._release is not None or self._corked:
             self._held += parts
@@ -322,11 +322,11 @@ class ClientConnection:
     def _answered(self, content: bytes) -> None:
         if not self._waiting:
             raise ProtocolError("an answer came that nobody asked for")
-        correlation_id, api, version, answer, _, mould = self._waiting[0]
+        correlation_id, api, version, answer, _, template = self._waiting[0]
         frame = memoryview(content)
         if response_correlation_id(frame) != correlation_id:
             raise ProtocolError("an answer came out of order")
-        if mould is not None and (usual := mould.read(content)) is not None:
+        if template is not None and (usual := template.read(content)) is not None:
             self._waiting.popleft()
             if not answer.done():
                 answer.set_result(usual)

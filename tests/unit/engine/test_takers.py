@@ -1,4 +1,4 @@
-"""Requests whose answers go to a taker, that are cast, and that leave together."""
+"""Requests whose answers go to a taker, that are rendered, and that leave together."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class Taker:
 
 
 class Letters:
-    """A mould that knows one answer."""
+    """A template that knows one answer."""
 
     api, version = API, VERSION
 
-    def cast(self, correlation_id, content):
+    def render(self, correlation_id, content):
         return [struct.pack(">ii", 4 + len(content), correlation_id), content]
 
     def read(self, frame):
@@ -101,7 +101,7 @@ def test_the_usual_answer_is_read_by_the_mould_and_any_other_decoded():
     def scenario(connection, stream):
         takers = Taker(), Taker()
         for taker in takers:
-            connection.send_cast(taker, Letters(), b"content")
+            connection.send_rendered(taker, Letters(), b"content")
         assert stream.sent[1] == [struct.pack(">ii", 11, 1) + b"content"]
         connection.received(framed(struct.pack(">i", 0) + b"usual"))
         connection.received(decoded_answer(1))
@@ -114,11 +114,11 @@ def test_the_usual_answer_is_read_by_the_mould_and_any_other_decoded():
 def test_a_taker_is_told_of_a_lost_connection():
     def scenario(connection, stream):
         taker = Taker()
-        connection.send_cast(taker, Letters(), b"content")
+        connection.send_rendered(taker, Letters(), b"content")
         stream.abort()
         assert [type(one) for one in taker.told] == [ConnectionLost]
         with pytest.raises(ConnectionLost):
-            connection.send_cast(taker, Letters(), b"content")
+            connection.send_rendered(taker, Letters(), b"content")
 
     run(scenario)
 
@@ -141,7 +141,7 @@ def test_corked_requests_leave_together_in_their_order():
 def test_large_content_is_not_copied_into_its_request():
     def scenario(connection, stream):
         content = bytes(JOINED_SIZE_MAX)
-        connection.send_cast(Taker(), Letters(), content)
+        connection.send_rendered(Taker(), Letters(), content)
         assert [len(part) for part in stream.sent[0]] == [8, len(content)]
 
     run(scenario)

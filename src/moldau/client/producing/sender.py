@@ -4,7 +4,7 @@ One `pump` does it all, on the event loop, whenever something changed: a batch i
 came, a leader moved, time passed. It sends as many requests to each broker as may be on their way,
 each with the first batch of every partition that may send one. Nothing here waits for a single
 request: a `_Flight` takes its answer. One with a single batch, as a busy producer sends them, is
-cast from its partition's mould (`moulds`).
+rendered from its partition's template (`produce_template`).
 
 What the order asks for is `queues`', whether a partition may be written to in a transaction is the
 `Gate`'s, what becomes of a batch that was sent is `settling`'s. State that `send` of the blocking
@@ -30,7 +30,7 @@ from moldau.client.errors import (
 from moldau.client.producer_settings import ProducerSettings
 from moldau.client.producing.accumulator import Accumulator
 from moldau.client.producing.fates import Guard
-from moldau.client.producing.moulds import FIRST_CAST_VERSION, ProduceMould
+from moldau.client.producing.produce_template import FIRST_TEMPLATE_VERSION, ProduceTemplate
 from moldau.client.producing.queues import NO_LEADER, PartitionQueue
 from moldau.client.producing.sequences import Identity
 from moldau.client.producing.settling import Answer, Gate, Item, Settling
@@ -135,7 +135,7 @@ class Sender:
         """Who batches are numbered as, where there is no transaction to say so."""
         self.ask_identity: Callable[[], None] = _nothing
         """Called when an idempotent producer has no identity to number with."""
-        self._moulds: dict[PartitionQueue, ProduceMould] = {}
+        self._templates: dict[PartitionQueue, ProduceTemplate] = {}
         self._compresses = settings.codec is not Codec.NONE
         cluster.on_change(self._changed)
 
@@ -361,28 +361,30 @@ class Sender:
         answered = self._settings.required_acks != 0
         try:
             version = self._version(connection, items)
-            mould = self._mould(version, items)
-            if mould is not None:
-                connection.send_cast(flight, mould, self._sealed(items[0]), answered=answered)
+            template = self._template(version, items)
+            if template is not None:
+                connection.send_rendered(
+                    flight, template, self._sealed(items[0]), answered=answered
+                )
             else:
                 request = self._produce_request(items)
                 connection.send_for(flight, request, version, answered=answered)
         except Exception as error:  # noqa: BLE001 - whatever it is, these batches do not go out
             self.answer_later(lane, items, None, _as_client_error(error))
 
-    def _mould(self, version: int, items: list[Item]) -> ProduceMould | None:
-        """Return what a request with these is cast from; None if it has to be encoded."""
-        if len(items) > 1 or version < FIRST_CAST_VERSION:
+    def _template(self, version: int, items: list[Item]) -> ProduceTemplate | None:
+        """Return the template of a request with these; None if it has to be encoded."""
+        if len(items) > 1 or version < FIRST_TEMPLATE_VERSION:
             return None
         ((queue, _, topic_id),) = items
-        mould = self._moulds.get(queue)
-        if mould is None or mould.version != version or mould.topic_id != topic_id:
+        template = self._templates.get(queue)
+        if template is None or template.version != version or template.topic_id != topic_id:
             shape = self._produce_of(
                 [TopicProduceData(queue.topic, topic_id, [PartitionProduceData(queue.partition)])]
             )
-            mould = ProduceMould(version, self._cluster.settings.client_id, shape)
-            self._moulds[queue] = mould
-        return mould
+            template = ProduceTemplate(version, self._cluster.settings.client_id, shape)
+            self._templates[queue] = template
+        return template
 
     def _version(self, connection: ClientConnection, items: list[Item]) -> int:
         version = connection.agreed_version(ProduceRequest)

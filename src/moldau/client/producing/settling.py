@@ -19,7 +19,7 @@ from moldau.client.producer_settings import ProducerSettings
 from moldau.client.producing.accumulator import Accumulator
 from moldau.client.producing.batches import Batch
 from moldau.client.producing.fates import NO_APPEND_TIME, UNKNOWN_OFFSET, Guard, Watcher
-from moldau.client.producing.moulds import Written
+from moldau.client.producing.produce_template import Written
 from moldau.client.producing.queues import PartitionQueue
 from moldau.client.producing.sequences import Gap, Identity, Verdict, verdict
 from moldau.engine.backoff import Backoff

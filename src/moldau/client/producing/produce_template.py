@@ -1,10 +1,10 @@
-"""The produce request that a busy producer sends all day, cast instead of encoded.
+"""The produce request that a busy producer sends all day, rendered instead of encoded.
 
 It takes one batch to one partition. All such requests of a producer differ in the correlation id
 and the records only, and their answers, while all is well, in the correlation id and three numbers.
 At 1 KB a record a batch of the usual size has sixteen of them, and messages taken apart and put
-together by fields are a third of what a record costs; so both are cut out once of what the codecs
-make of them, and this module knows only in which places one may differ from another.
+together by fields are a third of what a record costs. So both are templates of what the codecs make
+of them (`protocol.frame_template`): this module knows only in which places one may differ.
 
 Whatever else the broker answers is not known here, and is decoded as any answer is.
 """
@@ -15,6 +15,7 @@ from struct import Struct
 from typing import Final
 
 from moldau.base.tuples import NamedTuple
+from moldau.protocol.frame_template import FrameTemplate
 from moldau.protocol.messages.data import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -26,20 +27,17 @@ from moldau.protocol.messages.data import (
 from moldau.protocol.registry import api_of, encode_request, encode_response
 from moldau.protocol.wire import uvarint
 
-FIRST_CAST_VERSION: Final = 9
+FIRST_TEMPLATE_VERSION: Final = 9
 """The first with the flexible encoding, which Kafka has had since 2.4; older ones are encoded."""
 
-_START: Final = Struct(">ihhi").pack
-"""Size, API key, version, correlation id."""
-_START_SIZE: Final = 12
-_SIZE_SIZE: Final = 4
-_CORRELATION_ID_END: Final = 4
-"""In an answer, whose size has been taken off."""
+_HEAD_SIZE: Final = 4
+"""API key and version, before the correlation id of a request."""
+_CORRELATION_ID_SIZE: Final = 4
 _NUMBERS: Final = Struct(">qqq")
 _MARKS: Final = (0x4D4F4C4441550001, 0x4D4F4C4441550002, 0x4D4F4C4441550003)
-"""Stand for base offset, append time and log start in the answer that is cut to pieces."""
+"""Stand for base offset, append time and log start in the answer that becomes a template."""
 _MARK: Final = _NUMBERS.pack(*_MARKS)
-"""Stands for the records in the request that is cut to pieces; its length takes one byte."""
+"""Stands for the records in the request that becomes a template."""
 
 
 class Written(NamedTuple):
@@ -49,21 +47,10 @@ class Written(NamedTuple):
     append_time_ms: int
 
 
-class ProduceMould:
+class ProduceTemplate:
     """The requests of one producer to one partition, in one version."""
 
-    __slots__ = (
-        "_after",
-        "_answer_after",
-        "_answer_before",
-        "_answer_numbers",
-        "_answer_size",
-        "_before",
-        "_size",
-        "api",
-        "topic_id",
-        "version",
-    )
+    __slots__ = ("_answer", "_request", "api", "topic_id", "version")
 
     def __init__(self, version: int, client_id: str | None, request: ProduceRequest) -> None:
         """Take the shape of this request, which has one topic with one partition."""
@@ -82,35 +69,24 @@ class ProduceMould:
                 )
             ],
         )
-        whole = b"".join(encode_request(self.api, version, 0, client_id, marked))  # type: ignore[arg-type]
-        before, _, self._after = whole.rpartition(_MARK)
-        self._before = before[_START_SIZE:-1]
-        self._size = len(before) - 1 - _SIZE_SIZE + len(self._after)
-        self._cut_answer(topic, partition.index)
-
-    def _cut_answer(self, topic: TopicProduceData, partition: int) -> None:
-        written = PartitionProduceResponse(partition, 0, *_MARKS)
+        parts = encode_request(self.api, version, 0, client_id, marked)
+        self._request = FrameTemplate(parts, uvarint(len(_MARK) + 1) + _MARK, _HEAD_SIZE)
+        written = PartitionProduceResponse(partition.index, 0, *_MARKS)
         response = ProduceResponse([TopicProduceResponse(topic.name, topic.topic_id, [written])])
-        whole = b"".join(encode_response(self.api, self.version, 0, response))  # type: ignore[arg-type]
-        before, _, self._answer_after = whole[_SIZE_SIZE:].rpartition(_MARK)
-        self._answer_before = before[_CORRELATION_ID_END:]
-        self._answer_numbers = len(before)
-        self._answer_size = len(whole) - _SIZE_SIZE
+        self._answer = FrameTemplate(encode_response(self.api, version, 0, response), _MARK)
 
-    def cast(self, correlation_id: int, records: bytes) -> list[bytes]:
+    def render(self, correlation_id: int, records: bytes) -> list[bytes]:
         """Make the request that takes these records there, ready to send."""
         length = uvarint(len(records) + 1)
-        size = self._size + len(length) + len(records)
-        start = _START(size, self.api.key, self.version, correlation_id)
-        return [start + self._before + length, records, self._after]
+        before, after = self._request.render_around(
+            correlation_id.to_bytes(_CORRELATION_ID_SIZE), len(length) + len(records)
+        )
+        return [before + length, records, after]
 
     def read(self, frame: bytes) -> Written | None:
         """Read the usual answer; None if this is another one."""
-        if (
-            len(frame) != self._answer_size
-            or not frame.startswith(self._answer_before, _CORRELATION_ID_END)
-            or not frame.endswith(self._answer_after)
-        ):
+        numbers = self._answer.field_position(frame, _NUMBERS.size)
+        if numbers is None:
             return None
-        base_offset, append_time_ms, _ = _NUMBERS.unpack_from(frame, self._answer_numbers)
+        base_offset, append_time_ms, _ = _NUMBERS.unpack_from(frame, numbers)
         return Written(base_offset, append_time_ms)

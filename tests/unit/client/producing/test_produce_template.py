@@ -1,4 +1,4 @@
-"""A request that is cast is the one that would be encoded; the usual answer is read as decoded."""
+"""A request from a template is what the codec encodes; the usual answer is read as decoded."""
 
 from __future__ import annotations
 
@@ -6,7 +6,11 @@ import uuid
 
 import pytest
 
-from moldau.client.producing.moulds import FIRST_CAST_VERSION, ProduceMould, Written
+from moldau.client.producing.produce_template import (
+    FIRST_TEMPLATE_VERSION,
+    ProduceTemplate,
+    Written,
+)
 from moldau.protocol.messages.data import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -21,7 +25,7 @@ from moldau.protocol.registry import api_of, encode_request, encode_response
 
 API = api_of(ProduceRequest)
 TOPIC_ID = uuid.UUID(int=7).bytes
-VERSIONS = range(FIRST_CAST_VERSION, API.versions.last + 1)
+VERSIONS = range(FIRST_TEMPLATE_VERSION, API.versions.last + 1)
 CORRELATION_ID = 77
 
 
@@ -30,8 +34,8 @@ def request_for(records, transactional_id=None):
     return ProduceRequest(transactional_id, -1, 30_000, [data])
 
 
-def mould_for(version, client_id="us", transactional_id=None):
-    return ProduceMould(version, client_id, request_for(None, transactional_id))
+def template_for(version, client_id="us", transactional_id=None):
+    return ProduceTemplate(version, client_id, request_for(None, transactional_id))
 
 
 def answer_of(version, throttle_time_ms=0, **changes):
@@ -46,8 +50,8 @@ def answer_of(version, throttle_time_ms=0, **changes):
 @pytest.mark.parametrize("size", [0, 1, 126, 127, 128, 16_383, 16_384, 2_097_150, 2_097_151])
 def test_a_cast_request_is_the_encoded_one(version, size):
     records = b"\x9b" * size
-    cast = b"".join(mould_for(version).cast(CORRELATION_ID, records))
-    assert cast == b"".join(
+    rendered = b"".join(template_for(version).render(CORRELATION_ID, records))
+    assert rendered == b"".join(
         encode_request(API, version, CORRELATION_ID, "us", request_for(records))
     )
 
@@ -56,16 +60,16 @@ def test_a_cast_request_is_the_encoded_one(version, size):
 @pytest.mark.parametrize("transactional_id", [None, "orders"])
 def test_names_are_written_as_they_are_encoded(client_id, transactional_id):
     request = request_for(b"records", transactional_id)
-    mould = mould_for(13, client_id, transactional_id)
+    template = template_for(13, client_id, transactional_id)
     encoded = encode_request(API, 13, CORRELATION_ID, client_id, request)
-    assert b"".join(mould.cast(CORRELATION_ID, b"records")) == b"".join(encoded)
+    assert b"".join(template.render(CORRELATION_ID, b"records")) == b"".join(encoded)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("append_time_ms", [-1, 1_700_000_000_000])
 def test_the_usual_answer_is_read(version, append_time_ms):
     answer = answer_of(version, log_append_time_ms=append_time_ms, log_start_offset=100)
-    assert mould_for(version).read(answer) == Written(123, append_time_ms)
+    assert template_for(version).read(answer) == Written(123, append_time_ms)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -80,22 +84,22 @@ def test_the_usual_answer_is_read(version, append_time_ms):
     ],
 )
 def test_another_answer_is_left_to_the_decoder(version, changes):
-    assert mould_for(version).read(answer_of(version, **changes)) is None
+    assert template_for(version).read(answer_of(version, **changes)) is None
 
 
 def test_an_answer_that_names_a_leader_is_left_to_the_decoder():
     answer = answer_of(13, current_leader=LeaderIdAndEpoch(1, 1))
-    assert mould_for(13).read(answer) is None
+    assert template_for(13).read(answer) is None
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_no_damaged_answer_is_taken_for_the_usual_one(version):
-    mould = mould_for(version)
+    template = template_for(version)
     answer = answer_of(version)
     numbers = range(answer.index((123).to_bytes(8)), answer.index((123).to_bytes(8)) + 24)
-    assert all(mould.read(answer[:end]) is None for end in range(len(answer)))
-    assert mould.read(answer + b"\0") is None
+    assert all(template.read(answer[:end]) is None for end in range(len(answer)))
+    assert template.read(answer + b"\0") is None
     for position in range(4, len(answer)):
         damaged = bytearray(answer)
         damaged[position] ^= 0x41
-        assert (mould.read(bytes(damaged)) is None) == (position not in numbers)
+        assert (template.read(bytes(damaged)) is None) == (position not in numbers)
