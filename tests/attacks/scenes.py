@@ -1,7 +1,7 @@
 """The attacks by name. Each gets a broker of its own, and returns when it has done its worst.
 
 All of them were seen to stop, bloat or break a broker once. They are bounded in count and time, and
-talk to the broker they are given only.
+talk to the broker they are given only. The largest requests of every API are in `largest`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
+from attacks.largest import largest_changes, largest_requests
 from attacks.watched import MIB, Watched
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
@@ -194,6 +195,8 @@ SCENES: Final[dict[str, Scene]] = {
         long_names,
         pipelined,
         internal_writes,
+        largest_requests,
+        largest_changes,
     )
 }
 

@@ -14,7 +14,10 @@ from attacks.scenes import SCENES
 from attacks.watched import watched_broker
 from moldau.cli.frame.version import is_compiled
 
-HEAVY = {"tiny_elements", "half_frames", "old_readers", "gzip_bombs", "pipelined"}
+HEAVY = {
+    "tiny_elements", "half_frames", "old_readers", "gzip_bombs", "pipelined", "largest_requests",
+    "largest_changes",
+}  # fmt: skip
 FRAMES = 3_000
 
 
