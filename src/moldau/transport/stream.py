@@ -57,6 +57,10 @@ SMALLEST_ANSWER_CHARGED = 16 * 1024
 SENDFILE_CHUNK = 1024 * 1024
 """How far ahead residency is asked for: one probe per this many bytes."""
 
+REGIONS_PER_TURN = 100
+"""File regions that one stream sends before others get their turn: a fetch may have found some in
+ten thousand partitions, and each takes two or three calls of the kernel."""
+
 VECTOR_COUNT_MAX = 512
 """Below the kernel's limit of 1024 buffers a call."""
 
@@ -372,12 +376,20 @@ class SocketStream:
             self._flush()
 
     def _flush(self) -> None:
-        """Send until the queue is empty or the socket is full."""
+        """Send until the queue is empty or the socket is full; of many file regions some."""
         queue = self._queue
+        regions = 0
         try:
             while queue:
                 head = queue[0]
                 region = type(head) is FileRegion
+                if region:
+                    regions += 1
+                    if regions > REGIONS_PER_TURN:
+                        # The socket takes more; the streams that are ready as well come first.
+                        self._wait_writable()
+                        self._charge_answers()
+                        return
                 if not (self._send_region(head) if region else self._send_buffers()):
                     self._charge_answers()
                     return

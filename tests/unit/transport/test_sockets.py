@@ -10,11 +10,14 @@ import socket
 
 import pytest
 
+from moldau.base.files import FileRegion
+from moldau.storage.disk import Disk
 from moldau.transport import sockets
 from moldau.transport import stream as streams
 from moldau.transport.buffers import SHARED_BUFFER_SIZE
 from moldau.transport.readiness import EpollReadiness, LoopReadiness
 from moldau.transport.sockets import SocketNetwork
+from moldau.transport.stream import REGIONS_PER_TURN
 
 needs_epoll = pytest.mark.skipif(not hasattr(select, "epoll"), reason="there is no epoll here")
 
@@ -277,5 +280,28 @@ def test_answers_to_small_frames_alone_wait_for_others(monkeypatch, accepted, si
             assert await asyncio.wait_for(loop.sock_recv(far, 100), 10) == b"done"
         stream.abort()
         assert readiness.behind == behind
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.usefixtures("addresses")
+def test_of_many_file_regions_some_are_sent_in_a_turn(tmp_path):
+    async def scenario():
+        loop = asyncio.get_running_loop()
+        file = Disk().open(str(tmp_path / "segment"), create=True)
+        file.append([b"0123456789"])
+        stream, _, far = adopt(SocketNetwork(), lambda stream: Whole(stream, 1), accepted=True)
+        far.setblocking(False)
+        count = 3 * REGIONS_PER_TURN
+        with far:
+            stream.send([FileRegion(file, 2, 3)] * count)
+            assert stream.unsent == 3 * (count - REGIONS_PER_TURN)
+            received = b""
+            while len(received) < 3 * count:
+                received += await asyncio.wait_for(loop.sock_recv(far, 10_000), 10)
+        assert received == b"234" * count
+        assert stream.unsent == 0
+        stream.abort()
+        file.close()
 
     asyncio.run(scenario())
