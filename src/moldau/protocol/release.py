@@ -34,8 +34,23 @@ def release_in_slices(held: list[Any]) -> Generator[None, None, None]:
             inners = [getattr(element, name) for element in few]
             lists += [inner[:] for inner in inners if inner and len(inner) >= shortest]
             del inners
+        for name in _structs_with_arrays(declared):
+            inners = [getattr(element, name) for element in few]
+            lists += [[inner] for inner in inners if inner is not None]
+            del inners
         del few
         yield
+
+
+@cache
+def _structs_with_arrays(declared: Any) -> tuple[str, ...]:
+    """The structs of a struct that are to be taken apart themselves."""
+    return tuple(
+        field.name
+        for field in getattr(declared, "FIELDS", ())
+        if field.kind is Kind.STRUCT
+        and (_arrays(field.struct) or _structs_with_arrays(field.struct))
+    )
 
 
 @cache

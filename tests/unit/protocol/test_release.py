@@ -7,6 +7,11 @@ import pytest
 from moldau.base.limits import ELEMENTS_PER_STEP
 from moldau.protocol.messages.data import FetchPartition, FetchRequest, FetchTopic
 from moldau.protocol.messages.offsets import OffsetFetchRequest, OffsetFetchRequestTopic
+from moldau.protocol.messages.streams_groups import (
+    StreamsGroupHeartbeatRequest,
+    StreamsSubtopology,
+    StreamsTopology,
+)
 from moldau.protocol.release import release_in_slices
 
 
@@ -58,3 +63,12 @@ def test_a_message_whose_arrays_are_empty_or_null_is_freed_as_well(message):
     held = [message]
     assert len(list(release_in_slices(held))) == 1
     assert held == []
+
+
+def test_arrays_in_a_struct_of_a_message_are_freed_a_little_at_a_time():
+    parts = [StreamsSubtopology(f"part {number}", []) for number in range(20_000)]
+    held = [StreamsGroupHeartbeatRequest(topology=StreamsTopology(1, parts))]
+    del parts
+    freed = blocks_freed_by_each_step(held)
+    assert sum(freed) > 20_000
+    assert max(freed) < 50 * ELEMENTS_PER_STEP
