@@ -18,7 +18,7 @@ import contextlib
 import logging
 import re
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from typing import NamedTuple
 
 from moldau.base.checks import crash_point
@@ -71,6 +71,9 @@ STRAY_SUFFIX = "-stray"
 ROOM_PROBE = ".moldau_room"
 ROOM_PROBE_BYTES = 1024 * 1024
 """So much must find room before appends are taken again: less would be used up in no time."""
+LOGS_PER_STEP = 1_000
+"""Logs whose offsets are noted between two pauses: half a millisecond."""
+
 FOLDER_NAME_MAX = 255
 """What file systems allow; the topic's part of a longer name is cut."""
 
@@ -503,11 +506,39 @@ class LogDirectory:
         self, high_watermarks: Mapping[PartitionKey, int]
     ) -> Callable[[], None]:
         """Note what to write now and return the call that writes it, on any thread."""
-        recovery_points, log_starts = self._recovery_points(), self._log_starts()
-        watermarks = {key: high_watermarks[key] for key in self.logs if key in high_watermarks}
-        self.high_watermarks = dict(watermarks)
-        self._checkpointed.update(self.logs)
+        noting = self.prepare_checkpoints_in_steps(high_watermarks.get)
+        try:
+            while True:
+                next(noting)
+        except StopIteration as end:
+            write: Callable[[], None] = end.value
+            return write
+
+    def prepare_checkpoints_in_steps(
+        self, high_watermark_of: Callable[[PartitionKey], int | None]
+    ) -> Generator[None, None, Callable[[], None]]:
+        """Do the same, and pause after some logs: there may be ten thousand.
+
+        A log that is deleted meanwhile, and made again under its name, is known to have been noted:
+        then `_forget` keeps what was noted of the old one from being written.
+        """
         outdated_count = self._outdated_count
+        recovery_points: dict[PartitionKey, int] = {}
+        log_starts: dict[PartitionKey, int] = {}
+        watermarks: dict[PartitionKey, int] = {}
+        for count, (key, log) in enumerate(tuple(self.logs.items()), 1):
+            if not count % LOGS_PER_STEP:
+                yield
+            if self.logs.get(key) is not log:
+                continue
+            self._checkpointed.add(key)
+            recovery_points[key] = log.recovery_point
+            if log.log_start_offset > log.segments[0].base_offset:
+                log_starts[key] = log.log_start_offset
+            watermark = high_watermark_of(key)
+            if watermark is not None:
+                watermarks[key] = watermark
+        self.high_watermarks = {key: at for key, at in watermarks.items() if key in self.logs}
 
         def write() -> None:
             with disk_errors(self.path), self._checkpoint_lock:

@@ -11,7 +11,7 @@ An idle log is a few small objects: no timer, no descriptor, no index in memory.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from moldau.base.checks import crash_point
@@ -396,6 +396,12 @@ class LogManager:
     ) -> list[Callable[[], None]]:
         """Note the offsets of every directory; the calls returned write them, on any thread."""
         return [directory.prepare_checkpoints(high_watermarks) for directory in self._online()]
+
+    def prepare_checkpoints_in_steps(
+        self, high_watermark_of: Callable[[PartitionKey], int | None]
+    ) -> list[Generator[None, None, Callable[[], None]]]:
+        """Do the same in steps, for each directory."""
+        return [one.prepare_checkpoints_in_steps(high_watermark_of) for one in self._online()]
 
 
 def _prepare_close(directory: LogDirectory, log: Log) -> Flush | None:

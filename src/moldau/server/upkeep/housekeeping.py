@@ -16,6 +16,7 @@ from moldau.base.errors import DiskFull, StorageError
 from moldau.base.executor import Executor
 from moldau.base.ids import PartitionKey
 from moldau.replication.partitions import Partitions
+from moldau.server.network.stepping import take_turns
 from moldau.storage.flushing import Flusher
 from moldau.storage.manager import LogManager
 
@@ -114,7 +115,8 @@ class Housekeeping:
 
     async def checkpoint(self) -> None:
         """Write down how far each log is durable, where it starts and what is committed."""
-        for write in self._logs.prepare_checkpoints(self._high_watermarks()):
+        for noting in self._logs.prepare_checkpoints_in_steps(self._high_watermark):
+            write = await take_turns(noting)
             try:
                 await self._executor.run(write)
             except StorageError as error:
@@ -156,6 +158,10 @@ class Housekeeping:
         else:
             logger.error("log directory %s is offline now: %s", directory.path, error)
             self._directory_failed()
+
+    def _high_watermark(self, key: PartitionKey) -> int | None:
+        partition = self._partitions.get(*key)
+        return None if partition is None else partition.high_watermark
 
     def _high_watermarks(self) -> dict[PartitionKey, int]:
         return {partition.key: partition.high_watermark for partition in self._partitions}
