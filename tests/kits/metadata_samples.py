@@ -64,7 +64,8 @@ def with_brokers(
 
 
 def with_topic(image: MetadataImage, wanted: NewTopic, seed: int = 1) -> MetadataImage:
-    changes = create_topic(image, wanted, TopicDefaults(), random.Random(f"{seed}{wanted.name}"))
+    dice = random.Random(f"{seed}{wanted.name}")
+    changes = list(create_topic(image, wanted, TopicDefaults(), dice))
     return image.apply(changes, image.version + len(changes))
 
 

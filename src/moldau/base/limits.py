@@ -47,6 +47,10 @@ OFFSETS_PER_PART = 100
 """A request with more than a batch of offsets is carried out in parts of this size, and others get
 their turn in between."""
 
+CONFIGS_PER_RESOURCE = 1_000
+"""Configs that one request may set for one topic, broker or group: three times as many as there
+are. Each is checked in the turn in which all of them are stored."""
+
 OPEN_FILES_CACHED = 512
 """Closed segments whose descriptors are kept open for readers, least recently used first out."""
 

@@ -14,7 +14,7 @@ knows neither files nor records; those are the store's.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from moldau.base.checks import invariant
@@ -28,6 +28,7 @@ from moldau.cluster.configs import alter_configs, replace_configs
 from moldau.cluster.controller_requests import ProducerIdBlock
 from moldau.cluster.decisions import Decide, Decisions
 from moldau.cluster.image import MetadataImage
+from moldau.cluster.in_turns import collect_changes, preview
 from moldau.cluster.model import ConfigResource, Topic
 from moldau.cluster.store import ControllerFenced, MetadataStore
 from moldau.cluster.topics import NewTopic, TopicDefaults
@@ -105,12 +106,12 @@ class Controller:
     # Topics
 
     async def create_topic(self, wanted: NewTopic, *, validate_only: bool = False) -> Topic:
-        def decide(image: MetadataImage) -> list[Change]:
+        def decide(image: MetadataImage) -> Iterable[Change]:
             return self._placeable(topics.create_topic(image, wanted, self._defaults, self._random))
 
         if validate_only:
             image = self._current_image()
-            image = image.apply(decide(image), image.version)
+            image = await preview(image, decide(image))
         else:
             image = await self._commit(decide)
         return image.topics[wanted.name]
@@ -123,7 +124,7 @@ class Controller:
         *,
         validate_only: bool = False,
     ) -> None:
-        def decide(image: MetadataImage) -> list[Change]:
+        def decide(image: MetadataImage) -> Iterable[Change]:
             return self._placeable(topics.add_partitions(image, name, count, assignments))
 
         await self._carry_out(decide, validate_only=validate_only)
@@ -134,7 +135,7 @@ class Controller:
     async def delete_topic_by_id(self, topic_id: TopicId) -> None:
         await self._carry_out(lambda image: topics.delete_topic_by_id(image, topic_id))
 
-    def _placeable(self, changes: list[Change]) -> list[Change]:
+    def _placeable(self, changes: Iterable[Change]) -> Iterable[Change]:
         """Refuse new partitions while no log directory can hold them.
 
         Kafka ends a broker whose last directory fails. We go on answering what needs no disk. The
@@ -195,7 +196,7 @@ class Controller:
 
     async def _carry_out(self, decide: Decide, *, validate_only: bool = False) -> None:
         if validate_only:
-            decide(self._current_image())
+            await collect_changes(decide(self._current_image()))
         else:
             await self._commit(decide)
 

@@ -7,15 +7,16 @@ conflict never happens. Where somebody else may write too, the decision is taken
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 
 from moldau.base.checks import invariant
 from moldau.base.errors import StorageError
 from moldau.cluster.changes import Change
 from moldau.cluster.image import MetadataImage
+from moldau.cluster.in_turns import collect_changes
 from moldau.cluster.store import ClusterMetadata, Controllership, StoreFailed, VersionConflict
 
-Decide = Callable[[MetadataImage], Sequence[Change]]
+Decide = Callable[[MetadataImage], Iterable[Change]]
 """A pure function: it may be called again, on a newer image, when a commit came too late."""
 
 
@@ -38,7 +39,7 @@ class Decisions:
         async with self._turn:
             while True:
                 image = self._metadata.image
-                changes = decide(image)
+                changes = await collect_changes(decide(image))
                 if not changes:
                     return image
                 try:

@@ -34,6 +34,7 @@ from moldau.cluster.changes import Change
 from moldau.cluster.cluster_minimum import ClusterMinimum
 from moldau.cluster.formatting import FIRST_FEATURES, Identity, identify_directories
 from moldau.cluster.image import MetadataImage
+from moldau.cluster.in_turns import CHANGES_PER_TURN
 from moldau.cluster.journal import METADATA_FOLDER, Journal
 from moldau.cluster.listeners import Listeners
 from moldau.cluster.quorum import Quorum, leader_change, read_leader_epoch, write_leadership
@@ -254,7 +255,7 @@ class EmbeddedStore:
         second = journal.next_offset + 1
         name = None if self._image.features else FIRST_CHANGES
         await self._write(
-            journal, [_Batch(first, second), *self._batches(values, second, level, name)]
+            journal, [_Batch(first, second), *await self._batches(values, second, level, name)]
         )
         self._image = self._image.apply(changes, journal.next_offset)
         self._controllership = EmbeddedControllership(self._epoch, self._commit)
@@ -292,11 +293,16 @@ class EmbeddedStore:
             if not changes:
                 return expected_version
             level = _level(self._image)
-            values = [encode_change(change, level) for change in changes]
-            batches = self._batches(values, journal.next_offset, level)
+            values, draft = [], self._image.draft()
+            for count, change in enumerate(changes, 1):
+                values.append(encode_change(change, level))
+                draft.take(change)
+                if not count % CHANGES_PER_TURN:
+                    await asyncio.sleep(0)
+            batches = await self._batches(values, journal.next_offset, level)
             version = batches[-1].next_offset
             invariant(version > expected_version, "a commit does not raise the version")
-            image = self._image.apply(changes, version)
+            image = draft.finish(version)
             await self._write(journal, batches)
             self._image = image
             self._listeners.tell(changes, image)
@@ -314,7 +320,7 @@ class EmbeddedStore:
             journal.take_back(end)
             raise
 
-    def _batches(
+    async def _batches(
         self, values: Sequence[bytes], base_offset: int, level: int, name: str | None = None
     ) -> list[_Batch]:
         """Write records as one batch; as a transaction if it has a name or grows too large."""
@@ -328,8 +334,10 @@ class EmbeddedStore:
         now_ms = self._clock.wall_ms()
         for group in groups:
             builder = BatchBuilder(base_offset=base_offset, leader_epoch=self._epoch)
-            for value in group:
+            for count, value in enumerate(group, 1):
                 builder.append(now_ms, None, value)
+                if not count % CHANGES_PER_TURN:
+                    await asyncio.sleep(0)
             base_offset += builder.count
             batches.append(_Batch(builder.build(), base_offset))
         return batches

@@ -99,10 +99,14 @@ class MetadataImage:
 
     def apply(self, changes: Iterable[Change], version: int) -> MetadataImage:
         """Return the image after these changes; this one stays as it is."""
-        draft = _Draft(self)
+        draft = self.draft()
         for change in changes:
-            _APPLY[type(change)](draft, change)
+            draft.take(change)
         return draft.finish(version)
+
+    def draft(self) -> ImageDraft:
+        """Begin to apply changes one by one, for those who apply thousands and pause meanwhile."""
+        return ImageDraft(self)
 
     def as_changes(self) -> Iterator[Change]:
         """State the whole image as changes: applied to an empty image they give this one.
@@ -125,7 +129,7 @@ class MetadataImage:
         yield from self.opaque
 
 
-class _Draft:
+class ImageDraft:
     """An image being built: each part is copied when it is first written to."""
 
     __slots__ = ("base", "copies", "opaque", "touched")
@@ -136,6 +140,10 @@ class _Draft:
         self.touched: dict[TopicId, dict[int, Partition]] = {}
         """Partitions of the topics written to, by number: in whatever order they come."""
         self.opaque: list[OpaqueRecorded] = []
+
+    def take(self, change: Change) -> None:
+        """Apply one change."""
+        _APPLY[type(change)](self, change)
 
     def writable(self, part: str) -> dict[Any, Any]:
         copy = self.copies.get(part)
@@ -156,6 +164,7 @@ class _Draft:
         return touched
 
     def finish(self, version: int) -> MetadataImage:
+        """Return the image after all changes that were taken."""
         for topic_id, partitions in self.touched.items():
             name = self.read("topic_names")[topic_id]
             ordered = tuple(partition for _, partition in sorted(partitions.items()))
@@ -289,17 +298,17 @@ def changed_partition(old: Partition, change: PartitionChanged) -> Partition:
     return replace(old, partition_epoch=old.partition_epoch + 1, **given)
 
 
-_APPLY: dict[type[Any], Callable[[_Draft, Any], None]] = {
-    TopicCreated: _Draft.topic_created,
-    TopicRemoved: _Draft.topic_removed,
-    PartitionCreated: _Draft.partition_created,
-    PartitionChanged: _Draft.partition_changed,
-    EligibleLeadersCleared: _Draft.eligible_leaders_cleared,
-    ConfigChanged: _Draft.config_changed,
-    BrokerRegistered: _Draft.broker_registered,
-    BrokerChanged: _Draft.broker_changed,
-    BrokerUnregistered: _Draft.broker_unregistered,
-    ProducerIdsAllocated: _Draft.producer_ids_allocated,
-    FeatureLevelSet: _Draft.feature_level_set,
-    OpaqueRecorded: _Draft.opaque_recorded,
+_APPLY: dict[type[Any], Callable[[ImageDraft, Any], None]] = {
+    TopicCreated: ImageDraft.topic_created,
+    TopicRemoved: ImageDraft.topic_removed,
+    PartitionCreated: ImageDraft.partition_created,
+    PartitionChanged: ImageDraft.partition_changed,
+    EligibleLeadersCleared: ImageDraft.eligible_leaders_cleared,
+    ConfigChanged: ImageDraft.config_changed,
+    BrokerRegistered: ImageDraft.broker_registered,
+    BrokerChanged: ImageDraft.broker_changed,
+    BrokerUnregistered: ImageDraft.broker_unregistered,
+    ProducerIdsAllocated: ImageDraft.producer_ids_allocated,
+    FeatureLevelSet: ImageDraft.feature_level_set,
+    OpaqueRecorded: ImageDraft.opaque_recorded,
 }

@@ -49,9 +49,9 @@ def place(
     row = _alternating(sites)
     start = _even_start(row, partition_count, preferred_leaders, first_partition)
     row = row[start:] + row[:start]
-    return [
-        _replicas(row, first_partition + step, replica_count) for step in range(partition_count)
-    ]
+    # There are no more different ones than brokers, and there may be ten thousand partitions.
+    choices = [_replicas(row, partition, replica_count) for partition in range(len(row))]
+    return [choices[(first_partition + step) % len(choices)] for step in range(partition_count)]
 
 
 def _alternating(sites: Sequence[Site]) -> list[Site]:

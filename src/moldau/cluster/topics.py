@@ -1,5 +1,8 @@
 """Decisions about topics: create, grow, delete. Pure: image in, changes out, ApiError if refused.
 
+A topic may have ten thousand partitions: its changes are made one by one as they are taken, and
+with them the replicas that a user has chosen are checked.
+
 Codes, texts and order of the checks are those of Kafka's controller, because tools print them,
 people look for them, and clients branch on them. A request for several topics decides them one
 after the other, each on the image that the one before would leave: `image.apply(changes, version)`.
@@ -8,8 +11,9 @@ after the other, each on the image that the one before would leave: `image.apply
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Final
 
 from moldau.base.clock import Random
@@ -41,6 +45,10 @@ PARTITIONS_PER_CHANGE_MAX: Final = 10_000
 
 EXCESSIVE_PARTITIONS: Final = "Excessively large number of partitions per request."
 
+REPLICAS_CHECKED: Final = 1_000
+"""Of more replicas for one partition one is wrong among the first: no cluster has as many brokers,
+and a request may name a hundred thousand."""
+
 METADATA_TOPIC: Final = "__cluster_metadata"
 """Its folder is the metadata journal itself."""
 
@@ -68,21 +76,21 @@ class TopicDefaults:
 
 def create_topic(
     image: MetadataImage, wanted: NewTopic, defaults: TopicDefaults, random: Random
-) -> list[Change]:
+) -> Iterator[Change]:
     """Decide on a new topic; its configs must have been checked already."""
     check_new_name(image, wanted.name)
+    assignments: Iterable[tuple[BrokerId, ...]]
     if wanted.assignments:
         assignments = _manual_assignments(image, wanted)
     else:
         assignments = _placed(image, wanted, defaults)
-    _check_batch_size(len(assignments))
     topic_id = TopicId(random_uuid(random))
     resource = ConfigResource(ResourceType.TOPIC, wanted.name)
-    return [
-        TopicCreated(wanted.name, topic_id),
-        *(ConfigChanged(resource, key, value) for key, value in wanted.configs.items()),
-        *_created(image, topic_id, 0, assignments),
-    ]
+    return chain(
+        [TopicCreated(wanted.name, topic_id)],
+        [ConfigChanged(resource, key, value) for key, value in wanted.configs.items()],
+        _created(image, topic_id, 0, assignments),
+    )
 
 
 def add_partitions(
@@ -90,7 +98,7 @@ def add_partitions(
     name: str,
     new_count: int,
     assignments: Sequence[Sequence[BrokerId]] | None = None,
-) -> list[Change]:
+) -> Iterator[Change]:
     """Decide on growing a topic to `new_count` partitions; it never shrinks."""
     topic = find_topic(image, name)
     old_count = len(topic.partitions)
@@ -114,10 +122,10 @@ def add_partitions(
             f"Attempted to add {added} additional partition(s), but only {len(assignments)}"
             " assignment(s) were specified.",
         )
-    checked = [
+    checked = (
         checked_replicas(image, index, replicas, replica_count)
         for index, replicas in enumerate(assignments, old_count)
-    ]
+    )
     return _created(image, topic.id, old_count, checked)
 
 
@@ -204,7 +212,7 @@ def _placed(
     return place(_sites(image), partition_count, replica_count, image.preferred_leaders)
 
 
-def _manual_assignments(image: MetadataImage, wanted: NewTopic) -> list[tuple[BrokerId, ...]]:
+def _manual_assignments(image: MetadataImage, wanted: NewTopic) -> Iterator[tuple[BrokerId, ...]]:
     if wanted.replication_factor != BROKER_DEFAULT:
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
@@ -221,11 +229,12 @@ def _manual_assignments(image: MetadataImage, wanted: NewTopic) -> list[tuple[Br
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             "partitions should be a consecutive 0-based integer sequence",
         )
+    _check_batch_size(len(wanted.assignments))
     replica_count = len(wanted.assignments[0])
-    return [
+    return (
         checked_replicas(image, index, wanted.assignments[index], replica_count)
         for index in range(len(wanted.assignments))
-    ]
+    )
 
 
 def checked_replicas(
@@ -256,7 +265,7 @@ def checked_replicas(
 
 def _wrong_broker(image: MetadataImage, replicas: Sequence[BrokerId]) -> str | None:
     previous = None
-    for broker_id in sorted(replicas):
+    for broker_id in sorted(replicas[:REPLICAS_CHECKED]):
         if broker_id not in image.brokers:
             return f"broker {broker_id}, but no such broker is registered."
         if broker_id == previous:
@@ -278,12 +287,12 @@ def _created(
     image: MetadataImage,
     topic_id: TopicId,
     first_index: int,
-    assignments: Sequence[tuple[BrokerId, ...]],
-) -> list[Change]:
-    return [
+    assignments: Iterable[tuple[BrokerId, ...]],
+) -> Iterator[Change]:
+    return (
         PartitionCreated(topic_id, _new_partition(image, index, replicas))
         for index, replicas in enumerate(assignments, first_index)
-    ]
+    )
 
 
 def _new_partition(image: MetadataImage, index: int, replicas: tuple[BrokerId, ...]) -> Partition:

@@ -23,7 +23,7 @@ from moldau.protocol.errors import ApiError, ErrorCode
 
 def code_of(call, *args):
     with pytest.raises(ApiError) as refused:
-        call(*args)
+        list(call(*args))
     return refused.value.code
 
 
@@ -54,11 +54,13 @@ def test_minus_one_takes_the_brokers_defaults():
 
 
 def test_configs_come_with_the_topic():
-    changes = create_topic(
-        with_brokers([1]),
-        NewTopic("a", 1, 1, configs={"retention.ms": "5"}),
-        TopicDefaults(),
-        random.Random(1),
+    changes = list(
+        create_topic(
+            with_brokers([1]),
+            NewTopic("a", 1, 1, configs={"retention.ms": "5"}),
+            TopicDefaults(),
+            random.Random(1),
+        )
     )
     assert isinstance(changes[0], TopicCreated)
     resource = ConfigResource(ResourceType.TOPIC, "a")

@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Container, Coroutine, Iterable
 from operator import attrgetter
-from typing import Final, Protocol
+from typing import Final, Protocol, cast
 
 from moldau.base.ids import ZERO_TOPIC_ID, BrokerId, TopicId
+from moldau.base.limits import CONFIGS_PER_RESOURCE
 from moldau.base.texts import shorten
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.model import Topic
@@ -124,8 +125,12 @@ class TopicHandlers:
     async def _create(
         self, wanted: CreatableTopic, validate_only: bool, named_twice: bool
     ) -> CreatableTopicResult:
-        configs = {config.name: config.value for config in wanted.configs}
         try:
+            if len(wanted.configs) > CONFIGS_PER_RESOURCE:
+                raise ApiError(
+                    ErrorCode.INVALID_CONFIG, f"No topic has {len(wanted.configs)} configs."
+                )
+            configs = {config.name: config.value for config in wanted.configs}
             if named_twice:
                 raise ApiError(ErrorCode.INVALID_REQUEST, NAMED_TWICE)
             # Kafka looks at the name before the configs, and at the rest after them.
@@ -223,7 +228,13 @@ class TopicHandlers:
         """Add partitions to topics, or only say whether that could be."""
         del context
         wanted = yield from fold(request.topics, _NAME)
-        if len(wanted.elements) > PARTITIONS_PER_CHANGE_MAX:
+        image, count = self._image(), 0
+        for one in wanted.elements.values():
+            topic = image.topic(one.name)
+            count += 1 if topic is None else max(one.count - len(topic.partitions), 1)
+            yield
+        # One topic alone is refused by itself, in other words.
+        if count > PARTITIONS_PER_CHANGE_MAX and len(wanted.elements) > 1:
             refused = CreatePartitionsResponse()
             for name in wanted.elements:
                 refused.results.append(CreatePartitionsTopicResult(name, *_TOO_MANY))
@@ -246,9 +257,9 @@ class TopicHandlers:
     ) -> CreatePartitionsTopicResult:
         assignments = None
         if wanted.assignments is not None:
-            assignments = [
-                [BrokerId(broker) for broker in one.broker_ids] for one in wanted.assignments
-            ]
+            # Not a copy of each: there may be a hundred thousand ids, to be refused at a glance.
+            brokers = [one.broker_ids for one in wanted.assignments]
+            assignments = cast("list[list[BrokerId]]", brokers)
         try:
             if named_twice:
                 raise ApiError(ErrorCode.INVALID_REQUEST, NAMED_TWICE)

@@ -7,7 +7,7 @@ partitions exist, so that a client that was told can produce at once.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, cast
 
 from moldau.base.ids import BrokerId, TopicId
 from moldau.cluster.controller_requests import ControllerRequests
@@ -75,6 +75,6 @@ class TopicAdmin:
         await self._follower.reached(self._image().version)
 
 
-def assignments_of(pairs: Sequence[tuple[int, Sequence[int]]]) -> Mapping[int, list[BrokerId]]:
+def assignments_of(pairs: Sequence[tuple[int, Sequence[int]]]) -> Mapping[int, Sequence[BrokerId]]:
     """Turn assignments as they travel into those that decisions take."""
-    return {index: [BrokerId(broker) for broker in brokers] for index, brokers in pairs}
+    return {index: cast("Sequence[BrokerId]", brokers) for index, brokers in pairs}
