@@ -247,7 +247,7 @@ class TestManyBatches:
 
         async def work():
             later = kit.begin(batches)
-            assert kit.log.log_end_offset == 6
+            assert kit.log.log_end_offset == 5
             await later
 
         asyncio.run(work())

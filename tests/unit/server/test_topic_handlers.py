@@ -417,4 +417,4 @@ def test_many_topics_asked_for_are_sorted_in_parts(discovery):
     )
     work = discovery.describe_topic_partitions(request, at(0))
     assert [topic.name for topic in finished(work).topics] == sorted(names)
-    assert count_pauses(sort(names)) == 5
+    assert count_pauses(sort(names)) == 10

@@ -4,14 +4,15 @@ A consumer that starts asks for all of its partitions, and after a restart of th
 do. So values in the form that we and Kafka 4.3 write are read by position, in a third of the time
 of decoding them. All others `decode_offset` deals with.
 
-A group may have a hundred thousand offsets, so a shard only copies their values. Whoever asked
-reads them, and may pause between two.
+A group may have a hundred thousand offsets, and a request may name as many topics. So a shard only
+copies the values there are. Whoever asked goes through the topics and reads the values, and may
+pause between two.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from moldau.base.ids import NO_LEADER_EPOCH, NO_OFFSET, ZERO_TOPIC_ID
@@ -37,6 +38,12 @@ _TAGGED_ID_SIZE: Final = len(_TAGGED_ID) + 16
 _NO_TAGS: Final = b"\x00"
 
 
+TOPICS_AT_ONCE: Final = 256
+"""Topics that a request may name and a shard goes through at once: less than a millisecond."""
+
+_Named = tuple[str, bytes, Sequence[int] | None]
+"""A topic by its name and id, and its partitions that are asked for; None for all of them."""
+
 Told = tuple[int, int, str, bytes]
 """Offset, leader epoch and metadata, as a consumer is told them, and the id of the topic."""
 
@@ -61,7 +68,7 @@ class GroupOffsets(NamedTuple):
     """The offsets of a group at one moment, still to be read."""
 
     group_id: str
-    topics: Sequence[TopicOffsets]
+    topics: Iterable[TopicOffsets]
     error: ErrorCode = ErrorCode.NONE
 
 
@@ -75,24 +82,36 @@ def take_offsets(
     wanted = request.topics
     group_id = request.group_id
     kept = store.topics(group_id)
+    unstable: dict[str, Container[int]] = {}
+    if require_stable:
+        unstable = {
+            topic: frozenset(partitions)
+            for topic, partitions in store.unstable_topics(group_id).items()
+        }
     if wanted is None:
-        named: Iterable[tuple[str, bytes, Sequence[int] | None]] = [
-            (topic, ZERO_TOPIC_ID, None) for topic in kept
-        ]
+        named: Iterable[_Named] = [(topic, ZERO_TOPIC_ID, None) for topic in kept]
     else:
-        named = [(topic.name, topic.topic_id, topic.partition_indexes) for topic in wanted]
-    topics = []
+        named = ((topic.name, topic.topic_id, topic.partition_indexes) for topic in wanted)
+        if len(wanted) > TOPICS_AT_ONCE:
+            copies = {topic: dict(values) for topic, values in kept.items()}
+            return GroupOffsets(group_id, _topics(named, copies, unstable))
+    return GroupOffsets(group_id, list(_topics(named, kept, unstable)))
+
+
+def _topics(
+    named: Iterable[_Named],
+    kept: Mapping[str, Mapping[int, bytes]],
+    unstable: Mapping[str, Container[int]],
+) -> Iterator[TopicOffsets]:
     for topic, topic_id, partitions in named:
         values = _copied(kept.get(topic, {}), partitions)
-        unstable: Container[int] = ()
-        if require_stable:
-            unstable = frozenset(store.unstable_partitions(group_id, topic))
-        topics.append(
-            TopicOffsets(
-                topic, topic_id, values if partitions is None else partitions, values, unstable
-            )
+        yield TopicOffsets(
+            topic,
+            topic_id,
+            values if partitions is None else partitions,
+            values,
+            unstable.get(topic, ()),
         )
-    return GroupOffsets(group_id, topics)
 
 
 def _copied(values: Mapping[int, bytes], partitions: Sequence[int] | None) -> Mapping[int, bytes]:

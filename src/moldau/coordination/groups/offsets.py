@@ -176,10 +176,9 @@ class OffsetStore:
         topics = self._waiting.get(group)
         return topics is not None and partition in topics.get(topic, ())
 
-    def unstable_partitions(self, group: str, topic: str) -> Collection[int]:
-        """Return the partitions of a topic whose offset an open transaction may still change."""
-        topics = self._waiting.get(group)
-        return () if topics is None else topics.get(topic, ())
+    def unstable_topics(self, group: str) -> Mapping[str, Collection[int]]:
+        """Return, by topic, the partitions whose offset an open transaction may still change."""
+        return self._waiting.get(group, _NO_TOPICS)
 
     def has(self, group: str, topic: str, partition: int) -> bool:
         """Tell whether there is an offset, or one that waits."""

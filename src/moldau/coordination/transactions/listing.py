@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Generator, Sequence
 from dataclasses import dataclass
 from typing import Final, Self
 
@@ -12,40 +12,52 @@ from moldau.protocol.errors import ApiError, ErrorCode
 
 _STATES: Final = {state.label: state for state in TransactionState}
 
+_FILTERS_PER_STEP: Final = 256
+"""Filters that are read between two pauses: some tens of microseconds."""
+
 
 @dataclass(frozen=True, slots=True)
 class Listing:
     """What to list; nothing given lets everything through."""
 
     states: frozenset[TransactionState] | None
-    unknown_states: tuple[str, ...]
-    producer_ids: frozenset[int]
+    unknown_states: Collection[str]
+    producer_ids: Collection[int]
     duration_ms: int
     """Only those that began longer ago than this (KIP-994); negative for all."""
     pattern: Pattern | None
     """What a whole id must match (KIP-1152)."""
 
     @classmethod
-    def of(
+    def read(
         cls,
-        states: Iterable[str],
-        producer_ids: Iterable[int],
+        states: Sequence[str],
+        producer_ids: Sequence[int],
         duration_ms: int,
         pattern: str | None,
-    ) -> Self:
-        """Read a request's filters; ApiError for a pattern that is none."""
-        names = dict.fromkeys(states)
+    ) -> Generator[None, None, Self]:
+        """Read a request's filters; they may be many, so that this may be paused.
+
+        ApiError for a pattern that is none.
+        """
         try:
             compiled = Pattern(pattern) if pattern else None
         except InvalidPattern as error:
             raise ApiError(ErrorCode.INVALID_REGULAR_EXPRESSION, str(error)) from error
-        return cls(
-            frozenset(_STATES[name] for name in names if name in _STATES) if names else None,
-            tuple(name for name in names if name not in _STATES),
-            frozenset(producer_ids),
-            duration_ms,
-            compiled,
-        )
+        known: set[TransactionState] = set()
+        unknown: dict[str, None] = {}
+        for count, name in enumerate(states, 1):
+            if name in _STATES:
+                known.add(_STATES[name])
+            else:
+                unknown[name] = None
+            if not count % _FILTERS_PER_STEP:
+                yield
+        ids: set[int] = set()
+        for first in range(0, len(producer_ids), _FILTERS_PER_STEP):
+            ids.update(producer_ids[first : first + _FILTERS_PER_STEP])
+            yield
+        return cls(frozenset(known) if states else None, unknown, ids, duration_ms, compiled)
 
     def includes(self, transaction: Transaction, now_ms: int) -> bool:
         """Tell whether an id passes every filter.

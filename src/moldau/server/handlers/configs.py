@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator,
 from functools import partial
 from typing import TypeVar
 
+from moldau.base.limits import CONFIGS_PER_RESOURCE
 from moldau.cluster.config_operations import ConfigOperation
 from moldau.cluster.controller_requests import ControllerRequests
 from moldau.cluster.model import ConfigResource, ResourceType
@@ -44,12 +45,15 @@ from moldau.server.configuration.values import Source
 from moldau.server.lifecycle.topic_admin import Follower
 from moldau.server.network.answer_room import AnswerRoom
 from moldau.server.network.dispatch import RequestContext
-from moldau.server.network.repeats import fold
+from moldau.server.network.repeats import fold, once, sort
 from moldau.server.network.slices import Sliced
 
 AnyResource = TypeVar("AnyResource", AlterConfigsResource, IncrementalAlterConfigsResource)
 
 RESOURCE_TYPES = frozenset(ResourceType)
+
+_NAMES_PER_STEP = 1_000
+"""Names that are read between two pauses."""
 
 _RESOURCE_SIZE, _CONFIG_SIZE, _SYNONYM_SIZE = 20, 16, 5
 """Bytes in an answer, besides texts."""
@@ -130,6 +134,7 @@ class ConfigHandlers:
         return altered()
 
     async def _replace(self, validate_only: bool, wanted: AlterConfigsResource) -> None:
+        _refuse_too_many(wanted.configs)
         _refuse_repeated([config.name for config in wanted.configs])
         resource = _resource_of(wanted)
         configs = {config.name: config.value for config in wanted.configs}
@@ -155,6 +160,7 @@ class ConfigHandlers:
         return altered()
 
     async def _alter(self, validate_only: bool, wanted: IncrementalAlterConfigsResource) -> None:
+        _refuse_too_many(wanted.configs)
         resource = _resource_of(wanted)
         operations = [
             ConfigOperation(config.name, config.config_operation, config.value)
@@ -207,24 +213,26 @@ class ConfigHandlers:
             wanted = frozenset({ResourceType.CLIENT_METRICS})
         if not wanted <= RESOURCE_TYPES:
             return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
-        image = self._configs.image
-        found: set[tuple[int, str]] = {(ResourceType.TOPIC, name) for name in image.topics}
-        found |= {
-            (kind, str(broker))
-            for broker in image.brokers
-            for kind in (ResourceType.BROKER, ResourceType.BROKER_LOGGER)
-        }
-        found |= {
-            (resource.type, resource.name)
-            for resource in image.configs
-            if resource.type in (ResourceType.GROUP, ResourceType.CLIENT_METRICS)
-        }
+        found = yield from once(
+            one for one in _config_resources(self._configs.image) if one[0] in wanted
+        )
         response = ListConfigResourcesResponse()
-        for kind, name in sorted(found):
-            if kind in wanted:
-                response.config_resources.append(ListedConfigResource(name, kind))
-                yield
+        for kind, name in (yield from sort(found)):
+            response.config_resources.append(ListedConfigResource(name, kind))
+            yield
         return response
+
+
+def _config_resources(image: MetadataImage) -> Iterator[tuple[int, str]]:
+    """Yield what has configs, or could have, by type and name."""
+    for name in image.topics:
+        yield ResourceType.TOPIC, name
+    for broker in image.brokers:
+        yield ResourceType.BROKER, str(broker)
+        yield ResourceType.BROKER_LOGGER, str(broker)
+    for resource in image.configs:
+        if resource.type in (ResourceType.GROUP, ResourceType.CLIENT_METRICS):
+            yield resource.type, resource.name
 
 
 def _result(
@@ -260,7 +268,9 @@ def _wanted_configs(
         if not one.configuration_keys:
             wanted[resource] = None
         elif names is not None:
-            names.update(one.configuration_keys)
+            for first in range(0, len(one.configuration_keys), _NAMES_PER_STEP):
+                names.update(one.configuration_keys[first : first + _NAMES_PER_STEP])
+                yield
         yield
     return wanted
 
@@ -272,6 +282,14 @@ def _size(result: DescribeConfigsResourceResult) -> int:
     for synonym in result.synonyms:
         size += _SYNONYM_SIZE + len(synonym.name) + len(synonym.value or "")
     return size
+
+
+def _refuse_too_many(configs: Sequence[object]) -> None:
+    """Refuse at once what would be refused one by one: names that are unknown or repeated."""
+    if len(configs) > CONFIGS_PER_RESOURCE:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST, f"No resource has {len(configs)} configs to change."
+        )
 
 
 def _refuse_repeated(names: Sequence[str]) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Final, TypeAlias
 
@@ -138,9 +138,9 @@ class DiscoveryHandlers:
             return (yield from self._tell(image, everything, {}, request, context))
         wanted = list((yield from fold(request.topics, _NAME_AND_ID)).elements)
         if context.version >= TOPIC_IDS_FROM:
-            asked, wanted = wanted, _by_id_or_name(wanted)
+            asked, wanted = wanted, (yield from _by_id_or_name(wanted))
             if context.version < LOOKUP_BY_ID_FROM and any(name is None for name, _ in wanted):
-                return _lookup_refused(asked)
+                return (yield from _lookup_refused(asked))
         if self._auto_create and request.allow_auto_topic_creation:
             missing = []
             for name, _ in wanted:
@@ -257,16 +257,17 @@ class DiscoveryHandlers:
         del context
         image = self._image()
         cursor = request.cursor
-        if cursor is not None and not _reaches(cursor, request):
-            return DescribeTopicPartitionsResponse(
-                topics=[
-                    DescribeTopicPartitionsResponseTopic(ErrorCode.INVALID_REQUEST, topic.name)
-                    for topic in request.topics
-                ]
-            )
-        asked = (yield from once(topic.name for topic in request.topics)) or list(image.topics)
+        named = yield from once(topic.name for topic in request.topics)
+        if cursor is not None and not _reaches(cursor, named):
+            refused = DescribeTopicPartitionsResponse()
+            for name in named:
+                told = DescribeTopicPartitionsResponseTopic(ErrorCode.INVALID_REQUEST, name)
+                refused.topics.append(told)
+                yield
+            return refused
         start = cursor.topic_name if cursor is not None else ""
-        names = yield from sort([name for name in asked if name >= start])
+        asked = yield from once(name for name in named or image.topics if name >= start)
+        names = yield from sort(asked)
         left = min(max(request.response_partition_limit, 1), self._partition_limit)
         response = DescribeTopicPartitionsResponse()
         for name in names:
@@ -319,20 +320,22 @@ def _reachable(
     ]
 
 
-def _by_id_or_name(wanted: Sequence[_NameAndId]) -> list[_NameAndId]:
+def _by_id_or_name(wanted: Sequence[_NameAndId]) -> Sliced[list[_NameAndId]]:
     """Let ids, if there are any, be what is asked for: as in Kafka, names do not count then."""
-    ids = dict.fromkeys(topic_id for _, topic_id in wanted if topic_id != ZERO_TOPIC_ID)
-    return [(None, topic_id) for topic_id in ids] or list(wanted)
-
-
-def _lookup_refused(wanted: Sequence[_NameAndId]) -> MetadataResponse:
-    """Refuse to look up by id in a version that only tells ids."""
-    return MetadataResponse(
-        topics=[
-            MetadataResponseTopic(ErrorCode.INVALID_REQUEST, name or "", topic_id)
-            for name, topic_id in wanted
-        ]
+    ids: Iterable[_NameAndId] = (
+        (None, topic_id) for _, topic_id in wanted if topic_id != ZERO_TOPIC_ID
     )
+    return (yield from once(ids)) or list(wanted)
+
+
+def _lookup_refused(wanted: Sequence[_NameAndId]) -> Sliced[MetadataResponse]:
+    """Refuse to look up by id in a version that only tells ids."""
+    response = MetadataResponse()
+    for name, topic_id in wanted:
+        told = MetadataResponseTopic(ErrorCode.INVALID_REQUEST, name or "", topic_id)
+        response.topics.append(told)
+        yield
+    return response
 
 
 def _find(image: MetadataImage, name: str | None, topic_id: bytes) -> Topic | MetadataResponseTopic:
@@ -359,10 +362,9 @@ def _absence(name: str) -> ErrorCode:
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def _reaches(cursor: TopicPartitionsCursor, request: DescribeTopicPartitionsRequest) -> bool:
+def _reaches(cursor: TopicPartitionsCursor, named: Collection[str]) -> bool:
     """Tell whether a page can begin at a cursor: in a topic that is asked for."""
-    asked = not request.topics or any(one.name == cursor.topic_name for one in request.topics)
-    return asked and cursor.partition_index >= 0
+    return (not named or cursor.topic_name in named) and cursor.partition_index >= 0
 
 
 def _described(

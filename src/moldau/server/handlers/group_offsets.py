@@ -62,6 +62,7 @@ from moldau.server.network.slices import Sliced
 from moldau.server.network.stepping import take_turns
 
 P = TypeVar("P")
+T = TypeVar("T")
 Q = TypeVar("Q", OffsetCommitRequest, TxnOffsetCommitRequest, OffsetDeleteRequest)
 R = TypeVar("R", OffsetCommitResponse, TxnOffsetCommitResponse, OffsetDeleteResponse)
 
@@ -130,10 +131,7 @@ class GroupOffsetHandlers:
         existing, missing = yield from _sort_out_commit(
             self._image(), request.topics, by_id=version >= _COMMIT_BY_ID
         )
-        refused = [
-            OffsetCommitResponseTopic(one.name, one.topic_id, results)
-            for one, results in (yield from _refuse(missing, OffsetCommitResponsePartition))
-        ]
+        refused = yield from _refuse(missing, _refused_commit, OffsetCommitResponsePartition)
         if not existing:
             return OffsetCommitResponse(topics=refused)
         answers: list[Answer[OffsetCommitResponse]] = []
@@ -173,10 +171,9 @@ class GroupOffsetHandlers:
         if not request.group_id:
             missing += _all_of(existing, ErrorCode.INVALID_GROUP_ID)
             existing = []
-        refused = [
-            TxnOffsetCommitResponseTopic(one.name, one.topic_id, results)
-            for one, results in (yield from _refuse(missing, TxnOffsetCommitResponsePartition))
-        ]
+        refused = yield from _refuse(
+            missing, _refused_transactional_commit, TxnOffsetCommitResponsePartition
+        )
         if not existing:
             return TxnOffsetCommitResponse(topics=refused)
         key = PartitionKey(self._runtime.topic, self._runtime.partition_for(request.group_id))
@@ -268,10 +265,7 @@ class GroupOffsetHandlers:
         if not request.group_id:
             return OffsetDeleteResponse(ErrorCode.INVALID_GROUP_ID)
         existing, missing = yield from _sort_out(self._image(), request.topics, by_id=False)
-        refused = [
-            OffsetDeleteResponseTopic(one.name, results)
-            for one, results in (yield from _refuse(missing, OffsetDeleteResponsePartition))
-        ]
+        refused = yield from _refuse(missing, _refused_deletion, OffsetDeleteResponsePartition)
         if _count(existing) > OFFSETS_PER_REQUEST:
             return OffsetDeleteResponse(ErrorCode.INVALID_REQUEST)
         answers: list[Answer[OffsetDeleteResponse]] = []
@@ -329,17 +323,38 @@ def _sort_out(
 
 
 def _refuse(
-    missing: Iterable[_Missing], result_of: Callable[[int, ErrorCode], P]
-) -> Sliced[list[tuple[_Missing, list[P]]]]:
-    """Make the results of partitions that there are not."""
+    missing: Iterable[_Missing],
+    topic_of: Callable[[_Missing, list[P]], T],
+    result_of: Callable[[int, ErrorCode], P],
+) -> Sliced[list[T]]:
+    """Make the results of partitions that there are not, by topic."""
     refused = []
     for one in missing:
         results = []
         for index in one.partitions:
             results.append(result_of(index, one.error))
             yield
-        refused.append((one, results))
+        refused.append(topic_of(one, results))
+        yield
     return refused
+
+
+def _refused_commit(
+    one: _Missing, results: list[OffsetCommitResponsePartition]
+) -> OffsetCommitResponseTopic:
+    return OffsetCommitResponseTopic(one.name, one.topic_id, results)
+
+
+def _refused_transactional_commit(
+    one: _Missing, results: list[TxnOffsetCommitResponsePartition]
+) -> TxnOffsetCommitResponseTopic:
+    return TxnOffsetCommitResponseTopic(one.name, one.topic_id, results)
+
+
+def _refused_deletion(
+    one: _Missing, results: list[OffsetDeleteResponsePartition]
+) -> OffsetDeleteResponseTopic:
+    return OffsetDeleteResponseTopic(one.name, results)
 
 
 def _sort_out_commit(

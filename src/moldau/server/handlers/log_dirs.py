@@ -18,7 +18,7 @@ from moldau.protocol.messages.log_dirs import (
     DescribeLogDirsTopic,
 )
 from moldau.server.network.dispatch import RequestContext
-from moldau.server.network.repeats import fold_partitions, itself
+from moldau.server.network.repeats import fold_partitions, itself, sort
 from moldau.server.network.slices import Sliced
 from moldau.storage.directory import LogDirectory
 from moldau.storage.manager import LogManager
@@ -55,8 +55,9 @@ class LogDirHandler:
         if directory.offline:
             return DescribeLogDirsResult(ErrorCode.KAFKA_STORAGE_ERROR, path)
         topics: dict[str, DescribeLogDirsTopic] = {}
-        for key, log in sorted(directory.logs.items()):
-            if wanted is None or key.partition in wanted.get(key.topic, ()):
+        for key in (yield from sort(tuple(directory.logs))):
+            log = directory.logs.get(key)
+            if log is not None and (wanted is None or key.partition in wanted.get(key.topic, ())):
                 topic = topics.setdefault(key.topic, DescribeLogDirsTopic(key.topic))
                 topic.partitions.append(DescribeLogDirsPartition(key.partition, log.size))
             yield

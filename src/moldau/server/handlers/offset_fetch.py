@@ -59,7 +59,8 @@ class OffsetFetchHandler:
         """Read offsets of one group or, since version 8, of several."""
         version = context.version
         several = version >= _SEVERAL_GROUPS
-        wanted = yield from _fold_groups(request.groups if several else [_only_group(request)])
+        groups = request.groups if several else [(yield from _only_group(request))]
+        wanted = yield from _fold_groups(groups)
         by_id = version >= _BY_ID
         unknown: dict[str, list[OffsetFetchResponseTopics]] = {}
         if by_id:
@@ -67,16 +68,20 @@ class OffsetFetchHandler:
                 unknown[group.group_id] = yield from self._name_topics(group)
         room = AnswerRoom()
 
-        def combine(groups: list[OffsetFetchResponseGroup]) -> OffsetFetchResponse:
-            if several:
-                return OffsetFetchResponse(groups=groups)
-            return _of_one_group(wanted[0], groups[0], version)
-
+        found = (self._take(group, request.require_stable) for group in wanted)
+        if several:
+            return (
+                yield from gather(
+                    found,
+                    lambda one: self._tell(one, unknown.get(one.group_id, []), room, by_id=by_id),
+                    lambda groups: OffsetFetchResponse(groups=groups),
+                )
+            )
         return (
             yield from gather(
-                (self._take(group, request.require_stable) for group in wanted),
-                lambda found: self._tell(found, unknown.get(found.group_id, []), room, by_id=by_id),
-                combine,
+                found,
+                lambda one: self._tell_alone(one, wanted[0], room, version),
+                lambda answers: answers[0],
             )
         )
 
@@ -88,6 +93,13 @@ class OffsetFetchHandler:
         return self._runtime.call(
             group.group_id, decide, lambda code: GroupOffsets(group.group_id, [], code)
         )
+
+    def _tell_alone(
+        self, found: GroupOffsets, asked: OffsetFetchRequestGroup, room: AnswerRoom, version: int
+    ) -> Sliced[OffsetFetchResponse]:
+        """Read a group's offsets for a version that knows one group only."""
+        group = yield from self._tell(found, [], room, by_id=False)
+        return (yield from _of_one_group(asked, group, version))
 
     def _tell(
         self,
@@ -151,14 +163,15 @@ class OffsetFetchHandler:
         return None if found is None else found.id
 
 
-def _only_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
+def _only_group(request: OffsetFetchRequest) -> Sliced[OffsetFetchRequestGroup]:
     """Return the group of a request that knows one only, in the form of those that know more."""
     topics = None
     if request.topics is not None:
-        topics = [
-            OffsetFetchRequestTopics(topic.name, partition_indexes=topic.partition_indexes)
-            for topic in request.topics
-        ]
+        topics = []
+        for topic in request.topics:
+            indexes = topic.partition_indexes
+            topics.append(OffsetFetchRequestTopics(topic.name, partition_indexes=indexes))
+            yield
     return OffsetFetchRequestGroup(request.group_id, topics=topics)
 
 
@@ -177,16 +190,12 @@ def _fold_groups(
             for one in same
             for topic in one.topics or ()
         )
-        topics = (yield from fold_partitions(named, itself)).topics
-        wanted.append(
-            OffsetFetchRequestGroup(
-                group_id,
-                topics=[
-                    OffsetFetchRequestTopics(name, topic_id, list(partitions))
-                    for (name, topic_id), partitions in topics.items()
-                ],
-            )
-        )
+        folded_topics = (yield from fold_partitions(named, itself)).topics
+        topics = []
+        for (name, topic_id), partitions in folded_topics.items():
+            topics.append(OffsetFetchRequestTopics(name, topic_id, list(partitions)))
+            yield
+        wanted.append(OffsetFetchRequestGroup(group_id, topics=topics))
         yield
     return wanted
 
@@ -197,19 +206,19 @@ def _no_offset(index: int, error: ErrorCode) -> OffsetFetchResponsePartition:
 
 def _of_one_group(
     asked: OffsetFetchRequestGroup, group: OffsetFetchResponseGroup, version: int
-) -> OffsetFetchResponse:
+) -> Sliced[OffsetFetchResponse]:
     """Answer in a version that knows one group, whose error has no place of its own before 2."""
-    topics = group.topics
+    response = OffsetFetchResponse(error_code=group.error_code)
+    for told in group.topics:
+        response.topics.append(OffsetFetchResponseTopic(told.name, told.partitions))
+        yield
     if group.error_code and version < _ERROR_OF_GROUP:
         error = ErrorCode.of(group.error_code)
-        topics = [
-            OffsetFetchResponseTopics(
-                topic.name,
-                partitions=[_no_offset(index, error) for index in topic.partition_indexes],
-            )
-            for topic in asked.topics or ()
-        ]
-    return OffsetFetchResponse(
-        topics=[OffsetFetchResponseTopic(topic.name, topic.partitions) for topic in topics],
-        error_code=group.error_code,
-    )
+        for topic in asked.topics or ():
+            results = []
+            for index in topic.partition_indexes:
+                results.append(_no_offset(index, error))
+                yield
+            response.topics.append(OffsetFetchResponseTopic(topic.name, results))
+            yield
+    return response

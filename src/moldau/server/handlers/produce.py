@@ -96,9 +96,10 @@ UNSEEN: Final = frozenset(
 
 TOPIC_IDS_FROM = 13
 
-BATCH_COST, STEP_COST = 64 * 1024, 2 * 1024 * 1024
-"""What a batch costs besides its bytes, and how much is appended between two pauses: 32 small
-batches, or two of the largest by default. That takes about two milliseconds."""
+BATCH_COST, STEP_COST = 256 * 1024, 2 * 1024 * 1024
+"""What a batch costs besides its bytes, and how much is appended between two pauses: 8 small
+batches, or two of the largest by default. That takes half a millisecond, and up to four where each
+is the first of its partition, whose index files are made with it."""
 
 _SAME_LEADER = LeaderIdAndEpoch()
 """Nothing to say of the leader; shared, and never changed."""

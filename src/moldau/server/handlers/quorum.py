@@ -198,6 +198,5 @@ class QuorumHandlers:
 
 def _is_metadata(asked: FoldedPartitions[str, Any]) -> bool:
     """Tell whether exactly the metadata's one partition is asked for."""
-    return {name: list(partitions) for name, partitions in asked.topics.items()} == {
-        METADATA_TOPIC: [METADATA_PARTITION]
-    }
+    partitions = asked.topics.get(METADATA_TOPIC, {})
+    return len(asked.topics) == len(partitions) == 1 and METADATA_PARTITION in partitions

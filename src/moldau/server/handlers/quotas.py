@@ -83,34 +83,51 @@ def alter_quotas(
     """Accept what changes nothing."""
     del context
     response = AlterClientQuotasResponse()
-    entries = yield from fold(request.entries, _entity_of)
-    for entity, entry in entries.elements.items():
+    named = []
+    for entry in request.entries:
+        entity = yield from _entity_of(entry)
+        named.append((entity, entry))
+    entries = yield from fold(named, _key_of)
+    for key, (entity, entry) in entries.elements.items():
         code, message = ErrorCode.NONE, None
         try:
-            if entity in entries.repeated:
+            if key in entries.repeated:
                 raise ApiError(ErrorCode.INVALID_REQUEST, "An entity is named more than once.")
-            _check_entity(dict(entity))
-            yield from _check_operations(entry, IP in dict(entity))
+            _check_entity(entity)
+            yield from _check_operations(entry, IP in entity)
         except ApiError as error:
             code, message = error.code, error.message
-        named = [ClientQuotaEntity(*one) for one in entity]
-        response.entries.append(AlterClientQuotasEntryResponse(code, message, named))
+        parts = []
+        for part in entity.items():
+            parts.append(ClientQuotaEntity(*part))
+            yield
+        response.entries.append(AlterClientQuotasEntryResponse(code, message, parts))
         yield
     return response
 
 
-def _entity_of(entry: AlterClientQuotasEntry) -> tuple[tuple[str, str | None], ...]:
+def _key_of(named: tuple[dict[str, str | None], AlterClientQuotasEntry]) -> object:
+    """Return what is equal for equal entities; one of too many parts is refused by itself."""
+    entity, entry = named
+    return tuple(entity.items()) if len(entity) <= len(ENTITY_TYPES) else id(entry)
+
+
+def _entity_of(entry: AlterClientQuotasEntry) -> Sliced[dict[str, str | None]]:
     """Return the parts of an entity; of one part named twice the last counts, as in Kafka."""
-    return tuple({one.entity_type: one.entity_name for one in entry.entity}.items())
+    entity = {}
+    for one in entry.entity:
+        entity[one.entity_type] = one.entity_name
+        yield
+    return entity
 
 
 def _check_entity(entity: dict[str, str | None]) -> None:
     problem = None
-    unknown = [kind for kind in entity if kind not in ENTITY_TYPES]
+    unknown = next((kind for kind in entity if kind not in ENTITY_TYPES), None)
     if not entity:
         problem = "Invalid empty client quota entity"
-    elif unknown:
-        problem = f"Unhandled client quota entity type: {shorten(unknown[0])}"
+    elif unknown is not None:
+        problem = f"Unhandled client quota entity type: {shorten(unknown)}"
     elif "" in entity.values():
         kind = next(kind for kind, name in entity.items() if name == "")
         problem = f"Empty {kind} not supported"
@@ -122,11 +139,13 @@ def _check_entity(entity: dict[str, str | None]) -> None:
 
 def _check_operations(entry: AlterClientQuotasEntry, of_address: bool) -> Sliced[None]:
     keys = ADDRESS_KEYS if of_address else CLIENT_KEYS
+    is_set = False
     for one in entry.ops:
         if not one.remove:
             _check_value(one, keys)
+            is_set = True
         yield
-    if not all(one.remove for one in entry.ops):
+    if is_set:
         raise ApiError(
             ErrorCode.UNSUPPORTED_VERSION,
             "This broker does not enforce quotas, so that none can be set.",

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Mapping, Sequence
-from itertools import groupby
 from typing import Any, NamedTuple
 
 from moldau.base.clock import Clock
@@ -42,7 +41,7 @@ from moldau.protocol.messages.transactions import (
 from moldau.server.network.answer_room import AnswerRoom
 from moldau.server.network.dispatch import RequestContext
 from moldau.server.network.gathering import gather
-from moldau.server.network.repeats import once
+from moldau.server.network.repeats import once, sort
 from moldau.server.network.slices import Sliced
 from moldau.server.network.stepping import take_turns
 from moldau.server.transactions.markers import Marker, MarkerWriter
@@ -52,6 +51,10 @@ _TRANSACTION_SIZE = 60
 
 _LOOKS_PER_STEP = 100
 """Transactions that are looked at for a list between two pauses."""
+
+
+_PARTITIONS_PER_STEP = 200
+"""Partitions that are told between two pauses."""
 
 
 class _Found(NamedTuple):
@@ -102,11 +105,13 @@ class TransactionAdminHandlers:
         """List the transactional ids of this broker that pass the filters."""
         del context
         try:
-            listing = Listing.of(
-                request.state_filters,
-                request.producer_id_filters,
-                request.duration_filter,
-                request.transactional_id_pattern,
+            listing = await take_turns(
+                Listing.read(
+                    request.state_filters,
+                    request.producer_id_filters,
+                    request.duration_filter,
+                    request.transactional_id_pattern,
+                )
             )
         except ApiError as error:
             return ListTransactionsResponse(error_code=error.code)
@@ -153,11 +158,15 @@ def _written(
     codes: Mapping[int, Mapping[PartitionKey, ErrorCode]],
 ) -> Sliced[WriteTxnMarkersResponse]:
     response = WriteTxnMarkersResponse()
+    written = 0
     for producer_id, of_producer in codes.items():
         topics: dict[str, WritableTxnMarkerTopicResult] = {}
         for key, code in of_producer.items():
             topic = topics.setdefault(key.topic, WritableTxnMarkerTopicResult(key.topic))
             topic.partitions.append(WritableTxnMarkerPartitionResult(key.partition, code))
+            written += 1
+            if not written % _PARTITIONS_PER_STEP:
+                yield
         response.markers.append(WritableTxnMarkerResult(producer_id, list(topics.values())))
         yield
     return response
@@ -173,10 +182,13 @@ def _description(asked: _Found, room: AnswerRoom) -> Sliced[DescribedTransaction
         room.take(_TRANSACTION_SIZE + len(transactional_id) + 4 * len(found.partitions))
     except ApiError as error:
         return DescribedTransaction(error.code, transactional_id)
-    topics = []
-    for topic, keys in groupby(sorted(found.partitions), lambda key: key.topic):
-        topics.append(DescribedTransactionTopic(topic, [key.partition for key in keys]))
-        yield
+    topics: list[DescribedTransactionTopic] = []
+    for count, key in enumerate((yield from sort(tuple(found.partitions))), 1):
+        if not topics or topics[-1].topic != key.topic:
+            topics.append(DescribedTransactionTopic(key.topic))
+        topics[-1].partitions.append(key.partition)
+        if not count % _PARTITIONS_PER_STEP:
+            yield
     return DescribedTransaction(
         ErrorCode.NONE,
         transactional_id,

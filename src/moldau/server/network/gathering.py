@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from moldau.coordination.answers import Answer
 from moldau.server.network.slices import Sliced
@@ -36,7 +36,8 @@ def gather(
         yield
     if waits:
         return _combine_later(parts, finish, combine)
-    return combine([part for part in parts if not isinstance(part, asyncio.Future)])
+    # Not a copy without futures, of which there are none: there may be a hundred thousand parts.
+    return combine(cast("list[R]", parts))
 
 
 async def _combine_later(

@@ -14,16 +14,18 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import merge
 from typing import Final, Generic, NamedTuple, TypeVar
 
+from moldau.base.ids import PartitionKey
 from moldau.server.network.slices import Sliced
 
 E = TypeVar("E")
 K = TypeVar("K")
+Ordered = TypeVar("Ordered", str, PartitionKey, tuple[int, str])
 
 _ELEMENTS_PER_STEP: Final = 256
 """Elements that are folded between two yields: some tens of microseconds."""
 
-_SORTED_AT_ONCE: Final = 2_000
-"""Names that are sorted between two yields: less than a millisecond."""
+_SORTED_AT_ONCE: Final = 1_000
+"""Elements that are sorted between two yields: about a millisecond."""
 
 
 class Folded(NamedTuple, Generic[K, E]):
@@ -101,10 +103,10 @@ def itself(element: K) -> K:
     return element
 
 
-def sort(names: Sequence[str]) -> Sliced[Iterator[str]]:
-    """Sort names in parts, which are merged while somebody takes them one by one."""
+def sort(elements: Sequence[Ordered]) -> Sliced[Iterator[Ordered]]:
+    """Sort elements in parts, which are merged while somebody takes them one by one."""
     parts = []
-    for first in range(0, len(names), _SORTED_AT_ONCE):
-        parts.append(sorted(names[first : first + _SORTED_AT_ONCE]))
+    for first in range(0, len(elements), _SORTED_AT_ONCE):
+        parts.append(sorted(elements[first : first + _SORTED_AT_ONCE]))
         yield
     return merge(*parts)

@@ -43,8 +43,9 @@ FENCING: Final = frozenset(
 )
 """What a partition says that has ended the transaction already, and seen a newer epoch since."""
 
-MARKERS_PER_TURN: Final = 50
-"""Markers that are appended before others get their turn: one or two milliseconds."""
+MARKERS_PER_TURN: Final = 10
+"""Markers that are appended before others get their turn: half a millisecond, and up to five where
+each is the first batch of its partition, whose index files are made with it."""
 
 PARTITIONS_NAMED: Final = 5
 """Partitions that a line of the log names: a transaction may have thousands."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kits.slicing import count_pauses, finished
 from kits.transaction_kit import ORDERS_0, Desk
 from moldau.coordination.transactions.listing import Listing
 from moldau.protocol.errors import ApiError, ErrorCode
@@ -21,7 +22,7 @@ def desk():
 
 
 def names(desk, *, states=(), producer_ids=(), duration_ms=-1, pattern=None):
-    listing = Listing.of(states, producer_ids, duration_ms, pattern)
+    listing = finished(Listing.read(states, producer_ids, duration_ms, pattern))
     shown = desk.ask(desk.shard.all_transactions).answer
     assert shown.error is ErrorCode.NONE
     return [
@@ -43,7 +44,8 @@ def test_states_and_producer_ids_are_alternatives_and_both_must_fit(desk):
 
 def test_an_unknown_state_is_reported_and_fits_nothing(desk):
     assert names(desk, states=["ongoing"]) == []
-    assert Listing.of(["Ongoing", "lost"], (), -1, None).unknown_states == ("lost",)
+    listing = finished(Listing.read(["Ongoing", "lost", "lost"], (), -1, None))
+    assert list(listing.unknown_states) == ["lost"]
 
 
 def test_a_duration_lists_what_began_longer_ago(desk):
@@ -59,5 +61,10 @@ def test_a_pattern_describes_the_whole_id(desk):
 
 def test_a_pattern_that_is_none_is_refused():
     with pytest.raises(ApiError) as refused:
-        Listing.of((), (), -1, "(")
+        finished(Listing.read((), (), -1, "("))
     assert refused.value.code is ErrorCode.INVALID_REGULAR_EXPRESSION
+
+
+def test_many_filters_are_read_some_at_a_time():
+    states, producer_ids = [f"state {number}" for number in range(2_560)], range(2_560)
+    assert count_pauses(Listing.read(states, producer_ids, -1, None)) == 20
