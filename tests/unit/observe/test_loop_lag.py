@@ -1,6 +1,7 @@
 """What is kept and told of the event loop's stalls."""
 
 import asyncio
+import gc
 import time
 
 import pytest
@@ -45,6 +46,28 @@ def test_a_long_stall_is_told_once_in_a_while_and_names_its_cause(lag, caplog):
     assert "3.00 s, for no request that is known" in caplog.messages[1]
 
 
+@pytest.mark.parametrize(
+    ("busy_s", "cause"), [(2.9, "work of the broker itself"), (0.1, "look at the disk")]
+)
+def test_of_a_stall_without_a_cause_it_is_told_whether_the_loop_worked(lag, caplog, busy_s, cause):
+    lag.tick(100.0, 3.0, busy_s)
+    (message,) = caplog.messages
+    assert f"{busy_s:.2f} s of it on the processor" in message
+    assert cause in message
+
+
+def test_a_full_run_of_the_garbage_collector_is_named(lag, caplog, monkeypatch):
+    times = iter([10.0, 12.0, 20.0, 20.001])
+    monkeypatch.setattr("moldau.observe.loop_lag.time.perf_counter", lambda: next(times))
+    for generation in (1, 2, 2):
+        for phase in ("start", "stop"):
+            lag.collector_ran(phase, {"generation": generation})
+    lag.tick(100.0, 2.0)
+    assert caplog.messages == [
+        "the event loop stood still for 2.00 s, for a full run of the garbage collector"
+    ]
+
+
 def test_the_page_has_a_histogram_and_the_longest_stalls(lag):
     lag.tick(0.0, 0.003)
     lag.tick(1.0, 7.0)
@@ -73,3 +96,4 @@ def test_a_loop_that_is_held_up_is_seen_by_the_tick(lag):
 
     asyncio.run(run())
     assert lag.longest_s > 0.1
+    assert lag.collector_ran not in gc.callbacks
