@@ -17,6 +17,7 @@ from typing import TypeVar
 from moldau.base.limits import CONFIGS_PER_RESOURCE
 from moldau.cluster.config_operations import ConfigOperation
 from moldau.cluster.controller_requests import ControllerRequests
+from moldau.cluster.image import MetadataImage
 from moldau.cluster.model import ConfigResource, ResourceType
 from moldau.cluster.store import StoreFailed
 from moldau.protocol.errors import ApiError, ErrorCode
