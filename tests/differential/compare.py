@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 PROSE = {"error_message", "documentation", "batch_index_error_message"}
 """Fields for people to read: they are told apart for the reader of a run, not by the test."""
 
-KAFKAS_WORDS = re.compile(r"topics-|produce-wrong_on_compacted")
+KAFKAS_WORDS = re.compile(r"topics-|configs-|produce-wrong_on_compacted")
 """Scenarios whose error messages people look for: there they must be Kafka's, where it has any."""
 
 

@@ -22,11 +22,11 @@ def shorten(text: str, length_max: int = NAME_LENGTH_MAX) -> str:
     return text if len(text) <= length_max else text[:length_max] + _CUT
 
 
-def shorten_list(names: list[str], length_max: int = NAME_LENGTH_MAX) -> str:
-    """Return names joined by commas, as `shorten` leaves them."""
+def shorten_list(names: list[str], separator: str = ", ", length_max: int = NAME_LENGTH_MAX) -> str:
+    """Return names joined, by commas unless told, as `shorten` leaves them."""
     joined = ""
     for name in names:
-        joined = f"{joined},{name}" if joined else name
+        joined = f"{joined}{separator}{name}" if joined else name
         if len(joined) > length_max:
             break
     return shorten(joined, length_max)

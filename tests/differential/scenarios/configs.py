@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from differential.peer import Peer
+from differential.wrong_configs import WRONG_CONFIGS, case_label
 from moldau.protocol.messages.configs import (
     AlterableConfig,
     AlterConfigsRequest,
@@ -65,8 +66,8 @@ def altered_broker(peer: Peer) -> None:
     for resource in (BROKER_ID, ""):
         change = ("log.retention.ms", DELETE, None)
         _ask_incremental(peer, f"delete {resource!r}", BROKER, resource, change)
-    took = "no.such.config", "num.io.threads", "sasl.kerberos.min.time.before.relogin"
-    _take_back(peer, *took)
+    took = "no.such.config", "retention.ms", "num.io.threads"
+    _take_back(peer, *took, "sasl.kerberos.min.time.before.relogin")
     peer.settle()
 
 
@@ -93,6 +94,15 @@ def _broker_refusals() -> list[tuple[str, str, Any]]:
         ("delete what is not set", BROKER_ID, ("log.flush.interval.ms", DELETE, None)),
         ("delete what is read-only", BROKER_ID, ("node.id", DELETE, None)),
         ("null", BROKER_ID, ("log.retention.ms", SET, None)),
+        ("not in the list", BROKER_ID, ("log.cleanup.policy", SET, "archive")),
+        ("append to the list", BROKER_ID, ("log.cleanup.policy", APPEND, "archive")),
+        ("not a codec", BROKER_ID, ("compression.type", SET, "rar")),
+        ("not a type of times", "", ("log.message.timestamp.type", SET, "Now")),
+        ("a wrong fraction", "", ("log.cleaner.min.cleanable.ratio", SET, "2")),
+        ("not true or false", "", ("unclean.leader.election.enable", SET, "maybe")),
+        ("minimum of 0", "", ("min.insync.replicas", SET, "0")),
+        ("a topic's name", BROKER_ID, ("retention.ms", SET, "5")),
+        ("read-only for all", "", ("process.roles", SET, "broker")),
         ("empty number", BROKER_ID, ("log.retention.ms", SET, "")),
         ("of security", BROKER_ID, ("sasl.kerberos.min.time.before.relogin", SET, "58000")),
         ("of a listener", BROKER_ID, ("ssl.keystore.location", SET, "/x")),
@@ -177,6 +187,35 @@ def altered(peer: Peer) -> None:
             _ask_alter(peer, f"type {kind} {name!r}", version, kind, name, [("retention.ms", "1")])
 
 
+def refused_of_topic(peer: Peer) -> None:
+    """What CreateTopics refuses too; and what is wrong only beside what is there."""
+    topic = peer.topic("t", max_compaction_lag_ms="5")
+    for wrong in WRONG_CONFIGS:
+        changes = [(name, SET, value) for name, value in wrong]
+        _ask_incremental(peer, f"set {case_label(wrong)}", TOPIC, topic, *changes)
+        for version in peer.versions(AlterConfigsRequest):
+            _ask_alter(peer, f"replace {case_label(wrong)}", version, TOPIC, topic, list(wrong))
+    together = ("min.compaction.lag.ms", SET, "10")
+    _ask_incremental(peer, "wrong beside what is there", TOPIC, topic, together)
+    for name in ("compression.type", "min.insync.replicas", "preallocate", "retention.bytes"):
+        for operation in (APPEND, SUBTRACT):
+            change = (name, operation, "1")
+            _ask_incremental(peer, f"operation {operation} on {name}", TOPIC, topic, change)
+    for name in ("cleanup.policy", "leader.replication.throttled.replicas"):
+        for operation in (APPEND, SUBTRACT):
+            change = (name, operation, "x,y")
+            _ask_incremental(peer, f"operation {operation} on {name}", TOPIC, topic, change)
+
+
+def refused_of_broker(peer: Peer) -> None:
+    """The older request replaces all there is, so it is asked only to validate."""
+    for what, resource, (name, operation, value) in _broker_refusals():
+        if operation == SET:
+            for version in peer.versions(AlterConfigsRequest):
+                change = [(name, value)]
+                _ask_alter(peer, what, version, BROKER, resource, change, validate_only=True)
+
+
 def listed(peer: Peer) -> None:
     for version in peer.versions(ListConfigResourcesRequest):
         for types in ([], [BROKER], [METRICS], [GROUP], [TOPIC], [TOPIC, BROKER], [77], [UNKNOWN]):
@@ -252,7 +291,8 @@ def loggers(peer: Peer) -> None:
     ]  # fmt: skip
     for change in wrong:
         _ask_incremental(peer, f"{change}", LOGGER, BROKER_ID, change)
-    _ask_incremental(peer, "of another", LOGGER, "9", ("root", SET, "INFO"))
+    for name in ("9", "x", ""):
+        _ask_incremental(peer, f"change of {name!r}", LOGGER, name, ("root", SET, "INFO"))
     for version in peer.versions(AlterConfigsRequest):
         _ask_alter(peer, "replaced", version, LOGGER, BROKER_ID, [("root", "INFO")])
 
@@ -318,6 +358,8 @@ SCENARIOS = (
     altered_broker,
     altered_incrementally,
     altered,
+    refused_of_topic,
+    refused_of_broker,
     listed,
     groups_and_metrics,
     loggers,

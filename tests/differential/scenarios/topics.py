@@ -7,6 +7,7 @@ from typing import Any
 
 from differential.batches import batch, produce
 from differential.peer import STRANGE_TOPIC_ID, Peer
+from differential.wrong_configs import WRONG_CONFIGS, case_label
 from moldau.protocol.messages.log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from moldau.protocol.messages.topics import (
     CreatableReplicaAssignment,
@@ -57,8 +58,19 @@ def refused(peer: Peer) -> None:
 
 
 def _refusals(name: str) -> Iterator[tuple[str, list[CreatableTopic]]]:
-    for wrong in ("", ".", "..", "a b", "a/b", "ä", "a:b", "a\0b", "a" * 250, "__cluster_metadata"):
-        yield f"name {wrong!r}", [CreatableTopic(wrong, 1, 1)]
+    for wrong_name in (
+        "",
+        ".",
+        "..",
+        "a b",
+        "a/b",
+        "ä",
+        "a:b",
+        "a\0b",
+        "a" * 250,
+        "__cluster_metadata",
+    ):
+        yield f"name {wrong_name!r}", [CreatableTopic(wrong_name, 1, 1)]
     for count in (0, -2, 100_000):
         yield f"{count} partitions", [CreatableTopic(name, count, 1)]
     for factor in (0, -2, 2, 32767):
@@ -70,9 +82,9 @@ def _refusals(name: str) -> Iterator[tuple[str, list[CreatableTopic]]]:
     right = [CreatableReplicaAssignment(0, [1])]
     yield "assigned, with a count", [CreatableTopic(name, 1, -1, right)]
     yield "assigned, with a factor", [CreatableTopic(name, -1, 1, right)]
-    for key, value in _wrong_configs():
-        config = CreatableTopicConfig(key, value)
-        yield f"{key}={value}", [CreatableTopic(name, 1, 1, configs=[config])]
+    for wrong in WRONG_CONFIGS:
+        configs = [CreatableTopicConfig(*one) for one in wrong]
+        yield case_label(wrong), [CreatableTopic(name, 1, 1, configs=configs)]
 
 
 def _possible(name: str) -> Iterator[tuple[str, list[CreatableTopic]]]:
@@ -103,34 +115,6 @@ def _wrong_assignments() -> dict[str, list[CreatableReplicaAssignment]]:
         "no even factor": _assigned((0, [1]), (1, [1, 9])),
         "no partition below 0": _assigned((-1, [1])),
     }
-
-
-def _wrong_configs() -> list[tuple[str, str | None]]:
-    return [
-        ("no.such.config", "1"),
-        ("retention.ms", "soon"),
-        ("retention.ms", None),
-        ("retention.ms", "-2"),
-        ("retention.ms", ""),
-        ("retention.ms", " 5 x"),
-        ("cleanup.policy", "archive"),
-        ("cleanup.policy", "delete,archive"),
-        ("compression.type", "rar"),
-        ("min.insync.replicas", "0"),
-        ("segment.ms", "0"),
-        ("max.message.bytes", "-1"),
-        ("min.cleanable.dirty.ratio", "2"),
-        ("message.timestamp.type", "Now"),
-        ("unclean.leader.election.enable", "maybe"),
-        ("min.compaction.lag.ms", "-1"),
-        ("index.interval.bytes", "-1"),
-        ("flush.messages", "0"),
-        ("preallocate", "1"),
-        ("segment.bytes", "999999999999"),
-        ("remote.storage.enable", "true"),
-        ("leader.replication.throttled.replicas", "x"),
-        ("message.format.version", "2.0"),
-    ]
 
 
 def deleted(peer: Peer) -> None:

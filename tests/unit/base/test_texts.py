@@ -14,6 +14,7 @@ def test_a_longer_name_is_cut_and_shown_to_be():
 
 
 def test_a_list_of_names_is_cut_as_one_text():
-    assert shorten_list(["a", "b", "c"]) == "a,b,c"
-    assert shorten_list(["one", "two", "three"], 7) == "one,two..."
+    assert shorten_list(["a", "b", "c"]) == "a, b, c"
+    assert shorten_list(["a", "b", "c"], ",") == "a,b,c"
+    assert shorten_list(["one", "two", "three"], length_max=8) == "one, two..."
     assert len(shorten_list(["name"] * 100_000)) == NAME_LENGTH_MAX + 3

@@ -83,13 +83,30 @@ def test_text_is_parsed_as_its_type(definition, text, value):
             "c",
             "String must be one of (case insensitive): A, B",
         ),
-        (names("k", (), "", list_of("a", "b")), "a,c", "String must be one of: a, b"),
     ],
 )
 def test_a_value_out_of_type_or_bounds_is_refused_in_kafkas_words(definition, text, problem):
     with pytest.raises(ConfigError) as caught:
         definition.parse(text)
     assert str(caught.value) == f"Invalid value {text} for configuration k: {problem}"
+
+
+@pytest.mark.parametrize(
+    ("check", "text", "message"),
+    [
+        (
+            list_of("a", "b"),
+            "a,c,d",
+            "Invalid value c for configuration k: String must be one of: a, b",
+        ),
+        (list_of("a", "b"), "a,,c", "Configuration 'k' values must not be empty."),
+        (lambda _: "No", "a,b ,c", "Invalid value [a, b, c] for configuration k: No"),
+    ],
+)
+def test_a_wrong_list_is_told_by_its_wrong_entry_or_in_javas_form(check, text, message):
+    with pytest.raises(ConfigError) as caught:
+        names("k", (), "", check).parse(text)
+    assert str(caught.value) == message
 
 
 @pytest.mark.parametrize(

@@ -274,7 +274,7 @@ class TestChangingTopics:
             (
                 ("cleanup.policy", APPEND, "zip"),
                 (
-                    "Invalid value delete,zip for configuration cleanup.policy: "
+                    "Invalid value zip for configuration cleanup.policy: "
                     "String must be one of: compact, delete"
                 ),
             ),
@@ -308,6 +308,10 @@ class TestChangingTopics:
                 "Error due to duplicate config keys",
             ),
             ([("retention.ms", SET, None)], "Null value not supported for : retention.ms"),
+            (
+                [("retention.ms", SET, None), ("segment.ms", SET, None)],
+                "Null value not supported for : retention.ms, segment.ms",
+            ),
             ([("retention.ms", 9, "1")], "Unknown operation type 9"),
         ],
     )
@@ -344,6 +348,12 @@ class TestChangingBrokers:
         code, message = cluster.refusal(resource, (name, SET, value))
         assert code is ErrorCode.INVALID_REQUEST
         assert f"Invalid value {value} for configuration" in message
+
+    def test_what_is_no_list_is_not_appended_to(self, cluster):
+        assert cluster.refusal(BROKER, ("log.retention.ms", APPEND, "1")) == (
+            ErrorCode.INVALID_CONFIG,
+            "Config value append is not allowed for config key: log.retention.ms",
+        )
 
     def test_the_rate_of_a_reassignment_is_accepted(self, cluster):
         change = ("leader.replication.throttled.rate", SET, "1000")

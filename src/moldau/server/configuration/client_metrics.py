@@ -45,10 +45,15 @@ CLIENT_METRICS_CONFIGS: Final[Mapping[str, ConfigDefinition]] = MappingProxyType
 )
 
 
-def check_subscription_name(name: str) -> None:
+def check_subscription_name(name: str, *, changes: bool) -> None:
     """Refuse a subscription without a name."""
     if not name:
-        raise ApiError(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
+        problem = (
+            "Subscription name can't be empty"
+            if changes
+            else "Client metrics subscription name must not be empty"
+        )
+        raise ApiError(ErrorCode.INVALID_REQUEST, problem)
 
 
 def check_subscription(touched: Mapping[str, str]) -> None:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum, IntEnum
 from math import isfinite
+from typing import NamedTuple
 
 from moldau.base.errors import ConfigError
 from moldau.base.texts import shorten
@@ -22,7 +23,15 @@ from moldau.base.texts import shorten
 Value = bool | int | float | str | tuple[str, ...] | None
 """A typed value; None where a config has no value at all."""
 
-Check = Callable[[Value], str | None]
+
+class WrongEntry(NamedTuple):
+    """One entry of a list, and what is wrong with it."""
+
+    entry: str
+    problem: str
+
+
+Check = Callable[[Value], str | WrongEntry | None]
 """Says what is wrong with a value that has the right type; None if nothing is."""
 
 HIDDEN = "[hidden]"
@@ -96,9 +105,7 @@ class ConfigDefinition:
         if not value and self.default is None and isinstance(value, str | tuple):
             return None
         if self.check is not None and (problem := self.check(value)) is not None:
-            # Kafka shows a fraction as it understood it: 2 as 2.0.
-            given = _java_double(value) if isinstance(value, float) else text
-            raise ConfigError(self._invalid(given, problem))
+            raise ConfigError(self._refused(text, value, problem))
         if self.status is Status.REFUSED and value != self.default:
             raise ConfigError(self._invalid(text, self.reason))
         return value
@@ -106,6 +113,18 @@ class ConfigDefinition:
     def shown(self, text: str | None) -> str | None:
         """Return the text as it may be shown."""
         return HIDDEN if self.sensitive and text is not None else text
+
+    def _refused(self, text: str, value: Value, problem: str | WrongEntry) -> str:
+        """Say what is wrong with a value. Kafka shows it as it understood it: 2 as 2.0."""
+        if isinstance(problem, WrongEntry):
+            if not problem.entry:
+                return f"Configuration '{self.name}' values must not be empty."
+            return self._invalid(*problem)
+        if isinstance(value, float):
+            text = _java_double(value)
+        elif isinstance(value, tuple):
+            text = f"[{', '.join(value)}]"
+        return self._invalid(text, problem)
 
     def _invalid(self, text: str, problem: str) -> str:
         shown = printable(shorten(self.shown(text) or ""))
@@ -290,11 +309,12 @@ def one_of_any_case(*choices: str) -> Check:
 def list_of(*choices: str) -> Check:
     """Ask for a list of these texts."""
 
-    def check(value: Value) -> str | None:
+    def check(value: Value) -> WrongEntry | None:
         assert isinstance(value, tuple)
-        if all(entry in choices for entry in value):
-            return None
-        return f"String must be one of: {', '.join(choices)}"
+        for entry in value:
+            if entry not in choices:
+                return WrongEntry(entry, f"String must be one of: {', '.join(choices)}")
+        return None
 
     return check
 

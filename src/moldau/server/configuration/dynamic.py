@@ -216,10 +216,10 @@ class DynamicConfigs:
             _check_topic(resource.name)
             return
         if resource.type == ResourceType.GROUP:
-            check_group_name(resource.name)
+            check_group_name(resource.name, changes=changes)
             return
         if resource.type == ResourceType.CLIENT_METRICS:
-            check_subscription_name(resource.name)
+            check_subscription_name(resource.name, changes=changes)
             return
         if resource in (self._broker, EVERY_BROKER):
             return
@@ -310,11 +310,7 @@ def _apply(operation: ConfigOperation, resource: ConfigResource, current: str | 
         return value
     definition = _APPENDED_TO.get(resource.type, NO_CONFIGS).get(operation.name)
     if definition is None or definition.type is not ConfigType.LIST:
-        verb = OperationType(operation.type).name
-        raise ApiError(
-            ErrorCode.INVALID_CONFIG,
-            f"Can't {verb} to key {shorten(operation.name)} because its type is not LIST.",
-        )
+        raise ApiError(ErrorCode.INVALID_CONFIG, _not_a_list(operation, resource))
     present = current if current is not None else format_value(definition.default) or ""
     parts = [part for part in present.split(",") if part]
     given = [part.strip() for part in value.split(",") if part.strip()]
@@ -323,6 +319,14 @@ def _apply(operation: ConfigOperation, resource: ConfigResource, current: str | 
     else:
         parts = [part for part in parts if part not in given]
     return ",".join(parts)
+
+
+def _not_a_list(operation: Operation, resource: ConfigResource) -> str:
+    """Say that a config is no list, in the words of Kafka's broker or of its controller."""
+    verb, name = OperationType(operation.type).name, shorten(operation.name)
+    if resource.type == ResourceType.BROKER:
+        return f"Config value {verb.lower()} is not allowed for config key: {name}"
+    return f"Can't {verb} to key {name} because its type is not LIST."
 
 
 def check_dynamic(configs: Mapping[str, str], *, every: bool) -> None:

@@ -39,7 +39,10 @@ def _reset(value: Value) -> str | None:
     text = str(value)
     if text in ("earliest", "latest") or _DURATION.fullmatch(text):
         return None
-    return "Must be earliest, latest or by_duration:<PnDTnHnMn.nS>"
+    return (
+        f"Invalid value `{shorten(text)}` for configuration share.auto.offset.reset. The value "
+        "must be either 'earliest', 'latest' or of the format 'by_duration:<PnDTnHnMn.nS>'."
+    )
 
 
 _TIMES: Final = (
@@ -85,10 +88,15 @@ GROUP_CONFIGS: Final[Mapping[str, ConfigDefinition]] = MappingProxyType(
 )
 
 
-def check_group_name(name: str) -> None:
+def check_group_name(name: str, *, changes: bool) -> None:
     """Refuse the name that would mean every group."""
     if not name:
-        raise ApiError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
+        problem = (
+            "Default group resources are not allowed."
+            if changes
+            else "Group name must not be empty"
+        )
+        raise ApiError(ErrorCode.INVALID_REQUEST, problem)
 
 
 def check_group_configs(

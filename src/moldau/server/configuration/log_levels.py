@@ -41,7 +41,7 @@ class LogLevels:
 
     def describe(self, resource: str, names: Collection[str] | None) -> Iterator[DescribedConfig]:
         """Describe the levels in force, of all loggers or these."""
-        self._check_resource(resource)
+        self._check_described(resource)
         for name in _logger_names():
             if not names or name in names:
                 definition = ConfigDefinition(name, ConfigType.UNKNOWN, None, "")
@@ -52,7 +52,7 @@ class LogLevels:
         self, resource: str, operations: Sequence[ConfigOperation], *, validate_only: bool
     ) -> None:
         """Change levels, all of them or none; ApiError says what is wrong."""
-        self._check_resource(resource)
+        self._check_changed(resource)
         check_operations(operations)
         known = set(_logger_names())
         for one in operations:
@@ -63,16 +63,29 @@ class LogLevels:
             deleted = one.type == OperationType.DELETE
             _logger(one.name).setLevel(logging.NOTSET if deleted else LEVELS[one.value or ""])
 
-    def _check_resource(self, resource: str) -> None:
+    def _check_changed(self, resource: str) -> None:
+        if not _is_broker_id(resource):
+            problem = f"Node id must be an integer, but it is: {shorten(resource)}"
+        elif int(resource) != self._broker_id:
+            problem = f"Unexpected node id. Expected {self._broker_id}, but received {resource}"
+        else:
+            return
+        raise ApiError(ErrorCode.INVALID_REQUEST, problem)
+
+    def _check_described(self, resource: str) -> None:
         problem = None
         if not resource:
             problem = "Broker id must not be empty"
-        elif not resource.isdecimal() or len(resource) > len(str(2**31)):
+        elif not _is_broker_id(resource):
             problem = f"Broker id must be an integer, but it is: {shorten(resource)}"
         elif int(resource) != self._broker_id:
             problem = f"Unexpected broker id, expected {self._broker_id} but received {resource}"
         if problem is not None:
             raise ApiError(ErrorCode.INVALID_REQUEST, problem)
+
+
+def _is_broker_id(text: str) -> bool:
+    return text.isdecimal() and len(text) <= len(str(2**31))
 
 
 def level_name(level: int) -> str:

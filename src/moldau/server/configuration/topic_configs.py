@@ -45,11 +45,19 @@ THROTTLED: Final = re.compile(r"[0-9]+:[0-9]+")
 """One entry of the replicas to throttle: a partition and a broker."""
 
 
-def _throttled(value: Value) -> str | None:
-    assert isinstance(value, tuple)
-    if value == ("*",) or all(THROTTLED.fullmatch(entry) for entry in value):
-        return None
-    return "Must be the literal '*' or a list of [partitionId]:[brokerId],[partitionId]:[brokerId]"
+def _throttled(name: str, documentation: str) -> ConfigDefinition:
+    """Declare a list of replicas to throttle."""
+
+    def check(value: Value) -> str | None:
+        assert isinstance(value, tuple)
+        if value == ("*",) or all(THROTTLED.fullmatch(entry) for entry in value):
+            return None
+        return (
+            f"{name} must be the literal '*' or a list of replicas in the following format: "
+            "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
+        )
+
+    return names(name, (), documentation, check)
 
 
 _DEFINITIONS: tuple[ConfigDefinition, ...] = (
@@ -205,17 +213,13 @@ _DEFINITIONS: tuple[ConfigDefinition, ...] = (
     ),
     *without_effect(
         NO_THROTTLE,
-        names(
+        _throttled(
             "follower.replication.throttled.replicas",
-            (),
             "Replicas whose fetching from the leader is throttled.",
-            _throttled,
         ),
-        names(
+        _throttled(
             "leader.replication.throttled.replicas",
-            (),
             "Replicas whose serving of followers is throttled.",
-            _throttled,
         ),
     ),
     *without_effect(
@@ -300,12 +304,12 @@ LogValues = Mapping[str, LogValue]
 
 def check_topic_configs(configs: Mapping[str, str]) -> None:
     """Raise ConfigError unless a topic may have these configs of its own."""
+    for name in configs:
+        if name not in TOPIC_CONFIGS:
+            raise ConfigError(f"Unknown topic config name: {shorten(name)}")
     values: dict[str, Any] = {name: one.default for name, one in TOPIC_CONFIGS.items()}
     for name, text in configs.items():
-        definition = TOPIC_CONFIGS.get(name)
-        if definition is None:
-            raise ConfigError(f"Unknown topic config name: {shorten(name)}")
-        values[name] = definition.parse(text)
+        values[name] = TOPIC_CONFIGS[name].parse(text)
     shortest, longest = values["min.compaction.lag.ms"], values["max.compaction.lag.ms"]
     if shortest > longest:
         raise ConfigError(

@@ -14,7 +14,7 @@ from typing import Final, Protocol, cast
 
 from moldau.base.ids import ZERO_TOPIC_ID, BrokerId, TopicId
 from moldau.base.limits import CONFIGS_PER_RESOURCE
-from moldau.base.texts import shorten
+from moldau.base.texts import shorten_list
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.model import Topic
 from moldau.cluster.store import StoreFailed
@@ -304,12 +304,12 @@ def _assigned(wanted: CreatableTopic) -> Assignments:
 
 def _set_values(configs: dict[str, str | None]) -> dict[str, str]:
     """Refuse configs without a value: creating a topic has nothing to reset."""
-    for name, value in configs.items():
-        if value is None:
-            raise ApiError(
-                ErrorCode.INVALID_CONFIG,
-                f"Null value not supported for topic configs: {shorten(name)}",
-            )
+    empty = [name for name, value in configs.items() if value is None]
+    if empty:
+        raise ApiError(
+            ErrorCode.INVALID_CONFIG,
+            f"Null value not supported for topic configs: {shorten_list(empty, ',')}",
+        )
     return {name: value for name, value in configs.items() if value is not None}
 
 
