@@ -26,6 +26,8 @@ OLDEST = "1.1.1"
 VERSIONS = (CURRENT, ZOOKEEPER_ERA, OLDEST)
 NEWEST_CLIENT = "clients-4.4.0"
 """The newest released client alone: whose versions of the APIs are Kafka's newest."""
+MIRROR_MAKER = "mirror-4.3.1"
+"""MirrorMaker 2 of the current Kafka, without a broker."""
 SPARK_CONNECTOR = "spark-4.2.0"
 """Spark's own source and sink: not a Kafka to run, but fetched and kept as one is."""
 SPARK_DELTA = "spark-delta-4.4.0"

@@ -78,6 +78,16 @@ def run_source(
     )
 
 
+def class_command(
+    version: str,
+    main_class: str,
+    *arguments: object,
+    properties: Mapping[str, str] | None = None,
+) -> list[str]:
+    """Return the command line of a main class of Kafka `version`, for a process that stays."""
+    return _command(version, main_class, arguments, None, properties or {})
+
+
 def java_command(version: str, source: Path, *arguments: object) -> list[str]:
     """Return the command line of a compiled source, for a process that is talked to."""
     return _command(version, source.stem, arguments, compiled(version, source), {})
