@@ -28,6 +28,7 @@ from process.serving import Serving
 
 RESIDENT_MAX = 400_000_000
 RECORD_SIZE = 900_000
+CROWD = 300
 OLD_FETCH = 2
 """Its clients read no version 2 batches: their answers are made in memory."""
 
@@ -142,10 +143,12 @@ def test_a_thousand_idle_connections_hold_nothing(broker, page):
 
 
 def test_requests_that_are_never_finished_hold_up_nobody(broker, page):
-    crowd = Crowd(broker, 300, struct.pack(">i", FRAME_LIMIT) + bytes(MIB))
+    crowd = Crowd(broker, CROWD, struct.pack(">i", FRAME_LIMIT) + bytes(MIB))
     with healthy_client(broker, "frames", RECORD_SIZE) as honest, crowd.at_work():
         check_closed(broker, crowd, 20, "an unfinished request")
+        before = crowd.closed
         honest.check()
+        assert crowd.closed - before < CROWD / 2, "it waited for the whole crowd"
         assert broker.resident_peak() < RESIDENT_MAX
     told = check_nothing_is_held(page)
     assert told["moldau_memory_closed_connections_total"] >= 20
@@ -154,11 +157,12 @@ def test_requests_that_are_never_finished_hold_up_nobody(broker, page):
 
 def test_converted_answers_that_are_never_read_hold_up_nobody(broker, page):
     question = request_bytes(fetch_request({("old", 0): 0}), OLD_FETCH)
-    crowd = Crowd(broker, 25, struct.pack(">i", len(question)) + question)
+    crowd = Crowd(broker, 75, struct.pack(">i", len(question)) + question)
     with healthy_client(broker, "answers", RECORD_SIZE) as honest, crowd.at_work():
         check_closed(broker, crowd, 3, "unread answers")
         honest.check()
         assert broker.resident_size() < RESIDENT_MAX
+        assert broker.resident_peak() < RESIDENT_MAX
     check_nothing_is_held(page)
 
 
