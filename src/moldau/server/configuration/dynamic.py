@@ -321,7 +321,7 @@ def _apply(operation: ConfigOperation, resource: ConfigResource, current: str | 
     return ",".join(parts)
 
 
-def _not_a_list(operation: Operation, resource: ConfigResource) -> str:
+def _not_a_list(operation: ConfigOperation, resource: ConfigResource) -> str:
     """Say that a config is no list, in the words of Kafka's broker or of its controller."""
     verb, name = OperationType(operation.type).name, shorten(operation.name)
     if resource.type == ResourceType.BROKER:
