@@ -6,8 +6,8 @@ import random
 
 from kits import log_kit
 from kits.log_kit import HandClock
+from kits.partition_kit import make_partition
 from moldau.base.ids import PartitionKey, TopicId
-from moldau.replication.partition import Partition, Role
 from moldau.replication.partitions import Partitions
 from moldau.server.fetch.reading import Fetch
 from moldau.server.fetch.sessions import INITIAL_EPOCH, SESSIONLESS, FetchSession, FetchSessions
@@ -29,7 +29,7 @@ class Kit:
     def add(self, name, number=99):
         key, topic_id = PartitionKey(name, 0), TopicId(bytes([number] * 16))
         log = self.disk.manager.open_or_create(key, topic_id, self.disk.config)
-        self.partitions.add(Partition(key, topic_id, log, Role(ME, 0, 0, (ME,), (ME,))))
+        self.partitions.add(make_partition(key, topic_id, log))
 
     def __getitem__(self, name):
         return self.partitions.get(name, 0)

@@ -10,6 +10,7 @@ import pytest
 
 from kits import log_kit
 from kits.coordinator_kit import MemoryLog
+from kits.partition_kit import make_partition
 from kits.slicing import finished
 from moldau.base.ids import PartitionKey, TopicId
 from moldau.cluster.store import StoreFailed
@@ -26,7 +27,7 @@ from moldau.protocol.messages.transactions import (
 )
 from moldau.records.batch import iter_batches, parse_header
 from moldau.records.control import end_transaction_marker
-from moldau.replication.partition import Partition, Role
+from moldau.replication.partition import Role
 from moldau.replication.partitions import Partitions
 from moldau.server.handlers.transaction_admin import TransactionAdminHandlers
 from moldau.server.handlers.transactions import TransactionHandlers
@@ -117,7 +118,7 @@ class Kit:
 
     def partition(self, key, *, leader=ME):
         log = self.disk.manager.open_or_create(key, TOPIC_ID, self.disk.config)
-        found = Partition(key, TOPIC_ID, log, Role(leader, 0, 0, (ME,), (ME,)))
+        found = make_partition(key, TOPIC_ID, log, Role(leader, 0, 0, (ME,), (ME,)))
         self.partitions.add(found)
         self.metadata[key] = found
         return found

@@ -36,9 +36,10 @@ FOCUSED = {"duration_s": 3.0, "coordination": Coordination()}
 def answers_before_it_appends(patch):
     append = ProduceHandler._append
 
-    def later(self, partition, header, batch):
-        asyncio.get_running_loop().call_later(0.01, append, self, partition, header, bytes(batch))
-        end = partition.log.log_end_offset
+    def later(self, partition, header, batch, acks):
+        batch = bytes(batch)
+        asyncio.get_running_loop().call_later(0.01, append, self, partition, header, batch, acks)
+        end = partition.log_end_offset
         return AppendResult(end, end + header.last_offset_delta, header.max_timestamp, False)
 
     patch.setattr(ProduceHandler, "_append", later)

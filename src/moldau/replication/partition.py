@@ -1,16 +1,33 @@
-"""One partition on this broker: its log, its high watermark, and those who wait for it to move.
+"""One partition on this broker, and the only way from handlers and coordinators to its log.
+
+Its verbs decide who may append and read, how far, and when an append counts as committed:
+
+    append_as_leader    refused unless this broker leads and, for acks=all, enough replicas are in
+                        sync; then appended, and the high watermark moves
+    append_as_follower  takes what the leader of this epoch sent, and the leader's high watermark
+    read                up to the high watermark, the last stable offset, or the log's end
+    update_follower     notes how far a follower is; moves the high watermark
+    become_leader, become_follower   take over what the cluster's metadata says
+    delay               waits until an offset is committed (`delayed`)
+
+The leader's high watermark is the lowest end offset over the in-sync replicas. It never moves
+backwards, and it stands while fewer replicas are in sync than `min.insync.replicas` asks for. With
+one in-sync replica it is the end of the leader's own log, at once: most of what follows is never
+reached then, and an append costs one comparison more than the log's own.
 
 All changes happen on the event loop's thread without an await between reading state and acting
-on it. Consumers read below the high watermark (below the last stable offset when they ask for
-committed transactions only); the leader's high watermark is the lowest end offset over the
-in-sync replicas.
+on it. What manages files (retention, compaction, recovery, configs) has the log itself.
 """
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from enum import Enum
+from typing import TYPE_CHECKING, Final, Protocol
 
+from moldau.base.checks import invariant
+from moldau.base.files import Buffer
 from moldau.base.ids import (
     NO_LEADER_EPOCH,
     BrokerId,
@@ -19,19 +36,51 @@ from moldau.base.ids import (
     PartitionKey,
     TopicId,
 )
-from moldau.protocol.errors import ErrorCode
+from moldau.protocol.errors import ApiError, ErrorCode
+from moldau.records.batch import BatchHeader, iter_batches, parse_header
+from moldau.replication.delayed import Delayed, DelayedOperations, Done
+from moldau.replication.followers import Follower
+from moldau.storage.append_result import AppendResult
 from moldau.storage.epochs import EpochEnd
+from moldau.storage.indexes import AbortedTransaction
+from moldau.storage.producers import Origin, Producer
+from moldau.storage.reader import ReadResult
+from moldau.storage.time_search import Search
+from moldau.storage.topic_config import LogConfig
 
 if TYPE_CHECKING:
+    from moldau.storage.flushing import Flusher
     from moldau.storage.log import Log
+
+ACKS_NONE: Final = 0
+ACKS_LEADER: Final = 1
+ACKS_ALL: Final = -1
+
+_NO_ERROR: Final = ErrorCode.NONE
+_CLIENT: Final = Origin.CLIENT
+"""As globals, for every append: Python 3.11 looks a member of an enum up by a call."""
 
 
 class Watcher(Protocol):
     """Somebody who wants to hear that a partition has more to read."""
 
     def moved(self, partition: Partition) -> None:
-        """The high watermark, the stable offset or the log's start has moved."""
+        """The high watermark, the stable offset, the log's start or the leader has changed."""
         ...
+
+
+class ReadLimit(Enum):
+    """Up to where a reader may read."""
+
+    HIGH_WATERMARK = "high watermark"
+    LAST_STABLE_OFFSET = "last stable offset"
+    """For consumers that want committed transactions only."""
+    LOG_END = "log end"
+    """For followers, and for a coordinator that loads its own partition."""
+
+
+_TO_HIGH_WATERMARK: Final = ReadLimit.HIGH_WATERMARK
+_TO_LAST_STABLE_OFFSET: Final = ReadLimit.LAST_STABLE_OFFSET
 
 
 @dataclass(slots=True, frozen=True)
@@ -45,19 +94,283 @@ class Role:
     isr: tuple[BrokerId, ...]
 
 
+NO_ROLE: Final = Role(BrokerId(-1), NO_LEADER_EPOCH, -1, (), ())
+"""Of a partition that was just opened: nobody leads it."""
+
+
 class Partition:
-    """The only object request handlers touch to read or write a partition."""
+    """A log, its role in the cluster, its high watermark, and those who wait for it to move."""
 
-    __slots__ = ("_watchers", "high_watermark", "key", "log", "role", "topic_id")
+    __slots__ = (
+        "_broker_id",
+        "_delayed",
+        "_followers",
+        "_sync_count",
+        "_watchers",
+        "_writable_config",
+        "commits_at_once",
+        "high_watermark",
+        "key",
+        "log",
+        "role",
+        "topic_id",
+    )
 
-    def __init__(self, key: PartitionKey, topic_id: TopicId, log: Log, role: Role) -> None:
+    def __init__(self, key: PartitionKey, topic_id: TopicId, log: Log, broker_id: BrokerId) -> None:
+        """Open a partition on this broker; it serves nobody before it has a role."""
         self.key = key
         self.topic_id = topic_id
         self.log = log
-        self.role = role
+        self.role = NO_ROLE
+        """Changed by `become_leader` and `become_follower` only."""
         self.high_watermark = log.log_start_offset
+        self.commits_at_once = False
+        """Whether this leader is the only in-sync replica: an append waits for nobody then."""
+        self._broker_id = broker_id
+        self._writable_config: LogConfig | None = None
+        """The config with which this leader was last found to have enough replicas in sync. Roles
+        and configs are values, so that one comparison tells for each batch that it still is so."""
+        self._followers: dict[BrokerId, Follower] = {}
+        """The other replicas, while this broker leads."""
+        self._delayed: DelayedOperations | None = None
+        """Made when the first operation waits: on one replica none ever does."""
+        self._sync_count = 0
         # Ordered, so that who is woken first does not depend on addresses in memory.
         self._watchers: dict[Watcher, None] = {}
+
+    # Roles
+
+    @property
+    def leads(self) -> bool:
+        """Whether this broker is the leader."""
+        return self.role.leader == self._broker_id
+
+    def become_leader(self, role: Role, now_s: float) -> None:
+        """Lead from now on, or go on leading with another epoch, other replicas or another ISR.
+
+        The high watermark stays where it is: what a follower has heard of is committed. It moves
+        when the in-sync followers have fetched from this leader. `now_s` is monotonic.
+        """
+        if role.partition_epoch < self.role.partition_epoch:
+            return  # It was overtaken by a newer one.
+        invariant(role.leader == self._broker_id, f"{self.key}: {role} has another leader")
+        invariant(set(role.isr) <= set(role.replicas), f"{self.key}: {role} is in sync with others")
+        # What followers have told a former leader counts for nothing: it may have been truncated.
+        known = self._followers if self.leads else {}
+        self._followers = {
+            one: known.get(one) or Follower(now_s)
+            for one in role.replicas
+            if one != self._broker_id
+        }
+        self._take_role(role)
+
+    def become_follower(self, role: Role) -> None:
+        """Follow another leader, or wait for one; fail what waits for a commit here."""
+        if role.partition_epoch < self.role.partition_epoch:
+            return
+        invariant(role.leader != self._broker_id, f"{self.key}: {role} names this broker")
+        self._followers = {}
+        self._take_role(role)
+
+    def _take_role(self, role: Role) -> None:
+        old, self.role = self.role, role
+        invariant(role.leader_epoch >= old.leader_epoch, f"{self.key}: {role} after {old}")
+        self.commits_at_once = self.leads and role.isr == (self._broker_id,)
+        self._writable_config = None
+        is_enough = self._is_writable()
+        self.advance()
+        if self._delayed is not None:
+            if not self.leads:
+                # Another leader may have truncated the batches that wait. Their producers ask it.
+                self._delayed.fail_all(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            elif not is_enough:
+                # The high watermark stands from now on. A client should know before its time-out.
+                self._delayed.fail(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+        if old.leader_epoch != role.leader_epoch or old.leader != role.leader:
+            self.notify()  # readers with the old epoch are fenced
+
+    def retire(self) -> None:
+        """Serve nobody any more: the partition is gone from this broker."""
+        if self._delayed is not None:
+            self._delayed.fail_all(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        self.notify()
+
+    def fence(self, believed_epoch: LeaderEpoch) -> ErrorCode:
+        """Say why this broker may not serve a client with this belief; -1 believes nothing."""
+        role = self.role
+        if self.log.offline:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if role.leader != self._broker_id:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if believed_epoch in (NO_LEADER_EPOCH, role.leader_epoch):
+            return _NO_ERROR
+        if believed_epoch < role.leader_epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        return ErrorCode.UNKNOWN_LEADER_EPOCH
+
+    # Appending
+
+    def check_writable(self, acks: int) -> None:
+        """Raise the ApiError that a write with these acks gets now."""
+        if self.log.config is self._writable_config and not self.log.offline:
+            return
+        fence = self.fence(NO_LEADER_EPOCH)
+        if fence is not _NO_ERROR:
+            raise ApiError(fence)
+        if not self._is_writable() and acks == ACKS_ALL:
+            raise ApiError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"{self.key} has {len(self.role.isr)} in-sync replica(s), "
+                f"min.insync.replicas is {self.log.config.min_insync_replicas}",
+            )
+
+    def _is_writable(self) -> bool:
+        """Tell whether this broker leads with enough replicas in sync, and remember a yes."""
+        config = self.log.config
+        if config is not self._writable_config:
+            # More than all replicas can never be asked for.
+            wanted = min(config.min_insync_replicas, len(self.role.replicas))
+            is_enough = self.leads and len(self.role.isr) >= wanted
+            self._writable_config = config if is_enough else None
+        return self._writable_config is not None
+
+    def append_as_leader(
+        self, batch: Buffer, header: BatchHeader, acks: int, origin: Origin = _CLIENT
+    ) -> AppendResult:
+        """Append one batch that was examined; ApiError, with nothing appended, if it may not be.
+
+        It is committed when the high watermark is past its last offset: at once where
+        `commits_at_once`, else `delay` waits for it.
+        """
+        log = self.log
+        if log.config is not self._writable_config or log.offline:
+            self.check_writable(acks)
+        appended = log.append(batch, header, self.role.leader_epoch, origin)
+        self.advance()
+        return appended
+
+    def append_marker(
+        self, batch: Buffer, header: BatchHeader, transaction_version: int
+    ) -> AppendResult:
+        """Append the marker that ends a producer's transaction here, with acks=all."""
+        self.check_writable(ACKS_ALL)
+        appended = self.log.append_marker(
+            batch, header, self.role.leader_epoch, transaction_version
+        )
+        self.advance()
+        return appended
+
+    def append_checked(self, checked: bytes, timestamp: int) -> Offset:
+        """Append a batch of one record, given as what its checksum covers, with acks=all.
+
+        The short form of `append_as_leader`, for coordinators; returns the log's new end.
+        """
+        log = self.log
+        if log.config is not self._writable_config or log.offline:
+            self.check_writable(ACKS_ALL)
+        log.append_checked(checked, timestamp, self.role.leader_epoch)
+        self.advance()
+        return log.log_end_offset
+
+    def append_as_follower(
+        self,
+        batches: Buffer,
+        leader_epoch: LeaderEpoch,
+        leader_high_watermark: int,
+        leader_log_start: int,
+    ) -> int:
+        """Append what a leader answered to a fetch that was sent in this epoch; return the size.
+
+        ApiError if the role has changed since. The high watermark follows the leader's, also back
+        under a new leader: a follower's own says only what it has heard of.
+        """
+        if self.leads or leader_epoch != self.role.leader_epoch:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        log = self.log
+        size = log.append_as_follower(_up_to_epoch(batches, leader_epoch))
+        end_offset = log.log_end_offset
+        self.set_high_watermark(
+            Offset(min(max(leader_high_watermark, log.log_start_offset), end_offset))
+        )
+        log.delete_records_before(min(leader_log_start, self.high_watermark))
+        return size
+
+    @property
+    def flush_is_due(self) -> bool:
+        """Whether `flush.messages` asks for a sync before what was appended is acknowledged."""
+        return self.log.unflushed_count >= self.log.config.flush_messages
+
+    def flush(self, flusher: Flusher) -> Awaitable[None]:
+        """Return once all that is appended now is on the disk; StorageError if that failed."""
+        return flusher.flush(self.log, self.log.log_end_offset)
+
+    # The high watermark
+
+    def update_follower(
+        self, broker_id: BrokerId, fetch_offset: int, leader_epoch: LeaderEpoch, now_s: float
+    ) -> None:
+        """Note that a follower fetches from an offset: it has everything below.
+
+        ApiError, with nothing noted, if it is no replica, believes in another epoch, or asks for
+        what this log does not have.
+        """
+        error = self.fence(leader_epoch)
+        if error is not _NO_ERROR:
+            raise ApiError(error)
+        follower = self._followers.get(broker_id)
+        if follower is None:
+            # It may know of a newer assignment than we do; without an epoch nobody can tell.
+            unknown = leader_epoch != NO_LEADER_EPOCH
+            raise ApiError(
+                ErrorCode.UNKNOWN_LEADER_EPOCH if unknown else ErrorCode.NOT_LEADER_OR_FOLLOWER
+            )
+        start_offset, end_offset = self.log.log_start_offset, self.log.log_end_offset
+        if not start_offset <= fetch_offset <= end_offset:
+            text = f"offset {fetch_offset} is not in [{start_offset}, {end_offset}]"
+            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
+        follower.fetched(fetch_offset, end_offset, now_s)
+        self.advance()
+
+    def advance(self) -> None:
+        """Move the high watermark to what every in-sync replica has, and tell those who wait."""
+        log = self.log
+        if self.commits_at_once and log.config is self._writable_config:
+            committed = log.log_end_offset
+        else:
+            committed = self._replicated_offset()
+        if committed > self.high_watermark:
+            self.high_watermark = committed  # as `set_high_watermark`, for every batch
+            log.producers.high_watermark_moved(committed)
+            if self._delayed is not None:
+                self._delayed.complete(self.committed_offset)
+            if self._watchers:
+                self.notify()
+
+    def _replicated_offset(self) -> Offset:
+        """Return the lowest end over the in-sync replicas, or nothing new if they are too few.
+
+        Too few in-sync replicas could lose what would be called committed (KAFKA-15583).
+        """
+        if not self._is_writable():
+            return self.high_watermark
+        end: int = self.log.log_end_offset
+        for broker_id in self.role.isr:
+            follower = self._followers.get(broker_id)
+            if follower is not None and follower.end_offset < end:
+                end = follower.end_offset
+        return Offset(end)
+
+    def set_high_watermark(self, high_watermark: Offset) -> None:
+        """Put the high watermark somewhere; transactions whose markers it passes become stable.
+
+        For a follower, and for what a checkpoint says at the start. A leader moves it by `advance`.
+        """
+        invariant(
+            high_watermark <= self.log.log_end_offset,
+            f"{self.key}: high watermark {high_watermark} behind the end of {self.log}",
+        )
+        self.high_watermark = high_watermark
+        self.log.producers.high_watermark_moved(high_watermark)
 
     @property
     def last_stable_offset(self) -> Offset:
@@ -70,24 +383,116 @@ class Partition:
             return self.high_watermark
         return max(unstable, self.log.log_start_offset)
 
-    @property
-    def in_sync_enough(self) -> bool:
-        """Whether acks=all may be promised: more than all replicas can never be asked for."""
-        wanted = min(self.log.config.min_insync_replicas, len(self.role.replicas))
-        return len(self.role.isr) >= wanted
+    # Waiting for a commit
 
-    def fence(self, believed_epoch: LeaderEpoch, broker_id: BrokerId) -> ErrorCode:
-        """Say why this broker may not serve a client with this belief; -1 believes nothing."""
-        role = self.role
-        if self.log.offline:
-            return ErrorCode.KAFKA_STORAGE_ERROR
-        if role.leader != broker_id:
-            return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        if believed_epoch in (NO_LEADER_EPOCH, role.leader_epoch):
-            return ErrorCode.NONE
-        if believed_epoch < role.leader_epoch:
-            return ErrorCode.FENCED_LEADER_EPOCH
-        return ErrorCode.UNKNOWN_LEADER_EPOCH
+    @property
+    def committed_offset(self) -> int:
+        """Everything below may be acknowledged with acks=all.
+
+        That is the high watermark. While a sync is waited for (`sync_began`), it is only what is
+        also on this broker's disk.
+        """
+        if self._sync_count:
+            return min(self.high_watermark, self.log.recovery_point)
+        return self.high_watermark
+
+    def delay(self, offset: int, done: Done, timeout_s: float | None = None) -> Delayed:
+        """Call `done` when everything below an offset is committed, or is not waited for any more.
+
+        For an offset of this log that is not committed yet: look at `committed_offset` first.
+        """
+        invariant(self.leads, f"{self.key}: only a leader knows what is committed")
+        invariant(offset <= self.log.log_end_offset, f"{self.key}: nobody has appended {offset}")
+        if self._delayed is None:
+            self._delayed = DelayedOperations()
+        return self._delayed.add(offset, done, timeout_s)
+
+    def sync_began(self) -> None:
+        """Hold back what waits for a commit until `sync_ended`, as far as the disk has it not."""
+        self._sync_count += 1
+
+    def sync_ended(self) -> None:
+        """Let go what waited for the disk alone."""
+        self._sync_count -= 1
+        invariant(self._sync_count >= 0, f"{self.key}: a sync that never began has ended")
+        if self._delayed is not None:
+            self._delayed.complete(self.committed_offset)
+
+    # Watching
+
+    def notify(self) -> None:
+        """Tell every watcher that there may be more to read."""
+        for watcher in tuple(self._watchers):
+            watcher.moved(self)
+
+    def watch(self, watcher: Watcher) -> None:
+        """Tell this watcher of every move until `unwatch`."""
+        self._watchers[watcher] = None
+
+    def unwatch(self, watcher: Watcher) -> None:
+        """Tell this watcher no more; harmless when it was not told before."""
+        self._watchers.pop(watcher, None)
+
+    # Reading
+
+    def read(
+        self, offset: int, max_bytes: int, limit: ReadLimit, *, at_least_one: bool = True
+    ) -> ReadResult:
+        """Find the bytes from the batch that holds an offset on (`Log.read`)."""
+        end_offset = self.high_watermark
+        if limit is not _TO_HIGH_WATERMARK:
+            stable = limit is _TO_LAST_STABLE_OFFSET
+            end_offset = self.last_stable_offset if stable else self.log.log_end_offset
+        return self.log.read(offset, max_bytes, end_offset, at_least_one=at_least_one)
+
+    def aborted_transactions(self, offset: int, read: ReadResult) -> tuple[AbortedTransaction, ...]:
+        """List the aborted transactions with records in what `read` found from an offset on."""
+        return self.log.aborted_transactions(offset, read)
+
+    def search(self, timestamp: int | None) -> Search:
+        """Find the first record that is not older than this, or the newest for None, in steps."""
+        return self.log.search(timestamp)
+
+    # Questions about the log
+
+    @property
+    def config(self) -> LogConfig:
+        """What the topic's configs come to here."""
+        return self.log.config
+
+    @property
+    def log_start_offset(self) -> Offset:
+        """The first offset that is served."""
+        return self.log.log_start_offset
+
+    @property
+    def log_end_offset(self) -> Offset:
+        """The next offset to be given out."""
+        return self.log.log_end_offset
+
+    @property
+    def size(self) -> int:
+        """Bytes of all batches."""
+        return self.log.size
+
+    @property
+    def segment_count(self) -> int:
+        """How many files the batches are in."""
+        return len(self.log.segments)
+
+    def segment_starts(self, timestamp: int) -> list[int]:
+        """List where segments begin that are not newer than this timestamp (`Log`)."""
+        return self.log.segment_starts(timestamp)
+
+    def next_segment_start(self, offset: int) -> int:
+        """Return where the segment behind the one with this offset begins, or the end."""
+        starts = [one.base_offset for one in self.log.segments if one.base_offset > offset]
+        return min(starts, default=self.log.log_end_offset)
+
+    def epoch_of(self, offset: Offset) -> LeaderEpoch:
+        """Return the epoch in which an offset was written; the leader's own at the log's end."""
+        at_end = offset == self.log.log_end_offset
+        return self.role.leader_epoch if at_end else self.log.epochs.epoch_for(offset)
 
     def epoch_end(self, epoch: LeaderEpoch) -> EpochEnd:
         """Say where an epoch ends; the leader's own goes on, also before its first record.
@@ -103,29 +508,60 @@ class Partition:
             return EpochEnd(epoch, end)
         return epochs.end_offset_for(epoch, end)
 
-    def advance(self) -> None:
-        """Move the high watermark to what every in-sync replica has, and tell those who wait."""
-        end = self.log.log_end_offset
-        if end != self.high_watermark:
-            self.high_watermark = end  # as `stand_at`, for every batch that is produced
-            self.log.producers.high_watermark_moved(end)
-            if self._watchers:
-                self.notify()
+    # Changes that an operator asks for
 
-    def stand_at(self, high_watermark: Offset) -> None:
-        """Put the high watermark somewhere; transactions whose markers it passes become stable."""
-        self.high_watermark = high_watermark
-        self.log.producers.high_watermark_moved(high_watermark)
+    def delete_records(self, offset: int) -> Offset:
+        """Move the log's start up to an offset, and tell readers; return the start."""
+        if not self.log.config.deletes:
+            raise ApiError(ErrorCode.POLICY_VIOLATION)
+        # Behind the high watermark a record may still be lost, and its offset given out again.
+        if not 0 <= offset <= self.high_watermark:
+            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        self.log.delete_records_before(offset)
+        self.notify()
+        return self.log.log_start_offset
 
-    def notify(self) -> None:
-        """Tell every watcher that there may be more to read."""
-        for watcher in tuple(self._watchers):
-            watcher.moved(self)
+    def update_config(self, config: LogConfig) -> None:
+        """Follow new topic configs; with another `min.insync.replicas` more may be committed."""
+        self.log.update_config(config)
+        if self.leads:
+            is_enough = self._is_writable()
+            self.advance()
+            if self._delayed is not None and not is_enough:
+                self._delayed.fail(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 
-    def watch(self, watcher: Watcher) -> None:
-        """Tell this watcher of every move until `unwatch`."""
-        self._watchers[watcher] = None
+    # Producers
 
-    def unwatch(self, watcher: Watcher) -> None:
-        """Tell this watcher no more; harmless when it was not told before."""
-        self._watchers.pop(watcher, None)
+    def producers(self) -> tuple[Producer, ...]:
+        """List what the log remembers of its producers."""
+        return tuple(self.log.producers)
+
+    def marker_count(self, producer_id: int) -> int:
+        """Count a producer's markers (`ProducerStates.marker_count`)."""
+        return self.log.producers.marker_count(producer_id)
+
+    def has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool:
+        """Tell whether the log already holds records of this very transaction."""
+        producer = self.log.producers.get(producer_id)
+        return (
+            producer is not None
+            and producer.transaction_first_offset >= 0
+            and producer.epoch == producer_epoch
+        )
+
+    def expect_again(self, header: BatchHeader) -> None:
+        """Note that a batch was turned away and will be sent again (`ProducerStates.expect`)."""
+        self.log.producers.expect(header)
+
+
+def _up_to_epoch(batches: Buffer, leader_epoch: LeaderEpoch) -> memoryview:
+    """Cut off the first batch of a later epoch than the fetch was sent in, and all behind it.
+
+    The leader may have changed while it answered. What a later leader wrote belongs behind a
+    truncation that this follower has not made yet (KAFKA-18723).
+    """
+    view = memoryview(batches)
+    for batch in iter_batches(view, allow_cut=True):
+        if parse_header(view, batch.position).leader_epoch > leader_epoch:
+            return view[: batch.position]
+    return view

@@ -68,7 +68,7 @@ class Partitions:
         self._topic_keys.setdefault(topic_id, {})[key] = None
 
     def remove(self, key: PartitionKey) -> Partition | None:
-        """Stop serving a partition and tell those who wait for it."""
+        """Stop serving a partition; those who wait for it are told."""
         partition = self._by_key.pop(key, None)
         topic_id = self._offline.pop(key, None) if partition is None else partition.topic_id
         if topic_id is None:
@@ -79,5 +79,5 @@ class Partitions:
             del self._topic_keys[topic_id]
             del self._topic_names[topic_id]
         if partition is not None:
-            partition.notify()
+            partition.retire()
         return partition

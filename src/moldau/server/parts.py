@@ -125,6 +125,7 @@ class Parts:
             self.broker_id,
             self.partitions,
             self.logs,
+            ports.clock,
             self.traffic,
             self.config_of,
             self.coordinators.partition_changed,

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from kits.coordinator_kit import MapShard, failed
+from kits.partition_kit import make_partition
 from moldau.base.ids import PartitionKey, TopicId
 from moldau.coordination import runtime as runtime_module
 from moldau.coordination.crash_points import CRASH_POINTS
@@ -16,7 +17,7 @@ from moldau.coordination.runtime import Runtime
 from moldau.observe.traffic import Traffic
 from moldau.records.batch import parse_header
 from moldau.records.control import EndTransactionMarker, end_transaction_batch
-from moldau.replication.partition import Partition, Role
+from moldau.replication.partition import Role
 from moldau.server.lifecycle.coordinators import LedPartition, LogParts
 from moldau.sim.crashes import Crashed, CrashPlan
 from moldau.sim.disk import SimDisk
@@ -54,7 +55,7 @@ class Life:
         manager.open("cluster", ME, "boot")
         manager.load(lambda topic: CONFIG)
         log = manager.open_or_create(KEY, TOPIC_ID, CONFIG)
-        self.partition = Partition(KEY, TOPIC_ID, log, Role(ME, epoch, 0, (ME,), (ME,)))
+        self.partition = make_partition(KEY, TOPIC_ID, log, Role(ME, epoch, 0, (ME,), (ME,)))
         self.partition.advance()
         executor = SimExecutor(world)
         self.shard = None

@@ -6,13 +6,14 @@ from dataclasses import replace
 
 from kits import log_kit
 from kits.log_kit import KEY, TOPIC_ID, append_values, make_batch, marker
-from moldau.replication.partition import Partition, Role
+from kits.partition_kit import give_role, make_partition
+from moldau.replication.partition import Partition
 
 ME = 1
 
 
 def partition_of(log) -> Partition:
-    return Partition(KEY, TOPIC_ID, log, Role(ME, 0, 0, (ME,), (ME,)))
+    return make_partition(KEY, TOPIC_ID, log)
 
 
 def opened() -> Partition:
@@ -72,7 +73,7 @@ def test_transactions_read_back_after_a_crash_are_stable_below_the_restored_high
     transact(partition)
     end(partition)
     again = partition_of(disk.kill().log())
-    again.stand_at(again.log.log_end_offset)
+    again.set_high_watermark(again.log.log_end_offset)
     assert again.last_stable_offset == 2
 
 
@@ -86,7 +87,7 @@ def test_nothing_is_said_to_be_stable_below_the_start_of_the_log():
 
 def test_an_epoch_in_which_nobody_wrote_ends_where_the_leaders_begins():
     partition = opened()
-    partition.role = replace(partition.role, leader_epoch=3)
+    give_role(partition, replace(partition.role, leader_epoch=3))
     assert partition.epoch_end(1) == (1, 0)
     append_values(partition.log, b"in epoch 0")
     assert [partition.epoch_end(epoch) for epoch in range(5)] == [

@@ -12,7 +12,7 @@ ORDERS = TopicId(bytes([1] * 16))
 
 def partition(index, topic_id=ORDERS, name="orders"):
     log = SimpleNamespace(log_start_offset=0, log_end_offset=0)
-    return Partition(PartitionKey(name, index), topic_id, log, None)
+    return Partition(PartitionKey(name, index), topic_id, log, 1)
 
 
 def test_a_partition_that_cannot_be_served_is_not_one_that_nobody_knows():

@@ -11,11 +11,12 @@ import pytest
 
 from kits.compaction_kit import COMPACTED, keyed_batch, pairs, write
 from kits.log_kit import TOPIC_ID, Broker, append, marker
+from kits.partition_kit import make_partition
 from moldau.base.errors import StorageError
 from moldau.base.executor import WorkerLost
 from moldau.base.files import read_whole
 from moldau.base.ids import BrokerId, LeaderEpoch, PartitionKey
-from moldau.replication.partition import Partition, Role
+from moldau.replication.partition import Role
 from moldau.replication.partitions import Partitions
 from moldau.server.configuration.settings import BrokerSettings
 from moldau.server.configuration.topic_configs import log_config, log_defaults
@@ -75,7 +76,7 @@ class Bench:
         node = BrokerId(1)
         role = Role(node, LeaderEpoch(0), 0, (node,), (node,))
         if self.partitions.get(*key) is None:
-            self.partitions.add(Partition(key, TOPIC_ID, log, role))
+            self.partitions.add(make_partition(key, TOPIC_ID, log, role))
         return log
 
     def fill(self, key: PartitionKey, batches: int = 20, config: LogConfig = COMPACTED) -> Log:

@@ -11,13 +11,14 @@ import pytest
 
 from kits import log_kit
 from kits.coordinator_kit import MapShard, failed, one
+from kits.partition_kit import give_role, make_partition
 from moldau.base.ids import PartitionKey, TopicId
 from moldau.cluster.changes import TopicRemoved
 from moldau.coordination.outcome import NOTHING, ProducerIdentity
 from moldau.coordination.runtime import Runtime
 from moldau.observe.traffic import Traffic
 from moldau.records.batch import CHECKED_POSITION, parse_header
-from moldau.replication.partition import Partition, Role
+from moldau.replication.partition import Role
 from moldau.replication.partitions import Partitions
 from moldau.server.lifecycle.coordinators import Coordinators, LedPartition, LogParts
 from moldau.sim.disk_faults import Operation
@@ -96,9 +97,9 @@ class Kit:
         key = PartitionKey(TOPIC, index)
         if found is None:
             log = self.disk.manager.open_or_create(key, TOPIC_ID, self.disk.config)
-            found = Partition(key, TOPIC_ID, log, role)
+            found = make_partition(key, TOPIC_ID, log, role)
             self.partitions.add(found)
-        found.role = role
+        give_role(found, role)
         self.coordinators.partition_changed(key)
         return found
 
@@ -136,7 +137,7 @@ def test_a_change_that_leaves_the_leader_leaves_the_shard():
     async def work():
         kit = Kit()
         partition = kit.partition()
-        partition.role = Role(ME, 0, 5, (ME, OTHER), (ME,))
+        give_role(partition, Role(ME, 0, 5, (ME, OTHER), (ME,)))
         kit.coordinators.partition_changed(partition.key)
         assert len(kit.shards) == 1
 
@@ -239,7 +240,7 @@ class TestLedPartition:
         async def work():
             kit = Kit(min_insync_replicas=2)
             partition = kit.partition()
-            partition.role = role
+            give_role(partition, role)
             assert kit.put(b"a", b"1") == ("failed", told)
             assert partition.log.log_end_offset == 0
 
@@ -265,7 +266,7 @@ class TestLedPartition:
             kit = Kit(**config)
             partition = kit.partition()
             led = LedPartition(partition, kit.parts)
-            partition.role = role
+            give_role(partition, role)
             for count in (1, 2):
                 end_offset = count if appended else None
                 assert led.append_committed(BATCH[CHECKED_POSITION:], 1) == end_offset
@@ -279,12 +280,12 @@ class TestLedPartition:
         async def work():
             kit = Kit()
             partition = kit.partition()
-            led, alone = LedPartition(partition, kit.parts), partition.role
+            led = LedPartition(partition, kit.parts)
             append = partial(led.append_committed, BATCH[CHECKED_POSITION:], 1)
             assert append() == 1
-            partition.role = Role(ME, 0, 1, (ME, OTHER), (ME, OTHER))
+            give_role(partition, Role(ME, 0, 1, (ME, OTHER), (ME, OTHER)))
             assert append() is None
-            partition.role = alone
+            give_role(partition, Role(ME, 0, 2, (ME, OTHER), (ME,)))
             assert append() == 2
             config = partition.log.config
             partition.log.update_config(replace(config, flush_messages=1))

@@ -31,7 +31,7 @@ def sessions(clock):
 
 def partition(name="t", index=0):
     log = SimpleNamespace(log_start_offset=0, log_end_offset=0)
-    return Partition(PartitionKey(name, index), bytes(16), log, None)
+    return Partition(PartitionKey(name, index), bytes(16), log, 1)
 
 
 def test_a_session_is_opened_with_epoch_0_and_goes_on_with_1_2_3(sessions):

@@ -8,6 +8,7 @@ import pytest
 from kits import log_kit
 from kits.fetch_kit import FAR, ME, Kit, errors, once, sizes
 from kits.log_kit import append_values, region_bytes, sized_batch
+from kits.partition_kit import give_role
 from kits.slicing import finished
 from moldau.base.errors import CorruptRecords, StorageError
 from moldau.base.ids import PartitionKey
@@ -175,7 +176,7 @@ def test_an_error_of_one_partition_does_not_keep_the_others_from_their_data():
 )
 def test_a_reader_with_another_epoch_in_mind_is_fenced(believed, error):
     kit = Kit("t")
-    kit["t"].role = Role(ME, 1, 1, (ME,), (ME,))
+    give_role(kit["t"], Role(ME, 1, 1, (ME,), (ME,)))
     session = once()
     session.reader("t", 0).move(0, FAR, believed, -1)
     found, _ = finished(kit.fetch(session).look())

@@ -9,6 +9,7 @@ import pytest
 
 from kits import log_kit
 from kits.log_kit import make_batch
+from kits.partition_kit import give_role, make_partition
 from kits.slicing import count_pauses, count_turns, finished
 from moldau.base.errors import CorruptRecords
 from moldau.base.executor import WorkerLost, WorkTooLong
@@ -32,7 +33,7 @@ from moldau.records import record
 from moldau.records.batch import HEADER_SIZE, pack_batch, parse_header
 from moldau.records.builder import BatchBuilder
 from moldau.records.compression import Codec
-from moldau.replication.partition import Partition, Role
+from moldau.replication.partition import Role
 from moldau.replication.partitions import Partitions
 from moldau.server.handlers import offsets
 from moldau.server.handlers.offsets import MAX_TIMESTAMP, OffsetHandlers
@@ -72,7 +73,7 @@ class Kit:
     def add(self, name, number):
         key, topic_id = PartitionKey(name, 0), TopicId(bytes([number] * 16))
         log = self.disk.manager.open_or_create(key, topic_id, self.disk.config)
-        self.partitions.add(Partition(key, topic_id, log, Role(ME, 4, 0, (ME,), (ME,))))
+        self.partitions.add(make_partition(key, topic_id, log, Role(ME, 4, 0, (ME,), (ME,))))
 
     def __getitem__(self, name):
         return self.partitions.get(name, 0)
@@ -238,16 +239,16 @@ def test_a_topic_deleted_meanwhile_is_unknown():
 
 
 def move_to_next_epoch(kit):
-    kit["t"].role = Role(ME, 5, 1, (ME,), (ME,))
+    give_role(kit["t"], Role(ME, 5, 1, (ME,), (ME,)))
 
 
 def serve_anew(kit):
     old = kit["t"]
-    kit.partitions.add(Partition(old.key, old.topic_id, old.log, old.role))
+    kit.partitions.add(make_partition(old.key, old.topic_id, old.log, old.role))
 
 
 def lose_leadership(kit):
-    kit["t"].role = Role(ME + 1, 5, 1, (ME, ME + 1), (ME + 1,))
+    give_role(kit["t"], Role(ME + 1, 5, 1, (ME, ME + 1), (ME + 1,)))
 
 
 @pytest.mark.parametrize("change", [move_to_next_epoch, serve_anew, lose_leadership])

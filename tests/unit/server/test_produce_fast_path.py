@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from kits import log_kit
 from kits.log_kit import HandClock
+from kits.partition_kit import make_partition
 from kits.request_kit import connection, session
 from moldau.base.errors import ProtocolError
 from moldau.base.ids import PartitionKey, TopicId
@@ -20,7 +21,6 @@ from moldau.protocol.messages.data import PartitionProduceData, ProduceRequest, 
 from moldau.protocol.registry import encode_request, find_api
 from moldau.records.builder import BatchBuilder
 from moldau.records.compression import Codec
-from moldau.replication.partition import Partition, Role
 from moldau.replication.partitions import Partitions
 from moldau.security.session import Principal
 from moldau.server.handlers import produce, produce_fast_path
@@ -59,7 +59,7 @@ class Broker:
     def add(self, index, topic_id):
         key = PartitionKey("topic", index)
         log = self.disk.manager.open_or_create(key, topic_id, self.disk.config)
-        self.partitions.add(Partition(key, topic_id, log, Role(ME, 0, 0, (ME,), (ME,))))
+        self.partitions.add(make_partition(key, topic_id, log))
 
     def failed(self, error):
         self.disk.manager.directory_failed(error)

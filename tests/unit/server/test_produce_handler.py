@@ -9,6 +9,7 @@ import pytest
 
 from kits import log_kit
 from kits.log_kit import HandClock, make_batch
+from kits.partition_kit import make_partition
 from kits.request_kit import context
 from kits.slicing import count_turns
 from moldau.base.errors import ProtocolError
@@ -23,7 +24,6 @@ from moldau.protocol.messages.data import (
     TopicProduceData,
 )
 from moldau.records.builder import BatchBuilder
-from moldau.replication.partition import Partition, Role
 from moldau.replication.partitions import Partitions
 from moldau.server.handlers import produce
 from moldau.server.handlers.produce import ProduceHandler
@@ -39,7 +39,7 @@ class Kit:
         disk = log_kit.Broker()
         key, topic_id = PartitionKey("t", 0), TopicId(bytes(16))
         self.log = disk.manager.open_or_create(key, topic_id, disk.config)
-        partition = Partition(key, topic_id, self.log, Role(ME, 0, 0, (ME,), (ME,)))
+        partition = make_partition(key, topic_id, self.log)
         self.partition, self.partitions = partition, Partitions()
         partitions = self.partitions
         partitions.add(partition)
@@ -231,9 +231,7 @@ class TestManyBatches:
         async def work():
             later = kit.begin(views, version=13)
             appended = kit.log.log_end_offset
-            new = Partition(
-                kit.partition.key, TopicId(b"new" * 5 + b"!"), kit.log, Role(ME, 0, 0, (ME,), (ME,))
-            )
+            new = make_partition(kit.partition.key, TopicId(b"new" * 5 + b"!"), kit.log)
             kit.partitions.add(new)
             (topic,) = (await later).responses
             assert kit.log.log_end_offset == appended

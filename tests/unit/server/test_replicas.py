@@ -21,7 +21,13 @@ def test_a_large_topic_is_made_and_removed_in_turns():
     partitions = Partitions()
     changed = []
     replicas = Replicas(
-        1, partitions, disk.manager, Traffic(), lambda own: disk.config, changed.append
+        1,
+        partitions,
+        disk.manager,
+        disk.clock,
+        Traffic(),
+        lambda own: disk.config,
+        changed.append,
     )
     image = with_topic(with_brokers([1]), NewTopic("t", COUNT))
     topic_id = image.topics["t"].id

@@ -7,6 +7,7 @@ import logging
 import pytest
 
 from kits.log_kit import KEY, TOPIC_ID, Broker, append, make_batch, marker, sized_batch
+from kits.partition_kit import make_partition
 from moldau.base.ids import BrokerId, LeaderEpoch
 from moldau.replication.partition import Partition, Role
 from moldau.replication.partitions import Partitions
@@ -34,7 +35,7 @@ class Bench:
         node = BrokerId(1)
         role = Role(node, LeaderEpoch(0), 0, (node,), (node,))
         partitions = Partitions()
-        partitions.add(Partition(KEY, TOPIC_ID, self.log, role))
+        partitions.add(make_partition(KEY, TOPIC_ID, self.log, role))
         disk = self.storage.disk
         self.asked: list[str] = []
         self.scrubber = Scrubber(

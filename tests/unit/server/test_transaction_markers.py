@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from kits import log_kit
+from kits.partition_kit import give_role
 from kits.slicing import count_turns
 from kits.transaction_handler_kit import (
     ME,
@@ -164,7 +165,7 @@ def test_markers_are_refused_with_kafkas_words():
     nowhere, followed = PartitionKey("nowhere", 0), PartitionKey("followed", 0)
     short = PartitionKey("short", 0)
     kit.partition(followed, leader=OTHER)
-    kit.partition(short).role = Role(ME, 0, 0, (ME, OTHER), ())
+    give_role(kit.partition(short), Role(ME, 0, 0, (ME, OTHER), ()))
     assert write_markers(kit, nowhere, followed, short, ORDERS, coordinator_epoch=5) == {
         nowhere: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         followed: ErrorCode.NOT_LEADER_OR_FOLLOWER,

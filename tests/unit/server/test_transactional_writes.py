@@ -8,6 +8,7 @@ import pytest
 
 from kits import log_kit
 from kits.log_kit import HandClock, make_batch, marker
+from kits.partition_kit import make_partition
 from kits.request_kit import context
 from moldau.base.ids import PartitionKey, TopicId
 from moldau.coordination.outcome import ProducerIdentity
@@ -16,7 +17,6 @@ from moldau.observe.traffic import Traffic
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.data import PartitionProduceData, ProduceRequest, TopicProduceData
 from moldau.records.compression import Codec
-from moldau.replication.partition import Partition, Role
 from moldau.replication.partitions import Partitions
 from moldau.server.handlers.produce import ProduceHandler
 from moldau.server.lifecycle.internal_topics import OFFSETS_TOPIC
@@ -74,7 +74,7 @@ class Kit:
         for topic, index in (("t", 0), ("t", 1), (OFFSETS_TOPIC, 0)):
             key, topic_id = PartitionKey(topic, index), TopicId(topic[-1].encode() * 16)
             log = self.disk.manager.open_or_create(key, topic_id, self.disk.config)
-            self.partitions.add(Partition(key, topic_id, log, Role(ME, 0, 0, (ME,), (ME,))))
+            self.partitions.add(make_partition(key, topic_id, log))
         self._handler = ProduceHandler(
             self.partitions, ME, HandClock(), self.worker, None, Traffic(), RequestStats(), None,
             TransactionalWrites(self.partitions, self.coordinator, lambda: verification),
@@ -319,7 +319,7 @@ class TestWaiting:
             key, topic_id = PartitionKey("t", 0), kit.partitions.get("t", 0).topic_id
             kit.partitions.remove(key)
             other = log_kit.Broker().manager.open_or_create(key, topic_id, LogConfig())
-            kit.partitions.add(Partition(key, topic_id, other, Role(ME, 0, 0, (ME,), (ME,))))
+            kit.partitions.add(make_partition(key, topic_id, other))
             kit.coordinator.answer()
             assert codes_of(await produced) == [ErrorCode.NOT_ENOUGH_REPLICAS]
 

@@ -24,7 +24,7 @@ from moldau.base.errors import CorruptRecords, StorageError
 from moldau.base.files import FileRegion
 from moldau.base.ids import BrokerId, TopicId
 from moldau.protocol.errors import ErrorCode
-from moldau.replication.partition import Partition
+from moldau.replication.partition import Partition, ReadLimit
 from moldau.replication.partitions import Partitions
 from moldau.server.fetch.sessions import FetchSession, Reader
 from moldau.server.network.slices import Sliced
@@ -81,6 +81,7 @@ class Fetch:
         "_max_bytes",
         "_min_bytes",
         "_partitions",
+        "_read_limit",
         "_rebuild_index",
         "_storage_failed",
         "pauses",
@@ -113,6 +114,9 @@ class Fetch:
         self._min_bytes = min_bytes
         self._max_bytes = max_bytes
         self._committed_only = committed_only
+        self._read_limit = (
+            ReadLimit.LAST_STABLE_OFFSET if committed_only else ReadLimit.HIGH_WATERMARK
+        )
         self._follower = follower
         self._hard_limit = hard_limit
         self._storage_failed = storage_failed
@@ -185,14 +189,14 @@ class Fetch:
         partition = self._led(reader)
         if isinstance(partition, ErrorCode):
             return Fetched(reader, partition, aborted=() if partition in UNKNOWN else None)
-        log = partition.log
         diverging = _diverging(reader, partition)
         high_watermark = partition.high_watermark
         stable = partition.last_stable_offset
-        figures = (high_watermark, stable, log.log_start_offset)
+        log_start = partition.log_start_offset
+        figures = (high_watermark, stable, log_start)
         if diverging is not None and diverging.epoch >= 0:
             return Fetched(reader, ErrorCode.NONE, *figures, diverging=diverging)
-        if diverging or not log.log_start_offset <= reader.offset <= log.log_end_offset:
+        if diverging or not log_start <= reader.offset <= partition.log_end_offset:
             # Like any error, and as in Kafka, it tells nothing of the log: -1 for every figure.
             return Fetched(reader, ErrorCode.OFFSET_OUT_OF_RANGE)
         end = stable if self._committed_only else high_watermark
@@ -204,11 +208,12 @@ class Fetch:
                 reader, ErrorCode.NONE, *figures, aborted=() if self._committed_only else None
             )
         try:
-            read = log.read(reader.offset, limit, end, at_least_one=whole_batch)
+            read_limit = self._read_limit
+            read = partition.read(reader.offset, limit, read_limit, at_least_one=whole_batch)
             if self._hard_limit and read.size > reader.max_bytes:
-                read = log.read(reader.offset, limit, end, at_least_one=False)
+                read = partition.read(reader.offset, limit, read_limit, at_least_one=False)
             committed = self._committed_only
-            aborted = log.aborted_transactions(reader.offset, read) if committed else None
+            aborted = partition.aborted_transactions(reader.offset, read) if committed else None
         except (StorageError, CorruptRecords) as failure:
             return self._unread(reader, partition, figures, failure)
         held_back = read.first_batch_cut and not self._hard_limit
@@ -244,7 +249,7 @@ class Fetch:
             return partition
         if self._follower:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        error = partition.fence(reader.leader_epoch, self._broker_id)
+        error = partition.fence(reader.leader_epoch)
         return partition if error is ErrorCode.NONE else error
 
     def _find(self, reader: Reader) -> Partition | ErrorCode:

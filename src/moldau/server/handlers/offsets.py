@@ -109,7 +109,7 @@ class OffsetHandlers:
         partition = self._partitions.get(topic, index)
         if partition is None:
             raise ApiError(self._partitions.missing(topic, index))
-        fence = partition.fence(LeaderEpoch(epoch), self._broker_id)
+        fence = partition.fence(LeaderEpoch(epoch))
         if fence is not ErrorCode.NONE:
             raise ApiError(fence)
         return partition
@@ -254,18 +254,12 @@ class OffsetHandlers:
             if topic in INTERNAL_TOPICS:
                 raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION)
             partition = self._led(topic, index)
-            log = partition.log
-            if not log.config.deletes:
-                raise ApiError(ErrorCode.POLICY_VIOLATION)
             if offset == TO_HIGH_WATERMARK:
                 offset = partition.high_watermark
-            if not 0 <= offset <= partition.high_watermark:
-                raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
-            log.delete_records_before(Offset(offset))
+            start_offset = partition.delete_records(offset)
         except ApiError as error:
             return DeleteRecordsPartitionResult(index, -1, error.code)
-        partition.notify()
-        return DeleteRecordsPartitionResult(index, log.log_start_offset)
+        return DeleteRecordsPartitionResult(index, start_offset)
 
     # DescribeProducers
 
@@ -293,7 +287,7 @@ class OffsetHandlers:
         try:
             check_topic_name(topic)
             partition = self._led(topic, index)
-            producers = tuple(partition.log.producers)
+            producers = partition.producers()
             room.take(_PRODUCER_SIZE * len(producers))
         except ApiError as error:
             return DescribeProducersPartitionResponse(index, error.code, error.message)
@@ -339,16 +333,14 @@ def _check_version(timestamp: int, version: int) -> None:
 
 def _answer_end(question: _Question, partition: Partition) -> None:
     """Answer with an end of the log; nothing is tiered here, so all of it is local."""
-    log = partition.log
     result, timestamp = question.result, question.asked.timestamp
     if timestamp == LATEST:
         result.offset = _end(question, partition)
         result.leader_epoch = partition.role.leader_epoch
     elif timestamp in (EARLIEST, EARLIEST_LOCAL):
-        start = log.log_start_offset
+        start = partition.log_start_offset
         result.offset = start
-        empty = start == log.log_end_offset
-        result.leader_epoch = partition.role.leader_epoch if empty else log.epochs.epoch_for(start)
+        result.leader_epoch = partition.epoch_of(start)
 
 
 def _end(question: _Question, partition: Partition) -> Offset:
@@ -358,7 +350,7 @@ def _end(question: _Question, partition: Partition) -> Offset:
 def _search(question: _Question, partition: Partition) -> _Searching | None:
     """Answer by time; most searches find their record without anybody's help."""
     timestamp = question.asked.timestamp
-    search = partition.log.search(None if timestamp == MAX_TIMESTAMP else timestamp)
+    search = partition.search(None if timestamp == MAX_TIMESTAMP else timestamp)
     try:
         look = next(search)
     except StopIteration as end:
@@ -376,10 +368,10 @@ def _answer_found(question: _Question, partition: Partition, found: TimestampOff
 
 def _segment_starts(partition: Partition, asked: ListOffsetsPartition) -> list[int]:
     """Answer version 0: starts of segments, newest first, and the end if it is asked for."""
-    log = partition.log
-    starts = [max(start, log.log_start_offset) for start in log.segment_starts(asked.timestamp)]
+    log_start = partition.log_start_offset
+    starts = [max(start, log_start) for start in partition.segment_starts(asked.timestamp)]
     if asked.timestamp == LATEST:
         starts.append(partition.high_watermark)
     elif asked.timestamp == EARLIEST:
-        starts = [log.log_start_offset]
+        starts = [log_start]
     return sorted(set(starts), reverse=True)[: max(asked.max_num_offsets, 0)]

@@ -24,7 +24,7 @@ from moldau.base.clock import Clock
 from moldau.base.errors import ProtocolError, StorageError
 from moldau.base.executor import Executor, Lane, WorkerLost, WorkTooLong
 from moldau.base.files import Buffer
-from moldau.base.ids import NO_LEADER_EPOCH, BrokerId, TopicId
+from moldau.base.ids import BrokerId, TopicId
 from moldau.base.limits import REQUEST_WORK_S
 from moldau.observe.requests import RequestStats
 from moldau.observe.traffic import Traffic
@@ -39,7 +39,7 @@ from moldau.protocol.messages.data import (
     TopicProduceResponse,
 )
 from moldau.records.batch import APPEND_TIME_BIT, TRANSACTIONAL_BIT, BatchHeader, is_transactional
-from moldau.replication.partition import Partition
+from moldau.replication.partition import ACKS_ALL, ACKS_LEADER, ACKS_NONE, Partition
 from moldau.replication.partitions import Partitions
 from moldau.security.session import Session
 from moldau.server.lifecycle.internal_topics import INTERNAL_TOPICS
@@ -59,8 +59,6 @@ from moldau.storage.record_checks import NAMED_MAX, RecordsRefused
 from moldau.storage.topic_config import LONG_MAX, LogConfig
 
 logger = logging.getLogger(__name__)
-
-ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
 
 ADMIN_CLIENT: Final = "__admin_client"
 """The client id with which Kafka's own tools may write to internal topics.
@@ -263,15 +261,15 @@ class ProduceHandler:
                     if name in INTERNAL_TOPICS and not internal:
                         raise self._not_for_clients(name, data.index)
                     partition = self._find(name, data.index, request.acks)
-                    examined = examine(data.records, partition.log.config, now_ms, context.version)
+                    examined = examine(data.records, partition.config, now_ms, context.version)
                     if isinstance(examined, Rework):
                         assert data.records is not None
                         place = _Place(results, len(results), partition)
                         later.reworks.append((place, bytes(data.records), examined))
                         results.append(PartitionProduceResponse(data.index))
                     else:
-                        results.append(self._appended(partition, examined, permits))
-                        if partition.log.unflushed_count >= partition.log.config.flush_messages:
+                        results.append(self._appended(partition, examined, request.acks, permits))
+                        if partition.flush_is_due:
                             later.flushes.append(_Place(results, len(results) - 1, partition))
                 except (ApiError, StorageError) as error:
                     results.append(self._refusal(name, data.index, error, asker, later))
@@ -296,19 +294,22 @@ class ProduceHandler:
         topic, topic_id, index, acks = where
         try:
             partition = self._find(topic, index, acks)
-            log = partition.log
-            if topic_id not in (None, partition.topic_id) or not _taken_as_it_comes(log.config):
+            config = partition.config
+            if topic_id not in (None, partition.topic_id) or not _taken_as_it_comes(config):
                 return None
-            examined = examine(records, log.config, self._clock.wall_ms(), version)
+            if acks == ACKS_ALL and not partition.commits_at_once:
+                return None  # its answer waits for the followers
+            examined = examine(records, config, self._clock.wall_ms(), version)
             if isinstance(examined, Rework) or examined.header.attributes & TRANSACTIONAL_BIT:
                 return None
-            appended = self._append(partition, examined.header, examined.batch)
+            appended = self._append(partition, examined.header, examined.batch, acks)
         except ApiError:
             return None
         except StorageError as error:
             self._storage_failed(error)
             return None
-        return appended.base_offset, _told_time(examined.header, appended), log.log_start_offset
+        told_time = _told_time(examined.header, appended)
+        return appended.base_offset, told_time, partition.log_start_offset
 
     async def _finish(
         self, response: ProduceResponse, later: _Later, acks: int, asker: Session | None
@@ -323,8 +324,8 @@ class ProduceHandler:
                 if partition.topic_id != place.partition.topic_id:
                     # Made again under its name meanwhile: the batch was not meant for this one.
                     raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-                place.fill(self._appended(partition, incoming, later.permits))
-                if partition.log.unflushed_count >= partition.log.config.flush_messages:
+                place.fill(self._appended(partition, incoming, acks, later.permits))
+                if partition.flush_is_due:
                     later.flushes.append(place)
             except (ApiError, StorageError) as error:
                 place.fill(self._refusal(topic, index, error, asker, later))
@@ -335,9 +336,8 @@ class ProduceHandler:
 
     async def _flush(self, later: _Later, asker: Session | None) -> None:
         for place in later.flushes:
-            log = place.partition.log
             try:
-                await self._flusher.flush(log, log.log_end_offset)
+                await place.partition.flush(self._flusher)
             except StorageError as error:
                 place.fill(self._refusal(*place.partition.key, error, asker, later))
 
@@ -387,39 +387,33 @@ class ProduceHandler:
         partition = self._partitions.get(name, index)
         if partition is None:
             raise ApiError(self._partitions.missing(name, index))
-        fence = partition.fence(NO_LEADER_EPOCH, self._broker_id)
-        if fence is not ErrorCode.NONE:
-            raise ApiError(fence)
-        if acks == ACKS_ALL and not partition.in_sync_enough:
-            raise ApiError(
-                ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"{partition.key} has {len(partition.role.isr)} in-sync replica(s), "
-                f"min.insync.replicas is {partition.log.config.min_insync_replicas}",
-            )
+        # Before the batch is looked at: what it says is no matter to who may not append it.
+        partition.check_writable(acks)
         return partition
 
     def _appended(
-        self, partition: Partition, incoming: Incoming, permits: Permits
+        self, partition: Partition, incoming: Incoming, acks: int, permits: Permits
     ) -> PartitionProduceResponse:
         header = incoming.header
         if header.transactional:
             check_permit(partition, header, permits)
-        appended = self._append(partition, header, incoming.batch)
+        appended = self._append(partition, header, incoming.batch, acks)
         return PartitionProduceResponse(
             partition.key.partition,
             0,
             appended.base_offset,
             _told_time(header, appended),
-            partition.log.log_start_offset,
+            partition.log_start_offset,
             current_leader=_SAME_LEADER,
         )
 
-    def _append(self, partition: Partition, header: BatchHeader, batch: Buffer) -> AppendResult:
-        appended = partition.log.append(batch, header, partition.role.leader_epoch)
+    def _append(
+        self, partition: Partition, header: BatchHeader, batch: Buffer, acks: int
+    ) -> AppendResult:
+        appended = partition.append_as_leader(batch, header, acks)
         traffic = self._traffic.of(partition.key.topic)
         traffic.messages_in += header.count
         traffic.bytes_in += header.size
-        partition.advance()
         return appended
 
     def _refusal(
@@ -449,7 +443,7 @@ class ProduceHandler:
         if partition is not None:
             self._traffic.of(partition.key.topic).failed_produce += 1
             if code not in UNSEEN and not isinstance(error, RefusedUnseen):
-                log_start = partition.log.log_start_offset
+                log_start = partition.log_start_offset
         self._stats.error(code)
         return PartitionProduceResponse(
             index,

@@ -24,16 +24,15 @@ from moldau.coordination.transactions.shard import TransactionShard
 from moldau.observe.traffic import Traffic
 from moldau.protocol.errors import ApiError, ErrorCode
 from moldau.records.batch import CHECKED_POSITION, BatchHeader, with_append_time
-from moldau.replication.partition import Partition, Role
+from moldau.replication.partition import ACKS_ALL, Partition, ReadLimit, Role
 from moldau.replication.partitions import Partitions
 from moldau.storage.disk_errors import disk_errors
 from moldau.storage.flushing import Flusher
 from moldau.storage.producers import Origin
 from moldau.storage.topic_config import LONG_MAX, LogConfig
 
-_NO_ERROR: Final = ErrorCode.NONE
 _COORDINATOR: Final = Origin.COORDINATOR
-"""As globals, for every append: Python 3.11 looks a member of an enum up by a call."""
+"""As a global, for every append: Python 3.11 looks a member of an enum up by a call."""
 
 
 class LogParts(NamedTuple):
@@ -56,7 +55,6 @@ class LedPartition:
 
     def __init__(self, partition: Partition, parts: LogParts) -> None:
         self._partition = partition
-        self._log = partition.log
         self._parts = parts
         self._traffic = parts.traffic.of(partition.key.topic)
         self._told: Callable[[], None] | None = None
@@ -70,23 +68,20 @@ class LedPartition:
 
     @property
     def log_start_offset(self) -> int:
-        return self._log.log_start_offset
+        return self._partition.log_start_offset
 
     @property
     def log_end_offset(self) -> int:
-        return self._log.log_end_offset
+        return self._partition.log_end_offset
 
     @property
     def committed_offset(self) -> int:
-        high_watermark = self._partition.high_watermark
-        return min(high_watermark, self._log.recovery_point) if self._flushes else high_watermark
+        return self._partition.committed_offset
 
     def append(self, batch: bytes, header: BatchHeader) -> None:
         """Append a batch as the coordinator; what stands in its way is the log's own error."""
-        partition, log, config = self._partition, self._log, self._log.config
-        refusal = self._refusal()
-        if refusal is not _NO_ERROR:
-            raise ApiError(refusal)
+        partition, config = self._partition, self._partition.config
+        self._check_writable()
         if len(batch) > config.max_message_bytes:
             raise ApiError(
                 ErrorCode.MESSAGE_TOO_LARGE,
@@ -96,16 +91,15 @@ class LedPartition:
             header, parts = with_append_time(header, batch, self._parts.clock.wall_ms())
             batch = b"".join(parts)
         try:
-            log.append(batch, header, self.leader_epoch, _COORDINATOR)
+            partition.append_as_leader(batch, header, ACKS_ALL, _COORDINATOR)
         except StorageError as error:
             self._parts.storage_failed(error)
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         traffic = self._traffic
         traffic.messages_in += header.count
         traffic.bytes_in += len(batch)
-        if config.flush_messages != LONG_MAX and log.unflushed_count >= config.flush_messages:
+        if config.flush_messages != LONG_MAX and partition.flush_is_due:
             self._begin_flush()
-        partition.advance()
 
     def append_committed(self, checked: bytes, timestamp: int) -> int | None:
         """Append a batch of one record where nobody has to be waited for.
@@ -113,14 +107,14 @@ class LedPartition:
         Whether that may be is a matter of role and configs, which are values: it is found out when
         one of them is another than before, and not for each of a hundred thousand batches.
         """
-        partition, log = self._partition, self._log
-        if self._seen_role is not partition.role or self._seen_config is not log.config:
+        partition = self._partition
+        if self._seen_role is not partition.role or self._seen_config is not partition.config:
             self._look()
         size = CHECKED_POSITION + len(checked)
-        if size > self._largest_at_once or log.offline or self._flushes:
+        if size > self._largest_at_once or self._flushes:
             return None
         try:
-            log.append_checked(checked, timestamp, self.leader_epoch)
+            end_offset = partition.append_checked(checked, timestamp)
         except ApiError:
             return None
         except StorageError as error:
@@ -129,37 +123,33 @@ class LedPartition:
         traffic = self._traffic
         traffic.messages_in += 1
         traffic.bytes_in += size
-        partition.advance()
-        return log.log_end_offset
+        return end_offset
 
     def _look(self) -> None:
         """Find out whether batches may be appended that are committed at once, and how large."""
-        partition, log = self._partition, self._log
-        role, config = partition.role, log.config
+        partition = self._partition
+        role, config = partition.role, partition.config
         may = (
-            self._refusal() is _NO_ERROR
-            and len(role.isr) == 1
+            role.leader_epoch == self.leader_epoch
+            and partition.commits_at_once
             and config.flush_messages == LONG_MAX
             and config.message_timestamp_type == "CreateTime"
         )
         self._largest_at_once = config.max_message_bytes if may else -1
         self._seen_role, self._seen_config = role, config
 
-    def _refusal(self) -> ErrorCode:
-        """Say why nothing may be appended, whatever it is."""
-        partition = self._partition
-        if partition.role.leader_epoch != self.leader_epoch:
-            return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        fence = partition.fence(NO_LEADER_EPOCH, self._parts.broker_id)
-        if fence is _NO_ERROR and not partition.in_sync_enough:
-            return ErrorCode.NOT_ENOUGH_REPLICAS
-        return fence
+    def _check_writable(self) -> None:
+        """Raise why nothing may be appended, whatever it is."""
+        if self._partition.role.leader_epoch != self.leader_epoch:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self._partition.check_writable(ACKS_ALL)
 
     async def read(self, offset: int, max_bytes: int) -> bytes:
         """Read batches in the executor; cancelling it leaves the read to itself."""
-        log = self._log
+        partition = self._partition
         try:
-            found = log.read(max(offset, log.log_start_offset), max_bytes, log.log_end_offset)
+            start = max(offset, partition.log_start_offset)
+            found = partition.read(start, max_bytes, ReadLimit.LOG_END)
             if not found.regions:
                 return b""
             file, position, size = found.regions[0]
@@ -171,8 +161,7 @@ class LedPartition:
 
     def next_start(self, offset: int) -> int:
         """Return where the segment behind the one with this offset begins, or the end."""
-        starts = [one.base_offset for one in self._log.segments if one.base_offset > offset]
-        return min(starts, default=self._log.log_end_offset)
+        return self._partition.next_segment_start(offset)
 
     # Hearing of commits
 
@@ -193,16 +182,18 @@ class LedPartition:
     def _begin_flush(self) -> None:
         task = asyncio.get_running_loop().create_task(self._flush(), name="flush a commit")
         self._flushes.add(task)
+        self._partition.sync_began()
         task.add_done_callback(self._flushed)
 
     async def _flush(self) -> None:
         try:
-            await self._parts.flusher.flush(self._log, self._log.log_end_offset)
+            await self._partition.flush(self._parts.flusher)
         except StorageError as error:
             self._parts.storage_failed(error)
 
     def _flushed(self, task: asyncio.Task[None]) -> None:
         self._flushes.discard(task)
+        self._partition.sync_ended()
         self.moved(self._partition)
 
 
@@ -258,8 +249,7 @@ class Coordinators:
             runtime.lead(LedPartition(partition, self._parts))
 
     def _leads(self, partition: Partition) -> bool:
-        fence = partition.fence(NO_LEADER_EPOCH, self._parts.broker_id)
-        return fence is ErrorCode.NONE
+        return partition.fence(NO_LEADER_EPOCH) is ErrorCode.NONE
 
     def _count_partitions(self, runtime: Runtime[GroupShard] | Runtime[TransactionShard]) -> None:
         """Spread keys over the partitions there are, as counted when the first is led.

@@ -52,13 +52,12 @@ def _disks(broker: Broker) -> DiskFigures:
 
 def _logs(broker: Broker) -> Iterator[LogFigures]:
     for partition in broker.parts.partitions.snapshot():
-        log = partition.log
         yield LogFigures(
             *partition.key,
-            log.size,
-            log.log_start_offset,
-            log.log_end_offset,
-            len(log.segments),
+            partition.size,
+            partition.log_start_offset,
+            partition.log_end_offset,
+            partition.segment_count,
         )
 
 

@@ -14,6 +14,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
+from moldau.base.clock import Clock
 from moldau.base.errors import DiskFull, StorageError
 from moldau.base.ids import BrokerId, PartitionKey
 from moldau.cluster.changes import (
@@ -59,6 +60,7 @@ class Replicas:
         broker_id: BrokerId,
         partitions: Partitions,
         logs: LogManager,
+        clock: Clock,
         traffic: Traffic,
         config_of: ConfigOf,
         partition_changed: Changed,
@@ -66,6 +68,7 @@ class Replicas:
         self._broker_id = broker_id
         self._partitions = partitions
         self._logs = logs
+        self._clock = clock
         self._traffic = traffic
         self._config_of = config_of
         self._partition_changed = partition_changed
@@ -194,7 +197,7 @@ class Replicas:
         )
         existing = self._partitions.get(topic.name, state.index)
         if existing is not None and existing.topic_id == topic.id:
-            existing.role = role
+            self._give_role(existing, role)
             self._partition_changed(existing.key)
             return
         key = PartitionKey(topic.name, state.index)
@@ -209,12 +212,17 @@ class Replicas:
                 self._logs.directory_failed(error)
                 self._without_room.append(key)
             return
-        partition = Partition(key, topic.id, log, role)
-        partition.stand_at(self._logs.high_watermark(key, log))
+        partition = Partition(key, topic.id, log, self._broker_id)
+        partition.set_high_watermark(self._logs.high_watermark(key, log))
+        self._give_role(partition, role)
         self._partitions.add(partition)
-        if role.leader == self._broker_id:
-            partition.advance()
         self._partition_changed(key)
+
+    def _give_role(self, partition: Partition, role: Role) -> None:
+        if role.leader == self._broker_id:
+            partition.become_leader(role, self._clock.monotonic())
+        else:
+            partition.become_follower(role)
 
     def room_again(self, image: MetadataImage) -> None:
         """Let `run` make the logs for which there was no room."""
@@ -263,4 +271,4 @@ class Replicas:
             if everything or name in topics:
                 if name not in configs:
                     configs[name] = self._config_of(image.topic_config(name))
-                partition.log.update_config(configs[name])
+                partition.update_config(configs[name])

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple, Protocol
 
 from moldau.base.clock import Clock
 from moldau.base.errors import InvariantViolated, StorageError
-from moldau.base.ids import NO_LEADER_EPOCH, BrokerId, PartitionKey
+from moldau.base.ids import BrokerId, PartitionKey
 from moldau.cluster.image import MetadataImage
 from moldau.coordination.outcome import Now, Outcome, ProducerIdentity
 from moldau.coordination.transactions.effects import (
@@ -112,11 +112,11 @@ class MarkerWriter:
                 results[key] = self._failed(error)
             else:
                 results[key] = ErrorCode.NONE
-                if partition.log.unflushed_count >= partition.log.config.flush_messages:
+                if partition.flush_is_due:
                     unflushed.append(partition)
         for partition in unflushed:
             try:
-                await self._flusher.flush(partition.log, partition.log.log_end_offset)
+                await partition.flush(self._flusher)
             except StorageError as error:
                 results[partition.key] = self._failed(error)
         return results
@@ -131,17 +131,9 @@ class MarkerWriter:
         partition = self._partitions.get(*key)
         if partition is None:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        fence = partition.fence(NO_LEADER_EPOCH, self._broker_id)
-        if fence is not ErrorCode.NONE:
-            raise ApiError(fence)
-        if not partition.in_sync_enough:
-            raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS)
-        partition.log.append_marker(
-            batch, header, partition.role.leader_epoch, marker.transaction_version
-        )
+        partition.append_marker(batch, header, marker.transaction_version)
         if key.topic == OFFSETS_TOPIC:
             self._offsets_ended(key.partition, marker.producer, committed=marker.committed)
-        partition.advance()
         return partition
 
 

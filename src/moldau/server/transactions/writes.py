@@ -30,14 +30,13 @@ from moldau.server.transactions.partitions import Verdicts
 from moldau.server.transactions.produce_verdicts import ADDS_PARTITIONS, produce_error
 from moldau.server.transactions.verification import TransactionVerifier
 from moldau.storage.incoming import RefusedUnseen
-from moldau.storage.log import Log
 
 
 class Permit(NamedTuple):
-    """What the coordinator said of one producer in one partition, and of which state of its log."""
+    """What the coordinator said of one producer in one partition, and when that was."""
 
     code: ErrorCode
-    log: Log
+    partition: Partition
     marker_count: int | None
     """The producer's markers when it was asked for; None where a later one does not matter."""
 
@@ -76,20 +75,20 @@ class TransactionalWrites:
         """Ask for all batches that need to be asked for."""
         transactional_id = request.transactional_id
         assert transactional_id is not None
-        asked: dict[ProducerIdentity, dict[PartitionKey, Log]] = {}
+        asked: dict[ProducerIdentity, dict[PartitionKey, Partition]] = {}
         for partition, header in self._transactional(request, version, name_of):
             if not _is_open(partition, header):
-                asked.setdefault(_producer(header), {})[partition.key] = partition.log
+                asked.setdefault(_producer(header), {})[partition.key] = partition
         adds = version >= ADDS_PARTITIONS
         if not (adds or self._verification()):
             return {
-                (key, producer): Permit(ErrorCode.NONE, log, None)
-                for producer, logs in asked.items()
-                for key, log in logs.items()
+                (key, producer): Permit(ErrorCode.NONE, partition, None)
+                for producer, partitions in asked.items()
+                for key, partition in partitions.items()
             }
         answers = [
-            self._ask(transactional_id, producer, logs, version, add=adds)
-            for producer, logs in asked.items()
+            self._ask(transactional_id, producer, partitions, version, add=adds)
+            for producer, partitions in asked.items()
         ]
         return combined(answers, _merged)
 
@@ -114,23 +113,25 @@ class TransactionalWrites:
         self,
         transactional_id: str,
         producer: ProducerIdentity,
-        logs: Mapping[PartitionKey, Log],
+        partitions: Mapping[PartitionKey, Partition],
         version: int,
         *,
         add: bool,
     ) -> Answer[Permits]:
         marker_counts = {
-            key: None if add else log.producers.marker_count(producer.producer_id)
-            for key, log in logs.items()
+            key: None if add else partition.marker_count(producer.producer_id)
+            for key, partition in partitions.items()
         }
 
         def permitted(answers: list[Verdicts]) -> Permits:
             return {
-                (key, producer): Permit(produce_error(code, version), logs[key], marker_counts[key])
+                (key, producer): Permit(
+                    produce_error(code, version), partitions[key], marker_counts[key]
+                )
                 for key, code in answers[0].items()
             }
 
-        answer = self._verifier.verify(transactional_id, producer, tuple(logs), add=add)
+        answer = self._verifier.verify(transactional_id, producer, tuple(partitions), add=add)
         return combined([answer], permitted)
 
 
@@ -139,7 +140,7 @@ def marker_state(partitions: Partitions, key: PartitionKey, producer_id: int) ->
     partition = partitions.get(*key)
     if partition is None:
         return None
-    return partition.log, partition.log.producers.marker_count(producer_id)
+    return partition, partition.marker_count(producer_id)
 
 
 def check_permit(partition: Partition, header: BatchHeader, permits: Permits) -> None:
@@ -156,16 +157,16 @@ def check_permit(partition: Partition, header: BatchHeader, permits: Permits) ->
     if code is ErrorCode.NONE:
         return
     if code in COMES_BACK:
-        partition.log.producers.expect(header)
+        partition.expect_again(header)
     raise RefusedUnseen(code, why)
 
 
 def _is_spent(permit: Permit, partition: Partition, header: BatchHeader) -> bool:
-    """Tell whether a permit was for a log, or for a transaction, that is no more."""
-    if permit.log is not partition.log:
+    """Tell whether a permit was for a partition, or for a transaction, that is no more."""
+    if permit.partition is not partition:
         return True
     count = permit.marker_count
-    return count is not None and count != permit.log.producers.marker_count(header.producer_id)
+    return count is not None and count != partition.marker_count(header.producer_id)
 
 
 def _producer(header: BatchHeader) -> ProducerIdentity:
@@ -173,13 +174,7 @@ def _producer(header: BatchHeader) -> ProducerIdentity:
 
 
 def _is_open(partition: Partition, header: BatchHeader) -> bool:
-    """Tell whether the log already holds records of this very transaction."""
-    producer = partition.log.producers.get(header.producer_id)
-    return (
-        producer is not None
-        and producer.transaction_first_offset >= 0
-        and producer.epoch == header.producer_epoch
-    )
+    return partition.has_open_transaction(header.producer_id, header.producer_epoch)
 
 
 def _merged(permits: list[Permits]) -> Permits:

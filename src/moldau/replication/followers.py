@@ -1,0 +1,47 @@
+"""What a leader knows of one follower: how far it has copied the log, and when it was level.
+
+All of it comes from the follower's fetches. A fetch from an offset says that the follower has
+everything below in its own log. This module does not decide who is in sync: the cluster's metadata
+names the in-sync replicas, and `partition` takes the lowest end of them.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from moldau.base.ids import NO_OFFSET
+
+UNKNOWN_END: Final = NO_OFFSET
+"""The end of a follower that has not fetched from this leader yet. It lies below every offset, so
+that the high watermark stands until each in-sync follower has said how far it is."""
+
+
+class Follower:
+    """One follower, as its leader sees it."""
+
+    __slots__ = ("_fetched_s", "_leader_end_offset", "caught_up_s", "end_offset")
+
+    def __init__(self, now_s: float) -> None:
+        self.end_offset: int = UNKNOWN_END
+        """The first offset that the follower does not have."""
+        self.caught_up_s = now_s
+        """When it had all that the leader had. A new leader gives each follower the full time
+        that `replica.lag.time.max.ms` allows, so this begins with the leadership."""
+        self._fetched_s = now_s
+        self._leader_end_offset: int = UNKNOWN_END
+        """Where the leader's log ended at the last fetch."""
+
+    def fetched(self, offset: int, leader_end_offset: int, now_s: float) -> None:
+        """Note a fetch from an offset.
+
+        A busy leader grows between two fetches, and a follower that keeps up may never be seen
+        exactly at its end. So a fetch from where the leader ended at the fetch before proves that
+        the follower was level at that time (Kafka's rule).
+        """
+        if offset >= leader_end_offset:
+            self.caught_up_s = now_s
+        elif self._leader_end_offset != UNKNOWN_END and offset >= self._leader_end_offset:
+            self.caught_up_s = max(self.caught_up_s, self._fetched_s)
+        self.end_offset = offset
+        self._fetched_s = now_s
+        self._leader_end_offset = leader_end_offset
