@@ -12,6 +12,7 @@ from moldau.records.batch import CHECKED_POSITION, PREFIX_SIZE, batch_prefix, pa
 from moldau.records.builder import BatchBuilder
 from moldau.records.control import EndTransactionMarker, end_transaction_batch
 from moldau.records.record import read_records
+from moldau.replication.delayed import DelayedOperations
 
 
 class MemoryLog:
@@ -28,7 +29,7 @@ class MemoryLog:
         self.batches = []
         self.reads = 0
         self.unreadable = None
-        self.watcher = None
+        self.delayed = DelayedOperations()
         for batch in batches:
             self.append(batch)
 
@@ -55,8 +56,7 @@ class MemoryLog:
 
     def commit(self, offset=None):
         self.committed_offset = self.log_end_offset if offset is None else offset
-        if self.watcher is not None:
-            self.watcher()
+        self.delayed.complete(self.committed_offset)
 
     async def read(self, offset, max_bytes):
         self.reads += 1
@@ -76,11 +76,8 @@ class MemoryLog:
     def next_start(self, offset):
         return self.log_end_offset
 
-    def watch(self, moved):
-        self.watcher = moved
-
-    def unwatch(self):
-        self.watcher = None
+    def delay(self, offset, done, timeout_s=None):
+        return self.delayed.add(offset, done, timeout_s)
 
     def moved_to(self, leader_epoch, *, commits=True):
         """The same log, led in another epoch."""

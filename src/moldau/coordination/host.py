@@ -3,7 +3,7 @@
 Everything happens on the event loop's thread, and an outcome is carried out without an await, so
 handlers see one state after the other as if they ran alone. With one replica a record is committed
 as soon as it is appended, and a request is answered in the turn in which it came. With more,
-outcomes wait in the order of their offsets until the committed offset has passed them.
+outcomes wait at their partition, as producers with acks=all do, in the order of their offsets.
 
 The state goes ahead of what is committed: the next handler sees records that are still under way.
 What it answers therefore waits for them (`Outcome`). If this broker loses the partition, state,
@@ -29,6 +29,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Hashable
+from functools import partial
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from moldau.base.checks import crash_point
@@ -36,7 +37,7 @@ from moldau.base.clock import Clock
 from moldau.base.errors import InvariantViolated
 from moldau.coordination.answers import Answer, Failed, OpenTicket
 from moldau.coordination.bugs import BugLog
-from moldau.coordination.internal_log import InternalLog
+from moldau.coordination.internal_log import CommitWait, InternalLog
 from moldau.coordination.outcome import (
     NOTHING,
     HandlerFailed,
@@ -89,8 +90,9 @@ class _Held(NamedTuple):
     """An outcome that waits for its records, or for those before it, to be committed."""
 
     end_offset: int
-    deadline_s: float
     outcome: Outcome
+    waits: list[CommitWait]
+    """For the commit, and for the time up to which its replies may wait."""
 
 
 class Host(Generic[S]):
@@ -99,7 +101,6 @@ class Host(Generic[S]):
     __slots__ = (
         "_busy",
         "_clock",
-        "_commit_timer",
         "_end_offset",
         "_ended",
         "_held",
@@ -131,7 +132,6 @@ class Host(Generic[S]):
         self._held: deque[_Held] = deque()
         self._tickets: dict[Ticket, None] = {}
         self._timers: dict[Hashable, asyncio.TimerHandle] = {}
-        self._commit_timer: asyncio.TimerHandle | None = None
         self._waiting_to_load: list[Callable[[S, Now], Outcome]] = []
 
     def __str__(self) -> str:
@@ -154,12 +154,12 @@ class Host(Generic[S]):
             return
         self._ended = True
         self.refusal = code
-        self.log.unwatch()
-        if self._commit_timer is not None:
-            self._commit_timer.cancel()
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
+        for held in self._held:
+            for wait in held.waits:
+                wait.cancel()
         self._held.clear()
         self._waiting_to_load.clear()
         tickets, self._tickets = self._tickets, {}
@@ -419,12 +419,23 @@ class Host(Generic[S]):
     # Waiting for the commit
 
     def _hold(self, outcome: Outcome) -> None:
-        if not self._held:
-            self.log.watch(self._moved)
-        deadline_s = self._loop.time() + self._settings.commit_timeout_s
-        self._held.append(_Held(self._end_offset, deadline_s, outcome))
-        if self._commit_timer is None:
-            self._commit_timer = self._loop.call_at(deadline_s, self._commit_is_late)
+        """Let an outcome wait at its partition.
+
+        It waits as long as this broker leads: its records are in the state already, so that its
+        effects must follow once they are committed. Its replies are waited for by clients, and
+        those wait only so long.
+        """
+        end_offset = self._end_offset
+        waits = [self.log.delay(end_offset, self._committed)]
+        if outcome.replies:
+            timeout_s = self._settings.commit_timeout_s
+            waits.append(self.log.delay(end_offset, partial(self._replied, outcome), timeout_s))
+        self._held.append(_Held(end_offset, outcome, waits))
+
+    def _committed(self, code: ErrorCode) -> None:
+        # With an error another broker leads, and this host is about to be ended with all it holds.
+        if code is _NO_ERROR:
+            self._moved()
 
     def _moved(self) -> None:
         """Finish what is committed now, in order; an outcome under way is not broken into."""
@@ -437,20 +448,13 @@ class Host(Generic[S]):
                     self._follow(following)
             except Exception as error:  # noqa: BLE001 - whatever it is, it is dealt with
                 self._fail(error)
-        if not self._held:
-            self.log.unwatch()
 
-    def _commit_is_late(self) -> None:
-        """Tell those who have waited for too long; their records may be committed yet."""
-        self._commit_timer = None
-        now_s = self._loop.time()
-        for held in self._held:
-            if held.deadline_s > now_s:
-                self._commit_timer = self._loop.call_at(held.deadline_s, self._commit_is_late)
-                break
-            for ticket, _ in held.outcome.replies:
+    def _replied(self, outcome: Outcome, code: ErrorCode) -> None:
+        """Tell those who wait no longer for a commit why; their records may be committed yet."""
+        if code is not _NO_ERROR:
+            for ticket, _ in outcome.replies:
                 self._tickets.pop(ticket, None)
-                _open(ticket).fail(coordinator_error(ErrorCode.REQUEST_TIMED_OUT))
+                _open(ticket).fail(coordinator_error(code))
 
 
 def _open(ticket: Ticket) -> OpenTicket:

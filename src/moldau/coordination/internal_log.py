@@ -10,7 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+from moldau.protocol.errors import ErrorCode
 from moldau.records.batch import BatchHeader
+
+
+class CommitWait(Protocol):
+    """Somebody who waits until an offset is committed."""
+
+    def cancel(self) -> None:
+        """Wait no more; harmless when the wait is over."""
+        ...
 
 
 class InternalLog(Protocol):
@@ -68,10 +77,13 @@ class InternalLog(Protocol):
         """
         ...
 
-    def watch(self, moved: Callable[[], None]) -> None:
-        """Call this whenever `committed_offset` may have moved, until `unwatch`."""
-        ...
+    def delay(
+        self, offset: int, done: Callable[[ErrorCode], None], timeout_s: float | None = None
+    ) -> CommitWait:
+        """Call `done` with NONE once everything below an offset is committed, or with an error.
 
-    def unwatch(self) -> None:
-        """Call nothing any more; harmless when nothing was called before."""
+        For an offset that is not committed yet. REQUEST_TIMED_OUT when the time is up, and
+        NOT_ENOUGH_REPLICAS_AFTER_APPEND, come only with a timeout. An error that says that this
+        broker no longer leads may come without one.
+        """
         ...

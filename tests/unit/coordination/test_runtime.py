@@ -32,7 +32,7 @@ class TestAnswering:
             assert bench.put(b"a", b"1") == ("put", b"1")
             assert bench.get(b"a") == ("got", b"1")
             assert bench.stored() == [(b"a", b"1")]
-            assert bench.log.watcher is None
+            assert not len(bench.log.delayed)
 
         run(work)
 
@@ -47,7 +47,7 @@ class TestAnswering:
             assert not second.done()
             bench.log.commit()
             assert second.result() == ("put", b"2")
-            assert bench.log.watcher is None
+            assert not len(bench.log.delayed)
 
         run(work)
 
@@ -531,7 +531,7 @@ class TestLettingGo:
             assert parked.result() == held.result() == ("failed", "NOT_COORDINATOR")
             assert bench.shard.has_resigned
             assert bench.get(b"a") == ("failed", "NOT_COORDINATOR")
-            assert bench.log.watcher is None
+            assert not len(bench.log.delayed)
             bench.log.commit()
 
         run(work)

@@ -90,9 +90,9 @@ class Kit:
         self.disk.manager.directory_failed(error)
         self.coordinators.directory_failed()
 
-    def partition(self, *, leader=ME, epoch=0, index=0, replicas=(ME,)):
+    def partition(self, *, leader=ME, epoch=0, partition_epoch=0, index=0, replicas=(ME,)):
         """Make a partition, or give it another role."""
-        role = Role(leader, epoch, 0, replicas, replicas[:1])
+        role = Role(leader, epoch, partition_epoch, replicas, replicas[:1])
         found = self.partitions.get(TOPIC, index)
         key = PartitionKey(TOPIC, index)
         if found is None:
@@ -349,5 +349,69 @@ class TestLedPartition:
             kit.partition()
             kit.disk.sim().faults.fail(Operation.SYNC, "/data")
             assert await kit.put(b"a", b"1") == ("failed", "NOT_COORDINATOR")
+
+        run(work)
+
+
+class TestWaitingForFollowers:
+    """A coordinator waits for the high watermark in the queue of its partition."""
+
+    BOTH = Role(ME, 0, 1, (ME, OTHER), (ME, OTHER))
+
+    def test_a_reply_waits_for_the_in_sync_followers(self):
+        async def work():
+            kit = Kit()
+            partition = kit.partition(replicas=(ME, OTHER))
+            give_role(partition, self.BOTH)
+            first, read = kit.put(b"a", b"1"), kit.get(b"a")
+            second = kit.put(b"b", b"2")
+            assert partition.log_end_offset == 2
+            assert not first.done()
+            partition.update_follower(OTHER, 1, 0, 0.0)
+            assert (first.result(), read.result()) == (("put", b"1"), ("got", b"1"))
+            assert not second.done()
+            partition.update_follower(OTHER, 2, 0, 0.0)
+            assert second.result() == ("put", b"2")
+
+        run(work)
+
+    def test_who_waits_is_told_when_another_broker_leads(self):
+        async def work():
+            kit = Kit()
+            give_role(kit.partition(replicas=(ME, OTHER)), self.BOTH)
+            answer = kit.put(b"a", b"1")
+            kit.partition(leader=OTHER, epoch=1, partition_epoch=2, replicas=(OTHER, ME))
+            assert answer.result() == ("failed", "NOT_COORDINATOR")
+            assert kit.shards[0].has_resigned
+
+        run(work)
+
+    def test_too_small_an_isr_is_told_and_what_follows_the_commit_still_comes(self):
+        async def work():
+            kit = Kit(min_insync_replicas=2)
+            partition = kit.partition(replicas=(ME, OTHER))
+            give_role(partition, self.BOTH)
+            follows = []
+            answer = kit.put(b"a", b"1", then=lambda now: follows.append("then") or NOTHING)
+            give_role(partition, replace(self.BOTH, partition_epoch=2, isr=(ME,)))
+            assert answer.result() == ("failed", "COORDINATOR_NOT_AVAILABLE")
+            assert follows == []
+            give_role(partition, replace(self.BOTH, partition_epoch=3))
+            partition.update_follower(OTHER, 1, 0, 0.0)
+            assert follows == ["then"]
+
+        run(work)
+
+    def test_a_shard_that_is_thrown_away_waits_for_nothing(self):
+        async def work():
+            kit = Kit()
+            partition = kit.partition(replicas=(ME, OTHER))
+            give_role(partition, self.BOTH)
+            follows = []
+            answer = kit.put(b"a", b"1", then=lambda now: follows.append("then") or NOTHING)
+            kit.groups.resign(0)
+            assert answer.result() == ("failed", "NOT_COORDINATOR")
+            partition.update_follower(OTHER, 1, 0, 0.0)
+            assert follows == []
 
         run(work)

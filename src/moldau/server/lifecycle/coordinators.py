@@ -24,6 +24,7 @@ from moldau.coordination.transactions.shard import TransactionShard
 from moldau.observe.traffic import Traffic
 from moldau.protocol.errors import ApiError, ErrorCode
 from moldau.records.batch import CHECKED_POSITION, BatchHeader, with_append_time
+from moldau.replication.delayed import Delayed, Done
 from moldau.replication.partition import ACKS_ALL, Partition, ReadLimit, Role
 from moldau.replication.partitions import Partitions
 from moldau.storage.disk_errors import disk_errors
@@ -57,7 +58,6 @@ class LedPartition:
         self._partition = partition
         self._parts = parts
         self._traffic = parts.traffic.of(partition.key.topic)
-        self._told: Callable[[], None] | None = None
         self._flushes: set[asyncio.Task[None]] = set()
         self._seen_role: Role | None = None
         self._seen_config: LogConfig | None = None
@@ -163,21 +163,10 @@ class LedPartition:
         """Return where the segment behind the one with this offset begins, or the end."""
         return self._partition.next_segment_start(offset)
 
-    # Hearing of commits
+    # Waiting for commits
 
-    def watch(self, moved: Callable[[], None]) -> None:
-        self._told = moved
-        self._partition.watch(self)
-
-    def unwatch(self) -> None:
-        self._told = None
-        self._partition.unwatch(self)
-
-    def moved(self, partition: Partition) -> None:
-        """Pass on that the partition has moved."""
-        del partition
-        if self._told is not None:
-            self._told()
+    def delay(self, offset: int, done: Done, timeout_s: float | None = None) -> Delayed:
+        return self._partition.delay(offset, done, timeout_s)
 
     def _begin_flush(self) -> None:
         task = asyncio.get_running_loop().create_task(self._flush(), name="flush a commit")
@@ -194,7 +183,6 @@ class LedPartition:
     def _flushed(self, task: asyncio.Task[None]) -> None:
         self._flushes.discard(task)
         self._partition.sync_ended()
-        self.moved(self._partition)
 
 
 class Coordinators:
