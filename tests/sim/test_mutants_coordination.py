@@ -119,7 +119,7 @@ def loses_a_marker(patch):
 
     def lossy(self, key, marker, batch, header):
         if key.partition == 1:
-            return self._partitions.get(*key)
+            return self._partitions.get(*key), 0
         return append(self, key, marker, batch, header)
 
     patch.setattr(MarkerWriter, "_append", lossy)

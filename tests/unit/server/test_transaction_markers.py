@@ -230,3 +230,23 @@ def test_markers_of_many_partitions_are_written_in_turns():
     keys = [PartitionKey("orders", index) for index in range(500)]
     marker = Marker(ProducerIdentity(7, 0), False, 1, 0)
     assert asyncio.run(count_turns(kit.writer.write(marker, keys))) >= 10
+
+
+def test_a_marker_is_written_when_the_followers_have_it():
+    async def work():
+        kit = Kit()
+        partition = kit.partitions.get(*ORDERS)
+        give_role(partition, Role(ME, 0, 1, (ME, OTHER), (ME, OTHER)))
+        marker = Marker(ProducerIdentity(7, 0), True, 1, 0)
+        written = asyncio.ensure_future(kit.writer.write(marker, [ORDERS]))
+        await kit.settle()
+        assert len(kit.markers()) == 1
+        assert not written.done()
+        partition.update_follower(OTHER, 1, 0, 0.0)
+        assert await written == {ORDERS: NONE}
+        again = asyncio.ensure_future(kit.writer.write(marker, [ORDERS]))
+        await kit.settle()
+        give_role(partition, Role(OTHER, 1, 2, (ME, OTHER), (OTHER,)))
+        assert await again == {ORDERS: ErrorCode.NOT_LEADER_OR_FOLLOWER}
+
+    run(work)

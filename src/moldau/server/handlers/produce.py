@@ -4,7 +4,8 @@ The usual batch is examined and appended in place while its frame still lies in 
 buffer. One that needs work on its records (old formats, another codec, keys of a compacted topic)
 is copied out and worked on in another process; the connection waits, so the order in which a
 client's batches take effect is the order in which it sent them. With `flush.messages` an answer
-also waits until the disk has what it acknowledges.
+also waits until the disk has what it acknowledges. With acks=all it waits until the high watermark
+has passed its batches: at once on one in-sync replica, else at their partitions.
 
 A request with many batches, or large ones, is worked on in turns, after its records were copied
 out of the receive buffer. It is worked on to its end even if the client leaves.
@@ -18,6 +19,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final, NamedTuple, TypeAlias
 
 from moldau.base.clock import Clock
@@ -41,6 +43,7 @@ from moldau.protocol.messages.data import (
 from moldau.records.batch import APPEND_TIME_BIT, TRANSACTIONAL_BIT, BatchHeader, is_transactional
 from moldau.replication.partition import ACKS_ALL, ACKS_LEADER, ACKS_NONE, Partition
 from moldau.replication.partitions import Partitions
+from moldau.replication.pending_commits import PendingCommits
 from moldau.security.session import Session
 from moldau.server.lifecycle.internal_topics import INTERNAL_TOPICS
 from moldau.server.network.dispatch import Droppable, RequestContext
@@ -130,6 +133,10 @@ class _Later(NamedTuple):
     reworks: list[tuple[_Place, bytes, Rework]]
     flushes: list[_Place]
     permits: Permits
+    commits: PendingCommits
+    """Batches with acks=all that followers do not have yet."""
+    timeout_s: float
+    """How long the client lets these wait."""
     named: list[BatchIndexAndErrorMessage]
     """Bad records that the answer names so far, of all partitions: a request may have many."""
 
@@ -226,6 +233,9 @@ class ProduceHandler:
             # A client that wants no answer may leave as soon as it has sent its batch.
             droppable = later.reworks and request.acks != ACKS_NONE
             return Droppable(finish) if droppable else finish
+        if later.commits:
+            answer: asyncio.Future[ProduceResponse] = later.commits.answer(response)
+            return answer
         return self._reply(response, request.acks)
 
     async def _produce_in_turns(
@@ -244,7 +254,8 @@ class ProduceHandler:
         """Append every batch that can be; return the answer, and what it cannot be sent without."""
         now_ms = self._clock.wall_ms()
         response = ProduceResponse()
-        later = _Later([], [], permits, [])
+        timeout_s = max(0, request.timeout_ms) / 1000
+        later = _Later([], [], permits, PendingCommits(), timeout_s, [])
         internal = self._internal_writable and context.client_id == ADMIN_CLIENT
         cost = 0
         for topic in request.topic_data:
@@ -268,7 +279,7 @@ class ProduceHandler:
                         later.reworks.append((place, bytes(data.records), examined))
                         results.append(PartitionProduceResponse(data.index))
                     else:
-                        results.append(self._appended(partition, examined, request.acks, permits))
+                        results.append(self._appended(partition, examined, request.acks, later))
                         if partition.flush_is_due:
                             later.flushes.append(_Place(results, len(results) - 1, partition))
                 except (ApiError, StorageError) as error:
@@ -324,7 +335,7 @@ class ProduceHandler:
                 if partition.topic_id != place.partition.topic_id:
                     # Made again under its name meanwhile: the batch was not meant for this one.
                     raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-                place.fill(self._appended(partition, incoming, acks, later.permits))
+                place.fill(self._appended(partition, incoming, acks, later))
                 if partition.flush_is_due:
                     later.flushes.append(place)
             except (ApiError, StorageError) as error:
@@ -332,6 +343,8 @@ class ProduceHandler:
         if later.flushes:
             # A disk that fails must be known, even if the client that waits for it has left.
             await asyncio.shield(self._flush(later, asker))
+        if later.commits:
+            await later.commits.answer(response)
         return self._reply(response, acks)
 
     async def _flush(self, later: _Later, asker: Session | None) -> None:
@@ -392,13 +405,13 @@ class ProduceHandler:
         return partition
 
     def _appended(
-        self, partition: Partition, incoming: Incoming, acks: int, permits: Permits
+        self, partition: Partition, incoming: Incoming, acks: int, later: _Later
     ) -> PartitionProduceResponse:
         header = incoming.header
         if header.transactional:
-            check_permit(partition, header, permits)
+            check_permit(partition, header, later.permits)
         appended = self._append(partition, header, incoming.batch, acks)
-        return PartitionProduceResponse(
+        result = PartitionProduceResponse(
             partition.key.partition,
             0,
             appended.base_offset,
@@ -406,6 +419,22 @@ class ProduceHandler:
             partition.log_start_offset,
             current_leader=_SAME_LEADER,
         )
+        end_offset = appended.last_offset + 1
+        if acks == ACKS_ALL and end_offset > partition.high_watermark:
+            failed = partial(self._not_committed, partition, result)
+            later.commits.add(partition, end_offset, later.timeout_s, failed)
+        return result
+
+    def _not_committed(
+        self, partition: Partition, result: PartitionProduceResponse, code: ErrorCode
+    ) -> None:
+        """Answer that a batch is in the log, but nobody knows yet whether it stays there.
+
+        As in Kafka, the offsets stay in the answer.
+        """
+        result.error_code = code
+        self._traffic.of(partition.key.topic).failed_produce += 1
+        self._stats.error(code)
 
     def _append(
         self, partition: Partition, header: BatchHeader, batch: Buffer, acks: int

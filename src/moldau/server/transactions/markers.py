@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Final, NamedTuple, Protocol
 
 from moldau.base.clock import Clock
@@ -33,6 +34,7 @@ from moldau.records.batch import BatchHeader, parse_header
 from moldau.records.control import EndTransactionMarker, end_transaction_batch
 from moldau.replication.partition import Partition
 from moldau.replication.partitions import Partitions
+from moldau.replication.pending_commits import PendingCommits
 from moldau.server.lifecycle.internal_topics import OFFSETS_TOPIC
 from moldau.storage.flushing import Flusher
 
@@ -42,6 +44,9 @@ FENCING: Final = frozenset(
     {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED}
 )
 """What a partition says that has ended the transaction already, and seen a newer epoch since."""
+
+COMMIT_TIMEOUT_S: Final = 30.0
+"""How long a marker waits for followers, then it is written again: Kafka's `request.timeout.ms`."""
 
 MARKERS_PER_TURN: Final = 10
 """Markers that are appended before others get their turn: half a millisecond, and up to five where
@@ -91,7 +96,8 @@ class MarkerWriter:
         """Write one marker to all these partitions; say of each what became of it.
 
         Some are appended in each turn of the loop: a transaction may have thousands of partitions.
-        Then those of topics with `flush.messages` are waited for.
+        Then those of topics with `flush.messages` are waited for, and followers that have not got
+        theirs yet. Until then nobody may say that the transaction has ended.
         """
         batch = end_transaction_batch(
             EndTransactionMarker(not marker.committed, marker.coordinator_epoch),
@@ -101,25 +107,36 @@ class MarkerWriter:
         header = parse_header(batch)
         results: dict[PartitionKey, ErrorCode] = {}
         unflushed: list[Partition] = []
+        commits = PendingCommits()
         for count, key in enumerate(keys, 1):
             if not count % MARKERS_PER_TURN:
                 await asyncio.sleep(0)
             try:
-                partition = self._append(key, marker, batch, header)
+                partition, end_offset = self._append(key, marker, batch, header)
             except ApiError as error:
                 results[key] = error.code
             except StorageError as error:
                 results[key] = self._failed(error)
             else:
                 results[key] = ErrorCode.NONE
+                if end_offset > partition.high_watermark:
+                    failed = partial(results.__setitem__, key)
+                    commits.add(partition, end_offset, COMMIT_TIMEOUT_S, failed)
                 if partition.flush_is_due:
                     unflushed.append(partition)
-        for partition in unflushed:
+        await self._flush(unflushed, results)
+        if commits:
+            await commits.answer(results)
+        return results
+
+    async def _flush(
+        self, partitions: Iterable[Partition], results: dict[PartitionKey, ErrorCode]
+    ) -> None:
+        for partition in partitions:
             try:
                 await partition.flush(self._flusher)
             except StorageError as error:
                 results[partition.key] = self._failed(error)
-        return results
 
     def _failed(self, error: StorageError) -> ErrorCode:
         self._storage_failed(error)
@@ -127,14 +144,15 @@ class MarkerWriter:
 
     def _append(
         self, key: PartitionKey, marker: Marker, batch: bytes, header: BatchHeader
-    ) -> Partition:
+    ) -> tuple[Partition, int]:
+        """Append a marker; return the partition, and where it ends now."""
         partition = self._partitions.get(*key)
         if partition is None:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        partition.append_marker(batch, header, marker.transaction_version)
+        appended = partition.append_marker(batch, header, marker.transaction_version)
         if key.topic == OFFSETS_TOPIC:
             self._offsets_ended(key.partition, marker.producer, committed=marker.committed)
-        return partition
+        return partition, appended.last_offset + 1
 
 
 class TellShard(Protocol):

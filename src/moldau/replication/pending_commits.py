@@ -1,0 +1,70 @@
+"""The batches of one request that are not committed yet, in any number of partitions.
+
+A produce request with acks=all, or a marker for many partitions, is answered once: when it is
+decided of each of its batches whether it is committed. Each waits at its own partition (`delayed`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import Any, TypeVar
+
+from moldau.protocol.errors import ErrorCode
+from moldau.replication.delayed import Delayed, Done
+from moldau.replication.partition import Partition
+
+R = TypeVar("R")
+
+
+class PendingCommits:
+    """Waits for several batches; made for each request, so that it holds nothing at first."""
+
+    __slots__ = ("_answer", "_left", "_waits")
+
+    def __init__(self) -> None:
+        self._left = 0
+        self._waits: list[Delayed] = []
+        self._answer: tuple[asyncio.Future[Any], Any] | None = None
+
+    def __bool__(self) -> bool:
+        """Tell whether anything is waited for."""
+        return self._left > 0
+
+    def add(self, partition: Partition, end_offset: int, timeout_s: float, failed: Done) -> None:
+        """Wait for what was appended up to an offset; `failed` is told an error.
+
+        Right after the append, before anybody else has a turn: who leads then has appended it.
+        """
+        self._left += 1
+        done = partial(self._done, failed)
+        self._waits.append(partition.delay(end_offset, done, timeout_s))
+
+    def answer(self, response: R) -> asyncio.Future[R]:
+        """Return a future that has the response when nothing is waited for any more.
+
+        A future that is cancelled, because its client has left, waits for nothing.
+        """
+        future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+        self._answer = (future, response)
+        future.add_done_callback(self._answered)
+        self._look()
+        return future
+
+    def _done(self, failed: Done, code: ErrorCode) -> None:
+        self._left -= 1
+        if code is not ErrorCode.NONE:
+            failed(code)
+        self._look()
+
+    def _look(self) -> None:
+        if self._answer is not None and not self._left:
+            future, response = self._answer
+            if not future.done():
+                future.set_result(response)
+
+    def _answered(self, future: asyncio.Future[R]) -> None:
+        if future.cancelled():
+            for wait in self._waits:
+                wait.cancel()
+        self._waits.clear()
