@@ -20,7 +20,7 @@ from moldau.protocol.messages.data import PartitionProduceData, ProduceRequest, 
 from moldau.replication.partition import ACKS_ALL, ACKS_LEADER, ACKS_NONE, Role
 from moldau.replication.partitions import Partitions
 from moldau.server.handlers.produce import Destination, ProduceHandler
-from moldau.server.network.dispatch import RequestContext
+from moldau.server.network.dispatch import Applied, RequestContext
 from moldau.storage.flushing import Flusher
 from moldau.storage.topic_config import LogConfig
 
@@ -70,7 +70,8 @@ class Kit:
     def send(self, *indexes, acks=ACKS_ALL, timeout_ms=LONG_MS, batch=None):
         data = [PartitionProduceData(index, batch or make_batch()) for index in indexes or (0,)]
         topic = TopicProduceData("t", bytes(16), partition_data=data)
-        return self.handler(ProduceRequest(None, acks, timeout_ms, [topic]), CONTEXT)
+        answer = self.handler(ProduceRequest(None, acks, timeout_ms, [topic]), CONTEXT)
+        return answer.future if isinstance(answer, Applied) else answer
 
     def fetch(self, index, offset):
         self[index].update_follower(OTHER, offset, self[index].role.leader_epoch, 0.0)

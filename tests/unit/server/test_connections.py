@@ -219,7 +219,9 @@ def test_a_refusal_that_comes_late_closes_with_one_line_and_no_traceback(caplog)
         def framed():
             raise ProtocolError("it was refused")
 
-        later = SimpleNamespace(future=future, framed=framed, abandon=lambda: None)
+        later = SimpleNamespace(
+            future=future, framed=framed, abandon=lambda: None, is_applied=False
+        )
         every = connections(dispatch=lambda _connection, _frame: later)
         every.begin()
         client = Stream()
@@ -283,6 +285,7 @@ def test_a_stop_waits_for_what_is_being_carried_out_and_takes_nothing_new():
 
         class Work:
             under_way = True
+            is_applied = False
 
             def __init__(self):
                 self.future = asyncio.ensure_future(self.carry_out())

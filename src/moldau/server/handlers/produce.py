@@ -46,7 +46,7 @@ from moldau.replication.partitions import Partitions
 from moldau.replication.pending_commits import PendingCommits
 from moldau.security.session import Session
 from moldau.server.lifecycle.internal_topics import INTERNAL_TOPICS
-from moldau.server.network.dispatch import Droppable, RequestContext
+from moldau.server.network.dispatch import Applied, Droppable, RequestContext
 from moldau.server.network.slices import Sliced
 from moldau.server.network.stepping import take_turns
 from moldau.server.transactions.writes import (
@@ -234,8 +234,7 @@ class ProduceHandler:
             droppable = later.reworks and request.acks != ACKS_NONE
             return Droppable(finish) if droppable else finish
         if later.commits:
-            answer: asyncio.Future[ProduceResponse] = later.commits.answer(response)
-            return answer
+            return Applied(later.commits.answer(response))
         return self._reply(response, request.acks)
 
     async def _produce_in_turns(

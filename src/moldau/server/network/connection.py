@@ -1,10 +1,13 @@
 """One client's connection: frames in, answers out, in the order the requests came.
 
 Requests are handled as they arrive, in place, without copying. Most are answered on the spot, and
-the answers to everything that came in one read leave in one write. An answer that has to wait (a
-parked fetch, a commit to the metadata store) takes its place in a queue; the requests behind it
-are not looked at before it is there, as with Kafka, so that a client's requests take effect in
-the order in which it sent them.
+the answers to everything that came in one read leave in one write. While an answer has to wait (a
+parked fetch, a commit to the metadata store), the requests behind it are not looked at, as with
+Kafka, so that a client's requests take effect in the order in which it sent them.
+
+A request that has taken effect and waits for its acknowledgement alone (acks=all, until followers
+have the batch) holds up nobody: the requests behind it are handled, and their answers queue up
+behind its own. So a producer is not held to one batch for each round trip to a follower.
 
 Back-pressure has one mechanism: a connection that waits for an answer of ours, or has too much
 unread by its client, is not read from. Nor is one that sends many small requests at once, once
@@ -15,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -43,7 +47,12 @@ REQUEST_COST = 512
 
 
 KEPT_REQUEST_BYTES = 4096
-"""A request of at least this size counts as held while its answer is waited for."""
+"""A request of at least this size counts as held while its answer is waited for, and so does an
+answer while it waits behind another."""
+
+ANSWERS_BEHIND = 64
+ANSWER_BYTES_BEHIND = 64 * 1024
+"""So many answers, or bytes of them, wait behind one that is to come; then nothing more is read."""
 
 
 class Pending(Protocol):
@@ -51,6 +60,8 @@ class Pending(Protocol):
 
     future: asyncio.Future[Any]
     """Done when the answer is there."""
+    is_applied: bool
+    """Whether the request has taken effect, so that those behind it may be handled."""
 
     @property
     def under_way(self) -> bool:
@@ -75,6 +86,8 @@ class Connection:
     """The broker's side of one stream. Owned by the event loop's thread."""
 
     __slots__ = (
+        "_behind",
+        "_bytes_behind",
         "_closing",
         "_dispatch",
         "_finishing",
@@ -110,6 +123,11 @@ class Connection:
         self._frame_limit = frame_limit
         self._on_close = on_close
         self._pending: Pending | None = None
+        """The first answer that is still to come."""
+        self._behind: deque[list[Part] | Pending | ProtocolError] = deque()
+        """What is to be sent behind it, in the order of the requests. An error is the last: it
+        ends the talk. So is an answer whose request has not taken effect yet."""
+        self._bytes_behind = 0
         self._memory: MemoryAccount | None = None
         """What the request that waits is charged to, if it is charged."""
         self._room: asyncio.Future[None] | None = None
@@ -126,7 +144,8 @@ class Connection:
     def received(self, data: memoryview) -> int:
         """Handle every whole frame and return how many bytes they took."""
         stream = self._stream
-        if self._pending is not None or stream.unsent > UNSENT_BYTES_PER_CONNECTION:
+        waits = self._pending is not None and self._must_not_pass()
+        if waits or stream.unsent > UNSENT_BYTES_PER_CONNECTION:
             self._stall()
             return 0
         self._heard = True
@@ -135,7 +154,11 @@ class Connection:
             used = self._handle_frames(data, out)
         except ProtocolError as error:
             stream.send(out)
-            self._end_talk(error)
+            if self._pending is None:
+                self._end_talk(error)
+            else:
+                self._behind.append(error)
+                self._stall()
             return len(data)
         if out:
             stream.send(out)
@@ -152,7 +175,7 @@ class Connection:
                 self._stream.expect(end - position)
                 break
             answer = self._dispatch(self, data[position + PREFIX_BYTES : end])
-            if isinstance(answer, list):
+            if isinstance(answer, list) and self._pending is None:
                 out += answer
             elif isinstance(answer, Turn):
                 self._stall()
@@ -176,19 +199,75 @@ class Connection:
 
     def _must_wait(self, out: list[Part], *, has_more: bool) -> bool:
         """Send what has gathered, and tell whether nothing more may be handled for now."""
-        self._stream.send(out)
-        out.clear()
-        if self._pending is None and self._stream.unsent <= UNSENT_BYTES_PER_CONNECTION:
+        if out:
+            self._stream.send(out)
+            out.clear()
+        waits = self._pending is not None and self._must_not_pass()
+        if not waits and self._stream.unsent <= UNSENT_BYTES_PER_CONNECTION:
             return False
         if has_more:
             self._stall()
         return True
 
-    def _wait_for(self, answer: Pending, size: int = 0) -> None:
+    def _wait_for(self, answer: list[Part] | Pending, size: int) -> None:
+        """Wait for an answer, or keep one until those before it have been sent."""
+        if isinstance(answer, list):
+            self._put_behind(answer)
+            return
+        if size >= KEPT_REQUEST_BYTES and not answer.is_applied:
+            self._charge(size)
+        if self._pending is None:
+            self._wait_first(answer)
+        else:
+            self._behind.append(answer)
+
+    def _wait_first(self, answer: Pending) -> None:
         self._pending = answer
+        answer.future.add_done_callback(self._answered)
+
+    def _put_behind(self, answer: list[Part]) -> None:
+        size = _size_of(answer)
+        self._behind.append(answer)
+        self._bytes_behind += size
         if size >= KEPT_REQUEST_BYTES:
             self._charge(size)
-        answer.future.add_done_callback(self._answered)
+
+    def _must_not_pass(self) -> bool:
+        """Tell, while an answer is still to come, whether further requests wait for it."""
+        last = self._behind[-1] if self._behind else self._pending
+        if isinstance(last, ProtocolError):
+            return True
+        if last is not None and not isinstance(last, list) and not last.is_applied:
+            return True
+        return len(self._behind) >= ANSWERS_BEHIND or self._bytes_behind >= ANSWER_BYTES_BEHIND
+
+    def _send_behind(self) -> None:
+        """Send what was only waiting for the answer before it."""
+        out: list[Part] = []
+        error: ProtocolError | None = None
+        while self._behind:
+            answer = self._behind.popleft()
+            if isinstance(answer, list):
+                size = _size_of(answer)
+                self._bytes_behind -= size
+                if size >= KEPT_REQUEST_BYTES:
+                    self._charge(-size)  # the stream charges what it has to keep
+                out += answer
+            elif isinstance(answer, ProtocolError):
+                error = answer
+            else:
+                self._wait_first(answer)
+                break
+        if out:
+            self._stream.send(out)
+        if error is not None:
+            self._end_talk(error)
+
+    def _abandon_behind(self) -> None:
+        """Give up what would be answered behind a request that has ended the talk."""
+        for answer in self._behind:
+            if not isinstance(answer, list | ProtocolError):
+                answer.abandon()
 
     def _charge(self, size: int) -> None:
         memory = self._memory = self._memory or self._stream.memory
@@ -221,32 +300,36 @@ class Connection:
         del future
         pending, self._pending = self._pending, None
         assert pending is not None
-        waits = False
         try:
             answer = pending.framed()
         except asyncio.CancelledError:
             self._stream.abort()
+            self._send_behind()  # to nobody; but work that must be finished is seen to its end
         except ProtocolError as error:
             self._end_talk(error)
+            self._abandon_behind()
+            self._behind.clear()
         except Exception:
             logger.exception("closing %s: a bug while answering it", self.session.peer)
             self._stream.abort()
+            self._abandon_behind()
+            self._behind.clear()
         else:
             if isinstance(answer, list):
                 self._stream.send(answer)
-                self._go_on()
+                self._send_behind()
             else:
-                self._wait_for(answer)
-                waits = True
+                self._wait_first(answer)
                 if self._gone:  # it left when the step before this one had just been done
                     answer.abandon()
-        # Not `self._pending is None`: mypyc takes it for None since the first line.
-        if not waits:
+            self.drained()
+        if not self._waits:
             self._give_room_back()
 
     def _end_talk(self, error: ProtocolError) -> None:
         """Close once what is queued was sent; what the client sends meanwhile is no request."""
         logger.info("closing %s: %s", self.session.peer, error)
+        self._finishing = True
         self._stall()
         self._stream.close()
 
@@ -261,9 +344,14 @@ class Connection:
             self._stalled = False
             self._stream.resume()
 
+    @property
+    def _waits(self) -> bool:
+        # A method of its own: mypyc takes what a function has set to None for None in all of it.
+        return self._pending is not None
+
     def drained(self) -> None:
         """Read again: the client has taken what waited for it, or others had their turn."""
-        if self._pending is None:
+        if self._pending is None or not self._must_not_pass():
             self._go_on()
 
     def use_turn(self) -> None:
@@ -290,6 +378,7 @@ class Connection:
             self._room.cancel()
         if self._pending is not None:
             self._pending.abandon()
+        self._abandon_behind()
         self._give_turn_back()
         self._on_close(self)
 
@@ -297,8 +386,10 @@ class Connection:
         """Handle no further request; return the work under way, if any. A parked one is none."""
         self._finishing = True
         self._stall()
-        pending = self._pending
-        return pending.future if pending is not None and pending.under_way else None
+        last = self._behind[-1] if self._behind else self._pending
+        if last is None or isinstance(last, list | ProtocolError):
+            return None
+        return last.future if last.under_way else None
 
     def idle_since(self, before: float) -> bool:
         """Tell whether the client has neither asked nor waited for anything since then.
@@ -318,3 +409,8 @@ class Connection:
         else:
             self._closing = True
             self._stream.close()
+
+
+def _size_of(answer: list[Part]) -> int:
+    """Count the bytes that an answer holds in memory; those of files are not there yet."""
+    return sum(len(part) for part in answer)

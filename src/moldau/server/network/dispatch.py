@@ -78,12 +78,29 @@ Handler = Callable[[Any, RequestContext], Any]
 """(request, context) -> response, None where there is no answer, or one that will come.
 
 A coroutine is work under way: it is finished even if the client leaves. A future is a request
-that is parked: it is cancelled when the client leaves. A `Droppable` is work under way that a
+that is parked: it is cancelled when the client leaves. An `Applied` is one that holds up no request
+behind it. A `Droppable` is work under way that a
 stop waits for, and that is cancelled when the client leaves. A generator is work whose length the
 client decides: it is done in slices, and dropped when the client leaves; it returns any of the
 others. Records of a request lie in a receive buffer: a generator takes a copy of them before it
 yields.
 """
+
+
+class Applied:
+    """The answer to a request that has taken effect and waits for its acknowledgement alone.
+
+    Requests behind it on its connection are handled meanwhile. It is cancelled when the client
+    leaves.
+    """
+
+    __slots__ = ("future",)
+
+    def __init__(self, future: asyncio.Future[Any]) -> None:
+        self.future = future
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        return self.future.__await__()
 
 
 class Droppable:
@@ -164,7 +181,7 @@ class Asked(NamedTuple):
 class Later:
     """An answer that will come: the future has a response, or what sliced work has made of it."""
 
-    __slots__ = ("_asked", "_dispatcher", "future", "is_droppable")
+    __slots__ = ("_asked", "_dispatcher", "future", "is_applied", "is_droppable")
 
     def __init__(
         self,
@@ -173,8 +190,11 @@ class Later:
         dispatcher: Dispatcher,
         *,
         must_finish: bool = False,
+        is_applied: bool = False,
     ) -> None:
         self.future = future
+        self.is_applied = is_applied
+        """Whether the request has taken effect, so that those behind it may be handled."""
         self.is_droppable = not must_finish
         """Whether nobody needs it once its client has left."""
         self._asked = asked
@@ -356,6 +376,8 @@ class Dispatcher:
         if outcome is not None and type(outcome) is not list:
             if isinstance(outcome, Droppable):
                 return Later(outcome.start(), asked, self)
+            if isinstance(outcome, Applied):
+                return Later(outcome.future, asked, self, is_applied=True)
             future = asyncio.ensure_future(outcome)
             return Later(future, asked, self, must_finish=isinstance(future, asyncio.Task))
         route.stats.time(self._clock.monotonic() - asked.start)

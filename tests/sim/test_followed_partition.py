@@ -1,0 +1,57 @@
+"""A whole broker whose partition has a follower in the ISR; the follower is played by the test."""
+
+from __future__ import annotations
+
+import asyncio
+
+from kits.broker_bench import BROKER, CLIENT, simulate
+from kits.partition_kit import ME, OTHER
+from moldau.client.engine.connection import ClientConnection
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.metadata import MetadataRequest
+from moldau.replication.partition import Role
+
+BOTH = Role(ME, 0, 100, (ME, OTHER), (ME, OTHER))
+
+
+def result_of(produced):
+    return produced.responses[0].partition_responses[0]
+
+
+def test_requests_behind_a_produce_that_waits_are_handled_and_answered_in_order():
+    async def work(bench):
+        await bench.broker.start()
+        await bench.create()
+        await bench.produce(b"0")  # the fast path knows this request now
+        partition = bench.broker.broker.parts.partitions.get("t", 0)
+        partition.become_leader(BOTH, bench.world.clock.monotonic())
+        connection = await ClientConnection.open(bench.network.host("client"), BROKER, CLIENT)
+        answered = []
+
+        async def ask(name, request, version):
+            response = await connection.call(request, version)
+            answered.append(name)
+            return response
+
+        first = asyncio.ensure_future(ask("first", bench.batch(b"1"), 12))
+        metadata = asyncio.ensure_future(ask("metadata", MetadataRequest(None), 12))
+        second = asyncio.ensure_future(ask("second", bench.batch(b"2"), 12))
+        while partition.log_end_offset < 3:  # noqa: ASYNC110 - in virtual time
+            await asyncio.sleep(0.001)
+        assert answered == []
+        assert partition.high_watermark == 1
+        assert await bench.values() == [b"0"]
+        partition.update_follower(OTHER, 2, 0, bench.world.clock.monotonic())
+        await asyncio.wait([first, metadata])
+        assert answered == ["first", "metadata"]
+        partition.update_follower(OTHER, 3, 0, bench.world.clock.monotonic())
+        assert result_of(await first).base_offset == 1
+        assert result_of(await second).base_offset == 2
+        assert answered == ["first", "metadata", "second"]
+        assert await bench.values() == [b"0", b"1", b"2"]
+        late = await connection.call(bench.batch(b"3"), 12)
+        assert result_of(late).error_code == ErrorCode.REQUEST_TIMED_OUT
+        connection.close()
+        await bench.broker.stop()
+
+    simulate(work)
