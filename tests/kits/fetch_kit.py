@@ -57,7 +57,7 @@ class Kit:
             "storage_failed": unexpected,
             "rebuild_index": unexpected,
         }
-        return Fetch(session, self.partitions, ME, **{**settings, **limits})
+        return Fetch(session, self.partitions, **{**settings, **limits})
 
 
 def unexpected(*errors):

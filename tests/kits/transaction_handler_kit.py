@@ -80,7 +80,6 @@ class Kit:
         self.ids = HandIds()
         self.writer = MarkerWriter(
             self.partitions,
-            ME,
             self.disk.clock,
             Flusher(InPlace()),
             lambda index, producer, *, committed: self.offsets_ended.append(

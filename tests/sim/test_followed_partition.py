@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
+from moldau.client.engine.connection import ClientConnection
+
 from kits.broker_bench import BROKER, CLIENT, simulate
 from kits.partition_kit import ME, OTHER
-from moldau.client.engine.connection import ClientConnection
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.metadata import MetadataRequest
 from moldau.replication.partition import Role

@@ -108,9 +108,7 @@ class Parts:
         self.scrubber = Scrubber(
             ports.files, self.partitions, ports.clock, ports.cleaner, self.index_repair.ask
         )
-        log_parts = LogParts(
-            self.broker_id, ports.clock, ports.executor, self.flusher, self.traffic, failed
-        )
+        log_parts = LogParts(ports.clock, ports.executor, self.flusher, self.traffic, failed)
         self.runtimes = Runtimes(
             settings.values, self.image, self.partitions, log_parts, ports.random
         )

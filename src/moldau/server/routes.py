@@ -87,7 +87,6 @@ def make_routes(parts: Parts) -> tuple[list[Route], Callable[[], Any]]:
     )
     offsets = OffsetHandlers(
         parts.partitions,
-        parts.broker_id,
         parts.ports.executor,
         parts.housekeeping.storage_failed,
     )
@@ -237,7 +236,6 @@ def _cluster_rows(parts: Parts) -> tuple[Row, ...]:
 def _produce(parts: Parts) -> ProduceHandler:
     return ProduceHandler(
         parts.partitions,
-        parts.broker_id,
         parts.ports.clock,
         parts.ports.executor,
         parts.flusher,
@@ -266,7 +264,6 @@ def _fetch(parts: Parts) -> FetchHandler:
     return FetchHandler(
         parts.partitions,
         sessions,
-        parts.broker_id,
         parts.ports.executor,
         parts.traffic,
         parts.metrics.of("Fetch"),

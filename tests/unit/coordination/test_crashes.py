@@ -62,7 +62,7 @@ class Life:
         self.runtime = Runtime(KEY.topic, 1, self._make, world.clock, load_buffer_bytes=100)
         self.log = LedPartition(
             self.partition,
-            LogParts(ME, world.clock, executor, Flusher(executor), Traffic(), _unexpected),
+            LogParts(world.clock, executor, Flusher(executor), Traffic(), _unexpected),
         )
 
     def _make(self, index, leader_epoch):

@@ -54,7 +54,6 @@ class Kit:
         executor = InPlace()
         self.handler = ProduceHandler(
             self.partitions,
-            ME,
             HandClock(),
             executor,
             Flusher(executor),

@@ -52,7 +52,7 @@ class Image:
 
     def topic(self, name):
         count = self.topics.get(name)
-        return None if count is None else SimpleNamespace(partitions=range(count))
+        return None if count is None else SimpleNamespace(partitions=tuple(range(count)))
 
     def topic_by_id(self, topic_id):
         return SimpleNamespace(name=f"topic {topic_id[0]}", id=topic_id) if topic_id[0] else None
@@ -70,7 +70,7 @@ class Kit:
         self.failures = []
         self.shards = []
         self.parts = LogParts(
-            ME, self.disk.clock, self.executor, Flusher(self.executor), self.traffic, self.fail
+            self.disk.clock, self.executor, Flusher(self.executor), self.traffic, self.fail
         )
         self.groups = Runtime(TOPIC, 50, self._make, self.disk.clock)
         self.coordinators = Coordinators(

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from kits.fetch_kit import FAR, ME, Kit, unexpected
+from kits.fetch_kit import FAR, Kit, unexpected
 from kits.log_kit import sized_batch
 from kits.request_kit import context
 from kits.slicing import count_pauses, finished
@@ -35,7 +35,6 @@ class Broker:
         self.handler = FetchHandler(
             self.kit.partitions,
             self.kit.sessions,
-            ME,
             None,
             Traffic(),
             RequestMetrics().of("Fetch"),

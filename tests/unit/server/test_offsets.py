@@ -68,7 +68,7 @@ class Kit:
             self.add(name, number)
         self.executor = HandExecutor()
         self.failures = []
-        self.handlers = OffsetHandlers(self.partitions, ME, self.executor, self.failures.append)
+        self.handlers = OffsetHandlers(self.partitions, self.executor, self.failures.append)
 
     def add(self, name, number):
         key, topic_id = PartitionKey(name, 0), TopicId(bytes([number] * 16))

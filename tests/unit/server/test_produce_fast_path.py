@@ -47,7 +47,7 @@ class Broker:
             self.add(index, TOPIC_ID)
         clock, stats = HandClock(), self.metrics.of("Produce")
         handler = ProduceHandler(
-            self.partitions, ME, clock, None, None, Traffic(), stats, self.failed, None
+            self.partitions, clock, None, None, Traffic(), stats, self.failed, None
         )
         route = Route(0, "0-13", handler, self.metrics, ())
         self.fast_path = ProduceFastPath(handler, stats, clock)

@@ -48,7 +48,7 @@ class Kit:
         self.log.delete_records_before(2)
         self.log.config = replace(self.log.config, **config)
         self._handler = ProduceHandler(
-            partitions, ME, HandClock(), executor, None, Traffic(), RequestStats(), None, None
+            partitions, HandClock(), executor, None, Traffic(), RequestStats(), None, None
         )
 
     def send_all(self, batches):

@@ -17,7 +17,7 @@ from moldau.server.lifecycle.runtimes import CoordinatorType, Runtimes
 def make(**settings):
     overrides = {key.replace("_", "."): value for key, value in settings.items()}
     values = BrokerSettings.load(None, {"log.dirs": "/data", **overrides}).values
-    parts = LogParts(1, log_kit.HandClock(), None, None, None, None)
+    parts = LogParts(log_kit.HandClock(), None, None, None, None)
     return Runtimes(values, lambda: None, Partitions(), parts, random.Random(1))
 
 

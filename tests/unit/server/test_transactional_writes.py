@@ -76,7 +76,7 @@ class Kit:
             log = self.disk.manager.open_or_create(key, topic_id, self.disk.config)
             self.partitions.add(make_partition(key, topic_id, log))
         self._handler = ProduceHandler(
-            self.partitions, ME, HandClock(), self.worker, None, Traffic(), RequestStats(), None,
+            self.partitions, HandClock(), self.worker, None, Traffic(), RequestStats(), None,
             TransactionalWrites(self.partitions, self.coordinator, lambda: verification),
             internal_writable=internal_writable,
         )  # fmt: skip

@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 
 from moldau.base.errors import CorruptRecords, StorageError
 from moldau.base.files import FileRegion
-from moldau.base.ids import BrokerId, TopicId
+from moldau.base.ids import TopicId
 from moldau.protocol.errors import ErrorCode
 from moldau.replication.partition import Partition, ReadLimit
 from moldau.replication.partitions import Partitions
@@ -74,7 +74,6 @@ class Fetch:
     """One request to read."""
 
     __slots__ = (
-        "_broker_id",
         "_committed_only",
         "_follower",
         "_hard_limit",
@@ -93,7 +92,6 @@ class Fetch:
         self,
         session: FetchSession,
         partitions: Partitions,
-        broker_id: BrokerId,
         *,
         min_bytes: int,
         max_bytes: int,
@@ -110,7 +108,6 @@ class Fetch:
         self.pauses = False
         """Whether it is too large for one turn of the loop."""
         self._partitions = partitions
-        self._broker_id = broker_id
         self._min_bytes = min_bytes
         self._max_bytes = max_bytes
         self._committed_only = committed_only

@@ -16,7 +16,7 @@ from typing import Any, cast
 from moldau.base.errors import StorageError
 from moldau.base.executor import Executor
 from moldau.base.files import FileRegion
-from moldau.base.ids import BrokerId, LeaderEpoch, Offset
+from moldau.base.ids import LeaderEpoch, Offset
 from moldau.base.network import Part
 from moldau.observe.requests import RequestStats
 from moldau.observe.traffic import Traffic
@@ -69,7 +69,6 @@ class FetchHandler:
         self,
         partitions: Partitions,
         sessions: FetchSessions,
-        broker_id: BrokerId,
         executor: Executor,
         traffic: Traffic,
         stats: RequestStats,
@@ -80,7 +79,6 @@ class FetchHandler:
     ) -> None:
         self._partitions = partitions
         self._sessions = sessions
-        self._broker_id = broker_id
         self._conversion = FetchConversion(executor, storage_failed)
         self._traffic = traffic
         self._stats = stats
@@ -118,7 +116,6 @@ class FetchHandler:
         fetch = Fetch(
             session,
             self._partitions,
-            self._broker_id,
             min_bytes=request.min_bytes,
             max_bytes=min(request.max_bytes, self._answer_limit(version)),
             committed_only=request.isolation_level == READ_COMMITTED,

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 
 from moldau.base.errors import BatchTooLarge, CorruptRecords, StorageError
 from moldau.base.executor import Executor, Lane, WorkerLost, WorkTooLong
-from moldau.base.ids import NO_LEADER_EPOCH, BrokerId, LeaderEpoch, Offset
+from moldau.base.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset
 from moldau.base.limits import REQUEST_WORK_S
 from moldau.cluster.topics import check_topic_name
 from moldau.protocol.errors import ApiError, ErrorCode
@@ -96,12 +96,10 @@ class OffsetHandlers:
     def __init__(
         self,
         partitions: Partitions,
-        broker_id: BrokerId,
         executor: Executor,
         storage_failed: Callable[[StorageError], None],
     ) -> None:
         self._partitions = partitions
-        self._broker_id = broker_id
         self._executor = executor
         self._storage_failed = storage_failed
 

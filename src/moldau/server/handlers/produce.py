@@ -26,7 +26,7 @@ from moldau.base.clock import Clock
 from moldau.base.errors import ProtocolError, StorageError
 from moldau.base.executor import Executor, Lane, WorkerLost, WorkTooLong
 from moldau.base.files import Buffer
-from moldau.base.ids import BrokerId, TopicId
+from moldau.base.ids import TopicId
 from moldau.base.limits import REQUEST_WORK_S
 from moldau.observe.requests import RequestStats
 from moldau.observe.traffic import Traffic
@@ -160,7 +160,6 @@ class ProduceHandler:
     def __init__(
         self,
         partitions: Partitions,
-        broker_id: BrokerId,
         clock: Clock,
         executor: Executor,
         flusher: Flusher,
@@ -173,7 +172,6 @@ class ProduceHandler:
     ) -> None:
         self._internal_writable = internal_writable
         self._partitions = partitions
-        self._broker_id = broker_id
         self._clock = clock
         self._executor = executor
         self._flusher = flusher

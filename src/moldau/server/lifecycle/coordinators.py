@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from moldau.base.clock import Clock
 from moldau.base.errors import StorageError
 from moldau.base.executor import Executor
-from moldau.base.ids import NO_LEADER_EPOCH, BrokerId, PartitionKey
+from moldau.base.ids import NO_LEADER_EPOCH, PartitionKey
 from moldau.cluster.changes import Change, TopicRemoved
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.store import ClusterMetadata
@@ -39,7 +39,6 @@ _COORDINATOR: Final = Origin.COORDINATOR
 class LogParts(NamedTuple):
     """The parts of the broker that stand behind every led partition."""
 
-    broker_id: BrokerId
     clock: Clock
     executor: Executor
     flusher: Flusher

@@ -64,7 +64,6 @@ class Runtimes:
         self.groups = _groups(values, parts.clock, random, self.group_counters)
         self.markers = MarkerWriter(
             partitions,
-            parts.broker_id,
             parts.clock,
             parts.flusher,
             self.groups.transaction_ended,

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple, Protocol
 
 from moldau.base.clock import Clock
 from moldau.base.errors import InvariantViolated, StorageError
-from moldau.base.ids import BrokerId, PartitionKey
+from moldau.base.ids import PartitionKey
 from moldau.cluster.image import MetadataImage
 from moldau.coordination.outcome import Now, Outcome, ProducerIdentity
 from moldau.coordination.transactions.effects import (
@@ -77,14 +77,12 @@ class MarkerWriter:
     def __init__(
         self,
         partitions: Partitions,
-        broker_id: BrokerId,
         clock: Clock,
         flusher: Flusher,
         offsets_ended: OffsetsEnded,
         storage_failed: Callable[[StorageError], None],
     ) -> None:
         self._partitions = partitions
-        self._broker_id = broker_id
         self._clock = clock
         self._flusher = flusher
         self._offsets_ended = offsets_ended
