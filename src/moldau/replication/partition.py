@@ -155,8 +155,9 @@ class Partition:
             return  # It was overtaken by a newer one.
         invariant(role.leader == self._broker_id, f"{self.key}: {role} has another leader")
         invariant(set(role.isr) <= set(role.replicas), f"{self.key}: {role} is in sync with others")
-        # What followers have told a former leader counts for nothing: it may have been truncated.
-        known = self._followers if self.leads else {}
+        # What followers have told in an earlier epoch counts for nothing: a leader in between, of
+        # which this broker need not have heard, may have truncated them (KAFKA-7164).
+        known = self._followers if role.leader_epoch == self.role.leader_epoch else {}
         self._followers = {
             one: known.get(one) or Follower(now_s)
             for one in role.replicas

@@ -258,11 +258,14 @@ class TestRoles:
         fetch(partition, 2, epoch=2)
         assert partition.high_watermark == 2
 
-    def test_what_they_told_is_known_on_in_a_leadership_that_goes_on(self):
+    @pytest.mark.parametrize("epoch", [0, 1])
+    def test_what_they_told_counts_in_the_same_epoch_only(self, epoch):
         partition = opened(Role(ME, 0, 0, (ME, OTHER, THIRD), (ME, OTHER, THIRD)))
         produce(partition)
         fetch(partition, 1)
-        give_role(partition, Role(ME, 1, 1, (ME, OTHER, THIRD), (ME, OTHER)))
+        give_role(partition, Role(ME, epoch, 1, (ME, OTHER, THIRD), (ME, OTHER)))
+        assert partition.high_watermark == (epoch == 0)
+        fetch(partition, 1, epoch=epoch)
         assert partition.high_watermark == 1
 
     def test_a_role_that_was_overtaken_is_passed_over(self):
