@@ -9,7 +9,12 @@ from moldau.client.engine.connection import ClientConnection
 from kits.broker_bench import BROKER, CLIENT, simulate
 from kits.partition_kit import ME, OTHER
 from moldau.protocol.errors import ErrorCode
-from moldau.protocol.messages.metadata import MetadataRequest
+from moldau.protocol.messages.metadata import FindCoordinatorRequest, MetadataRequest
+from moldau.protocol.messages.offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from moldau.replication.partition import Role
 
 BOTH = Role(ME, 0, 100, (ME, OTHER), (ME, OTHER))
@@ -56,3 +61,30 @@ def test_requests_behind_a_produce_that_waits_are_handled_and_answered_in_order(
         await bench.broker.stop()
 
     simulate(work)
+
+
+def commit(offset):
+    partition = OffsetCommitRequestPartition(0, offset, committed_metadata="")
+    return OffsetCommitRequest("g", topics=[OffsetCommitRequestTopic("t", partitions=[partition])])
+
+
+def test_a_commit_waits_for_the_followers_also_when_the_fast_path_knows_it():
+    async def work(bench):
+        await bench.broker.start()
+        await bench.create()
+        for api in (FindCoordinatorRequest(coordinator_keys=["g"]), commit(1), commit(2)):
+            await bench.ask(api, 4 if isinstance(api, FindCoordinatorRequest) else 9)
+        partition = bench.broker.broker.parts.partitions.get("__consumer_offsets", 0)
+        end_offset = partition.log_end_offset
+        assert end_offset == partition.high_watermark == 2
+        partition.become_leader(BOTH, bench.world.clock.monotonic())
+        answer = asyncio.ensure_future(bench.ask(commit(3), 9))
+        while partition.log_end_offset == end_offset:  # noqa: ASYNC110 - in virtual time
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(0.1)
+        assert not answer.done()
+        partition.update_follower(OTHER, end_offset + 1, 0, bench.world.clock.monotonic())
+        assert (await answer).topics[0].partitions[0].error_code == ErrorCode.NONE
+        await bench.broker.stop()
+
+    simulate(work, **{"offsets.topic.num.partitions": "1"})
