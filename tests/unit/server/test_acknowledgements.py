@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 
 from kits import log_kit
 from kits.log_kit import HandClock, make_batch
 from kits.partition_kit import ME, OTHER, give_role, make_partition
+from kits.request_kit import context
 from moldau.base.errors import ProtocolError
 from moldau.base.ids import PartitionKey, TopicId
 from moldau.observe.requests import RequestStats
@@ -20,13 +20,13 @@ from moldau.protocol.messages.data import PartitionProduceData, ProduceRequest, 
 from moldau.replication.partition import ACKS_ALL, ACKS_LEADER, ACKS_NONE, Role
 from moldau.replication.partitions import Partitions
 from moldau.server.handlers.produce import Destination, ProduceHandler
-from moldau.server.network.dispatch import Applied, RequestContext
+from moldau.server.network.dispatch import Applied
 from moldau.storage.flushing import Flusher
 from moldau.storage.topic_config import LogConfig
 
 BOTH = Role(ME, 0, 0, (ME, OTHER), (ME, OTHER))
 SHRUNK = Role(ME, 0, 1, (ME, OTHER), (ME,))
-CONTEXT = RequestContext(SimpleNamespace(peer="nobody"), 9, "client")
+CONTEXT = context(9)
 LONG_MS = 1_000_000
 
 

@@ -140,7 +140,13 @@ class TestReplicas:
         disk = log_kit.Broker()
         image = with_topic(with_brokers([1]), NewTopic("t", count))
         replicas = Replicas(
-            1, Partitions(), disk.manager, Traffic(), lambda own: disk.config, lambda key: None
+            1,
+            Partitions(),
+            disk.manager,
+            disk.clock,
+            Traffic(),
+            lambda own: disk.config,
+            lambda key: None,
         )
 
         async def work():
@@ -157,7 +163,13 @@ class TestReplicas:
         disk = log_kit.Broker()
         image = with_topic(with_brokers([1]), NewTopic("t", 20))
         replicas = Replicas(
-            1, Partitions(), disk.manager, Traffic(), lambda own: disk.config, lambda key: None
+            1,
+            Partitions(),
+            disk.manager,
+            disk.clock,
+            Traffic(),
+            lambda own: disk.config,
+            lambda key: None,
         )
         asyncio.run(replicas.begin(image))
         assert len(frozen) == 2

@@ -303,7 +303,7 @@ class ProduceHandler:
         try:
             partition = self._find(topic, index, acks)
             config = partition.config
-            if topic_id not in (None, partition.topic_id) or not _taken_as_it_comes(config):
+            if topic_id not in (None, partition.topic_id) or not _appendable_unchanged(config):
                 return None
             if acks == ACKS_ALL and not partition.commits_at_once:
                 return None  # its answer waits for the followers
@@ -499,7 +499,7 @@ def _keep_records(request: ProduceRequest) -> None:
                 data.records = bytes(records)
 
 
-def _taken_as_it_comes(config: LogConfig) -> bool:
+def _appendable_unchanged(config: LogConfig) -> bool:
     """Tell whether a topic's batches are appended unseen and answered unsynced.
 
     Asked before a batch is examined: what goes the long way in the end is not checked twice.
