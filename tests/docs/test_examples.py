@@ -11,7 +11,7 @@ from kafka_harness.moldau_node import MoldauNode
 from kafka_harness.topics import create_topic, read_all, send
 from moldau.cli.dump_log import dump_log
 from moldau.observe.cleaner import CleanerFigures, cleaner_families
-from moldau.observe.coordinators import (
+from moldau.observe.coordinator_metrics import (
     GroupFigures,
     ShardFigures,
     TransactionFigures,

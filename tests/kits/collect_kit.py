@@ -9,10 +9,10 @@ from fnmatch import fnmatchcase
 from moldau.collect.complaints import Complaints
 from moldau.collect.framing import Framing, Piece
 from moldau.collect.gathering import Gathering
-from moldau.collect.marks import Identity
+from moldau.collect.marks import FileIdentity
 from moldau.collect.sources import Seen
 from moldau.collect.state import Entry, decode, encode
-from moldau.collect.wanted import Wanted
+from moldau.collect.wanted import WantedFiles
 
 
 class Content:
@@ -49,7 +49,7 @@ class Handle:
 
 
 def seen_of(content: Content) -> Seen:
-    return Seen(Identity(1, content.number), len(content.data), content.modified_ns)
+    return Seen(FileIdentity(1, content.number), len(content.data), content.modified_ns)
 
 
 class MemorySources:
@@ -188,7 +188,7 @@ class Room:
         self.topic = Topic()
         self.said: list[str] = []
         self.now = 1_000.0
-        self.wanted = Wanted(patterns, framing or Framing(1_000_000), **wanted)
+        self.wanted = WantedFiles(patterns, framing or Framing(1_000_000), **wanted)
         self.saved: bytes | None = None
         self.gathering: Gathering
         self.start()

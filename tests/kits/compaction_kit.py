@@ -12,7 +12,7 @@ from moldau.records.compression import Codec
 from moldau.records.control import EndTransactionMarker, end_transaction_marker
 from moldau.records.record import Record, read_records
 from moldau.storage.compaction.swap import Cleaning, Limits
-from moldau.storage.compaction.work import Outcome, begin, go_on
+from moldau.storage.compaction.work import CleaningOutcome, begin, go_on
 from moldau.storage.log import Log
 from moldau.storage.producers import Origin
 from moldau.storage.topic_config import LogConfig
@@ -78,7 +78,7 @@ def finish_cleaning(
     key: PartitionKey = KEY,
     *,
     between: Callable[[], None] = lambda: None,
-) -> Outcome:
+) -> CleaningOutcome:
     """Go through all steps here and now, and through everything that follows them."""
     step = begin(cleaning.plan, 1)
     while step.outcome is None:
@@ -97,13 +97,15 @@ def clean(
     *,
     stable: int | None = None,
     limits: Limits = LIMITS,
-) -> Outcome:
+) -> CleaningOutcome:
     """Roll the log and clean what may be cleaned."""
     cleaning = start_cleaning(broker, key, stable=stable, limits=limits)
     return finish_cleaning(broker, cleaning, key)
 
 
-def roll_and_clean(broker: Broker, key: PartitionKey = KEY, *, limits: Limits = LIMITS) -> Outcome:
+def roll_and_clean(
+    broker: Broker, key: PartitionKey = KEY, *, limits: Limits = LIMITS
+) -> CleaningOutcome:
     """Clean all that there is."""
     broker.log(key).roll()
     return clean(broker, key, limits=limits)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from moldau.sim.scenarios import Outcome, run_seed
+from moldau.sim.scenarios import ScenarioOutcome, run_seed
 from moldau.sim.swarm import Coordination, Swarm, draw_coordinator_settings
 from moldau.sim.workload.committed_reader import ReaderPlan
 from moldau.sim.workload.group_member import NEW, OLD, STATIC, WITH_IDS, MemberPlan
@@ -61,7 +61,7 @@ def run_coordinators(
     faults: tuple[str, ...],
     duration_s: float = 4.0,
     crash_points: tuple[str, ...] = (),
-) -> Outcome:
+) -> ScenarioOutcome:
     """Run one seed with nothing but this work and these faults."""
 
     def adjust(swarm: Swarm) -> Swarm:

@@ -7,14 +7,14 @@ from contextlib import nullcontext
 from typing import Any
 
 from moldau.client.producing.accumulator import Accumulator, Bounds
-from moldau.client.producing.batches import Batch
-from moldau.client.producing.fates import Fate
+from moldau.client.producing.batch_results import BatchResult
+from moldau.client.producing.batches import ProducerBatch
 from moldau.client.producing.queues import PartitionQueue
-from moldau.client.producing.sequences import Identity
+from moldau.client.producing.sequences import SequenceIdentity
 from moldau.records.compression import Codec
 
 GUARD = nullcontext()
-PRODUCER = Identity(9, 0)
+PRODUCER = SequenceIdentity(9, 0)
 LEADER = 1
 
 
@@ -39,7 +39,7 @@ def accumulator(partitions: int = 1, seed: int = 0, **settings: Any) -> Accumula
 
 def put(
     into: Accumulator, value: bytes, partition: int | None = None, now: float = 0.0
-) -> tuple[Batch, int] | None:
+) -> tuple[ProducerBatch, int] | None:
     """Put a record, as `send` does when it finds no room in an open batch."""
     topic = into.topics["t"]
     queue = None if partition is None else topic.queues[partition]
@@ -57,10 +57,10 @@ def queue(*, idempotent: bool = True, in_flight_max: int = 5) -> PartitionQueue:
     return made
 
 
-def batch(*values: bytes) -> Batch:
+def batch(*values: bytes) -> ProducerBatch:
     """Return a batch with these values."""
-    made = Batch(
-        Fate("t", 0, GUARD),
+    made = ProducerBatch(
+        BatchResult("t", 0, GUARD),
         Codec.NONE,
         None,
         transactional=False,
@@ -73,7 +73,7 @@ def batch(*values: bytes) -> Batch:
     return made
 
 
-def waiting(into: PartitionQueue, count: int) -> list[Batch]:
+def waiting(into: PartitionQueue, count: int) -> list[ProducerBatch]:
     """Let this many batches wait in a queue."""
     made = [batch(b"%d" % number) for number in range(count)]
     into.waiting.extend(made)

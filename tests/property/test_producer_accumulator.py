@@ -34,7 +34,7 @@ def test_every_record_leaves_once_in_its_partition_s_order_and_within_bounds(ste
                 queue.answered()
                 queue.acknowledged(batch)
                 gathered.release(batch)
-                batch.fate.settle(None, 0)
+                batch.batch_result.settle(None, 0)
             del gathered.ready[queue]
 
     for step, *values in steps:
@@ -42,7 +42,7 @@ def test_every_record_leaves_once_in_its_partition_s_order_and_within_bounds(ste
             value = b"%d-" % number + b"x" * values[1]
             placed = put(gathered, value, values[0], now)
             if placed is not None:
-                put_in[placed.batch.fate.partition].append(value)
+                put_in[placed.batch.batch_result.partition].append(value)
                 number += 1
             assert 0 <= gathered.used <= 2000
         elif step == "wait":

@@ -15,7 +15,7 @@ from functools import cache
 
 import pytest
 
-from moldau.sim.scenarios import Outcome, run_seed
+from moldau.sim.scenarios import ScenarioOutcome, run_seed
 
 SEEDS = (0, 1, 2, 4, 5, 6, 11)
 """Runs that see every kind of fault between them."""
@@ -24,7 +24,7 @@ MORE_SEEDS = (3, 7, 8, 9, 10)
 
 
 @cache
-def outcome(seed: int) -> Outcome:
+def outcome(seed: int) -> ScenarioOutcome:
     return run_seed(seed)
 
 

@@ -13,11 +13,11 @@ from functools import cache
 import pytest
 
 from kits.coordination_runs import COMPACTION, FAULTS, run_coordinators
-from moldau.sim.scenarios import Outcome
+from moldau.sim.scenarios import ScenarioOutcome
 
 
 @cache
-def outcome(faults: str) -> Outcome:
+def outcome(faults: str) -> ScenarioOutcome:
     return run_coordinators(1, COMPACTION, FAULTS[faults])
 
 

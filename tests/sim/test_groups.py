@@ -13,14 +13,14 @@ from functools import cache
 import pytest
 
 from kits.coordination_runs import FAULTS, GROUPS, run_coordinators
-from moldau.sim.scenarios import Outcome
+from moldau.sim.scenarios import ScenarioOutcome
 
 SEED = 2
 """One whose runs see everything that they are for; nearly all do."""
 
 
 @cache
-def outcome(faults: str) -> Outcome:
+def outcome(faults: str) -> ScenarioOutcome:
     return run_coordinators(SEED, GROUPS, FAULTS[faults])
 
 

@@ -31,7 +31,7 @@ from moldau.coordination.transactions import transaction as rules
 from moldau.coordination.transactions.sweeping import Sweeps
 from moldau.protocol.errors import ErrorCode
 from moldau.replication.partition import Partition
-from moldau.server.lifecycle.coordinators import LedPartition
+from moldau.server.lifecycle.internal_partitions import LedPartition
 from moldau.server.transactions.markers import MarkerWriter
 from moldau.server.transactions.verification import TransactionVerifier
 from moldau.sim import nemesis, scenarios

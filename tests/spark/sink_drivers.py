@@ -23,7 +23,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartiti
 from moldau.base.errors import UserError
 from moldau.spark.sink.helping_topics import STAGING_PARTITIONS
 from moldau.spark.sink.options import SinkOptions
-from moldau.spark.sink.publication import Outcome, Publisher, Step, Writer
+from moldau.spark.sink.publication import PublicationOutcome, Publisher, Step, Writer
 from moldau.spark.sink.staging import Share, StagedRows, stage
 
 PROCESSES = multiprocessing.get_context("forkserver")
@@ -58,7 +58,7 @@ def drive(
     try:
         for batch_id, staged in batches:
             outcome = publisher.publish(batch_id, staged)
-            if outcome is Outcome.PUBLISHED:
+            if outcome is PublicationOutcome.PUBLISHED:
                 publisher.clean(staged)
         channel.send(outcome.name)
     except UserError as refused:

@@ -17,7 +17,7 @@ from moldau.client.admin import END, Admin, OffsetSpec
 from moldau.spark.sink.helping_topics import MARKER_PARTITIONS as COUNT
 from moldau.spark.sink.markers import marker_place
 from moldau.spark.sink.options import DEFAULT_MARKER_TOPIC, SinkOptions
-from moldau.spark.sink.publication import Outcome, Publisher, Step, Writer
+from moldau.spark.sink.publication import PublicationOutcome, Publisher, Step, Writer
 from spark.sink_drivers import Driver, Tasks
 
 PARTITIONS = 2
@@ -100,8 +100,8 @@ LAST_WORDS = {
     Step.COPIED_ONE: {GONE, FENCED},
     Step.COPIED: {FENCED},
     Step.MARKED: {FENCED},
-    Step.COMMITTED: {Outcome.PUBLISHED.name},
-    Step.CLEANED: {Outcome.PUBLISHED.name},
+    Step.COMMITTED: {PublicationOutcome.PUBLISHED.name},
+    Step.CLEANED: {PublicationOutcome.PUBLISHED.name},
 }
 """What a driver may say that was held up after a step, and found that another had gone on."""
 
@@ -144,7 +144,7 @@ def test_processes_of_one_driver_publish_in_turn(committed, options):
     try:
         for batch_id, asked in enumerate([0, 0, 1, 0, 1, 1, 0]):
             staged = tasks.staged(batch_id, rows(batch_id))
-            assert publishers[asked].publish(batch_id, staged) is Outcome.PUBLISHED
+            assert publishers[asked].publish(batch_id, staged) is PublicationOutcome.PUBLISHED
     finally:
         for publisher in publishers:
             publisher.give_up()
@@ -161,17 +161,17 @@ def test_a_query_that_is_begun_again_in_a_driver_is_no_other_run_to_its_processe
         Publisher(SinkOptions.from_options(options), Writer.of_query(query)) for _ in "ab"
     ]
 
-    def publish(asked: int, batch_id: int, run: str) -> Outcome:
+    def publish(asked: int, batch_id: int, run: str) -> PublicationOutcome:
         staged = tasks.staged(batch_id, rows(batch_id))
         of_run = [one._replace(share=one.share._replace(run=run)) for one in staged]
         return publishers[asked].publish(batch_id, of_run)
 
     try:
-        assert publish(0, 0, "first") is Outcome.PUBLISHED
-        assert publish(1, 1, "first") is Outcome.PUBLISHED
-        assert publish(0, 1, "second") is Outcome.DONE_BEFORE
-        assert publish(1, 2, "second") is Outcome.PUBLISHED
-        assert publish(0, 3, "second") is Outcome.PUBLISHED
+        assert publish(0, 0, "first") is PublicationOutcome.PUBLISHED
+        assert publish(1, 1, "first") is PublicationOutcome.PUBLISHED
+        assert publish(0, 1, "second") is PublicationOutcome.DONE_BEFORE
+        assert publish(1, 2, "second") is PublicationOutcome.PUBLISHED
+        assert publish(0, 3, "second") is PublicationOutcome.PUBLISHED
     finally:
         for publisher in publishers:
             publisher.give_up()
@@ -189,7 +189,7 @@ def test_a_batch_that_was_planned_anew_is_not_written_and_its_driver_warns(
         outcome = publisher.publish(0, tasks.staged(0, rows(0) + rows(1)))
     finally:
         publisher.give_up()
-    assert outcome is Outcome.DONE_BEFORE
+    assert outcome is PublicationOutcome.DONE_BEFORE
     warned = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
     assert len(warned) == 1
     assert f"batch 0 of query {query} is there already" in warned[0]

@@ -13,24 +13,24 @@ from moldau.base.files import Buffer
 from moldau.client.errors import BufferFull, ClientError
 from moldau.client.producer import Delivery, Producer
 from moldau.client.producer_settings import ProducerSettings
-from moldau.client.producing.batches import Batch
+from moldau.client.producing.batch_results import BatchResult, fresh
+from moldau.client.producing.batches import ProducerBatch
 from moldau.client.producing.core import ProducerCore
-from moldau.client.producing.fates import Fate, fresh
 from moldau.client.producing.outbox import no_such_partition
 from moldau.records.batch import TRANSACTIONAL_BIT, BatchHeader, pack_batch
 from moldau.records.compression import Codec
 
-__all__ = ["BatchProducer", "Fate", "PreparedBatch"]
+__all__ = ["BatchProducer", "BatchResult", "PreparedBatch"]
 
 
-class PreparedBatch(Batch):
+class PreparedBatch(ProducerBatch):
     """A batch whose records are encoded, and compressed, already."""
 
     __slots__ = ("_header", "_records")
 
     def __init__(
         self,
-        fate: Fate,
+        batch_result: BatchResult,
         header: BatchHeader,
         records: Buffer,
         plain_size: int,
@@ -42,7 +42,7 @@ class PreparedBatch(Batch):
     ) -> None:
         """`records` are as the header's codec has them; `plain_size` is without compression."""
         super().__init__(
-            fate,
+            batch_result,
             Codec(header.codec),
             level,
             transactional=transactional,
@@ -81,7 +81,7 @@ class BatchProducer(Producer[bytes, bytes]):
 
     def _set_up(self) -> None:
         super()._set_up()
-        self._fates: deque[Fate] = deque()
+        self._batch_results: deque[BatchResult] = deque()
 
     @property
     def settings(self) -> ProducerSettings:
@@ -126,7 +126,7 @@ class BatchProducer(Producer[bytes, bytes]):
 
     def send_batch(
         self, topic: str, partition: int, header: BatchHeader, records: Buffer, plain_size: int
-    ) -> Fate:
+    ) -> BatchResult:
         """Hand over a batch; waits while the buffer is full. Raises the error of an earlier one.
 
         BufferFull after `max_block_ms`. What is returned knows where it was put, after a flush.
@@ -141,13 +141,13 @@ class BatchProducer(Producer[bytes, bytes]):
             self._raise_failed()
             with self._lock:
                 if core.accumulator.has_room(plain_size):
-                    fate = self._put(core, topic, partition, header, records, plain_size)
+                    batch_result = self._put(core, topic, partition, header, records, plain_size)
                     if not self._waking:
                         # Not by `on_news`, which leaves it to the lingering of an open batch where
                         # no broker has been written to yet; there never is an open one here.
                         portal.post(self._wake, core)
                         self._waking = True
-                    return fate
+                    return batch_result
             full = BufferFull(f"the buffer is full: {core.accumulator.used} bytes wait to be sent")
             self._wait_for_room(core, deadline, full)
 
@@ -159,13 +159,13 @@ class BatchProducer(Producer[bytes, bytes]):
         header: BatchHeader,
         records: Buffer,
         plain_size: int,
-    ) -> Fate:
+    ) -> BatchResult:
         """Put a batch behind those of its partition; called with the lock held."""
         settings, accumulator = self._settings, core.accumulator
         now = self._ports.clock.monotonic()
-        fate = Fate(topic, partition, self._lock)
+        batch_result = BatchResult(topic, partition, self._lock)
         batch = PreparedBatch(
-            fate,
+            batch_result,
             header,
             records,
             plain_size,
@@ -176,8 +176,8 @@ class BatchProducer(Producer[bytes, bytes]):
         )
         queues = accumulator.topics[topic]
         accumulator.add_batch(queues, queues.queues[partition], batch, now)
-        self._fates.append(fate)
-        return fate
+        self._batch_results.append(batch_result)
+        return batch_result
 
     def flush_batches(self) -> None:
         """Wait until every batch is acknowledged; raises the first error."""
@@ -190,17 +190,19 @@ class BatchProducer(Producer[bytes, bytes]):
 
     def _raise_failed(self) -> None:
         """Raise the error of a settled batch; forget those that are written."""
-        while self._fates and _is_settled(self._fates[0]):
-            error = _failure(self._fates.popleft())
+        while self._batch_results and _is_settled(self._batch_results[0]):
+            error = _failure(self._batch_results.popleft())
             if error is not None:
                 raise fresh(error)
 
 
-def _is_settled(fate: Fate) -> bool:
-    return fate.done and all(_is_settled(moved.fate) for moved in fate.moved)
+def _is_settled(batch_result: BatchResult) -> bool:
+    return batch_result.done and all(
+        _is_settled(moved.batch_result) for moved in batch_result.moved
+    )
 
 
-def _failure(fate: Fate) -> ClientError | None:
+def _failure(batch_result: BatchResult) -> ClientError | None:
     """Return why a batch, or a part of one that was split, was not written."""
-    found = [_failure(moved.fate) for moved in fate.moved]
-    return next((error for error in found if error is not None), fate.error)
+    found = [_failure(moved.batch_result) for moved in batch_result.moved]
+    return next((error for error in found if error is not None), batch_result.error)

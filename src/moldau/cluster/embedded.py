@@ -32,7 +32,7 @@ from moldau.base.files import Files
 from moldau.base.ids import BrokerId, LeaderEpoch
 from moldau.cluster.changes import Change
 from moldau.cluster.cluster_minimum import ClusterMinimum
-from moldau.cluster.formatting import FIRST_FEATURES, Identity, identify_directories
+from moldau.cluster.formatting import FIRST_FEATURES, ClusterIdentity, identify_directories
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.in_turns import CHANGES_PER_TURN
 from moldau.cluster.journal import METADATA_FOLDER, Journal
@@ -75,7 +75,7 @@ _SNAPSHOT_SLICE_BYTES: Final = 16 << 10
 """Written between two turns of the loop: some two hundred records, a few milliseconds of work."""
 
 
-class _Batch(NamedTuple):
+class _JournalBatch(NamedTuple):
     """A batch ready to be written, and the offset behind it."""
 
     data: bytes
@@ -132,7 +132,7 @@ class EmbeddedStore:
         self._epoch = LeaderEpoch(0)
         self._journal: Journal | None = None
         self._controllership: EmbeddedControllership | None = None
-        self._identity: Identity | None = None
+        self._identity: ClusterIdentity | None = None
         self._image = MetadataImage()
 
     @property
@@ -140,7 +140,7 @@ class EmbeddedStore:
         return self._image
 
     @property
-    def identity(self) -> Identity:
+    def identity(self) -> ClusterIdentity:
         """Cluster id, node id and the ids of the log directories; known once started."""
         if self._identity is None:
             raise StoreFailed("the metadata store has not been started")
@@ -255,7 +255,8 @@ class EmbeddedStore:
         second = journal.next_offset + 1
         name = None if self._image.features else FIRST_CHANGES
         await self._write(
-            journal, [_Batch(first, second), *await self._batches(values, second, level, name)]
+            journal,
+            [_JournalBatch(first, second), *await self._batches(values, second, level, name)],
         )
         self._image = self._image.apply(changes, journal.next_offset)
         self._controllership = EmbeddedControllership(self._epoch, self._commit)
@@ -309,7 +310,7 @@ class EmbeddedStore:
         self._snapshot_if_large(journal)
         return version
 
-    async def _write(self, journal: Journal, batches: Sequence[_Batch]) -> None:
+    async def _write(self, journal: Journal, batches: Sequence[_JournalBatch]) -> None:
         """Make batches durable, each before the next is begun; all of them or none."""
         end = journal.end
         try:
@@ -322,14 +323,14 @@ class EmbeddedStore:
 
     async def _batches(
         self, values: Sequence[bytes], base_offset: int, level: int, name: str | None = None
-    ) -> list[_Batch]:
+    ) -> list[_JournalBatch]:
         """Write records as one batch; as a transaction if it has a name or grows too large."""
         groups: Iterable[Sequence[bytes]] = [values] if values else []
         large = sum(map(len, values)) > BATCH_BYTES_MAX
         if (large or name) and values and level >= TRANSACTIONS_LEVEL:
             begin, end = encode_mark(TransactionMark.BEGIN, name), encode_mark(TransactionMark.END)
             groups = batched([begin, *values, end], BATCH_BYTES_MAX)
-        batches: list[_Batch] = []
+        batches: list[_JournalBatch] = []
         # Kafka refuses a metadata batch whose records differ in time.
         now_ms = self._clock.wall_ms()
         for group in groups:
@@ -339,7 +340,7 @@ class EmbeddedStore:
                 if not count % CHANGES_PER_TURN:
                     await asyncio.sleep(0)
             base_offset += builder.count
-            batches.append(_Batch(builder.build(), base_offset))
+            batches.append(_JournalBatch(builder.build(), base_offset))
         return batches
 
     def _forget(self, task: asyncio.Task[int]) -> None:

@@ -44,7 +44,7 @@ FIRST_FEATURES: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class ClusterIdentity:
     """Whose directories these are."""
 
     cluster_id: str
@@ -63,7 +63,7 @@ def identify_directories(
     random: Random,
     now_ms: int,
     cluster_id: str | None = None,
-) -> Identity:
+) -> ClusterIdentity:
     """Check all log directories and format the fresh ones; ConfigError changes nothing.
 
     The metadata may live in a directory that holds no partitions: it is no log directory then.
@@ -86,7 +86,7 @@ def identify_directories(
         if ours.directory_id is None:
             write_meta_properties(files, path, replace(ours, directory_id=ids[path]))
     of_logs = {path: ids[path] for path in directories}
-    return Identity(agreed, node_id, of_logs, ids[metadata_directory])
+    return ClusterIdentity(agreed, node_id, of_logs, ids[metadata_directory])
 
 
 def _agreed_cluster_id(

@@ -26,7 +26,7 @@ from moldau.collect.positions import Positions
 from moldau.collect.running import until_stopped
 from moldau.collect.sources import Sources
 from moldau.collect.state import StateFile
-from moldau.collect.wanted import Wanted
+from moldau.collect.wanted import WantedFiles
 
 COMMIT_S: Final = 1.0
 """How often positions are written down: what a crash repeats, against a sync of the disk."""
@@ -78,7 +78,7 @@ class FileCollector:
 
     def __init__(
         self,
-        wanted: Wanted,
+        wanted: WantedFiles,
         labels: Labels,
         producer: Producer,
         sources: Sources,

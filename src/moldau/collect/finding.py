@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Final, NamedTuple
 
-from moldau.collect.marks import Identity, Mark, is_alike
+from moldau.collect.marks import FileIdentity, Mark, is_alike
 from moldau.collect.sources import Seen, SourceFile, Sources
 from moldau.collect.state import Entry
 
@@ -62,7 +62,7 @@ def is_marked(found: Found, entry: Entry) -> bool:
 
 
 def find_copy(
-    sources: Sources, name: str, mark: Mark, others: Collection[Identity]
+    sources: Sources, name: str, mark: Mark, others: Collection[FileIdentity]
 ) -> Found | None:
     """Find a copy of what a file held before it was truncated; `others` are no such copies."""
     paths = [path for path in sources.siblings(name) if is_named_after(path, name)]

@@ -23,7 +23,7 @@ from moldau.collect.roster import Roster
 from moldau.collect.sources import Seen, Sources
 from moldau.collect.state import Entry
 from moldau.collect.tails import POLL_MIN_S, Reading, Tail
-from moldau.collect.wanted import Wanted
+from moldau.collect.wanted import WantedFiles
 
 TAKE_COUNT: Final = 500
 """Lines that are handed over before the producer is asked whether it has room: with the longest
@@ -57,7 +57,7 @@ class Gathering:
 
     def __init__(
         self,
-        wanted: Wanted,
+        wanted: WantedFiles,
         sources: Sources,
         send: Send,
         complaints: Complaints,

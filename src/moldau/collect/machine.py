@@ -17,7 +17,7 @@ import stat
 from collections.abc import Sequence
 from typing import Final
 
-from moldau.collect.marks import Identity
+from moldau.collect.marks import FileIdentity
 from moldau.collect.sources import Seen
 
 SPARE_COUNT: Final = 64
@@ -99,7 +99,7 @@ class MachineSources:
 
 
 def _seen(status: os.stat_result) -> Seen:
-    return Seen(Identity(status.st_dev, status.st_ino), status.st_size, status.st_mtime_ns)
+    return Seen(FileIdentity(status.st_dev, status.st_ino), status.st_size, status.st_mtime_ns)
 
 
 def _plain(status: os.stat_result, path: str) -> os.stat_result:

@@ -23,7 +23,7 @@ Read = Callable[[int, int], bytes]
 """Reads up to so many bytes of a file from a position on."""
 
 
-class Identity(NamedTuple):
+class FileIdentity(NamedTuple):
     """The number by which a system knows a file; another one may get it when the file is gone."""
 
     device: int

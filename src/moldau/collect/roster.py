@@ -27,11 +27,11 @@ from moldau.collect.finding import (
     is_copy,
     is_marked,
 )
-from moldau.collect.marks import BEGINNING, HEAD_SIZE, Identity, Mark
+from moldau.collect.marks import BEGINNING, HEAD_SIZE, FileIdentity, Mark
 from moldau.collect.sources import Seen, SourceFile, Sources
 from moldau.collect.state import Entry
 from moldau.collect.tails import CHUNK_SIZE, Tail
-from moldau.collect.wanted import Wanted
+from moldau.collect.wanted import WantedFiles
 
 FORGOTTEN_AFTER_MS: Final = 7 * 86_400_000
 """A week: by then a disk that was not mounted is back, or its files are others."""
@@ -44,7 +44,7 @@ class _Held(NamedTuple):
     """A copy that waits until it holds something of its own, or its original is left."""
 
     original: Tail
-    identity: Identity
+    identity: FileIdentity
 
 
 class Roster:
@@ -52,12 +52,12 @@ class Roster:
 
     def __init__(
         self,
-        wanted: Wanted,
+        wanted: WantedFiles,
         sources: Sources,
         complaints: Complaints,
         saved: list[Entry] | None,
     ) -> None:
-        self.tails: dict[Identity, Tail] = {}
+        self.tails: dict[FileIdentity, Tail] = {}
         """What is followed; of one name the older ones first."""
         self.arrivals: list[Tail] = []
         """What is followed since this was last emptied."""
@@ -71,9 +71,9 @@ class Roster:
         self._newest: dict[str, Tail] = {}
         """By name, the one that others of that name come after."""
         self._held: dict[str, _Held] = {}
-        self._short: dict[str, tuple[Identity, float]] = {}
+        self._short: dict[str, tuple[FileIdentity, float]] = {}
         """Files too short to tell what they are, and since when they are known."""
-        self._missing: dict[Identity, Entry] = {}
+        self._missing: dict[FileIdentity, Entry] = {}
 
     # Looking for files
 
@@ -132,7 +132,7 @@ class Roster:
     ) -> None:
         """Go on with the files of an earlier run, wherever they are by now."""
         paths = {seen.identity: path for path, seen in found.items()}
-        folders: dict[str, dict[Identity, str]] = {}
+        folders: dict[str, dict[FileIdentity, str]] = {}
         for entry in saved:
             if entry.identity in self.tails:
                 continue
@@ -167,7 +167,7 @@ class Roster:
                 f" position {entry.mark.position}, it is not to be found",
             )
 
-    def _numbers(self, name: str) -> dict[Identity, str]:
+    def _numbers(self, name: str) -> dict[FileIdentity, str]:
         """Return the paths in the folder of a file by the numbers of what is there."""
         numbers = {}
         for path in self._sources.siblings(name):
@@ -251,7 +251,7 @@ class Roster:
             if (tail := self._places.get(path[:end])) is not None:
                 yield tail
 
-    def _original(self, path: str, file: SourceFile, identity: Identity) -> Tail | None:
+    def _original(self, path: str, file: SourceFile, identity: FileIdentity) -> Tail | None:
         """Return what a file is a copy of, or was when it was first met; None if of nothing."""
         held = self._held.get(path)
         if held is not None and held.identity == identity:

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from moldau.collect.marks import Identity
+from moldau.collect.marks import FileIdentity
 
 
 class Seen(NamedTuple):
     """A file at a moment."""
 
-    identity: Identity
+    identity: FileIdentity
     size: int
     modified_ns: int
 

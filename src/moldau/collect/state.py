@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from moldau.base.errors import UserError
 from moldau.base.files import Files, read_whole, write_atomically
-from moldau.collect.marks import Identity, Mark, Window
+from moldau.collect.marks import FileIdentity, Mark, Window
 
 VERSION: Final = 1
 ASIDE: Final = ".corrupt"
@@ -25,7 +25,7 @@ class Entry(NamedTuple):
 
     name: str
     """The path its records go under."""
-    identity: Identity
+    identity: FileIdentity
     mark: Mark
     gone_ms: int = 0
     """Since when it has been gone, so that it can be forgotten one day; 0 while it is there."""
@@ -72,7 +72,7 @@ def _entry(fields: dict[str, Any]) -> Entry:
     mark = Mark(_count(fields["position"]), _window(fields["head"]), _window(fields["tail"]))
     if max(mark.head.size, mark.tail.size) > mark.position:
         raise ValueError("a position lies before what was read")
-    identity = Identity(_count(fields["device"]), _count(fields["inode"]))
+    identity = FileIdentity(_count(fields["device"]), _count(fields["inode"]))
     service = _text(fields["service"]) if "service" in fields else None
     return Entry(_text(fields["path"]), identity, mark, _count(fields["gone_ms"]), service)
 

@@ -14,7 +14,7 @@ COMPRESSED: Final = ("*.gz", "*.bz2", "*.xz", "*.zst", "*.zip", "*.lz4", "*.Z")
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedFiles:
     """Which files are to be collected, and how."""
 
     patterns: Sequence[str]

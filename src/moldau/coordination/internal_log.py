@@ -1,6 +1,6 @@
 """The port to the partition of an internal topic that a shard lives on.
 
-`server.lifecycle.coordinators` puts a replicated partition behind it. A shard needs little of one:
+`server.lifecycle.internal_partitions` puts a partition behind it. A shard needs little of one:
 to append, to read everything once, and to hear when what was appended is committed. Whether that
 takes a follower, a sync of the disk or nothing at all is not seen from here.
 """

@@ -32,7 +32,7 @@ _EMBEDDED: Final = {
 """What members of a group of consumers have in these fields."""
 
 
-class _Form(NamedTuple):
+class _RecordTypes(NamedTuple):
     """What records of one type are."""
 
     key: type[Any]
@@ -61,9 +61,9 @@ def _embedded(declared: type[Any], content: bytes) -> dict[str, Any] | None:
     return as_json(message, version)
 
 
-_OFFSET: Final = _Form(group_records.OffsetKey, group_records.CommittedOffset)
-_GROUP: Final = _Form(group_records.GroupKey, group_records.GroupValue, _group_as_json)
-_TRANSACTION: Final = _Form(
+_OFFSET: Final = _RecordTypes(group_records.OffsetKey, group_records.CommittedOffset)
+_GROUP: Final = _RecordTypes(group_records.GroupKey, group_records.GroupValue, _group_as_json)
+_TRANSACTION: Final = _RecordTypes(
     transaction_records.TransactionLogKey, transaction_records.TransactionLogValue
 )
 
@@ -81,7 +81,7 @@ def transaction_record(record: InspectedRecord) -> Contents:
     return _shown(record, _TRANSACTIONS_TOPIC)
 
 
-def _shown(record: InspectedRecord, forms: dict[int, _Form]) -> Contents:
+def _shown(record: InspectedRecord, forms: dict[int, _RecordTypes]) -> Contents:
     try:
         record_type = _number(record.key)
         form = forms.get(record_type)

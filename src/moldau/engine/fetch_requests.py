@@ -1,7 +1,7 @@
 """The Fetch request for what is wanted, and which part of the answer is about what.
 
-Whoever fetches says what it wants as `Wanted` by partition, with a session (`fetch_sessions`) or
-without one. One request is filled in for every version at once: the encoder leaves out what a
+A caller gives a `FetchPosition` for each partition, with a session (`fetch_sessions`) or without
+one. One request is filled in for every version at once: the encoder leaves out what a
 version does not have.
 
 Pure.
@@ -15,7 +15,7 @@ from typing import Final
 from moldau.base.ids import ZERO_TOPIC_ID
 from moldau.base.tuples import NamedTuple
 from moldau.engine.errors import CorruptAnswer
-from moldau.engine.fetch_sessions import FINAL_EPOCH, NO_SESSION, SessionRequest, Wanted
+from moldau.engine.fetch_sessions import FINAL_EPOCH, NO_SESSION, FetchPosition, SessionRequest
 from moldau.engine.partitions import TopicPartition
 from moldau.protocol.messages.data import (
     FetchablePartitionResponse,
@@ -45,14 +45,14 @@ class FetchLimits(NamedTuple):
     """Where the fetcher stands: a leader may name a replica there. Empty if not told."""
 
 
-def fetch_version(agreed: int, wanted: Mapping[TopicPartition, Wanted]) -> int:
+def fetch_version(agreed: int, wanted: Mapping[TopicPartition, FetchPosition]) -> int:
     """Return the version to ask in: ids name topics only where all of them are known."""
     if any(want.topic_id == ZERO_TOPIC_ID for want in wanted.values()):
         return min(agreed, TOPIC_ID_VERSION - 1)
     return agreed
 
 
-def without_session(wanted: Mapping[TopicPartition, Wanted]) -> SessionRequest:
+def without_session(wanted: Mapping[TopicPartition, FetchPosition]) -> SessionRequest:
     """Ask for all of it, and have the broker remember nothing."""
     return SessionRequest(NO_SESSION, FINAL_EPOCH, dict(wanted), [])
 
@@ -88,7 +88,7 @@ def fetch_request(asked: SessionRequest, limits: FetchLimits) -> FetchRequest:
 
 
 def by_partition(
-    responses: Iterable[FetchableTopicResponse], wanted: Mapping[TopicPartition, Wanted]
+    responses: Iterable[FetchableTopicResponse], wanted: Mapping[TopicPartition, FetchPosition]
 ) -> dict[TopicPartition, FetchablePartitionResponse]:
     """Find what an answer tells of each partition; CorruptAnswer if one was not asked for."""
     names = {want.topic_id: partition.topic for partition, want in wanted.items()}

@@ -30,7 +30,7 @@ FINAL_EPOCH: Final = -1
 _EPOCH_MAX: Final = 2**31 - 1
 
 
-class Wanted(NamedTuple):
+class FetchPosition(NamedTuple):
     """What is to be fetched of one partition; equal to what the session knows, it is not sent."""
 
     topic_id: bytes
@@ -44,7 +44,7 @@ class SessionRequest(NamedTuple):
 
     session_id: int
     epoch: int
-    send: dict[TopicPartition, Wanted]
+    send: dict[TopicPartition, FetchPosition]
     forget: list[tuple[bytes, TopicPartition]]
 
 
@@ -54,7 +54,7 @@ class FetchSession:
     def __init__(self) -> None:
         self._session_id = NO_SESSION
         self._epoch = FIRST_EPOCH
-        self._known: dict[TopicPartition, Wanted] = {}
+        self._known: dict[TopicPartition, FetchPosition] = {}
         self.failure_count = 0
         """How many answers in a row ended the session."""
 
@@ -64,11 +64,11 @@ class FetchSession:
         return self._session_id
 
     @property
-    def wanted(self) -> Mapping[TopicPartition, Wanted]:
+    def wanted(self) -> Mapping[TopicPartition, FetchPosition]:
         """What the broker was asked for with the last request: only of this may it tell."""
         return self._known
 
-    def request(self, wanted: Mapping[TopicPartition, Wanted]) -> SessionRequest:
+    def request(self, wanted: Mapping[TopicPartition, FetchPosition]) -> SessionRequest:
         """Decide what the next request must say so that the broker knows what is wanted."""
         before, self._known = self._known, dict(wanted)
         if self._epoch == FIRST_EPOCH:

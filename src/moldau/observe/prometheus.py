@@ -22,7 +22,7 @@ from prometheus_client.core import (
 from prometheus_client.process_collector import ProcessCollector
 
 from moldau.observe.cleaner import CleanerFigures, cleaner_families
-from moldau.observe.coordinators import (
+from moldau.observe.coordinator_metrics import (
     GroupFigures,
     TransactionFigures,
     group_families,

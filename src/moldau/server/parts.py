@@ -27,7 +27,7 @@ from moldau.replication.partitions import Partitions
 from moldau.server.configuration.dynamic import DynamicConfigs
 from moldau.server.configuration.settings import BrokerSettings
 from moldau.server.handlers.quorum import QuorumState
-from moldau.server.lifecycle.coordinators import Coordinators, LogParts
+from moldau.server.lifecycle.internal_partitions import Coordinators, LogParts
 from moldau.server.lifecycle.replicas import Replicas
 from moldau.server.lifecycle.runtimes import Runtimes
 from moldau.server.upkeep.compaction import CleanerSettings, Compaction

@@ -17,10 +17,10 @@ from moldau.server.fetch.sessions import FetchSessions
 from moldau.server.handlers import access, quotas
 from moldau.server.handlers.commit_fast_path import OFFSET_COMMIT_KEY, CommitFastPath
 from moldau.server.handlers.configs import ConfigHandlers
-from moldau.server.handlers.coordinators import CoordinatorHandlers
 from moldau.server.handlers.disabled_groups import DISABLED_ROWS
 from moldau.server.handlers.discovery import DiscoveryHandlers
 from moldau.server.handlers.fetch import FetchHandler
+from moldau.server.handlers.find_coordinator import CoordinatorHandlers
 from moldau.server.handlers.group_offsets import GroupOffsetHandlers
 from moldau.server.handlers.groups import GroupHandlers
 from moldau.server.handlers.log_dirs import LogDirHandler

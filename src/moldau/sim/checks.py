@@ -22,7 +22,7 @@ from moldau.protocol.messages.data import (
 from moldau.replication.partition import Partition
 from moldau.server.broker import Broker
 from moldau.sim.disk import SimDisk
-from moldau.sim.history import PartitionHistory, Place, Read, Violation
+from moldau.sim.history import LogEnds, PartitionHistory, Read, Violation
 from moldau.sim.process import SimBroker
 from moldau.sim.workload.client import Link, Worker
 from moldau.sim.workload.consumer import EARLIEST, fetched_records
@@ -85,7 +85,9 @@ class FinalReader(Worker):
                     f"{ErrorCode.of(result.error_code).name}"
                 )
             found = fetched_records(history.name, result.records, offset)
-            place = Place(result.log_start_offset, result.last_stable_offset, result.high_watermark)
+            place = LogEnds(
+                result.log_start_offset, result.last_stable_offset, result.high_watermark
+            )
             history.read(known, offset, place, found)
             if not found and offset < place.end:
                 raise Violation(f"P7: {history.name} gives nothing at {offset} of {place.end}")

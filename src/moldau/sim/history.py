@@ -41,7 +41,7 @@ class Read(NamedTuple):
     value: bytes
 
 
-class Place(NamedTuple):
+class LogEnds(NamedTuple):
     """The ends of a log, as one answer told them."""
 
     start: int
@@ -120,7 +120,7 @@ class PartitionHistory:
             if cuts and min(cuts) < end:
                 raise Violation(f"P1: {self.name} {offset} was synced and lost in a power cut")
 
-    def read(self, known: Known, asked: int, place: Place, records: Sequence[Read]) -> None:
+    def read(self, known: Known, asked: int, place: LogEnds, records: Sequence[Read]) -> None:
         """Take what a fetch from an offset gave: records from there on, in order, none left out."""
         self.told(known, place)
         if records and asked < place.start:
@@ -138,7 +138,7 @@ class PartitionHistory:
                 f"its high watermark is {place.end}"
             )
 
-    def told(self, known: Known, place: Place) -> None:
+    def told(self, known: Known, place: LogEnds) -> None:
         """Take where the log starts and ends, by an answer to a question asked after `known`."""
         if not 0 <= place.start <= place.stable_end <= place.end:
             raise Violation(f"I7: {self.name} is at {place}")

@@ -10,7 +10,7 @@ from collections import Counter
 
 import click
 
-from moldau.sim.scenarios import Failed, Outcome, run_seed
+from moldau.sim.scenarios import Failed, ScenarioOutcome, run_seed
 
 REPEATED_EVERY = 20
 
@@ -41,7 +41,7 @@ def main(seed: int, count: int, fifo: bool) -> None:
     sys.exit(bool(failed))
 
 
-def _check_same(first: Outcome, second: Outcome) -> None:
+def _check_same(first: ScenarioOutcome, second: ScenarioOutcome) -> None:
     if first.digest != second.digest:
         raise Failed(f"seed {first.seed}: not the same run twice")
 

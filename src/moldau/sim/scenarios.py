@@ -59,7 +59,7 @@ class Failed(MoldauError):  # noqa: N818 - it names the outcome
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ScenarioOutcome:
     """What a run came to."""
 
     seed: int
@@ -74,7 +74,9 @@ class Outcome:
 Adjust = Callable[[Swarm], Swarm]
 
 
-def run_seed(seed: int, *, fifo: bool = False, adjust: Adjust = lambda swarm: swarm) -> Outcome:
+def run_seed(
+    seed: int, *, fifo: bool = False, adjust: Adjust = lambda swarm: swarm
+) -> ScenarioOutcome:
     """Run one seed to its end; Failed if a promise was broken.
 
     `adjust` may change the settings that were drawn, to look for something in particular.
@@ -91,7 +93,7 @@ def run_seed(seed: int, *, fifo: bool = False, adjust: Adjust = lambda swarm: sw
         seen = scenario.targets.seen
         seen["torn tail cut"] += lines.cut_count
         seen["log cleaned"] += lines.cleaned_count
-        return Outcome(seed, world.trace.digest(), world.trace.count, seen, plan.ended)
+        return ScenarioOutcome(seed, world.trace.digest(), world.trace.count, seen, plan.ended)
 
 
 def _cause(error: BaseException) -> BaseException:

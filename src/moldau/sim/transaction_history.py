@@ -22,7 +22,7 @@ from moldau.sim.history import Violation
 NO_OFFSET = -1
 
 
-class Fate(Enum):
+class TransactionResult(Enum):
     """How far a transaction is, as its client knows."""
 
     OPEN = auto()
@@ -39,7 +39,7 @@ class Transaction:
 
     owner: str
     number: int
-    fate: Fate = Fate.OPEN
+    result: TransactionResult = TransactionResult.OPEN
     values: dict[str, list[bytes]] = field(default_factory=dict)
     """By name of a partition, in the order sent."""
     offset: int = NO_OFFSET
@@ -48,7 +48,7 @@ class Transaction:
     """Somebody has read of it as committed."""
 
     def __str__(self) -> str:
-        return f"transaction {self.number} of {self.owner} ({self.fate.name})"
+        return f"transaction {self.number} of {self.owner} ({self.result.name})"
 
     def write(self, partition: str) -> bytes:
         """Make the next value for a partition."""
@@ -61,9 +61,9 @@ class Transaction:
         """Learn what became of it."""
         if self.seen and not committed:
             raise Violation(f"P5: {self} was read as committed and is not")
-        if self.fate is Fate.COMMITTED and not committed:
+        if self.result is TransactionResult.COMMITTED and not committed:
             raise Violation(f"P5: {self} was acknowledged and is gone")
-        self.fate = Fate.COMMITTED if committed else Fate.ABORTED
+        self.result = TransactionResult.COMMITTED if committed else TransactionResult.ABORTED
 
 
 class TransactionHistory:
@@ -92,7 +92,7 @@ class TransactionHistory:
         transaction = self._transactions[owner][int(number)]
         if place != partition:
             raise Violation(f"P2: {partition} holds {value!r}, not its own")
-        if transaction.fate in (Fate.OPEN, Fate.ABORTED):
+        if transaction.result in (TransactionResult.OPEN, TransactionResult.ABORTED):
             raise Violation(f"P3: {partition} served {value!r} of {transaction}")
         transaction.seen = True
 
@@ -100,7 +100,7 @@ class TransactionHistory:
         """Take a value that a reader of committed records was told to pass over."""
         owner, number, _, _ = value.decode().split("/")
         transaction = self._transactions[owner][int(number)]
-        if transaction.fate is Fate.COMMITTED or transaction.seen:
+        if transaction.result is TransactionResult.COMMITTED or transaction.seen:
             raise Violation(f"P5: {partition} calls {value!r} aborted, of {transaction}")
 
     def offset_read(self, owner: str, offset: int) -> None:
@@ -108,19 +108,19 @@ class TransactionHistory:
         if offset == NO_OFFSET:
             return
         transaction = self._transactions[owner][offset]
-        if transaction.fate in (Fate.OPEN, Fate.ABORTED):
+        if transaction.result in (TransactionResult.OPEN, TransactionResult.ABORTED):
             raise Violation(f"P5: the offset of {transaction} was served")
         transaction.seen = True
 
     def settled(self, owner: str, offset: int) -> None:
         """Take a group's offset when every transaction of the id before is over for sure."""
         for transaction in reversed(self._transactions.get(owner, [])):
-            if transaction.fate is Fate.OPEN:
+            if transaction.result is TransactionResult.OPEN:
                 transaction.settle(committed=False)
-            if transaction.offset == NO_OFFSET or transaction.fate is Fate.ABORTED:
+            if transaction.offset == NO_OFFSET or transaction.result is TransactionResult.ABORTED:
                 continue
             here = transaction.offset == offset
-            if transaction.fate is Fate.ASKED:
+            if transaction.result is TransactionResult.ASKED:
                 transaction.settle(committed=here)
             elif not here:
                 raise Violation(f"P6: {owner} is at {offset}, behind {transaction}")
@@ -137,9 +137,9 @@ class TransactionHistory:
         expected: dict[str, list[bytes]] = {partition: [] for partition in contents}
         for transaction in itertools.chain.from_iterable(self._transactions.values()):
             own = [value for values in transaction.values.values() for value in values]
-            if transaction.fate is Fate.ASKED:
+            if transaction.result is TransactionResult.ASKED:
                 transaction.settle(committed=not found.isdisjoint(own))
-            if transaction.fate is Fate.COMMITTED:
+            if transaction.result is TransactionResult.COMMITTED:
                 for partition, values in transaction.values.items():
                     expected[partition] += values
         for partition, values in contents.items():

@@ -21,7 +21,7 @@ from moldau.base.files import File, Files, read_whole
 from moldau.base.ids import uuid_text
 from moldau.storage.checkpoints import PARTITION_METADATA, read_offsets, read_topic_id
 from moldau.storage.dump_decoders import Decoder, plain_text
-from moldau.storage.dump_lines import CurrentForm, Form
+from moldau.storage.dump_lines import CurrentForm, LineFormat
 from moldau.storage.epochs import LEADER_EPOCHS, load_epochs
 from moldau.storage.indexes import OffsetEntry, OffsetIndex, TimeEntry, TimeIndex, decode_aborted
 from moldau.storage.inspection import (
@@ -56,7 +56,7 @@ class DumpOptions:
     max_bytes: int = ALL_BYTES
     decoder: Decoder | None = None
     """Makes text of keys and values; without one they are text themselves."""
-    form: Form = field(default_factory=CurrentForm)
+    form: LineFormat = field(default_factory=CurrentForm)
 
     @property
     def contents(self) -> bool:

@@ -21,7 +21,7 @@ from moldau.storage.metadata_json import control_record_text
 from moldau.storage.producers import NO_SEQUENCE, Producer, RememberedBatch
 
 
-class Form(Protocol):
+class LineFormat(Protocol):
     """How everything is written."""
 
     shows_batches_of_records: bool

@@ -49,7 +49,7 @@ class Finding(NamedTuple):
         return f"{self.path}{where}: {self.message}"
 
 
-class _Batch(NamedTuple):
+class _CheckedBatch(NamedTuple):
     """What the checks of other files need to know of a batch."""
 
     position: int
@@ -102,7 +102,7 @@ class _Check:
             yield Finding(self._path(f"{stem}.log"), None, "the name is no offset")
             return
         base_offset = int(stem)
-        batches: list[_Batch] = []
+        batches: list[_CheckedBatch] = []
         yield from self._log(stem, base_offset, batches)
         checks = {
             ".index": self._offset_index,
@@ -113,7 +113,7 @@ class _Check:
             if stem + suffix in names:
                 yield from check(self._path(stem + suffix), base_offset, batches)
 
-    def _log(self, stem: str, base_offset: int, batches: list[_Batch]) -> Iterator[Finding]:
+    def _log(self, stem: str, base_offset: int, batches: list[_CheckedBatch]) -> Iterator[Finding]:
         path = self._path(f"{stem}.log")
         if self._next_offset is not None and base_offset < self._next_offset:
             yield Finding(path, None, f"begins below offset {self._next_offset} of the one before")
@@ -124,7 +124,7 @@ class _Check:
                 position = batch.position + batch.size
                 control = isinstance(batch.header, BatchHeader) and batch.header.control
                 batches.append(
-                    _Batch(
+                    _CheckedBatch(
                         batch.position,
                         batch.base_offset,
                         batch.last_offset,
@@ -176,7 +176,7 @@ class _Check:
             yield Finding(path, position, message)
 
     def _offset_index(
-        self, path: str, base_offset: int, batches: list[_Batch]
+        self, path: str, base_offset: int, batches: list[_CheckedBatch]
     ) -> Iterator[Finding]:
         content = read_whole(self._files, path)
         if len(content) % OFFSET_ENTRY_SIZE:
@@ -195,7 +195,9 @@ class _Check:
                 yield Finding(path, at, f"offset {entry.offset} after {previous}")
             previous = entry.offset
 
-    def _time_index(self, path: str, base_offset: int, batches: list[_Batch]) -> Iterator[Finding]:
+    def _time_index(
+        self, path: str, base_offset: int, batches: list[_CheckedBatch]
+    ) -> Iterator[Finding]:
         content = read_whole(self._files, path)
         if len(content) % TIME_ENTRY_SIZE:
             yield Finding(path, None, f"{len(content)} bytes end in half an entry")
@@ -211,7 +213,7 @@ class _Check:
             previous = entry.timestamp
 
     def _transaction_index(
-        self, path: str, base_offset: int, batches: list[_Batch]
+        self, path: str, base_offset: int, batches: list[_CheckedBatch]
     ) -> Iterator[Finding]:
         del base_offset
         try:
@@ -244,7 +246,7 @@ class _Check:
                 yield Finding(path, None, message)
 
 
-def _newest_so_far(batches: list[_Batch]) -> dict[int, int]:
+def _newest_so_far(batches: list[_CheckedBatch]) -> dict[int, int]:
     """By a batch's last offset, its timestamp, for batches no earlier one is newer than."""
     newest, found = -1, {}
     for batch in batches:

@@ -26,7 +26,7 @@ from moldau.collect.outages import Silence
 from moldau.collect.outlet import SETTINGS, connect
 from moldau.collect.positions import Positions
 from moldau.collect.state import StateFile
-from moldau.collect.wanted import Wanted
+from moldau.collect.wanted import WantedFiles
 from moldau.storage.disk import Disk
 from moldau.testing import TestBroker
 
@@ -58,7 +58,9 @@ class Running:
         usual = {"poll_max_s": 0.1, "scan_s": 0.1, "rotated_wait_s": 0.3}
         self.complaints = Complaints(self.said.append)
         self.collector = FileCollector(
-            Wanted([str(pattern) for pattern in patterns], Framing(1000), **{**usual, **wanted}),
+            WantedFiles(
+                [str(pattern) for pattern in patterns], Framing(1000), **{**usual, **wanted}
+            ),
             Labels(topic, "web-1", key, (("env", b"test"),)),
             self.producer,
             MachineSources(),

@@ -10,7 +10,7 @@ from kits.collect_kit import OnItsWay
 from moldau.base.errors import UserError
 from moldau.base.files import write_atomically
 from moldau.collect.framing import Piece
-from moldau.collect.marks import BEGINNING, Identity, Mark, is_alike
+from moldau.collect.marks import BEGINNING, FileIdentity, Mark, is_alike
 from moldau.collect.progress import Progress
 from moldau.collect.state import ASIDE, CorruptState, Entry, StateFile, decode, encode
 from moldau.storage.disk import Disk
@@ -125,9 +125,9 @@ def test_files_are_alike_as_far_as_the_shorter_one_goes():
 # The file of positions
 
 ENTRIES = [
-    Entry("/logs/a.log", Identity(3, 4), Mark.at(9, b"123456789", b"56789")),
-    Entry("/logs/\udcff.log", Identity(3, 2**63), BEGINNING, 17),
-    Entry("/logs/access.log", Identity(3, 5), BEGINNING, service="shop"),
+    Entry("/logs/a.log", FileIdentity(3, 4), Mark.at(9, b"123456789", b"56789")),
+    Entry("/logs/\udcff.log", FileIdentity(3, 2**63), BEGINNING, 17),
+    Entry("/logs/access.log", FileIdentity(3, 5), BEGINNING, service="shop"),
 ]
 
 

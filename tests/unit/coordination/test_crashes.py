@@ -18,7 +18,7 @@ from moldau.observe.traffic import Traffic
 from moldau.records.batch import parse_header
 from moldau.records.control import EndTransactionMarker, end_transaction_batch
 from moldau.replication.partition import Role
-from moldau.server.lifecycle.coordinators import LedPartition, LogParts
+from moldau.server.lifecycle.internal_partitions import LedPartition, LogParts
 from moldau.sim.crashes import Crashed, CrashPlan
 from moldau.sim.disk import SimDisk
 from moldau.sim.executor import SimExecutor

@@ -14,7 +14,7 @@ from moldau.engine.fetch_requests import (
     fetch_version,
     without_session,
 )
-from moldau.engine.fetch_sessions import SessionRequest, Wanted
+from moldau.engine.fetch_sessions import FetchPosition, SessionRequest
 from moldau.engine.partitions import TopicPartition
 from moldau.protocol.compiler import decode, encode
 from moldau.protocol.messages.data import (
@@ -25,7 +25,11 @@ from moldau.protocol.messages.data import (
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 ID_A, ID_B = b"a" * 16, b"b" * 16
-WANTED = {A0: Wanted(ID_A, 5, 2, 100), A1: Wanted(ID_A, 6, 3, 100), B0: Wanted(ID_B, 7, -1, 9)}
+WANTED = {
+    A0: FetchPosition(ID_A, 5, 2, 100),
+    A1: FetchPosition(ID_A, 6, 3, 100),
+    B0: FetchPosition(ID_B, 7, -1, 9),
+}
 LIMITS = FetchLimits(max_wait_ms=500, min_bytes=1, max_bytes=1000, isolation=1, rack="here")
 
 
@@ -55,7 +59,7 @@ def test_a_session_says_what_it_forgets_under_the_old_id():
 
 def test_topics_are_named_by_ids_only_if_all_of_them_are_known():
     assert fetch_version(18, WANTED) == 18
-    unknown = {**WANTED, B0: Wanted(ZERO_TOPIC_ID, 7, -1, 9)}
+    unknown = {**WANTED, B0: FetchPosition(ZERO_TOPIC_ID, 7, -1, 9)}
     assert fetch_version(18, unknown) == TOPIC_ID_VERSION - 1
     assert fetch_version(4, unknown) == 4
 

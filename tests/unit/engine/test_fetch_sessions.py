@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moldau.client.records import TopicPartition
-from moldau.engine.fetch_sessions import NO_SESSION, FetchSession, Wanted
+from moldau.engine.fetch_sessions import NO_SESSION, FetchPosition, FetchSession
 from moldau.protocol.errors import ErrorCode
 
 A, B, C = (TopicPartition("t", index) for index in range(3))
@@ -14,7 +14,7 @@ ID, OTHER_ID = b"\1" * 16, b"\2" * 16
 
 
 def want(offset, topic_id=ID):
-    return Wanted(topic_id, offset, 0, 1000)
+    return FetchPosition(topic_id, offset, 0, 1000)
 
 
 def opened(wanted):

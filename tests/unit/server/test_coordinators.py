@@ -20,7 +20,7 @@ from moldau.observe.traffic import Traffic
 from moldau.records.batch import CHECKED_POSITION, parse_header
 from moldau.replication.partition import Role
 from moldau.replication.partitions import Partitions
-from moldau.server.lifecycle.coordinators import Coordinators, LedPartition, LogParts
+from moldau.server.lifecycle.internal_partitions import Coordinators, LedPartition, LogParts
 from moldau.sim.disk_faults import Operation
 from moldau.storage.flushing import Flusher
 from moldau.storage.topic_config import LogConfig

@@ -10,7 +10,7 @@ from kits import log_kit
 from moldau.base.errors import ConfigError
 from moldau.replication.partitions import Partitions
 from moldau.server.configuration.settings import BrokerSettings
-from moldau.server.lifecycle.coordinators import LogParts
+from moldau.server.lifecycle.internal_partitions import LogParts
 from moldau.server.lifecycle.runtimes import CoordinatorType, Runtimes
 
 

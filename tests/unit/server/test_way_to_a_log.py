@@ -19,7 +19,7 @@ SERVER = [
     "server/handlers",
     "server/fetch",
     "server/transactions",
-    "server/lifecycle/coordinators.py",
+    "server/lifecycle/internal_partitions.py",
     "server/lifecycle/figures.py",
 ]
 COORDINATION = ["coordination"]

@@ -10,7 +10,7 @@ from moldau.sim.group_history import GroupHistory, Piece, pieces
 from moldau.sim.history import Violation
 from moldau.sim.keyed_history import KeyedHistory
 from moldau.sim.offset_history import NO_OFFSET, OffsetHistory
-from moldau.sim.transaction_history import Fate, TransactionHistory
+from moldau.sim.transaction_history import TransactionHistory, TransactionResult
 
 
 @pytest.fixture
@@ -98,7 +98,7 @@ class TestTransactions:
         value = transaction.write("p-0")
         with pytest.raises(Violation, match="P3"):
             history.seen("p-0", value)
-        transaction.fate = Fate.ASKED
+        transaction.result = TransactionResult.ASKED
         history.seen("p-0", value)
         with pytest.raises(Violation, match="P5"):
             transaction.settle(committed=False)
@@ -107,22 +107,22 @@ class TestTransactions:
         history = TransactionHistory()
         transaction = history.begin("t")
         values = [transaction.write("p-0"), transaction.write("p-1")]
-        transaction.fate = Fate.ASKED
+        transaction.result = TransactionResult.ASKED
         history.final({"p-0": [], "p-1": []})
-        transaction.fate = Fate.ASKED
+        transaction.result = TransactionResult.ASKED
         with pytest.raises(Violation, match="P5"):
             history.final({"p-0": values[:1], "p-1": []})
 
     def test_the_offset_tells_what_became_of_it(self):
         history = TransactionHistory()
-        for fate in (Fate.COMMITTED, Fate.ASKED):
+        for fate in (TransactionResult.COMMITTED, TransactionResult.ASKED):
             transaction = history.begin("t")
-            transaction.offset, transaction.fate = transaction.number, fate
+            transaction.offset, transaction.result = transaction.number, fate
         with pytest.raises(Violation, match="P6"):
             history.settled("t", NO_OFFSET)
-        transaction.fate = Fate.ASKED
+        transaction.result = TransactionResult.ASKED
         history.settled("t", 0)
-        assert transaction.fate is Fate.ABORTED
+        assert transaction.result is TransactionResult.ABORTED
         with pytest.raises(Violation, match="P6"):
             history.settled("t", 1)
 

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 from moldau.client.batch_producer import PreparedBatch
-from moldau.client.producing.batches import Batch
-from moldau.client.producing.fates import Fate
+from moldau.client.producing.batch_results import BatchResult
+from moldau.client.producing.batches import ProducerBatch
 from moldau.records.batch import parse_header
 from moldau.records.compression import Codec
 from moldau.records.record import read_records
@@ -18,19 +18,21 @@ from moldau.spark.sink.encoding import Rows, encode
 TIMES = {"opened_at": 0.0, "deadline": 1.0}
 
 
-def fate():
-    return Fate("t", 0, threading.Lock())
+def batch_result():
+    return BatchResult("t", 0, threading.Lock())
 
 
 def prepared(count=10, *, codec=Codec.NONE, transactional=False):
     values = Strings.of(pa.array([b"value %d" % number for number in range(count)]))
     rows = Rows(None, values, None, np.full(count, 5, np.int64))
     ((_, encoded),) = encode(rows, np.zeros(count, np.int64), 1 << 20, codec)
-    return PreparedBatch(fate(), *encoded, None, transactional=transactional, **TIMES)
+    return PreparedBatch(batch_result(), *encoded, None, transactional=transactional, **TIMES)
 
 
 def usual(count=10, *, codec=Codec.NONE, transactional=False):
-    batch = Batch(fate(), codec, None, transactional=transactional, reserved=0, **TIMES)
+    batch = ProducerBatch(
+        batch_result(), codec, None, transactional=transactional, reserved=0, **TIMES
+    )
     for number in range(count):
         batch.append(5, None, b"value %d" % number)
     return batch

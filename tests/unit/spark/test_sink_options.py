@@ -7,7 +7,7 @@ import pytest
 from moldau.base.errors import ConfigError
 from moldau.client.batch_producer import BatchProducer
 from moldau.spark.sink.options import BATCH_SIZE, MAX_BLOCK_MS, SinkOptions
-from moldau.spark.sink.rows import Form
+from moldau.spark.sink.rows import RowFormat
 
 
 def read(**given):
@@ -40,12 +40,12 @@ def test_settings_of_the_client_are_passed_on():
 
 def test_a_batch_size_of_the_users_own_is_kept():
     producer = BatchProducer(**read(kafka__batch__size="1000").producer())
-    assert Form.of(producer.settings, None).batch_size == 1000
+    assert RowFormat.of(producer.settings, None).batch_size == 1000
 
 
 def test_a_batch_is_no_larger_than_a_request_may_be():
     producer = BatchProducer(**read(kafka__max__request__size="2000").producer())
-    assert Form.of(producer.settings, None).batch_size == 2000
+    assert RowFormat.of(producer.settings, None).batch_size == 2000
 
 
 def test_the_drivers_producer_has_the_transaction():

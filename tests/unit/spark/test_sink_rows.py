@@ -11,10 +11,10 @@ from moldau.records.batch import pack_batch
 from moldau.records.compression import Codec
 from moldau.records.record import read_records
 from moldau.spark.sink import rows
-from moldau.spark.sink.rows import Form, RowEncoder, gather
+from moldau.spark.sink.rows import RowEncoder, RowFormat, gather
 
 NOW_MS = 1_700_000_000_000
-FORM = Form("t", 16_384, 1 << 20, Codec.NONE, None, hashes_keys=True)
+FORM = RowFormat("t", 16_384, 1 << 20, Codec.NONE, None, hashes_keys=True)
 
 
 class Clock:

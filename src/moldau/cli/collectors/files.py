@@ -25,7 +25,7 @@ from moldau.collect.complaints import Complaints
 from moldau.collect.files import FileCollector, Labels
 from moldau.collect.framing import PRESETS, Beginnings, Framing
 from moldau.collect.machine import MachineSources
-from moldau.collect.wanted import COMPRESSED, Wanted
+from moldau.collect.wanted import COMPRESSED, WantedFiles
 
 RECORD_SIZE_MAX: Final = 1_000_000
 """Below the million and some that brokers take by default, with room for headers."""
@@ -123,11 +123,11 @@ def files(patterns: tuple[str, ...], **options: Any) -> None:
     say(_summary(collector))
 
 
-def _wanted(patterns: tuple[str, ...], options: dict[str, Any]) -> Wanted:
+def _wanted(patterns: tuple[str, ...], options: dict[str, Any]) -> WantedFiles:
     framing = Framing(
         options["max_record_size"], options["too_long"] == "cut", _beginnings(options)
     )
-    return Wanted(
+    return WantedFiles(
         whole_paths(patterns),
         framing,
         excluded=options["exclude"],

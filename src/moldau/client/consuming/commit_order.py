@@ -13,12 +13,12 @@ from moldau.base.clock import Clock
 from moldau.client.errors import RequestTimedOut
 
 
-class Place:
+class CommitTurn:
     """The place of one commit in the order."""
 
     __slots__ = ("_before", "_clock", "over")
 
-    def __init__(self, before: Place | None, clock: Clock) -> None:
+    def __init__(self, before: CommitTurn | None, clock: Clock) -> None:
         self._before = before
         self._clock = clock
         self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -52,13 +52,13 @@ class CommitOrder:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self.last: Place | None = None
+        self.last: CommitTurn | None = None
         """The place taken last."""
 
-    def take(self) -> Place:
+    def take(self) -> CommitTurn:
         """Take a place at the end."""
         before = self.last if self.last is not None and not self.last.over.done() else None
-        self.last = Place(before, self._clock)
+        self.last = CommitTurn(before, self._clock)
         return self.last
 
     async def passed(self, deadline: float) -> bool:

@@ -21,9 +21,9 @@ from functools import partial
 from typing import Any, Protocol
 
 from moldau.client.consumer_settings import ConsumerSettings
-from moldau.client.consuming.commit_order import CommitOrder, Place
+from moldau.client.consuming.commit_order import CommitOrder, CommitTurn
 from moldau.client.consuming.group_coordinator import GroupCoordinator
-from moldau.client.consuming.steps import Identity, Partitions
+from moldau.client.consuming.steps import MemberIdentity, Partitions
 from moldau.client.errors import (
     BrokerError,
     ClientClosed,
@@ -56,7 +56,7 @@ class Member(Protocol):
     """What commits need to know of the membership they are made in."""
 
     @property
-    def committer(self) -> Identity | None:
+    def committer(self) -> MemberIdentity | None:
         """Who commits right now: NOBODY if partitions were assigned by hand, None if it may not."""
         ...
 
@@ -65,16 +65,18 @@ class Member(Protocol):
         """Whether the user may still hold records of partitions that are others' by now."""
         ...
 
-    async def still_owns(self, partitions: Partitions, asked_as: Identity, deadline: float) -> bool:
+    async def still_owns(
+        self, partitions: Partitions, asked_as: MemberIdentity, deadline: float
+    ) -> bool:
         """Wait for a generation under way; tell whether a later one kept these partitions."""
         ...
 
-    def commit_refused(self, asked_as: Identity, code: ErrorCode) -> None:
+    def commit_refused(self, asked_as: MemberIdentity, code: ErrorCode) -> None:
         """Learn from a refusal what the group thinks of the member."""
         ...
 
 
-class Outcome(Awaitable[None]):
+class CommitOutcome(Awaitable[None]):
     """What becomes of a commit in the background; nobody need await it, anybody may.
 
     Who stops waiting stops nothing: others' commits may be in the same request.
@@ -93,7 +95,7 @@ class Outcome(Awaitable[None]):
 class _Gathered:
     """Commits that nobody waits for, until their turn comes."""
 
-    def __init__(self, place: Place, asked_as: Identity | None) -> None:
+    def __init__(self, place: CommitTurn, asked_as: MemberIdentity | None) -> None:
         self.place = place
         self.asked_as = asked_as
         self.offsets: dict[TopicPartition, OffsetAndMetadata] = {}
@@ -135,7 +137,7 @@ class Commits:
         async with self._order.take().reached(deadline):
             await self._commit(offsets, asked_as, deadline)
 
-    def commit_soon(self, offsets: Offsets, on_end: OnEnd | None) -> Outcome:
+    def commit_soon(self, offsets: Offsets, on_end: OnEnd | None) -> CommitOutcome:
         """Commit in the background, behind all that were asked for before; `on_end` hears how."""
         if self._is_closed:
             raise ClientClosed("the consumer has been closed")
@@ -152,7 +154,7 @@ class Commits:
         gathered.offsets.update(offsets)
         if on_end is not None:
             gathered.on_ends.append(on_end)
-        return Outcome(gathered)
+        return CommitOutcome(gathered)
 
     async def _commit_gathered(self, gathered: _Gathered) -> None:
         error: Exception | None = None
@@ -217,7 +219,9 @@ class Commits:
 
     # Asking
 
-    async def _commit(self, offsets: Offsets, asked_as: Identity | None, deadline: float) -> None:
+    async def _commit(
+        self, offsets: Offsets, asked_as: MemberIdentity | None, deadline: float
+    ) -> None:
         if not offsets and not self._member.is_bereft:
             return
         while asked_as is not None:
@@ -234,7 +238,9 @@ class Commits:
                 return
         raise CommitFailed(f"this consumer is no member of group {self._group_id} now")
 
-    async def _commit_once(self, offsets: Offsets, asked_as: Identity, deadline: float) -> None:
+    async def _commit_once(
+        self, offsets: Offsets, asked_as: MemberIdentity, deadline: float
+    ) -> None:
         instance_id = self._settings.group_instance_id if asked_as.member_id else None
         request = commit_request(
             self._group_id,
@@ -250,7 +256,7 @@ class Commits:
             self._member.commit_refused(asked_as, error.code)
             raise error
 
-    def _failure(self, asked_as: Identity, refused: BrokerError) -> CommitFailed:
+    def _failure(self, asked_as: MemberIdentity, refused: BrokerError) -> CommitFailed:
         what = f"group {self._group_id} refused a commit ({refused.code.name})"
         if not asked_as.member_id:
             return CommitFailed(

@@ -26,7 +26,7 @@ from moldau.client.errors import (
 from moldau.client.records import TopicPartition
 from moldau.engine.cluster import Cluster
 from moldau.engine.fetch_requests import NO_REPLICA, by_partition
-from moldau.engine.fetch_sessions import FetchSession, Wanted
+from moldau.engine.fetch_sessions import FetchPosition, FetchSession
 from moldau.engine.fetched_batches import split
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.data import (
@@ -100,7 +100,7 @@ class FetchAnswers:
         self,
         answer: FetchResponse,
         sent: Mapping[TopicPartition, Sent],
-        wanted: Mapping[TopicPartition, Wanted],
+        wanted: Mapping[TopicPartition, FetchPosition],
         session: FetchSession | None,
         broker_id: int,
     ) -> None:

@@ -43,9 +43,9 @@ from moldau.engine.fetch_requests import (
 from moldau.engine.fetch_sessions import (
     FINAL_EPOCH,
     NO_SESSION,
+    FetchPosition,
     FetchSession,
     SessionRequest,
-    Wanted,
 )
 from moldau.protocol.messages.data import FetchRequest
 
@@ -209,7 +209,7 @@ class Fetcher:
             topic = image.topics[state.partition.topic]
             epoch = topic.partitions[state.partition.partition].leader_epoch
             plan.sent[state.partition] = Sent(state, state.revision, state.fetch_offset)
-            plan.wanted[state.partition] = Wanted(
+            plan.wanted[state.partition] = FetchPosition(
                 topic.topic_id, state.fetch_offset, epoch, settings.max_partition_fetch_bytes
             )
         return plan._replace(look_again_at=min(retry_at, default=None))
@@ -312,7 +312,7 @@ class _Plan(NamedTuple):
     """What to ask a broker for, as it was and as the session sees it."""
 
     sent: dict[TopicPartition, Sent]
-    wanted: dict[TopicPartition, Wanted]
+    wanted: dict[TopicPartition, FetchPosition]
     look_again_at: float | None
     """With nothing to ask for: when that may change by itself."""
 

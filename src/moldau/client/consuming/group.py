@@ -29,7 +29,7 @@ from moldau.client.consuming.group_coordinator import GroupCoordinator
 from moldau.client.consuming.heart import Heart
 from moldau.client.consuming.membership import Membership, MembershipSettings
 from moldau.client.consuming.rebalancing import Rebalancing
-from moldau.client.consuming.steps import Identity, Partitions
+from moldau.client.consuming.steps import MemberIdentity, Partitions
 from moldau.client.consuming.subscribed_topics import matching, partition_counts
 from moldau.client.errors import ClientError, broker_error
 from moldau.client.records import OffsetAndMetadata, TopicPartition
@@ -300,7 +300,7 @@ class ConsumerGroup:
     # What commits ask (`commits.Member`)
 
     @property
-    def committer(self) -> Identity | None:
+    def committer(self) -> MemberIdentity | None:
         """Who commits right now."""
         return self._membership.committer
 
@@ -309,7 +309,9 @@ class ConsumerGroup:
         """Whether the user may still hold records of partitions that are others' by now."""
         return self._membership.is_bereft
 
-    async def still_owns(self, partitions: Partitions, asked_as: Identity, deadline: float) -> bool:
+    async def still_owns(
+        self, partitions: Partitions, asked_as: MemberIdentity, deadline: float
+    ) -> bool:
         """Wait for a generation under way; tell whether a later one kept these partitions."""
         membership = self._membership
         while membership.is_joining and partitions <= membership.owned and self._now() < deadline:
@@ -317,7 +319,7 @@ class ConsumerGroup:
         is_later = membership.is_member and membership.identity != asked_as
         return is_later and partitions <= membership.owned
 
-    def commit_refused(self, asked_as: Identity, code: ErrorCode) -> None:
+    def commit_refused(self, asked_as: MemberIdentity, code: ErrorCode) -> None:
         """Learn from a refusal what the group thinks of the member."""
         self._membership.commit_refused(asked_as, code, self._now())
         self._rebalancing.changed()

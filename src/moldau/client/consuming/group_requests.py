@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from moldau.client.assignors.consumer_protocol import PROTOCOL_TYPE
 from moldau.client.consumer_settings import ConsumerSettings
-from moldau.client.consuming.steps import Identity, Join, Synchronise
+from moldau.client.consuming.steps import Join, MemberIdentity, Synchronise
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.groups import (
     HeartbeatRequest,
@@ -62,14 +62,14 @@ def sync_request(group_id: str, instance_id: str | None, step: Synchronise) -> S
 
 
 def heartbeat_request(
-    group_id: str, instance_id: str | None, identity: Identity
+    group_id: str, instance_id: str | None, identity: MemberIdentity
 ) -> HeartbeatRequest:
     """Say that one lives."""
     return HeartbeatRequest(group_id, identity.generation, identity.member_id, instance_id)
 
 
 def leave_request(
-    group_id: str, instance_id: str | None, identity: Identity, reason: str
+    group_id: str, instance_id: str | None, identity: MemberIdentity, reason: str
 ) -> LeaveGroupRequest:
     """Leave; from the third version on members leave in numbers, this one alone."""
     return LeaveGroupRequest(

@@ -14,7 +14,7 @@ from moldau.client.consuming.background import Waking
 from moldau.client.consuming.group_coordinator import GroupCoordinator
 from moldau.client.consuming.group_requests import heartbeat_request, leave_error, leave_request
 from moldau.client.consuming.membership import Membership
-from moldau.client.consuming.steps import Beat, Expire, Identity
+from moldau.client.consuming.steps import Beat, Expire, MemberIdentity
 from moldau.client.errors import ClientError
 from moldau.protocol.errors import ErrorCode
 
@@ -55,7 +55,7 @@ class Heart:
             else:
                 await self._waking.wait(pulse.until)
 
-    async def _beat(self, identity: Identity) -> None:
+    async def _beat(self, identity: MemberIdentity) -> None:
         self._membership.beat_begun(self._now())
         # An answer that does not come must leave time for another try within the session.
         patience_ms = self._settings.session_timeout_ms // 2
@@ -83,7 +83,7 @@ class Heart:
         self._membership.beat_failed(self._failure_count, self._now())
         logger.info("a heartbeat to group %s failed: %s", self._group_id, why)
 
-    async def _expire(self, identity: Identity) -> None:
+    async def _expire(self, identity: MemberIdentity) -> None:
         limit_ms = self._settings.max_poll_interval_ms
         logger.warning(
             "group %s: left it, because no records were asked for within max_poll_interval_ms=%d;"
@@ -97,7 +97,7 @@ class Heart:
         deadline = self._now() + self._settings.session_timeout_ms / 1000
         await self.leave(identity, "max.poll.interval.ms passed", deadline)
 
-    async def leave(self, identity: Identity, reason: str, deadline: float) -> None:
+    async def leave(self, identity: MemberIdentity, reason: str, deadline: float) -> None:
         """Say goodbye for a dynamic member; a static one is expected back (KIP-345).
 
         A goodbye that does not arrive costs the group a session timeout, no more.

@@ -37,9 +37,9 @@ from moldau.client.consuming.steps import (
     Beat,
     Distribute,
     Expire,
-    Identity,
     Join,
     Lose,
+    MemberIdentity,
     Partitions,
     Pulse,
     Refuse,
@@ -137,7 +137,7 @@ class Membership:
         return self.identity.generation != NO_GENERATION and not self._is_lost
 
     @property
-    def committer(self) -> Identity | None:
+    def committer(self) -> MemberIdentity | None:
         """Who commits right now; None where a commit of this member must not be taken.
 
         A consumer that is not subscribed commits as nobody in particular. A coordinator takes from
@@ -281,13 +281,13 @@ class Membership:
             self._enter_generation(answer, now)
         elif code is ErrorCode.MEMBER_ID_REQUIRED and not self.identity.member_id:
             # KIP-394: whoever joins without an id comes again with the one it is given.
-            self.identity = Identity(answer.member_id)
+            self.identity = MemberIdentity(answer.member_id)
             self._prepare("the consumer was given its member id")
         else:
             self._trouble(code, now)
 
     def _enter_generation(self, answer: JoinGroupResponse, now: float) -> None:
-        self.identity = Identity(answer.member_id, answer.generation_id)
+        self.identity = MemberIdentity(answer.member_id, answer.generation_id)
         self._beat_at = now + self._settings.heartbeat_interval_ms / 1000
         self._distributed_over = None
         self._assignments = {}
@@ -312,7 +312,7 @@ class Membership:
             self._assignments, self._distributed_over = assignments, over
 
     def synced(
-        self, asked_as: Identity, answer: SyncGroupResponse, assigned: Partitions, now: float
+        self, asked_as: MemberIdentity, answer: SyncGroupResponse, assigned: Partitions, now: float
     ) -> None:
         """Take the answer to a sync; `assigned` is what it brings if it brings anything."""
         if asked_as != self.identity or self.phase is not Phase.SYNCING:
@@ -382,16 +382,16 @@ class Membership:
         """Note that a heartbeat was not answered; the next must not wait for its interval."""
         self._beat_at = min(self._beat_at, now + self._pause_s(failure_count))
 
-    def beat_answered(self, asked_as: Identity, code: ErrorCode, now: float) -> None:
+    def beat_answered(self, asked_as: MemberIdentity, code: ErrorCode, now: float) -> None:
         """Take the answer to a heartbeat."""
         self._told(asked_as, code, now)
 
-    def commit_refused(self, asked_as: Identity, code: ErrorCode, now: float) -> None:
+    def commit_refused(self, asked_as: MemberIdentity, code: ErrorCode, now: float) -> None:
         """Take what the refusal of a commit says about the membership."""
         if code is ErrorCode.REBALANCE_IN_PROGRESS or code in SHUT_OUT:
             self._told(asked_as, code, now)
 
-    def _told(self, asked_as: Identity, code: ErrorCode, now: float) -> None:
+    def _told(self, asked_as: MemberIdentity, code: ErrorCode, now: float) -> None:
         if asked_as != self.identity or self.phase not in _BEATING or code is ErrorCode.NONE:
             return  # of an earlier life, or overtaken by a join
         if code is ErrorCode.REBALANCE_IN_PROGRESS:
@@ -442,7 +442,7 @@ class Membership:
             self._try_again(now, "the group does not know this member")
         elif code is ErrorCode.ILLEGAL_GENERATION:
             # The group still knows the member id; a second one would only have to time out.
-            self._forfeit(Identity(self.identity.member_id))
+            self._forfeit(MemberIdentity(self.identity.member_id))
             self._try_again(now, "the group went on to another generation")
         elif code.retriable or code is ErrorCode.REBALANCE_IN_PROGRESS:
             self._try_again(now, f"the coordinator answered {code.name}")
@@ -451,7 +451,7 @@ class Membership:
             self._forfeit(NOBODY)
             self.refused(broker_error(code))
 
-    def _forfeit(self, identity: Identity) -> None:
+    def _forfeit(self, identity: MemberIdentity) -> None:
         self.identity = identity
         self._is_lost = bool(self.owned)
         self._distributed_over = None

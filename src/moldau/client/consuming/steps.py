@@ -16,14 +16,14 @@ Partitions = frozenset[TopicPartition]
 NONE_OWNED: Partitions = frozenset()
 
 
-class Identity(NamedTuple):
+class MemberIdentity(NamedTuple):
     """Who a client is to its group: every request says it, and an old one is fenced by it."""
 
     member_id: str = ""
     generation: int = NO_GENERATION
 
 
-NOBODY = Identity()
+NOBODY = MemberIdentity()
 
 
 class Wait(NamedTuple):
@@ -47,7 +47,7 @@ class Lose(NamedTuple):
 class Join(NamedTuple):
     """Ask to be in the group's next generation."""
 
-    identity: Identity
+    identity: MemberIdentity
     topics: frozenset[str]
     owned: Partitions
     owned_generation: int
@@ -67,7 +67,7 @@ class Distribute(NamedTuple):
 class Synchronise(NamedTuple):
     """Ask for one's assignment; the leader brings everybody's."""
 
-    identity: Identity
+    identity: MemberIdentity
     protocol_name: str
     assignments: Mapping[str, bytes]
 
@@ -78,7 +78,7 @@ class Adopt(NamedTuple):
     assigned: Partitions
     added: Partitions
     revoked: Partitions
-    identity: Identity
+    identity: MemberIdentity
 
     @property
     def is_quiet(self) -> bool:
@@ -98,13 +98,13 @@ Step = Wait | Revoke | Lose | Join | Distribute | Synchronise | Adopt | Refuse
 class Beat(NamedTuple):
     """Tell the coordinator that this member lives."""
 
-    identity: Identity
+    identity: MemberIdentity
 
 
 class Expire(NamedTuple):
     """The user has not asked for records for too long: leave, so that others can read."""
 
-    identity: Identity
+    identity: MemberIdentity
 
 
 Pulse = Wait | Beat | Expire

@@ -93,7 +93,7 @@ class Consumer(ConsumerFace[K, V]):
         was handed last is not done with, nor is what another thread was handed, nor anything while
         an exception or a signal is handled.
         """
-        self._end(timeout, done=_is_at_leisure() and not self._in_loop)
+        self._end(timeout, done=_not_interrupted() and not self._in_loop)
 
     def _end(self, timeout: float, *, done: bool) -> None:
         core, portal, was_closing = self._core, self._portal, self._is_closing
@@ -188,7 +188,7 @@ class Consumer(ConsumerFace[K, V]):
     def unsubscribe(self) -> None:
         """Consume nothing any more: leave the group, or drop what was assigned by hand."""
         self._subscription = Subscription()
-        self._wait(self._running.unsubscribe(done=_is_at_leisure()))
+        self._wait(self._running.unsubscribe(done=_not_interrupted()))
 
     def subscription(self) -> Subscription:
         """Return what was subscribed to."""
@@ -199,7 +199,7 @@ class Consumer(ConsumerFace[K, V]):
 
         What goes is committed before, if that is automatic.
         """
-        done = _is_at_leisure()
+        done = _not_interrupted()
         self._do(partial(self._running.assign, as_partitions(partitions), done=done))
 
     def assignment(self) -> frozenset[TopicPartition]:
@@ -390,7 +390,7 @@ class Consumer(ConsumerFace[K, V]):
         self._do(self._running.group().enforce_rebalance, reason)
 
 
-def _is_at_leisure() -> bool:
+def _not_interrupted() -> bool:
     """Tell whether nothing was interrupted by what now runs: no exception, no signal."""
     return sys.exception() is None and not in_signal_handler()
 

@@ -25,8 +25,8 @@ from typing import Final
 from moldau.base.clock import Random
 from moldau.base.tuples import NamedTuple
 from moldau.client.errors import RecordTooLarge
-from moldau.client.producing.batches import Batch
-from moldau.client.producing.fates import Fate, Guard
+from moldau.client.producing.batch_results import BatchResult, Guard
+from moldau.client.producing.batches import ProducerBatch
 from moldau.client.producing.queues import NO_LEADER, PartitionQueue
 from moldau.records.batch import HEADER_SIZE
 from moldau.records.builder import RecordHeader, record_size_bound
@@ -111,10 +111,10 @@ class TopicQueues:
         self.limit = min(self.limit, self.limit_max)
 
 
-class Place(NamedTuple):
+class RecordPlace(NamedTuple):
     """Where a record was put."""
 
-    batch: Batch
+    batch: ProducerBatch
     record_index: int
 
 
@@ -132,8 +132,8 @@ class Accumulator:
         self._overdrawn = False
         self.ready: dict[PartitionQueue, None] = {}
         """Partitions with closed batches, for the sender to take away from here."""
-        self._lingering: deque[tuple[PartitionQueue, Batch]] = deque()
-        self._aging: deque[tuple[PartitionQueue, Batch]] = deque()
+        self._lingering: deque[tuple[PartitionQueue, ProducerBatch]] = deque()
+        self._aging: deque[tuple[PartitionQueue, ProducerBatch]] = deque()
         self._sweep_at = _SWEEP_COUNT
 
     # Topics
@@ -217,8 +217,8 @@ class Accumulator:
         headers: Sequence[RecordHeader],
         size: int,
         now: float,
-        full: Batch | None = None,
-    ) -> Place | None:
+        full: ProducerBatch | None = None,
+    ) -> RecordPlace | None:
         """Put a record where there is no open batch with room for it; None if memory is used up.
 
         Without a queue it goes to the sticky one. `size` is `checked_size` of the record, `full`
@@ -236,7 +236,7 @@ class Accumulator:
                 if batch is not full and batch.append(
                     timestamp_ms, key, value, headers, None, topic.limit
                 ):
-                    return Place(batch, index)
+                    return RecordPlace(batch, index)
                 self._close(topic, target, now)
                 continue
             reserved = max(topic.limit, size + HEADER_SIZE)
@@ -247,12 +247,12 @@ class Accumulator:
             batch.append(timestamp_ms, key, value, headers)
             self._open(target, batch)
             topic.used_at = now
-            return Place(batch, 0)
+            return RecordPlace(batch, 0)
 
-    def _begun(self, queue: PartitionQueue, reserved: int, now: float) -> Batch:
+    def _begun(self, queue: PartitionQueue, reserved: int, now: float) -> ProducerBatch:
         bounds = self._bounds
-        return Batch(
-            Fate(queue.topic, queue.partition, self._guard),
+        return ProducerBatch(
+            BatchResult(queue.topic, queue.partition, self._guard),
             bounds.codec,
             bounds.level,
             transactional=bounds.transactional,
@@ -262,7 +262,7 @@ class Accumulator:
         )
 
     def add_batch(
-        self, topic: TopicQueues, queue: PartitionQueue, batch: Batch, now: float
+        self, topic: TopicQueues, queue: PartitionQueue, batch: ProducerBatch, now: float
     ) -> None:
         """Take a batch that was filled elsewhere, behind what its partition has; it is ready.
 
@@ -274,11 +274,11 @@ class Accumulator:
         self._close(topic, queue, now)
         topic.used_at = now
 
-    def _open(self, queue: PartitionQueue, batch: Batch) -> None:
+    def _open(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         self._hold(queue, batch)
         self._lingering.append((queue, batch))
 
-    def _hold(self, queue: PartitionQueue, batch: Batch) -> None:
+    def _hold(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         self.used += batch.reserved
         queue.open = batch
         if len(self._aging) >= self._sweep_at:
@@ -347,24 +347,24 @@ class Accumulator:
     def expiry(self) -> float | None:
         """Return when the oldest batch is to be given up; None if there is none."""
         aging = self._aging
-        while aging and aging[0][1].fate.done:
+        while aging and aging[0][1].batch_result.done:
             aging.popleft()
         return aging[0][1].deadline if aging else None
 
-    def expired(self, now: float) -> list[tuple[PartitionQueue, Batch]]:
+    def expired(self, now: float) -> list[tuple[PartitionQueue, ProducerBatch]]:
         """Return the batches that are past their deadline, for the caller to give up."""
         late = []
         while (deadline := self.expiry()) is not None and deadline <= now:
             late.append(self._aging.popleft())
         return late
 
-    def unsettled(self) -> list[tuple[PartitionQueue, Batch]]:
+    def unsettled(self) -> list[tuple[PartitionQueue, ProducerBatch]]:
         """Return every batch that is not settled, oldest first."""
-        return [(queue, batch) for queue, batch in self._aging if not batch.fate.done]
+        return [(queue, batch) for queue, batch in self._aging if not batch.batch_result.done]
 
     # Ends
 
-    def release(self, batch: Batch) -> None:
+    def release(self, batch: ProducerBatch) -> None:
         """Give back the room of a batch that is settled, and what it took.
 
         The batch itself may have to wait here behind an older one that is not.
@@ -373,7 +373,7 @@ class Accumulator:
         batch.reserved = 0
         batch.drop()
 
-    def split(self, queue: PartitionQueue, batch: Batch) -> list[Batch]:
+    def split(self, queue: PartitionQueue, batch: ProducerBatch) -> list[ProducerBatch]:
         """Put the halves of a batch in its place, and return them: it was too large."""
         self.topics[queue.topic].shrink(batch.size)
         halves = queue.split(batch)

@@ -9,23 +9,23 @@ Pure.
 from __future__ import annotations
 
 from moldau.client.errors import ClientError
-from moldau.client.producing.fates import Fate, Moved
+from moldau.client.producing.batch_results import BatchResult, Moved
 from moldau.records.batch import HEADER_SIZE, TRANSACTIONAL_BIT, pack_batch, parse_header
 from moldau.records.builder import NO_SEQUENCE, BatchBuilder
 from moldau.records.compression import Codec
 from moldau.records.record import read_records
 
 
-class Batch(BatchBuilder):
+class ProducerBatch(BatchBuilder):
     """A batch for one partition."""
 
     __slots__ = (
         "_sealed",
         "attempts",
+        "batch_result",
         "deadline",
         "expired",
         "failure",
-        "fate",
         "identity",
         "not_before",
         "opened_at",
@@ -34,7 +34,7 @@ class Batch(BatchBuilder):
 
     def __init__(
         self,
-        fate: Fate,
+        batch_result: BatchResult,
         codec: Codec,
         level: int | None,
         *,
@@ -44,7 +44,7 @@ class Batch(BatchBuilder):
         reserved: int,
     ) -> None:
         super().__init__(codec, level, transactional=transactional)
-        self.fate = fate
+        self.batch_result = batch_result
         self.opened_at = opened_at
         self.deadline = deadline
         """When its records are given up if they were not acknowledged."""
@@ -98,7 +98,7 @@ class Batch(BatchBuilder):
         self._parts.clear()
         self._sealed = b""
 
-    def halves(self) -> list[Batch]:
+    def halves(self) -> list[ProducerBatch]:
         """Split it in two by size, for a broker that refuses it as too large."""
         half = HEADER_SIZE + (self.size - HEADER_SIZE) // 2
         halves = [self._empty()]
@@ -115,12 +115,14 @@ class Batch(BatchBuilder):
             if self.numbered:
                 part.number(self._producer_id, self._producer_epoch, sequence)
                 sequence = part.next_sequence
-        self.fate.move(*(Moved(part.count, part.fate, 0) for part in halves))
+        self.batch_result.move(*(Moved(part.count, part.batch_result, 0) for part in halves))
         return halves
 
-    def _empty(self) -> Batch:
-        empty = Batch(
-            Fate(self.fate.topic, self.fate.partition, self.fate.guard),
+    def _empty(self) -> ProducerBatch:
+        empty = ProducerBatch(
+            BatchResult(
+                self.batch_result.topic, self.batch_result.partition, self.batch_result.guard
+            ),
             self._codec,
             self._level,
             transactional=self._attributes & TRANSACTIONAL_BIT != 0,

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 from moldau.client.errors import ClientClosed, ClientError, DeliveryAborted, InvalidState
 from moldau.client.producer_settings import ProducerSettings
 from moldau.client.producing.accumulator import Accumulator, Bounds
+from moldau.client.producing.batch_results import BatchResult, Guard, aborted_transaction
 from moldau.client.producing.deliveries import Sent
-from moldau.client.producing.fates import Fate, Guard, aborted_transaction
 from moldau.client.producing.outbox import Outbox
 from moldau.client.producing.parking import Parking
 from moldau.client.producing.sender import Sender
-from moldau.client.producing.sequences import Identity
+from moldau.client.producing.sequences import SequenceIdentity
 from moldau.client.settings import INT32_MAX
 from moldau.engine.cluster import Cluster, Node
 from moldau.engine.ports import ClientPorts
@@ -41,7 +41,7 @@ class ProducerCore(Generic[D]):
         settings: ProducerSettings,
         ports: ClientPorts,
         guard: Guard,
-        delivery: Callable[[Fate, int, int], D],
+        delivery: Callable[[BatchResult, int, int], D],
         on_room: Callable[[], None],
     ) -> None:
         self.settings = settings
@@ -124,7 +124,7 @@ class ProducerCore(Generic[D]):
             self._identifying = None
         self.sender.look_again(list(self.accumulator.queues()))
 
-    async def _init_producer_id(self) -> Identity:
+    async def _init_producer_id(self) -> SequenceIdentity:
         from moldau.protocol.messages import transactions  # noqa: PLC0415 - asked when connected
 
         request = transactions.InitProducerIdRequest(None, INT32_MAX)
@@ -132,7 +132,7 @@ class ProducerCore(Generic[D]):
             self.cluster.call(Node.ANY, request)
         )
         raise_for(answer.error_code)
-        return Identity(answer.producer_id, answer.producer_epoch)
+        return SequenceIdentity(answer.producer_id, answer.producer_epoch)
 
     # Transactions
 
@@ -215,7 +215,7 @@ class ProducerCore(Generic[D]):
         """
         self.outbox.refuse(error)
         for _, batch in self.accumulator.unsettled():
-            batch.fate.settle(error)
+            batch.batch_result.settle(error)
         self.parking.become_copy(error)
 
     def give_up(self) -> None:

@@ -3,7 +3,7 @@
 A delivery is three words of memory until somebody waits for it: only then is a future or an event
 made. Giving up waiting gives up nothing else; the record goes its way.
 
-A batch's fate does not answer for all of its records: one that is too large is split, and its
+A batch result does not answer for all of its records: one that is too large is split, and its
 halves may fare differently. So `send_many` looks at every delivery; those that were written are let
 go of as time passes, so that a stream of records without end takes no more than what is on its way.
 """
@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any, Final, Self, TypeVar
 
 from moldau.client.errors import ClientError, InvalidState, RequestTimedOut
-from moldau.client.producing.fates import UNKNOWN_OFFSET, Fate, fresh
+from moldau.client.producing.batch_results import UNKNOWN_OFFSET, BatchResult, fresh
 from moldau.client.records import RecordMetadata
 from moldau.engine.portal import refuse_in_callbacks
 
@@ -30,28 +30,30 @@ _new = tuple.__new__
 class Sent:
     """What a delivery can tell without waiting; each face has its own kind."""
 
-    __slots__ = ("_fate", "_index", "_timestamp_ms")
+    __slots__ = ("_batch_result", "_index", "_timestamp_ms")
 
-    def __init__(self, fate: Fate, index: int, timestamp_ms: int) -> None:
-        self._fate = fate
+    def __init__(self, batch_result: BatchResult, index: int, timestamp_ms: int) -> None:
+        self._batch_result = batch_result
         self._index = index
         self._timestamp_ms = timestamp_ms
 
-    def place(self) -> tuple[Fate, int]:
-        """Return the fate that decides on the record, and the record's index in it."""
-        return self._fate.located(self._index)
+    def place(self) -> tuple[BatchResult, int]:
+        """Return the batch result that decides on the record, and the record's index in it."""
+        return self._batch_result.located(self._index)
 
     def done(self) -> bool:
         """Tell whether it is known what became of the record."""
-        fate = self._fate
-        return fate.located(self._index)[0].done if fate.moved else fate.done
+        batch_result = self._batch_result
+        return (
+            batch_result.located(self._index)[0].done if batch_result.moved else batch_result.done
+        )
 
     def exception(self) -> ClientError | None:
         """Return why the record failed, None if it was written; InvalidState if neither yet."""
-        fate = self.place()[0]
-        if not fate.done:
+        batch_result = self.place()[0]
+        if not batch_result.done:
             raise InvalidState("the record is still on its way", advice="Wait for it first.")
-        return fate.error
+        return batch_result.error
 
     def add_done_callback(self, callback: Callable[[Self], object]) -> None:
         """Have a function called with this delivery once it is done, at once if it is already.
@@ -59,8 +61,8 @@ class Sent:
         It is called on the event loop's thread and must not block: `result()`, and whatever else
         waits, is refused there. What it raises is reported to the loop's exception handler.
         """
-        with self._fate.guard:
-            watched = self._fate.watch(self._index, partial(self._call, callback))
+        with self._batch_result.guard:
+            watched = self._batch_result.watch(self._index, partial(self._call, callback))
         if not watched:
             self._call(callback)
 
@@ -83,15 +85,21 @@ class Sent:
 
     def metadata(self) -> RecordMetadata:
         """Return where the record was put, raise why it failed; only of one that is done."""
-        fate, index = self._fate, self._index
-        if fate.moved:
-            fate, index = fate.located(index)
-        if fate.error is not None:
-            raise fresh(fate.error)
-        offset = fate.base_offset + index if fate.base_offset >= 0 else UNKNOWN_OFFSET
-        timestamp_ms = fate.append_time_ms if fate.append_time_ms >= 0 else self._timestamp_ms
+        batch_result, index = self._batch_result, self._index
+        if batch_result.moved:
+            batch_result, index = batch_result.located(index)
+        if batch_result.error is not None:
+            raise fresh(batch_result.error)
+        offset = (
+            batch_result.base_offset + index if batch_result.base_offset >= 0 else UNKNOWN_OFFSET
+        )
+        timestamp_ms = (
+            batch_result.append_time_ms if batch_result.append_time_ms >= 0 else self._timestamp_ms
+        )
         # Everybody asks for every record: this is half the price of the class's own way.
-        return _new(RecordMetadata, (fate.topic, fate.partition, offset, timestamp_ms))
+        return _new(
+            RecordMetadata, (batch_result.topic, batch_result.partition, offset, timestamp_ms)
+        )
 
 
 class AsyncDelivery(Sent):
@@ -101,10 +109,10 @@ class AsyncDelivery(Sent):
 
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
         """Wait until the record is written. Cancelling ends the waiting, not the sending."""
-        fate = self._fate
-        if (fate.moved or not fate.done) and not self.done():
+        batch_result = self._batch_result
+        if (batch_result.moved or not batch_result.done) and not self.done():
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._fate.watch(self._index, partial(_release, future))
+            self._batch_result.watch(self._index, partial(_release, future))
             yield from future
         return self.metadata()
 
@@ -130,8 +138,8 @@ class Delivery(Sent):
         if not self.done():
             refuse_in_callbacks()
             known = threading.Event()
-            with self._fate.guard:
-                watched = self._fate.watch(self._index, known.set)
+            with self._batch_result.guard:
+                watched = self._batch_result.watch(self._index, known.set)
             if watched and not known.wait(timeout):
                 raise RequestTimedOut(
                     f"no acknowledgement within {timeout} s",
@@ -175,10 +183,10 @@ class Tally:
         kept: list[Sent] = []
         failed = False
         for delivery in self._kept:
-            fate, _ = delivery.place()
-            if not fate.done:
+            batch_result, _ = delivery.place()
+            if not batch_result.done:
                 kept.append(delivery)
-            elif fate.error is not None and not failed:
+            elif batch_result.error is not None and not failed:
                 failed = True
                 kept.append(delivery)
         self._kept = kept

@@ -20,8 +20,8 @@ from moldau.client.errors import (
     UnknownTopicOrPartition,
 )
 from moldau.client.producing.accumulator import Accumulator, TopicQueues
-from moldau.client.producing.batches import Batch
-from moldau.client.producing.fates import Fate, fresh
+from moldau.client.producing.batch_results import BatchResult, fresh
+from moldau.client.producing.batches import ProducerBatch
 from moldau.client.producing.queues import PartitionQueue
 from moldau.client.records import Header
 from moldau.engine.metadata import TopicImage
@@ -40,7 +40,7 @@ class Outbox(Generic[D]):
         self,
         accumulator: Accumulator,
         clock: Clock,
-        delivery: Callable[[Fate, int, int], D],
+        delivery: Callable[[BatchResult, int, int], D],
         *,
         hashes_keys: bool,
     ) -> None:
@@ -95,7 +95,7 @@ class Outbox(Generic[D]):
             if batch is not None:
                 index = batch.count
                 if batch.append(timestamp_ms, key, value, headers, None, queues.limit):
-                    return self._delivery(batch.fate, index, timestamp_ms)
+                    return self._delivery(batch.batch_result, index, timestamp_ms)
             target = None if sticky else queue
             return self._put_new(queues, target, timestamp_ms, key, value, headers, batch)
         except (TypeError, AttributeError, ValueError) as error:
@@ -112,7 +112,7 @@ class Outbox(Generic[D]):
         key: bytes | None,
         value: bytes | None,
         headers: Sequence[Header],
-        full: Batch | None,
+        full: ProducerBatch | None,
     ) -> D:
         """Put a record where a batch must be opened, and perhaps another closed, for it."""
         accumulator = self._accumulator
@@ -126,7 +126,7 @@ class Outbox(Generic[D]):
             self.on_news()  # also a record that is refused may have closed a batch before it
         if place is None:
             raise BufferFull(f"the buffer is full: {accumulator.used} bytes wait to be sent")
-        return self._delivery(place.batch.fate, place.record_index, timestamp_ms)
+        return self._delivery(place.batch.batch_result, place.record_index, timestamp_ms)
 
     def _check_open(self) -> None:
         if self._refusal is not None:

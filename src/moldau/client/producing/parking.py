@@ -26,8 +26,8 @@ from moldau.client.errors import (
     SerializationFailed,
 )
 from moldau.client.producing.accumulator import Accumulator
+from moldau.client.producing.batch_results import BatchResult, Guard, Moved, Watcher
 from moldau.client.producing.deliveries import Sent
-from moldau.client.producing.fates import Fate, Guard, Moved, Watcher
 from moldau.client.producing.outbox import (
     Outbox,
     check_bytes,
@@ -44,7 +44,7 @@ D = TypeVar("D", bound=Sent)
 class _Parked(NamedTuple):
     """One record that waits."""
 
-    fate: Fate
+    batch_result: BatchResult
     key: bytes | None
     value: bytes | None
     partition: int | None
@@ -63,7 +63,7 @@ class Parking(Generic[D]):
         cluster: Cluster,
         accumulator: Accumulator,
         outbox: Outbox[D],
-        delivery: Callable[[Fate, int, int], D],
+        delivery: Callable[[BatchResult, int, int], D],
         clock: Clock,
         guard: Guard,
         max_block_ms: int,
@@ -101,18 +101,18 @@ class Parking(Generic[D]):
             timestamp_ms = self._clock.wall_ms()
         else:
             check_timestamp(timestamp_ms)
-        fate = Fate(topic, -1 if partition is None else partition, self._guard)
+        batch_result = BatchResult(topic, -1 if partition is None else partition, self._guard)
         with self._guard:
             size = self._accumulator.checked_size(key, value, headers)
             if not self._accumulator.has_room(size):
                 raise BufferFull(f"the buffer is full while the topic {topic} is being looked up")
             self._accumulator.used += size
             self._outbox.close_topic(topic)
-        parked = _Parked(fate, key, value, partition, timestamp_ms, headers, size, choose)
+        parked = _Parked(batch_result, key, value, partition, timestamp_ms, headers, size, choose)
         self._waiting.setdefault(topic, deque()).append(parked)
         if topic not in self._asking:
             self._asking[topic] = asyncio.get_running_loop().create_task(self._ask(topic))
-        return self._delivery(fate, 0, timestamp_ms)
+        return self._delivery(batch_result, 0, timestamp_ms)
 
     async def _ask(self, topic: str) -> None:
         """Wait for a topic and put what waits for it; cancelled when the producer closes."""
@@ -154,7 +154,7 @@ class Parking(Generic[D]):
         _tell(told)
 
     def _put(self, topic: str, parked: _Parked) -> None:
-        fate, key, value, partition, timestamp_ms, headers, size, choose = parked
+        batch_result, key, value, partition, timestamp_ms, headers, size, choose = parked
         with self._guard:
             self._accumulator.used -= size
         if choose is not None:
@@ -164,7 +164,7 @@ class Parking(Generic[D]):
                 delivery = self._outbox.put(topic, key, value, partition, timestamp_ms, headers)
             if delivery is None:
                 raise no_such_partition(topic, partition, self._outbox.partition_count(topic))
-            fate.move(Moved(1, *delivery.place()))
+            batch_result.move(Moved(1, *delivery.place()))
 
     def _fail(self, topic: str, error: ClientError) -> None:
         waiting = self._waiting[topic]
@@ -178,7 +178,7 @@ class Parking(Generic[D]):
 
     def _settled(self, parked: _Parked, error: ClientError) -> list[Watcher]:
         with self._guard:
-            return parked.fate.settle(error)
+            return parked.batch_result.settle(error)
 
     # For those who can wait
 
@@ -223,7 +223,7 @@ class Parking(Generic[D]):
         """Give up everything that waits, in a process that was forked off; the guard is held."""
         for waiting in self._waiting.values():
             for parked in waiting:
-                parked.fate.settle(error)
+                parked.batch_result.settle(error)
 
     async def close(self, error: ClientError) -> None:
         """Give up everything that waits, and stop asking."""

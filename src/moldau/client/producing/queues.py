@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-from moldau.client.producing.batches import Batch
-from moldau.client.producing.fates import Guard
-from moldau.client.producing.sequences import Gap, Identity, Sequences
+from moldau.client.producing.batch_results import Guard
+from moldau.client.producing.batches import ProducerBatch
+from moldau.client.producing.sequences import Gap, SequenceIdentity, Sequences
 
 NO_LEADER: Final = -1
 NOBODY: Final = -2
@@ -48,11 +48,11 @@ class PartitionQueue:
         self.partition = partition
         self.guard = guard
         self.leader = NO_LEADER
-        self.open: Batch | None = None
+        self.open: ProducerBatch | None = None
         """The batch that `send` adds to."""
-        self.waiting: deque[Batch] = deque()
+        self.waiting: deque[ProducerBatch] = deque()
         """Closed batches: those that failed first, in their order, then the new ones."""
-        self.unacknowledged: list[Batch] = []
+        self.unacknowledged: list[ProducerBatch] = []
         """Batches that were sent, in the order of their first sending, and not settled."""
         self.in_flight = 0
         self.sequences = Sequences() if idempotent else None
@@ -90,7 +90,7 @@ class PartitionQueue:
             return False
         return self.sequences is None or self._in_sequence(head, self.sequences)
 
-    def _in_sequence(self, head: Batch, sequences: Sequences) -> bool:
+    def _in_sequence(self, head: ProducerBatch, sequences: Sequences) -> bool:
         if sequences.gap is Gap.CERTAIN:
             return not self.in_flight
         if head.attempts:
@@ -101,7 +101,7 @@ class PartitionQueue:
             return False
         return sequences.gap is Gap.NONE or not (self.unacknowledged or self.in_flight)
 
-    def settle_numbers(self, identity: Identity) -> bool:
+    def settle_numbers(self, identity: SequenceIdentity) -> bool:
         """Make ready to number what is sendable; False if that needs a raised epoch (`renumber`).
 
         A partition goes on under an older identity until nothing of it is left to acknowledge.
@@ -123,12 +123,12 @@ class PartitionQueue:
         self.renumber(identity)
         return True
 
-    def renumber(self, identity: Identity) -> None:
+    def renumber(self, identity: SequenceIdentity) -> None:
         """Close a gap under a raised epoch."""
         assert self.sequences is not None
         self.sequences.renumber(identity, self.unacknowledged)
 
-    def take(self) -> Batch:
+    def take(self) -> ProducerBatch:
         """Take the first waiting batch, to be sent to the leader now."""
         batch = self.waiting.popleft()
         if not batch.attempts:
@@ -146,13 +146,13 @@ class PartitionQueue:
         if not self.in_flight:
             self._sent_to = NOBODY
 
-    def acknowledged(self, batch: Batch) -> None:
+    def acknowledged(self, batch: ProducerBatch) -> None:
         """The broker has written it."""
         self._forget(batch)
         if self.sequences is not None:
             self.sequences.acknowledged(batch)
 
-    def given_up(self, batch: Batch) -> None:
+    def given_up(self, batch: ProducerBatch) -> None:
         """It failed for good, or was never sent: what follows it has a gap before it."""
         if batch is self.open:
             self.open = None
@@ -162,11 +162,11 @@ class PartitionQueue:
         if self.sequences is not None:
             self.sequences.given_up(batch)
 
-    def _forget(self, batch: Batch) -> None:
+    def _forget(self, batch: ProducerBatch) -> None:
         if batch in self.unacknowledged:
             self.unacknowledged.remove(batch)
 
-    def requeue(self, batch: Batch) -> None:
+    def requeue(self, batch: ProducerBatch) -> None:
         """Put a batch that failed back before those sent after it."""
         order = self.unacknowledged
         place = order.index(batch)
@@ -177,7 +177,7 @@ class PartitionQueue:
             position += 1
         self.waiting.insert(position, batch)
 
-    def split(self, batch: Batch) -> list[Batch]:
+    def split(self, batch: ProducerBatch) -> list[ProducerBatch]:
         """Replace a batch that is too large by its halves."""
         place = self.unacknowledged.index(batch)
         halves = batch.halves()

@@ -29,10 +29,10 @@ from moldau.client.errors import (
 )
 from moldau.client.producer_settings import ProducerSettings
 from moldau.client.producing.accumulator import Accumulator
-from moldau.client.producing.fates import Guard
+from moldau.client.producing.batch_results import Guard
 from moldau.client.producing.produce_template import FIRST_TEMPLATE_VERSION, ProduceTemplate
 from moldau.client.producing.queues import NO_LEADER, PartitionQueue
-from moldau.client.producing.sequences import Identity
+from moldau.client.producing.sequences import SequenceIdentity
 from moldau.client.producing.settling import Answer, Gate, Item, Settling
 from moldau.engine.cluster import Cluster
 from moldau.engine.connection import ClientConnection
@@ -131,7 +131,7 @@ class Sender:
         """Every broker has as many requests as it may have: only an answer, or time, changes that,
         so a batch that becomes ready need not wake anybody."""
         self.gate: Gate | None = None
-        self.identity: Identity | None = None
+        self.identity: SequenceIdentity | None = None
         """Who batches are numbered as, where there is no transaction to say so."""
         self.ask_identity: Callable[[], None] = _nothing
         """Called when an idempotent producer has no identity to number with."""

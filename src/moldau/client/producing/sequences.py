@@ -22,7 +22,7 @@ from enum import Enum, auto
 from typing import Final
 
 from moldau.base.tuples import NamedTuple
-from moldau.client.producing.batches import Batch
+from moldau.client.producing.batches import ProducerBatch
 from moldau.protocol.errors import ErrorCode
 
 _EPOCH_MAX: Final = 2**15 - 1
@@ -35,17 +35,17 @@ _OUT_OF_SEQUENCE: Final = frozenset(
 )
 
 
-class Identity(NamedTuple):
+class SequenceIdentity(NamedTuple):
     """Who numbers: the id a broker gave out, and which life of it this is."""
 
     producer_id: int
     producer_epoch: int
 
-    def raised(self) -> Identity | None:
+    def raised(self) -> SequenceIdentity | None:
         """Return the next epoch's identity; None after the last, when a new id is due."""
         if self.producer_epoch >= _EPOCH_MAX - 1:
             return None
-        return Identity(self.producer_id, self.producer_epoch + 1)
+        return SequenceIdentity(self.producer_id, self.producer_epoch + 1)
 
 
 class Gap(Enum):
@@ -75,7 +75,7 @@ class Sequences:
     __slots__ = ("_last_acknowledged", "_next", "gap", "identity", "introduced")
 
     def __init__(self) -> None:
-        self.identity: Identity | None = None
+        self.identity: SequenceIdentity | None = None
         """Under which its open batches are numbered; another one is taken over when none is."""
         self.gap = Gap.NONE
         self.introduced = False
@@ -84,7 +84,7 @@ class Sequences:
         self._next = 0
         self._last_acknowledged = -1
 
-    def adopt(self, identity: Identity) -> None:
+    def adopt(self, identity: SequenceIdentity) -> None:
         """Begin at 0 as this producer."""
         if self.identity is None or self.identity.producer_id != identity.producer_id:
             self.introduced = False
@@ -93,23 +93,23 @@ class Sequences:
         self._next = 0
         self._last_acknowledged = -1
 
-    def number(self, batch: Batch) -> None:
+    def number(self, batch: ProducerBatch) -> None:
         """Give a batch the next numbers."""
         assert self.identity is not None
         batch.number(*self.identity, self._next)
         self._next = batch.next_sequence
 
-    def acknowledged(self, batch: Batch) -> None:
+    def acknowledged(self, batch: ProducerBatch) -> None:
         """Remember how far the broker has written."""
         if self._is_of(batch):
             self.introduced = True
             self._last_acknowledged = (batch.next_sequence - 1) & 0x7FFFFFFF
 
-    def is_next(self, batch: Batch) -> bool:
+    def is_next(self, batch: ProducerBatch) -> bool:
         """Tell whether everything before a batch has been acknowledged."""
         return self._is_of(batch) and batch.sequence == (self._last_acknowledged + 1) & 0x7FFFFFFF
 
-    def given_up(self, batch: Batch) -> None:
+    def given_up(self, batch: ProducerBatch) -> None:
         """Remember that a batch will not be sent again."""
         if batch.numbered and self._is_of(batch) and self.gap is Gap.NONE:
             self.gap = Gap.POSSIBLE
@@ -120,18 +120,18 @@ class Sequences:
             self.gap = Gap.NONE
         return self.gap is Gap.NONE
 
-    def renumber(self, identity: Identity, batches: Iterable[Batch]) -> None:
+    def renumber(self, identity: SequenceIdentity, batches: Iterable[ProducerBatch]) -> None:
         """Number open batches from 0 under a raised epoch."""
         self.adopt(identity)
         for batch in batches:
             self.number(batch)
 
-    def _is_of(self, batch: Batch) -> bool:
+    def _is_of(self, batch: ProducerBatch) -> bool:
         return self.identity == batch.identity
 
 
 def verdict(
-    code: ErrorCode, batch: Batch, sequences: Sequences | None, *, is_first: bool
+    code: ErrorCode, batch: ProducerBatch, sequences: Sequences | None, *, is_first: bool
 ) -> Verdict:
     """Decide on a batch by its answer.
 

@@ -17,11 +17,11 @@ from moldau.base.tuples import NamedTuple
 from moldau.client.errors import ClientError, CorruptAnswer, DeliveryTimedOut, broker_error
 from moldau.client.producer_settings import ProducerSettings
 from moldau.client.producing.accumulator import Accumulator
-from moldau.client.producing.batches import Batch
-from moldau.client.producing.fates import NO_APPEND_TIME, UNKNOWN_OFFSET, Guard, Watcher
+from moldau.client.producing.batch_results import NO_APPEND_TIME, UNKNOWN_OFFSET, Guard, Watcher
+from moldau.client.producing.batches import ProducerBatch
 from moldau.client.producing.produce_template import Written
 from moldau.client.producing.queues import PartitionQueue
-from moldau.client.producing.sequences import Gap, Identity, Verdict, verdict
+from moldau.client.producing.sequences import Gap, SequenceIdentity, Verdict, verdict
 from moldau.engine.backoff import Backoff
 from moldau.engine.cluster import Cluster
 from moldau.engine.ports import ClientPorts
@@ -55,7 +55,7 @@ class Gate(Protocol):
     """What a transaction has to say about sending."""
 
     @property
-    def identity(self) -> Identity | None:
+    def identity(self) -> SequenceIdentity | None:
         """Who to number batches as; None while that is not known."""
         ...
 
@@ -82,7 +82,7 @@ class Item(NamedTuple):
     """A batch on its way."""
 
     queue: PartitionQueue
-    batch: Batch
+    batch: ProducerBatch
     topic_id: bytes
     """Under which it was sent: a topic may be deleted and made anew meanwhile."""
 
@@ -90,7 +90,7 @@ class Item(NamedTuple):
 class _Flush(NamedTuple):
     """Somebody waits until these are settled."""
 
-    batches: set[Batch]
+    batches: set[ProducerBatch]
     finished: asyncio.Future[None]
 
 
@@ -222,7 +222,7 @@ class Settling:
         """Tell whether anything can still be sent: a transaction that ends lets nothing through."""
         return self.gate is None or self.gate.retries
 
-    def _may_retry(self, batch: Batch, now: float) -> bool:
+    def _may_retry(self, batch: ProducerBatch, now: float) -> bool:
         if not self._may_go_on():
             return False
         return batch.attempts <= self._settings.retries and now < batch.deadline
@@ -230,7 +230,7 @@ class Settling:
     def _written(
         self,
         queue: PartitionQueue,
-        batch: Batch,
+        batch: ProducerBatch,
         base_offset: int = UNKNOWN_OFFSET,
         append_time_ms: int = NO_APPEND_TIME,
     ) -> list[Watcher]:
@@ -238,9 +238,9 @@ class Settling:
         if batch.expired:
             return []
         self._settled(batch)
-        return batch.fate.settle(None, base_offset, append_time_ms)
+        return batch.batch_result.settle(None, base_offset, append_time_ms)
 
-    def _split(self, queue: PartitionQueue, batch: Batch) -> None:
+    def _split(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         logger.info(
             "%s-%d: the broker takes no batch of %d records and %d bytes, splitting it",
             queue.topic,
@@ -276,7 +276,7 @@ class Settling:
         elif code in _REFRESHING:
             self._cluster.request_refresh()
 
-    def _again(self, queue: PartitionQueue, batch: Batch, now: float) -> None:
+    def _again(self, queue: PartitionQueue, batch: ProducerBatch, now: float) -> None:
         """Put a batch back, to be sent after a pause."""
         pause_s = self._backoff.wait_s(batch.attempts, self._random)
         batch.not_before = now + pause_s
@@ -306,22 +306,24 @@ class Settling:
             told += self._give_up(queue, batch, self._timed_out(batch))
         return told
 
-    def _last_word(self, batch: Batch, error: ClientError, now: float) -> ClientError:
+    def _last_word(self, batch: ProducerBatch, error: ClientError, now: float) -> ClientError:
         """Name why a batch is not tried again: an answer may come before the deadline's timer."""
         return self._timed_out(batch) if error.retriable and now >= batch.deadline else error
 
-    def _timed_out(self, batch: Batch) -> ClientError:
-        fate = batch.fate
+    def _timed_out(self, batch: ProducerBatch) -> ClientError:
+        batch_result = batch.batch_result
         timeout_ms = self._settings.delivery_timeout_ms
         after = f" after: {batch.failure.what}" if batch.failure is not None else ""
         error = DeliveryTimedOut(
-            f"{batch.count} records for {fate.topic}-{fate.partition} were not acknowledged within"
-            f" delivery_timeout_ms={timeout_ms}{after}"
+            f"{batch.count} records for {batch_result.topic}-{batch_result.partition} were not"
+            f" acknowledged within delivery_timeout_ms={timeout_ms}{after}"
         )
         error.__cause__ = batch.failure
         return error
 
-    def _give_up(self, queue: PartitionQueue, batch: Batch, error: ClientError) -> list[Watcher]:
+    def _give_up(
+        self, queue: PartitionQueue, batch: ProducerBatch, error: ClientError
+    ) -> list[Watcher]:
         """Fail a batch for good. Users need not look at every delivery, so the log says it too."""
         logger.warning(
             "%d records for %s-%d failed: %s", batch.count, queue.topic, queue.partition, error
@@ -330,11 +332,13 @@ class Settling:
             self.gate.failed(error)
         return self._fail(queue, batch, error)
 
-    def _fail(self, queue: PartitionQueue, batch: Batch, error: ClientError) -> list[Watcher]:
+    def _fail(
+        self, queue: PartitionQueue, batch: ProducerBatch, error: ClientError
+    ) -> list[Watcher]:
         queue.given_up(batch)
         batch.expired = True
         self._settled(batch)
-        return batch.fate.settle(error)
+        return batch.batch_result.settle(error)
 
     def give_up_leader(self, leader: int, error: ClientError) -> None:
         """Give up the batches of a leader that cannot be written to."""
@@ -354,7 +358,7 @@ class Settling:
                     told += self._fail(queue, batch, error)
         self.tell(told)
 
-    def _settled(self, batch: Batch) -> None:
+    def _settled(self, batch: ProducerBatch) -> None:
         self._accumulator.release(batch)
         for flush in self._flushes:
             flush.batches.discard(batch)

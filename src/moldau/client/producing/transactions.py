@@ -28,12 +28,12 @@ from moldau.client.errors import (
     UnsupportedVersion,
 )
 from moldau.client.producer_settings import ProducerSettings
-from moldau.client.producing.fates import aborted_transaction, fresh
+from moldau.client.producing.batch_results import aborted_transaction, fresh
 from moldau.client.producing.outbox import Outbox
 from moldau.client.producing.queues import PartitionQueue
 from moldau.client.producing.scopes import GroupMember, Offsets
 from moldau.client.producing.sender import Sender
-from moldau.client.producing.sequences import Gap, Identity
+from moldau.client.producing.sequences import Gap, SequenceIdentity
 from moldau.client.producing.transaction_rules import (
     ALLOWED,
     FORGOTTEN,
@@ -115,7 +115,7 @@ class Transactions:
         """The coordinator may know of the transaction, so it must be told of its end."""
         self._is_known = False
         """With the older protocol: the coordinator has said that it knows of it."""
-        self.identity: Identity | None = None
+        self.identity: SequenceIdentity | None = None
         outbox.refuse(send_refusal(State.NEW))
         sender.gate = sender.settling.gate = self
 
@@ -313,9 +313,9 @@ class Transactions:
             raise seen from seen.__cause__
         self._become_ready()
 
-    async def _tell_end(self, *, committed: bool, deadline: float) -> Identity:
+    async def _tell_end(self, *, committed: bool, deadline: float) -> SequenceIdentity:
         """Have the coordinator end the transaction; return who we are after it."""
-        identity: Identity
+        identity: SequenceIdentity
         try:
             identity = await self._retried(lambda: self._end_txn(committed), deadline)
         except BrokerError as error:
@@ -382,13 +382,13 @@ class Transactions:
             version = min(version, version_max)
         return await read_or_lost(connection.send(request, version))
 
-    async def _init_producer_id(self) -> Identity:
+    async def _init_producer_id(self) -> SequenceIdentity:
         request = InitProducerIdRequest(self._id, self._settings.transaction_timeout_ms)
         answer: InitProducerIdResponse = await self._call(request)
         raise_for(answer.error_code)
-        return Identity(answer.producer_id, answer.producer_epoch)
+        return SequenceIdentity(answer.producer_id, answer.producer_epoch)
 
-    async def _raise_epoch(self) -> Identity:
+    async def _raise_epoch(self) -> SequenceIdentity:
         """Ask for the next epoch of one's own (KIP-360)."""
         assert self.identity is not None
         request = InitProducerIdRequest(
@@ -399,7 +399,7 @@ class Transactions:
             raise UnsupportedVersion("the broker is too old to give this producer another epoch")
         answer: InitProducerIdResponse = await self._call(request)
         raise_for(answer.error_code)
-        return Identity(answer.producer_id, answer.producer_epoch)
+        return SequenceIdentity(answer.producer_id, answer.producer_epoch)
 
     async def _speaks_new_protocol(self) -> bool:
         """Ask which protocol the cluster has agreed on."""
@@ -495,7 +495,7 @@ class Transactions:
             )
         _raise_worst(codes)
 
-    async def _end_txn(self, committed: bool) -> Identity:
+    async def _end_txn(self, committed: bool) -> SequenceIdentity:
         assert self.identity is not None
         request = EndTxnRequest(self._id, *self.identity, committed)
         answer: EndTxnResponse = await self._call(
@@ -503,7 +503,7 @@ class Transactions:
         )
         raise_for(answer.error_code)
         if self._is_new_protocol and answer.producer_id >= 0:
-            return Identity(answer.producer_id, answer.producer_epoch)
+            return SequenceIdentity(answer.producer_id, answer.producer_epoch)
         return self.identity
 
 

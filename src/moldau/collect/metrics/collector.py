@@ -29,7 +29,7 @@ from moldau.collect.positions import Positions
 from moldau.collect.running import until_stopped
 from moldau.collect.sources import Sources
 from moldau.collect.state import Entry
-from moldau.collect.wanted import Wanted
+from moldau.collect.wanted import WantedFiles
 
 WATCH_S: Final = 1.0
 """How often it is looked at what was acknowledged."""
@@ -84,7 +84,7 @@ class AccessLog:
         own = None
         if saved is not None:
             own = [entry for entry in saved if entry.service == samples.service]
-        wanted = Wanted(patterns, Framing(LINE_SIZE_MAX), from_end=True)
+        wanted = WantedFiles(patterns, Framing(LINE_SIZE_MAX), from_end=True)
         self.samples = samples
         self.gathering = Gathering(wanted, sources, self._count, complaints, own)
         self._beat = Beat()

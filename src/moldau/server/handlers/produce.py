@@ -116,7 +116,7 @@ class Destination(NamedTuple):
     acks: int
 
 
-class _Place(NamedTuple):
+class _ResultSlot(NamedTuple):
     """Where in an answer the result for one partition stands."""
 
     results: list[PartitionProduceResponse]
@@ -130,8 +130,8 @@ class _Place(NamedTuple):
 class _Later(NamedTuple):
     """What a request cannot be answered without."""
 
-    reworks: list[tuple[_Place, bytes, Rework]]
-    flushes: list[_Place]
+    reworks: list[tuple[_ResultSlot, bytes, Rework]]
+    flushes: list[_ResultSlot]
     permits: Permits
     commits: PendingCommits
     """Batches with acks=all that followers do not have yet."""
@@ -272,13 +272,13 @@ class ProduceHandler:
                     examined = examine(data.records, partition.config, now_ms, context.version)
                     if isinstance(examined, Rework):
                         assert data.records is not None
-                        place = _Place(results, len(results), partition)
+                        place = _ResultSlot(results, len(results), partition)
                         later.reworks.append((place, bytes(data.records), examined))
                         results.append(PartitionProduceResponse(data.index))
                     else:
                         results.append(self._appended(partition, examined, request.acks, later))
                         if partition.flush_is_due:
-                            later.flushes.append(_Place(results, len(results) - 1, partition))
+                            later.flushes.append(_ResultSlot(results, len(results) - 1, partition))
                 except (ApiError, StorageError) as error:
                     results.append(self._refusal(name, data.index, error, asker, later))
                 data.records = None  # it need not be kept during a pause

@@ -21,7 +21,7 @@ from moldau.server.network.repeats import fold
 from moldau.server.network.slices import Sliced
 from moldau.storage.manager import LogManager
 
-Wanted = tuple[PartitionKey, str]
+WantedDirectory = tuple[PartitionKey, str]
 """A replica, and the path it is to lie in."""
 
 
@@ -54,7 +54,7 @@ class ReplicaDirectoryHandler:
         return ErrorCode.NONE if key in directory.logs else ErrorCode.UNSUPPORTED_VERSION
 
 
-def _wanted(request: AlterReplicaLogDirsRequest) -> Iterator[Wanted]:
+def _wanted(request: AlterReplicaLogDirsRequest) -> Iterator[WantedDirectory]:
     for directory in request.dirs:
         for topic in directory.topics:
             for index in topic.partitions:

@@ -16,7 +16,7 @@ from moldau.coordination.runtime import Runtime
 from moldau.coordination.transactions.shard import TransactionShard
 from moldau.coordination.transactions.transaction import TransactionState
 from moldau.observe.cleaner import CleanerFigures
-from moldau.observe.coordinators import GroupFigures, ShardFigures, TransactionFigures
+from moldau.observe.coordinator_metrics import GroupFigures, ShardFigures, TransactionFigures
 from moldau.observe.disks import DiskFigures
 from moldau.observe.memory import MemoryFigures
 from moldau.observe.prometheus import BrokerFigures, LogFigures

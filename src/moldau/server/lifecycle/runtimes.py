@@ -29,7 +29,7 @@ from moldau.coordination.transactions.sweeping import TransactionSettings
 from moldau.records.compression import Codec
 from moldau.replication.partitions import Partitions
 from moldau.server.configuration.values import BrokerValues
-from moldau.server.lifecycle.coordinators import LogParts
+from moldau.server.lifecycle.internal_partitions import LogParts
 from moldau.server.lifecycle.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from moldau.server.transactions.markers import MarkerSender, MarkerWriter
 from moldau.server.transactions.verification import RetrySettings, TransactionVerifier

@@ -29,7 +29,7 @@ from moldau.server.configuration.values import BrokerValues
 from moldau.server.upkeep.index_repair import RebuildIndex
 from moldau.storage.compaction.choice import Dirt
 from moldau.storage.compaction.swap import CalledOff, Cleaning, Limits
-from moldau.storage.compaction.work import CleaningLost, Outcome, begin, give_up, go_on
+from moldau.storage.compaction.work import CleaningLost, CleaningOutcome, begin, give_up, go_on
 from moldau.storage.disk_errors import disk_errors
 from moldau.storage.flushing import Flusher
 from moldau.storage.log import Log
@@ -106,7 +106,7 @@ class CleanerWork:
         self.written_bytes = 0
         self.max_clean_s = 0.0
 
-    def cleaned(self, outcome: Outcome, elapsed_s: float) -> None:
+    def cleaned(self, outcome: CleaningOutcome, elapsed_s: float) -> None:
         """Note a log that was cleaned."""
         self.read_bytes += outcome.read_bytes
         self.written_bytes += outcome.written_bytes
@@ -264,7 +264,7 @@ class Compaction:
             with contextlib.suppress(WorkerLost):
                 await self._executor.compute(Lane.CLEANING, give_up, cleaning.plan.token)
 
-    async def _work(self, key: PartitionKey, cleaning: Cleaning) -> Outcome:
+    async def _work(self, key: PartitionKey, cleaning: Cleaning) -> CleaningOutcome:
         """Go through all steps, and put in place what they yield."""
         step = None
         while step is None or step.outcome is None:
@@ -293,7 +293,7 @@ class Compaction:
         cleaning.require_unchanged()
 
 
-def _log_outcome(key: PartitionKey, dirt: Dirt, outcome: Outcome, elapsed_s: float) -> None:
+def _log_outcome(key: PartitionKey, dirt: Dirt, outcome: CleaningOutcome, elapsed_s: float) -> None:
     rate = outcome.read_bytes / max(elapsed_s, 0.001) / 1e6
     logger.info(
         "%s: cleaned [%d, %d) in %.1f s (%.0f MB/s): %d of %d bytes and %d of %d records are left",

@@ -27,7 +27,7 @@ from moldau.protocol.messages.data import (
 )
 from moldau.records.batch import crc_ok, iter_batches
 from moldau.records.record import read_records
-from moldau.sim.history import Known, Place, Read, Violation
+from moldau.sim.history import Known, LogEnds, Read, Violation
 from moldau.sim.workload.client import Link, Worker
 from moldau.sim.workload.targets import Targets, TopicTarget
 
@@ -142,10 +142,10 @@ class Consumer(Worker):
             self.check_refusal(topic, "a question", result.error_code, None)
             return None
         if timestamp == LATEST:
-            history.told(known, Place(known.start, result.offset, result.offset))
+            history.told(known, LogEnds(known.start, result.offset, result.offset))
         elif timestamp == EARLIEST:
             end = max(known.end, result.offset)
-            history.told(known, Place(result.offset, end, end))
+            history.told(known, LogEnds(result.offset, end, end))
         return result
 
     async def _ask_by_time(self, link: Link, seat: Seat) -> None:
@@ -238,7 +238,7 @@ class Consumer(Worker):
             return
         tells_start = self._plan.version >= FIRST_VERSION_WITH_START
         start = result.log_start_offset if tells_start else known.start
-        place = Place(start, result.last_stable_offset, result.high_watermark)
+        place = LogEnds(start, result.last_stable_offset, result.high_watermark)
         records = fetched_records(history.name, result.records, asked)
         history.read(known, asked, place, records)
         seat.offset = asked + len(records)

@@ -51,7 +51,7 @@ class ProducerPlan(NamedTuple):
     pause_s: float
 
 
-class Batch(NamedTuple):
+class SentBatch(NamedTuple):
     """One batch, as it is sent and sent again."""
 
     values: list[bytes]
@@ -70,7 +70,7 @@ class Lane:
     next_sequence: int = 0
     written: int = 0
     """Records made so far; their numbers go on when the producer id changes."""
-    unanswered: deque[Batch] = field(default_factory=deque)
+    unanswered: deque[SentBatch] = field(default_factory=deque)
     begun: bool = False
     """A batch of this producer id has been acknowledged."""
     forgotten: bool = False
@@ -182,7 +182,7 @@ class Producer(Worker):
         while len(lane.unanswered) < count:
             lane.unanswered.append(self._make(lane))
 
-    def _make(self, lane: Lane) -> Batch:
+    def _make(self, lane: Lane) -> SentBatch:
         idempotent = self._plan.idempotent
         builder = BatchBuilder(
             self._plan.codec,
@@ -197,9 +197,9 @@ class Producer(Worker):
             builder.append(self.targets.world.clock.wall_ms(), None, values[-1])
             lane.written += 1
         lane.next_sequence += len(values)
-        return Batch(values, builder.build())
+        return SentBatch(values, builder.build())
 
-    def _send(self, link: Link, lane: Lane, batch: Batch) -> asyncio.Future[object]:
+    def _send(self, link: Link, lane: Lane, batch: SentBatch) -> asyncio.Future[object]:
         topic = lane.topic
         data = [PartitionProduceData(lane.index, batch.data)]
         request = ProduceRequest(

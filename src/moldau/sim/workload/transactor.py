@@ -31,7 +31,7 @@ from moldau.protocol.messages.transactions import (
 )
 from moldau.records.builder import BatchBuilder
 from moldau.sim.history import Violation
-from moldau.sim.transaction_history import Fate, Transaction
+from moldau.sim.transaction_history import Transaction, TransactionResult
 from moldau.sim.workload.client import RETRY_S, Link
 from moldau.sim.workload.coordinated import Coordinated, CoordinatorKind
 from moldau.sim.workload.targets import Targets
@@ -170,7 +170,7 @@ class Transactor(Coordinated):
     async def _haunt(self, link: Link, former: Former) -> None:
         """Go on as the process that was shut out: nothing of it may be taken (P5)."""
         transaction = self.targets.transactions.begin(self.name)
-        transaction.fate = Fate.ABORTED
+        transaction.result = TransactionResult.ABORTED
         index = self.chance.randrange(self.targets.kept.partition_count)
         value = transaction.write(self._place(index))
         attempts: dict[str, Step] = {
@@ -328,7 +328,7 @@ class Transactor(Coordinated):
 
     async def _end(self, link: Link, transaction: Transaction, *, commit: bool) -> int:
         if commit:
-            transaction.fate = Fate.ASKED
+            transaction.result = TransactionResult.ASKED
         request = EndTxnRequest(self.name, *self._who(), committed=commit)
         response = await link.call(request, self._versions.end)
         if response.error_code:

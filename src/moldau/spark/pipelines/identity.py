@@ -32,7 +32,7 @@ Typed = Callable[[str, Value], str]
 """How the value of an option looks as people type it."""
 
 
-class Identity(NamedTuple):
+class PipelineIdentity(NamedTuple):
     """Whose a folder is."""
 
     id: str
@@ -44,7 +44,7 @@ class Identity(NamedTuple):
         return json.dumps(self._asdict(), indent=1)
 
     @classmethod
-    def from_json(cls, text: str, place: str) -> Identity:
+    def from_json(cls, text: str, place: str) -> PipelineIdentity:
         """Read what was written down; UserError if it cannot be."""
         try:
             told = json.loads(text)
@@ -58,13 +58,13 @@ class Identity(NamedTuple):
 
 def claim(
     files: Files, tables: str, checkpoint: str, pipeline: Pipeline, pinned: Mapping[str, Value]
-) -> Identity:
+) -> PipelineIdentity:
     """Return the id of both folders; they get one if both are new, UserError if they differ.
 
     `tables` and `checkpoint` are the folders that hold the file with the id.
     """
     of_tables, of_checkpoint = _read(files, tables), _read(files, checkpoint)
-    new = Identity(uuid.uuid4().hex, pipeline.name, pinned)
+    new = PipelineIdentity(uuid.uuid4().hex, pipeline.name, pinned)
     if of_tables is None and of_checkpoint is None:
         # The tables come last: a crash in between leaves a checkpoint without any batch.
         files.write(f"{checkpoint}/{NAME}", new.to_json())
@@ -85,8 +85,11 @@ def claim(
 
 
 def agreed(
-    tables: Identity | None, checkpoint: Identity | None, wanted: Identity, typed: Typed
-) -> Identity:
+    tables: PipelineIdentity | None,
+    checkpoint: PipelineIdentity | None,
+    wanted: PipelineIdentity,
+    typed: Typed,
+) -> PipelineIdentity:
     """Return what both folders say; UserError if they differ, or say not what is wanted."""
     if tables is None:
         raise UserError(
@@ -123,7 +126,7 @@ def _has_batches(files: Files, tables: str, checkpoint: str) -> bool:
     return planned or files.exists(f"{tables}/{BATCH}")
 
 
-def _read(files: Files, folder: str) -> Identity | None:
+def _read(files: Files, folder: str) -> PipelineIdentity | None:
     place = f"{folder}/{NAME}"
     text = files.read(place)
-    return None if text is None else Identity.from_json(text, place)
+    return None if text is None else PipelineIdentity.from_json(text, place)

@@ -12,13 +12,13 @@ from typing import Any
 from moldau.base.clock import SystemClock, system_random
 from moldau.spark.sink.held import producer_for
 from moldau.spark.sink.options import SinkOptions
-from moldau.spark.sink.rows import Form, RowEncoder
+from moldau.spark.sink.rows import RowEncoder, RowFormat
 
 
 def write_plain(options: SinkOptions, arriving: Iterable[Any]) -> int:
     """Write the rows of one task, given as `pyarrow.RecordBatch`es; return how many there were."""
     with producer_for(options) as producer:
-        form = Form.of(producer.settings, options.topic)
+        form = RowFormat.of(producer.settings, options.topic)
         encoder = RowEncoder(form, producer, SystemClock(), system_random())
         for topic, partition, batch in encoder.batches(arriving):
             producer.send_batch(topic, partition, *batch)

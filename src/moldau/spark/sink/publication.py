@@ -70,7 +70,7 @@ class Step(Enum):
     CLEANED = auto()
 
 
-class Outcome(Enum):
+class PublicationOutcome(Enum):
     """What became of a batch."""
 
     PUBLISHED = auto()
@@ -175,7 +175,7 @@ class Publisher:
         self._last: Marker | None = None
         self._run = ""
 
-    def publish(self, batch_id: int, staged: Iterable[StagedRows]) -> Outcome:
+    def publish(self, batch_id: int, staged: Iterable[StagedRows]) -> PublicationOutcome:
         """Have the rows of a batch in their topics, once; UserError says why they are not.
 
         After an error the publisher begins anew with the next call.
@@ -183,7 +183,7 @@ class Publisher:
         shares = [one for one in staged if not one.is_empty]
         self._check_shares(batch_id, shares)
         if not shares:
-            return Outcome.EMPTY
+            return PublicationOutcome.EMPTY
         try:
             with told(f"batch {batch_id} of {self._writer.name} could not be published"):
                 return self._publish(batch_id, shares)
@@ -204,7 +204,7 @@ class Publisher:
                     f" batch {batch_id} of {self._writer.name}: nothing was published"
                 )
 
-    def _publish(self, batch_id: int, shares: Sequence[StagedRows]) -> Outcome:
+    def _publish(self, batch_id: int, shares: Sequence[StagedRows]) -> PublicationOutcome:
         if self._may_be_fenced(batch_id, shares[0].share.run):
             self.give_up()
         clients = self._taken()
@@ -215,10 +215,10 @@ class Publisher:
             if verdict is Verdict.REFUSE:
                 raise self._writer.refusal(batch_id, self._last.batch_id)
             logger.warning("%s", self._writer.repetition(self._last, marker.row_count))
-            return Outcome.DONE_BEFORE
+            return PublicationOutcome.DONE_BEFORE
         self._write(clients, marker, shares)
         self._last = marker if self._writer.marker_key is not None else None
-        return Outcome.PUBLISHED
+        return PublicationOutcome.PUBLISHED
 
     # Taking over
 

@@ -29,7 +29,7 @@ GATHERED_SIZE: Final = 8 * 1024 * 1024
 """What the copies that a round makes stay near to."""
 
 
-class Form(NamedTuple):
+class RowFormat(NamedTuple):
     """How batches are made."""
 
     topic: str | None
@@ -40,7 +40,7 @@ class Form(NamedTuple):
     hashes_keys: bool
 
     @classmethod
-    def of(cls, settings: ProducerSettings, topic: str | None) -> Form:
+    def of(cls, settings: ProducerSettings, topic: str | None) -> RowFormat:
         """Return how batches have to be made for a producer with these settings."""
         return cls(
             topic,
@@ -63,7 +63,7 @@ class Outgoing(NamedTuple):
 class RowEncoder:
     """Makes batches of the rows of one task."""
 
-    def __init__(self, form: Form, topics: Topics, clock: Clock, random: Random) -> None:
+    def __init__(self, form: RowFormat, topics: Topics, clock: Clock, random: Random) -> None:
         self._form = form
         self._clock = clock
         self._router = Router(topics, random, hashes_keys=form.hashes_keys)

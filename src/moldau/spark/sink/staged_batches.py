@@ -35,7 +35,7 @@ _GONE: Final = (
 )
 
 
-class _Wanted(NamedTuple):
+class _WantedBatch(NamedTuple):
     """A staged batch, and whose it is."""
 
     share: StagedRows
@@ -51,11 +51,11 @@ class StagedBatches:
         """Take what to read; the consumer, which fails where offsets are gone, is lent."""
         self._consumer = consumer
         self._clock = clock
-        self._wanted: dict[TopicPartition, deque[_Wanted]] = {}
+        self._wanted: dict[TopicPartition, deque[_WantedBatch]] = {}
         for share in shares:
             place = TopicPartition(share.staging_topic, share.staging_partition)
             wanted = self._wanted.setdefault(place, deque())
-            wanted.extend(_Wanted(share, located) for located in share.located)
+            wanted.extend(_WantedBatch(share, located) for located in share.located)
         for place, wanted in self._wanted.items():
             ordered = sorted(wanted, key=lambda one: one.located.staging_offset)
             self._wanted[place] = deque(ordered)

@@ -12,14 +12,14 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from moldau.base.clock import Clock, SystemClock, system_random
-from moldau.client.batch_producer import BatchProducer, Fate
+from moldau.client.batch_producer import BatchProducer, BatchResult
 from moldau.records.batch import HEADER_SIZE, pack_batch
 from moldau.records.builder import BatchBuilder
 from moldau.spark.sink.encoding import EncodedBatch
 from moldau.spark.sink.held import WriteInterrupted, producer_for
 from moldau.spark.sink.helping_topics import ensure_staging_topic
 from moldau.spark.sink.options import SinkOptions
-from moldau.spark.sink.rows import Form, Outgoing, RowEncoder
+from moldau.spark.sink.rows import Outgoing, RowEncoder, RowFormat
 
 
 class Share(NamedTuple):
@@ -85,7 +85,7 @@ def stage(
     """
     clock = SystemClock()
     with producer_for(options) as producer:
-        form = Form.of(producer.settings, options.topic)
+        form = RowFormat.of(producer.settings, options.topic)
         encoder = RowEncoder(form, producer, clock, system_random())
         batches = encoder.batches(arriving)
         inline, more = _inline(batches, options.inline_size_max)
@@ -135,19 +135,20 @@ def _staged(
     if not producer.knows(topic):
         ensure_staging_topic(options, topic)
     partition = share.task % producer.partition_count(topic)
-    sent: list[tuple[Inline, Fate]] = []
+    sent: list[tuple[Inline, BatchResult]] = []
     for one in batches:
         wrapped = _wrapped(share.label, one.content, clock.wall_ms())
-        fate = producer.send_batch(topic, partition, *wrapped)
-        sent.append((one._replace(content=b""), fate))
+        batch_result = producer.send_batch(topic, partition, *wrapped)
+        sent.append((one._replace(content=b""), batch_result))
     producer.flush_batches()
-    if any(fate.base_offset < 0 for _, fate in sent):
+    if any(batch_result.base_offset < 0 for _, batch_result in sent):
         raise WriteInterrupted(
             f"the broker did not tell where it put rows staged in {topic}-{partition}: a further"
             " attempt of the task stages them again"
         )
     located = (
-        Located(one.topic, one.partition, one.plain_size, fate.base_offset) for one, fate in sent
+        Located(one.topic, one.partition, one.plain_size, batch_result.base_offset)
+        for one, batch_result in sent
     )
     return StagedRows(share, 0, (), topic, partition, tuple(located))
 

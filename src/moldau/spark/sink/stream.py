@@ -22,7 +22,7 @@ from moldau.spark.sink.held import Kept
 from moldau.spark.sink.messages import RowsStaged, RowsWritten, staged_rows
 from moldau.spark.sink.options import ONCE_ID, SinkOptions
 from moldau.spark.sink.plain import write_plain
-from moldau.spark.sink.publication import Outcome, Publisher, Writer
+from moldau.spark.sink.publication import PublicationOutcome, Publisher, Writer
 from moldau.spark.sink.staging import Share, stage
 
 logger = logging.getLogger(__name__)
@@ -92,7 +92,7 @@ class OnceStreamWriter(DataSourceStreamArrowWriter):
         writer = Writer.of_query(staged[0].share.writer)
         key = (writer.name, repr(self._options))
         publisher = _publishers.get(key) or _publishers.put(key, Publisher(self._options, writer))
-        if publisher.publish(batch_id, staged) is Outcome.PUBLISHED:
+        if publisher.publish(batch_id, staged) is PublicationOutcome.PUBLISHED:
             publisher.clean(staged)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batch_id: int) -> None:

@@ -30,7 +30,7 @@ from moldau.engine.fetch_requests import (
     fetch_version,
     without_session,
 )
-from moldau.engine.fetch_sessions import Wanted
+from moldau.engine.fetch_sessions import FetchPosition
 from moldau.engine.fetched_batches import split
 from moldau.engine.metadata import TopicImage
 from moldau.engine.offset_lookup import OffsetLookup
@@ -173,7 +173,9 @@ class Fetching:
         topic_id = topic.topic_id if self._topic_id == ZERO_TOPIC_ID else self._topic_id
         reader = led.leader if self._replica is None else self._replica
         connection = await self._cluster.connection(reader)
-        wanted = {self._name: Wanted(topic_id, self._position, led.leader_epoch, self._size())}
+        wanted = {
+            self._name: FetchPosition(topic_id, self._position, led.leader_epoch, self._size())
+        }
         version = fetch_version(connection.agreed_version(FetchRequest), wanted)
         limits = FetchLimits(
             max_wait_ms=0,  # what is asked for is there: nothing is worth waiting for

@@ -22,7 +22,7 @@ from moldau.engine.fetch_requests import (
     fetch_version,
     without_session,
 )
-from moldau.engine.fetch_sessions import Wanted
+from moldau.engine.fetch_sessions import FetchPosition
 from moldau.engine.metadata import NO_EPOCH, MetadataImage, TopicImage
 from moldau.engine.offset_lookup import OffsetLookup
 from moldau.engine.retry import retried
@@ -233,7 +233,7 @@ async def _written(
     """Ask one leader to answer when something is written; tell whether it was."""
     topics = cluster.image.topics
     wanted = {
-        one: Wanted(topics[one.topic].topic_id, positions[one], NO_EPOCH, max_bytes=1)
+        one: FetchPosition(topics[one.topic].topic_id, positions[one], NO_EPOCH, max_bytes=1)
         for one in partitions
     }
     request = fetch_request(

@@ -80,7 +80,7 @@ class CleaningPlan:
 
 
 @dataclass(slots=True)
-class Outcome:
+class CleaningOutcome:
     """What a cleaning came to."""
 
     end_offset: int
@@ -110,7 +110,7 @@ class Step(NamedTuple):
     """Read and written, for the throttle."""
     group: CleanedGroup | None = None
     """To be swapped in before the next step."""
-    outcome: Outcome | None = None
+    outcome: CleaningOutcome | None = None
     """There is no next step."""
 
 
@@ -161,7 +161,7 @@ class _Cleaning:
         self._moved_bytes = 0
         self._group_end = 0
         """Where the group ends that is being cleaned, and the next segment begins."""
-        self._outcome = Outcome(plan.first_dirty_offset, 0, 0)
+        self._outcome = CleaningOutcome(plan.first_dirty_offset, 0, 0)
         bases = [segment.base_offset for segment in plan.segments]
         self._behind = dict(pairwise(bases))
         """By a segment's base offset, that of the next."""

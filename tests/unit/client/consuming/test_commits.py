@@ -9,7 +9,7 @@ import pytest
 
 from moldau.client.consumer_settings import ConsumerSettings
 from moldau.client.consuming.commits import Commits
-from moldau.client.consuming.steps import NOBODY, Identity
+from moldau.client.consuming.steps import NOBODY, MemberIdentity
 from moldau.client.errors import (
     ClientClosed,
     CommitFailed,
@@ -38,7 +38,7 @@ from moldau.protocol.messages.offsets import (
 from moldau.sim.world import World
 
 AT = TopicPartition("t", 0)
-ME, LATER = Identity("me", 5), Identity("me", 6)
+ME, LATER = MemberIdentity("me", 5), MemberIdentity("me", 6)
 
 
 class Coordinator:
@@ -273,7 +273,7 @@ def test_a_commit_is_made_by_who_the_member_was_when_it_was_asked_for():
     async def story(bench):
         bench.commits.commit_soon({AT: OffsetAndMetadata(1)}, None)
         bench.commits.commit_soon({AT: OffsetAndMetadata(2)}, None)
-        bench.member.committer = Identity("me", 9)
+        bench.member.committer = MemberIdentity("me", 9)
         bench.commits.commit_soon({AT: OffsetAndMetadata(3)}, None)
         await bench.commits.flush()
         sent = [request.generation_id_or_member_epoch for request in bench.coordinator.asked]

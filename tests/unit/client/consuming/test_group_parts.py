@@ -24,7 +24,7 @@ from moldau.client.consuming.group_requests import (
     sync_request,
 )
 from moldau.client.consuming.listeners import RebalanceListener
-from moldau.client.consuming.steps import Distribute, Identity, Join, Synchronise
+from moldau.client.consuming.steps import Distribute, Join, MemberIdentity, Synchronise
 from moldau.client.consuming.subscribed_topics import matching, partition_counts, replica_racks
 from moldau.client.errors import ConnectionLost, CorruptAnswer, InvalidState, UnsupportedVersion
 from moldau.client.records import TopicPartition
@@ -45,7 +45,7 @@ from moldau.protocol.messages.groups import (
     SyncGroupRequest,
 )
 
-ME = Identity("me", 5)
+ME = MemberIdentity("me", 5)
 SOME = frozenset({TopicPartition("t", 0)})
 
 

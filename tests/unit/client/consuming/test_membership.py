@@ -13,9 +13,9 @@ from moldau.client.consuming.steps import (
     Beat,
     Distribute,
     Expire,
-    Identity,
     Join,
     Lose,
+    MemberIdentity,
     Refuse,
     Revoke,
     Synchronise,
@@ -34,7 +34,7 @@ from moldau.protocol.messages.groups import (
     SyncGroupResponse,
 )
 
-ME = Identity("me", 5)
+ME = MemberIdentity("me", 5)
 ALL = partitions("orders", 0, 1, 2)
 BEAT_S, POLL_S = HEARTBEAT_MS / 1000, MAX_POLL_MS / 1000
 
@@ -103,7 +103,7 @@ def test_a_member_comes_again_at_once_with_the_id_it_was_given():
     membership = made()
     membership.join_begun()
     membership.joined(refused_join(ErrorCode.MEMBER_ID_REQUIRED, "given"), 0.0)
-    assert membership.next(0.0).identity == Identity("given")
+    assert membership.next(0.0).identity == MemberIdentity("given")
 
 
 def test_an_id_given_again_and_again_does_not_keep_it_spinning():
@@ -165,7 +165,7 @@ def test_a_join_is_tried_again_after_a_growing_pause_as_the_same_member(code):
         wait = membership.next(now)
         pauses.append(wait.until - now)
         now = wait.until
-        assert membership.next(now).identity == Identity("given")
+        assert membership.next(now).identity == MemberIdentity("given")
     assert pauses == sorted(set(pauses))
 
 
@@ -225,7 +225,7 @@ def test_a_group_that_rebalances_again_is_joined_again_at_once():
     ("code", "identity"),
     [
         (ErrorCode.UNKNOWN_MEMBER_ID, NOBODY),
-        (ErrorCode.ILLEGAL_GENERATION, Identity("me")),
+        (ErrorCode.ILLEGAL_GENERATION, MemberIdentity("me")),
         (ErrorCode.NOT_COORDINATOR, ME),
     ],
 )
@@ -270,7 +270,7 @@ def test_a_cooperative_member_gives_up_only_what_moves_and_joins_once_more():
     membership = rejoining(stable(cooperative=True))
     membership.join_begun()
     membership.joined(joined(generation=6), 1.0)
-    later = Identity("me", 6)
+    later = MemberIdentity("me", 6)
     kept = partitions("orders", 0, 1)
     membership.synced(later, SyncGroupResponse(), kept, 1.0)
     step = membership.next(1.0)
@@ -285,7 +285,7 @@ def test_a_cooperative_member_with_nothing_to_give_up_stays():
     membership = rejoining(stable(cooperative=True, given=partitions("orders", 0)))
     membership.join_begun()
     membership.joined(joined(generation=6), 1.0)
-    membership.synced(Identity("me", 6), SyncGroupResponse(), ALL, 1.0)
+    membership.synced(MemberIdentity("me", 6), SyncGroupResponse(), ALL, 1.0)
     step = membership.next(1.0)
     assert (step.added, step.revoked) == (partitions("orders", 1, 2), NONE_OWNED)
     membership.adopted(step)
@@ -303,7 +303,7 @@ def test_a_generation_without_an_assignment_does_not_make_what_is_owned_newer():
     membership.join_begun()
     membership.joined(joined(generation=6), 1.0)
     answer = SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
-    membership.synced(Identity("me", 6), answer, NONE_OWNED, 1.0)
+    membership.synced(MemberIdentity("me", 6), answer, NONE_OWNED, 1.0)
     assert membership.next(1.0).owned_generation == 5
 
 
@@ -377,8 +377,8 @@ def test_a_member_the_group_went_on_without_loses_its_partitions(code):
 
 def test_bad_news_of_an_earlier_life_is_ignored():
     membership = stable()
-    membership.beat_answered(Identity("me", 4), ErrorCode.UNKNOWN_MEMBER_ID, 1.0)
-    membership.commit_refused(Identity("me", 4), ErrorCode.ILLEGAL_GENERATION, 1.0)
+    membership.beat_answered(MemberIdentity("me", 4), ErrorCode.UNKNOWN_MEMBER_ID, 1.0)
+    membership.commit_refused(MemberIdentity("me", 4), ErrorCode.ILLEGAL_GENERATION, 1.0)
     assert membership.next(1.0) == Wait()
 
 
@@ -438,7 +438,7 @@ def test_who_lost_what_its_user_works_on_commits_nothing_until_the_user_asks_for
     assert membership.committer is None
     membership.asked(11.0)
     assert not membership.is_bereft
-    assert membership.committer == Identity("me", 9)
+    assert membership.committer == MemberIdentity("me", 9)
 
 
 def test_who_waits_for_records_when_partitions_are_lost_holds_none_of_them():

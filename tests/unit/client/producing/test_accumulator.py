@@ -86,7 +86,7 @@ def test_a_record_that_can_never_be_sent_is_refused_naming_the_setting(limit):
 
 def test_records_without_a_key_stay_until_a_batch_is_full_then_spread():
     gathered = accumulator(4, buffer_memory=100_000)
-    partitions = [put(gathered, b"x" * 90)[0].fate.partition for _ in range(200)]
+    partitions = [put(gathered, b"x" * 90)[0].batch_result.partition for _ in range(200)]
     assert set(partitions) == {0, 1, 2, 3}
 
 
@@ -94,7 +94,7 @@ def test_batches_that_lingered_count_together_before_the_partition_changes():
     gathered = accumulator(50, batch_size=1000)
     seen = []
     for turn in range(5):
-        seen.append(put(gathered, b"x" * 50, now=turn * 10.0)[0].fate.partition)
+        seen.append(put(gathered, b"x" * 50, now=turn * 10.0)[0].batch_result.partition)
         gathered.close_lingering(turn * 10.0 + 5.0)
     assert len(set(seen)) == 1
 
@@ -105,7 +105,7 @@ def test_records_without_a_key_avoid_partitions_without_a_leader_and_slow_ones()
     assert {queue.partition for queue in topic.available} == {1, 3}
     for _ in range(30):
         put(gathered, b"x" * 150, 1)
-    chosen = [put(gathered, b"x" * 150)[0].fate.partition for _ in range(20)]
+    chosen = [put(gathered, b"x" * 150)[0].batch_result.partition for _ in range(20)]
     assert set(chosen) <= {1, 3}
     assert chosen.count(3) > chosen.count(1)
 
@@ -158,7 +158,7 @@ def test_a_settled_batch_keeps_no_records_while_it_waits_behind_one_that_is_not(
     gathered = accumulator(2)
     put(gathered, b"stuck", 0)
     written, _ = put(gathered, b"x" * 100, 1)
-    written.fate.settle(None, 0)
+    written.batch_result.settle(None, 0)
     gathered.release(written)
     assert gathered.expiry() is not None
     assert written.sealed() == b""
@@ -170,7 +170,7 @@ def test_settled_batches_are_forgotten_also_behind_one_that_is_not():
     for _ in range(5000):
         written, _ = put(gathered, b"x" * 150, 1)
         gathered.topics["t"].queues[1].given_up(written)
-        written.fate.settle(None, 0)
+        written.batch_result.settle(None, 0)
         gathered.release(written)
     assert [batch for _, batch in gathered.unsettled()] == [stuck]
     assert len(gathered._aging) < 2000

@@ -14,9 +14,9 @@ from kits.producer_kit import GUARD
 from kits.scripted_broker import PRODUCE
 from moldau.client.errors import DeliveryTimedOut, RecordTooLarge, SerializationFailed
 from moldau.client.producer import AsyncProducer, Producer
-from moldau.client.producing.batches import Batch
+from moldau.client.producing.batch_results import BatchResult
+from moldau.client.producing.batches import ProducerBatch
 from moldau.client.producing.deliveries import FIRST_LOOK_COUNT, Sent, Tally
-from moldau.client.producing.fates import Fate
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.data import (
     PartitionProduceResponse,
@@ -112,7 +112,7 @@ def test_a_batch_that_cannot_be_written_fails_and_its_partition_goes_on(monkeypa
         ):
             await producer.send("t", b"0")
             with monkeypatch.context() as patched:
-                patched.setattr(Batch, "build", unwritable)
+                patched.setattr(ProducerBatch, "build", unwritable)
                 for _ in range(6):  # one more than may be on their way
                     with pytest.raises(SerializationFailed, match="does not fit"):
                         await producer.send("t", b"lost")
@@ -173,12 +173,12 @@ def test_send_many_tells_of_a_record_refused_in_one_half_of_a_batch():
 
 def test_a_tally_keeps_what_is_on_its_way_and_the_first_that_failed():
     tally = Tally()
-    waiting, written, early, late = (Fate("t", 0, GUARD) for _ in range(4))
+    waiting, written, early, late = (BatchResult("t", 0, GUARD) for _ in range(4))
     written.settle(None, 0)
     late.settle(SerializationFailed("the later one"))
     tally.add(Sent(waiting, 0, 0))
-    for fate in (late, *[written] * FIRST_LOOK_COUNT, early, late):
-        tally.add(Sent(fate, 0, 0))
+    for batch_result in (late, *[written] * FIRST_LOOK_COUNT, early, late):
+        tally.add(Sent(batch_result, 0, 0))
     assert len(tally._kept) < 10
     early.settle(SerializationFailed("the earlier one, told later"))
     waiting.settle(None, 0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kits.producer_kit import PRODUCER, batch, queue, waiting
-from moldau.client.producing.sequences import Gap, Identity
+from moldau.client.producing.sequences import Gap, SequenceIdentity
 
 
 def taken(from_queue, count):
@@ -114,7 +114,7 @@ def test_a_batch_given_up_leaves_a_gap_that_a_raised_epoch_closes():
     partition.given_up(first)
     assert partition.sendable(0.0)
     assert not partition.settle_numbers(PRODUCER)
-    partition.renumber(Identity(9, 1))
+    partition.renumber(SequenceIdentity(9, 1))
     assert partition.take() is second
     assert (second.sequence, second.identity[1]) == (0, 1)
 
@@ -154,7 +154,7 @@ def test_a_certain_gap_numbers_all_open_batches_anew_once_nothing_is_on_its_way(
     failed(partition, second)
     assert partition.sendable(0.0)
     assert not partition.settle_numbers(PRODUCER)
-    partition.renumber(Identity(9, 1))
+    partition.renumber(SequenceIdentity(9, 1))
     assert [(one.sequence, one.identity[1]) for one in (first, second)] == [(0, 1), (1, 1)]
 
 
@@ -162,7 +162,7 @@ def test_an_epoch_raised_for_another_partition_serves_when_nothing_is_open():
     partition = queue()
     (first,) = waiting(partition, 1)
     taken(partition, 1)
-    raised = Identity(9, 3)
+    raised = SequenceIdentity(9, 3)
     assert partition.settle_numbers(raised)
     assert partition.sequences.identity == PRODUCER
     written(partition, first)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kits.producer_kit import PRODUCER, batch
-from moldau.client.producing.sequences import Gap, Identity, Sequences, Verdict, verdict
+from moldau.client.producing.sequences import Gap, SequenceIdentity, Sequences, Verdict, verdict
 from moldau.protocol.errors import ErrorCode
 
 
@@ -80,13 +80,13 @@ def test_numbers_go_on_at_zero_after_the_last_int():
 
 
 def test_the_last_epoch_is_followed_by_a_new_id():
-    assert Identity(1, 0).raised() == Identity(1, 1)
-    assert Identity(1, 2**15 - 2).raised() is None
+    assert SequenceIdentity(1, 0).raised() == SequenceIdentity(1, 1)
+    assert SequenceIdentity(1, 2**15 - 2).raised() is None
 
 
 def test_an_answer_for_an_earlier_epoch_acknowledges_nothing_now():
     sequences, batches = numbered(2)
-    sequences.adopt(Identity(9, 1))
+    sequences.adopt(SequenceIdentity(9, 1))
     sequences.acknowledged(batches[1])
     assert sequences.gap is Gap.NONE
     fresh = batch()

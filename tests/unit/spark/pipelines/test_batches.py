@@ -14,7 +14,7 @@ from moldau.spark.pipelines.records.gathering import Rows
 from moldau.spark.pipelines.stage import Report
 from moldau.spark.pipelines.storage import LocalFiles
 from moldau.spark.pipelines.windowed.batches import Batches
-from moldau.spark.pipelines.windowed.closing import Batch, State, Totals, landed
+from moldau.spark.pipelines.windowed.closing import ClosingBatch, State, Totals, landed
 
 
 class Landings:
@@ -32,7 +32,7 @@ class Counting:
     """Counts three rows on time and a dead one for every batch."""
 
     def land(self, state, rows, number):
-        return landed(state, Batch(Totals(3, 0, 1), 5, 9), ())
+        return landed(state, ClosingBatch(Totals(3, 0, 1), 5, 9), ())
 
 
 class Crash(Exception):  # noqa: N818 - it names the event

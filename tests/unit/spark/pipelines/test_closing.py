@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from moldau.base.errors import UserError
 from moldau.spark.pipelines.windowed.closing import (
-    Batch,
     Closing,
+    ClosingBatch,
     OpenFiles,
     State,
     Totals,
@@ -29,7 +29,7 @@ def take(state, times, number):
     on_time = [time for time in times if until is None or time >= until]
     first, last = (min(on_time), max(on_time)) if on_time else (None, None)
     counts = Totals(len(on_time), len(times) - len(on_time))
-    state = landed(state, Batch(counts, first, last), [f"file-{number}"] if on_time else [])
+    state = landed(state, ClosingBatch(counts, first, last), [f"file-{number}"] if on_time else [])
     closing = due(state, WINDOW_MS, DELAY_MS)
     after = state if closing is None else closed(state, closing)
     return after, on_time, closing
@@ -77,7 +77,7 @@ def test_files_are_let_go_when_all_their_windows_are_closed():
 def test_a_batch_of_late_events_closes_nothing():
     state = State(newest_ms=100, closed_until_ms=70)
 
-    after = landed(state, Batch(Totals(late=3), None, None), [])
+    after = landed(state, ClosingBatch(Totals(late=3), None, None), [])
 
     assert due(after, WINDOW_MS, DELAY_MS) is None
     assert after.totals.late == 3

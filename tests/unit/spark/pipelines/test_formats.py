@@ -12,7 +12,7 @@ from moldau.base.errors import InvariantViolated, UserError
 from moldau.cli.pipeline import pipeline
 from moldau.spark.pipelines.catalog import PIPELINES
 from moldau.spark.pipelines.declaration import DELTA, ICEBERG, PARQUET, TABLE_FORMAT
-from moldau.spark.pipelines.identity import Identity, agreed
+from moldau.spark.pipelines.identity import PipelineIdentity, agreed
 from moldau.spark.pipelines.running import frame
 from moldau.spark.pipelines.tables.committed import files_of
 from moldau.spark.pipelines.tables.formats import (
@@ -23,7 +23,7 @@ from moldau.spark.pipelines.tables.formats import (
 )
 from moldau.spark.pipelines.tables.iceberg import schema_json
 
-OLD = Identity("a", "activity", {"window": 60_000})
+OLD = PipelineIdentity("a", "activity", {"window": 60_000})
 
 
 def with_format(name):

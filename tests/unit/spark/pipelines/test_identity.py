@@ -7,10 +7,10 @@ import pytest
 from moldau.base.errors import UserError
 from moldau.spark.pipelines.catalog import PIPELINES
 from moldau.spark.pipelines.checkpoints import check_checkpoint
-from moldau.spark.pipelines.identity import Identity, agreed, claim
+from moldau.spark.pipelines.identity import PipelineIdentity, agreed, claim
 from moldau.spark.pipelines.storage import LocalFiles
 
-OURS = Identity("a", "activity", {"window": 60_000})
+OURS = PipelineIdentity("a", "activity", {"window": 60_000})
 
 typed = PIPELINES["activity"].typed
 
@@ -80,9 +80,9 @@ def test_options_of_a_run_that_has_read_nothing_bind_nobody(tmp_path, begun):
 
 
 def test_an_id_is_read_as_it_was_written_and_nonsense_is_refused():
-    assert Identity.from_json(OURS.to_json(), "f") == OURS
+    assert PipelineIdentity.from_json(OURS.to_json(), "f") == OURS
     with pytest.raises(UserError, match="f cannot be read"):
-        Identity.from_json("{}", "f")
+        PipelineIdentity.from_json("{}", "f")
 
 
 @pytest.mark.parametrize("text", ["", "nonsense", "v1", "v1\n{", "v1\n-\n\xff"])

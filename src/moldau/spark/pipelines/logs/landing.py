@@ -19,7 +19,7 @@ from moldau.spark.pipelines.logs.rates import Count, Part
 from moldau.spark.pipelines.logs.reading import OWN_COLUMNS, SIZE
 from moldau.spark.pipelines.records.gathering import ROWS_MAX, Rows
 from moldau.spark.pipelines.records.reasons import check_ratio
-from moldau.spark.pipelines.windowed.closing import Batch, State, Totals, landed
+from moldau.spark.pipelines.windowed.closing import ClosingBatch, State, Totals, landed
 from moldau.spark.pipelines.windowed.filing import Filing
 from moldau.spark.pipelines.windowed.landing import DEAD, LATE, Landing
 
@@ -91,18 +91,18 @@ def _group(row: Row) -> _Group:
     return _Group(row["dead"], row[LATE], part, row[SIZE], row["first_ms"], row["last_ms"])
 
 
-def _batch(groups: list[_Group]) -> Batch:
+def _batch(groups: list[_Group]) -> ClosingBatch:
     dead = sum(group.part.counted.rows for group in groups if group.is_dead)
     late = sum(group.part.counted.rows for group in groups if group.is_late and not group.is_dead)
     on_time = [group for group in groups if not group.is_dead and not group.is_late]
-    return Batch(
+    return ClosingBatch(
         Totals(sum(group.part.counted.rows for group in on_time), late, dead),
         min((group.first_ms for group in on_time), default=None),
         max((group.last_ms for group in on_time), default=None),
     )
 
 
-def _is_small(batch: Batch, groups: list[_Group]) -> bool:
+def _is_small(batch: ClosingBatch, groups: list[_Group]) -> bool:
     return sum(batch.counts) <= ROWS_MAX and sum(group.size for group in groups) <= BYTES_MAX
 
 

@@ -32,10 +32,10 @@ DEAD_SIZE_MAX: Final = 65_536
 BESIDE_SIZE_MAX: Final = 65_536
 """Bytes that a record may have beside its line. Paths, which are headers, have up to 4096."""
 
-_Form = Callable[[str, Sent], Line | None]
+_LineParser = Callable[[str, Sent], Line | None]
 
 # Which forms are tried, in this order, is decided by a line's first character: it leaves few.
-_LETTER: Final[tuple[_Form, ...]] = (
+_LETTER: Final[tuple[_LineParser, ...]] = (
     logfmt_line,
     levelled_line,
     klog_line,
@@ -43,8 +43,8 @@ _LETTER: Final[tuple[_Form, ...]] = (
     java_util_line,
     access_line,
 )
-_DIGIT: Final[tuple[_Form, ...]] = (dated_line, access_line, clocked_line)
-_OTHERS: Final[dict[str, tuple[_Form, ...]]] = {
+_DIGIT: Final[tuple[_LineParser, ...]] = (dated_line, access_line, clocked_line)
+_OTHERS: Final[dict[str, tuple[_LineParser, ...]]] = {
     "{": (json_line,),
     "<": (syslog_line,),
     "[": (dated_line, clocked_line, levelled_line, apache_line),
@@ -136,7 +136,7 @@ def understood(text: str, sent: Sent) -> Line:
     return plain_line(text)
 
 
-def _forms_for(first: str) -> tuple[_Form, ...]:
+def _forms_for(first: str) -> tuple[_LineParser, ...]:
     if not first.isascii():
         return ()
     if first.isalpha():

@@ -47,7 +47,7 @@ class Totals(NamedTuple):
         return Totals(self.events + other.events, self.late + other.late, self.dead + other.dead)
 
 
-class Batch(NamedTuple):
+class ClosingBatch(NamedTuple):
     """What a batch held."""
 
     counts: Totals
@@ -147,7 +147,7 @@ class Closing(NamedTuple):
     """The files that hold their events, and perhaps others."""
 
 
-def landed(state: State, batch: Batch, paths: Sequence[str]) -> State:
+def landed(state: State, batch: ClosingBatch, paths: Sequence[str]) -> State:
     """Return the state after the events of a batch have been appended as these files."""
     after = state._replace(totals=state.totals.plus(batch.counts))
     if batch.last_ms is None or batch.first_ms is None:

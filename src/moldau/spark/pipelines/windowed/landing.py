@@ -21,7 +21,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's users c
 
 from moldau.spark.pipelines.records.gathering import Chosen, Rows, gathered
 from moldau.spark.pipelines.records.reasons import check_ratio, first_reason
-from moldau.spark.pipelines.windowed.closing import Batch, State, Totals, landed
+from moldau.spark.pipelines.windowed.closing import ClosingBatch, State, Totals, landed
 from moldau.spark.pipelines.windowed.filing import Filing, Share
 from moldau.spark.pipelines.windowed.reading import is_too_old, moment
 
@@ -100,10 +100,10 @@ class Landing:
         is_late = F.col("time") < F.col("closed_until")
         return F.when(F.col("reason").isNotNull(), DEAD).when(is_late, LATE).otherwise(self._name)
 
-    def _look(self, rows: Rows) -> Batch:
+    def _look(self, rows: Rows) -> ClosingBatch:
         late, dead = (rows.count(share.chosen) for share in self._others)
         first_ms, last_ms = rows.span_ms("time", Chosen(_FATE, self._name))
-        return Batch(Totals(rows.count(self._share.chosen), late, dead), first_ms, last_ms)
+        return ClosingBatch(Totals(rows.count(self._share.chosen), late, dead), first_ms, last_ms)
 
 
 def _same(names: Sequence[str], **others: str) -> dict[str, str]:

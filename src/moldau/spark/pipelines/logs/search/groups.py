@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from moldau.spark.pipelines.logs.search.patterns import Wanted
+from moldau.spark.pipelines.logs.search.patterns import WantedText
 from moldau.spark.pipelines.logs.search.question import Question
 from moldau.spark.pipelines.logs.sketches import (
     RowMask,
@@ -67,7 +67,7 @@ class Group(NamedTuple):
 class Sieve:
     """Tells which row groups may match."""
 
-    def __init__(self, question: Question, wanted: Sequence[Wanted]) -> None:
+    def __init__(self, question: Question, wanted: Sequence[WantedText]) -> None:
         self._question = question
         certain = [text for one in wanted for text in one.certain]
         self._text_marks = text_marks(certain)

@@ -20,7 +20,7 @@ from moldau.base.errors import UserError
 from moldau.spark.pipelines.logs.search.groups import Group, Sieve
 from moldau.spark.pipelines.logs.search.patterns import (
     Probe,
-    Wanted,
+    WantedText,
     wanted_expression,
     wanted_text,
 )
@@ -228,7 +228,7 @@ class Search:
         }
 
 
-def _wanted(question: Question) -> list[Wanted]:
+def _wanted(question: Question) -> list[WantedText]:
     case = question.ignore_case
     found = [
         *(wanted_text(one, ignore_case=case) for one in question.texts),
@@ -242,7 +242,7 @@ def _wanted(question: Question) -> list[Wanted]:
     return found
 
 
-def _unwanted(question: Question) -> list[Wanted]:
+def _unwanted(question: Question) -> list[WantedText]:
     return [wanted_text(one, ignore_case=question.ignore_case) for one in question.without]
 
 

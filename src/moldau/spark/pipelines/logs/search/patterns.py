@@ -41,7 +41,7 @@ class Probe(NamedTuple):
     """What every match of it contains as it stands; may be empty."""
 
 
-class Wanted(NamedTuple):
+class WantedText(NamedTuple):
     """What is to occur in a text."""
 
     pattern: str
@@ -52,18 +52,18 @@ class Wanted(NamedTuple):
     """What every match contains, but for the case of ASCII letters."""
 
 
-def wanted_text(text: str, *, ignore_case: bool) -> Wanted:
+def wanted_text(text: str, *, ignore_case: bool) -> WantedText:
     """Return what is to be looked for, if a text is."""
     probe = _probe(text, ignore_case=ignore_case)
-    return Wanted(probe.pattern, (probe,), tuple(_known(text, ignore_case=ignore_case)))
+    return WantedText(probe.pattern, (probe,), tuple(_known(text, ignore_case=ignore_case)))
 
 
-def wanted_expression(expression: str, *, ignore_case: bool) -> Wanted:
+def wanted_expression(expression: str, *, ignore_case: bool) -> WantedText:
     """Return what is to be looked for, if a regular expression is."""
     pattern = f"(?i){expression}" if ignore_case else expression
     kinds = {kind for kind, _ in _tokens(expression)}
     if "strange" in kinds:
-        return Wanted(pattern)
+        return WantedText(pattern)
     literals = _literals(expression)
     certain = tuple(literals)
     probes = [Probe(re.escape(text), text) for text in literals]
@@ -76,7 +76,7 @@ def wanted_expression(expression: str, *, ignore_case: bool) -> Wanted:
     if "edge" not in kinds:
         longest = max((probe.literal for probe in probes), key=len, default="")
         probes = [Probe(pattern, longest)]
-    return Wanted(pattern, tuple(probes), certain)
+    return WantedText(pattern, tuple(probes), certain)
 
 
 # Texts

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from moldau.spark.pipelines.logs.layout import FEW_VALUES, TEXT_COLUMNS
 from moldau.spark.pipelines.logs.search.groups import Group
 from moldau.spark.pipelines.logs.search.pages import absent, attempts, find
-from moldau.spark.pipelines.logs.search.patterns import Probe, Wanted
+from moldau.spark.pipelines.logs.search.patterns import Probe, WantedText
 from moldau.spark.pipelines.logs.sketches.arrays import offsets_of
 from moldau.spark.pipelines.tables.arrow_files import reading
 
@@ -104,7 +104,7 @@ class Rows:
                 missing = absent(self._group.file.data, self._group.column(name), missing)
         return missing
 
-    def matching(self, wanted: Wanted, left: Mask) -> Mask:
+    def matching(self, wanted: WantedText, left: Mask) -> Mask:
         """Tell which of the rows that are left have what is wanted in a text."""
         found = np.zeros(self._count, dtype=np.bool_)
         for name in TEXT_COLUMNS:
@@ -139,7 +139,7 @@ def _equal(values: pa.Array, value: str) -> Mask:
     return _mask(pc.equal(values.indices, as_scalar(entry)))
 
 
-def _matching(texts: pa.Array, wanted: Wanted, left: Mask) -> Mask:
+def _matching(texts: pa.Array, wanted: WantedText, left: Mask) -> Mask:
     found = np.zeros(len(texts), dtype=np.bool_)
     if are_few(left):
         rows = np.flatnonzero(left)
@@ -152,7 +152,7 @@ def _matching(texts: pa.Array, wanted: Wanted, left: Mask) -> Mask:
     return found
 
 
-def _first_matching(texts: pa.Array, wanted: Wanted) -> list[int] | None:
+def _first_matching(texts: pa.Array, wanted: WantedText) -> list[int] | None:
     """Return the rows that match, if something of what is wanted occurs in few; None otherwise."""
     data = texts.buffers()[2]
     if data is None:

@@ -1,9 +1,9 @@
 """What becomes of the records of a batch: not known yet, written, or failed.
 
-A producer hands out one result a record, and a million records a second leave no room for a future
-each. All records of a batch share one fate; a result is the fate and the record's place in it. A
-fate can move: a batch too large for the broker is split, a record that waited for its topic gets
-its batch later. Then it points on to where its records are now.
+A producer hands out one delivery for each record, and a million records a second leave no room for
+a future each. All records of a batch share one batch result; a delivery is that and the record's
+index in it. A batch result can move: a batch too large for the broker is split, and a record that
+waited for its topic gets its batch later. Then it points on to where its records are now.
 
 In the blocking face two threads meet here: `watch` and `settle` are called with `guard` held there,
 and what `settle` returns is called after it was let go. Pure: knows neither loop nor thread.
@@ -18,7 +18,7 @@ from moldau.base.tuples import NamedTuple
 from moldau.client.errors import ClientError, DeliveryAborted
 
 Watcher = Callable[[], None]
-"""Told once, with nothing: the fate says what happened."""
+"""Told once, with nothing: the batch result says what happened."""
 
 Guard = AbstractContextManager[object]
 
@@ -40,15 +40,15 @@ def aborted_transaction() -> DeliveryAborted:
 
 
 class Moved(NamedTuple):
-    """Some records of a fate, from an index on, and where they are now."""
+    """Some records of a batch result, from an index on, and where they are now."""
 
     size: int
     """How many."""
-    fate: Fate
+    batch_result: BatchResult
     first_index: int
 
 
-class Fate:
+class BatchResult:
     """What became of the records of one batch, or of one record that has no batch yet."""
 
     __slots__ = (
@@ -75,23 +75,23 @@ class Fate:
         """Where the records are now, if not here."""
         self._watchers: list[tuple[int, Watcher]] = []
 
-    def located(self, index: int) -> tuple[Fate, int]:
-        """Return the fate that decides on a record now, and the record's index in it."""
-        fate = self
-        while fate.moved:
-            for moved in fate.moved:
+    def located(self, index: int) -> tuple[BatchResult, int]:
+        """Return the batch result that decides on a record now, and the record's index in it."""
+        batch_result = self
+        while batch_result.moved:
+            for moved in batch_result.moved:
                 if index < moved.size:
-                    fate, index = moved.fate, index + moved.first_index
+                    batch_result, index = moved.batch_result, index + moved.first_index
                     break
                 index -= moved.size
-        return fate, index
+        return batch_result, index
 
     def watch(self, index: int, watcher: Watcher) -> bool:
         """Have somebody told when the record is decided on; False if it is already."""
-        fate, place = self.located(index)
-        if fate.done:
+        batch_result, place = self.located(index)
+        if batch_result.done:
             return False
-        fate._watchers.append((place, watcher))  # noqa: SLF001 - of the same class
+        batch_result._watchers.append((place, watcher))  # noqa: SLF001 - of the same class
         return True
 
     def settle(
@@ -114,5 +114,5 @@ class Fate:
         self.moved = targets
         self.done = True
         for index, watcher in watchers:
-            fate, place = self.located(index)
-            fate._watchers.append((place, watcher))  # noqa: SLF001 - of the same class
+            batch_result, place = self.located(index)
+            batch_result._watchers.append((place, watcher))  # noqa: SLF001 - of the same class
