@@ -49,6 +49,9 @@ WORK = {
 }
 """What makes a worker work, which one, and what a client is told that shall ask again."""
 
+ATTEMPTS = 10
+"""To kill a worker while it works: on a busy machine the work may reach it too late."""
+
 BOMB_COUNT = 4
 BOMB = packed(100, value=bytes(2 * CONVERTED_FETCH_BYTES))
 """One of them is more than what one request has converted."""
@@ -116,17 +119,29 @@ def test_nobody_else_waits_for_the_worker(broker, work):
         os.kill(worker, signal.SIGCONT)
 
 
+def killed_at_work(broker: Serving, client: RawClient, work: str) -> ErrorCode:
+    """Kill the worker while it has this client's work; return what the client is told.
+
+    No error: a thread of the broker was still reading the records, and the next worker got them.
+    """
+    request, version, _, _ = WORK[work]
+    worker = worker_of(broker, work)
+    os.kill(worker, signal.SIGSTOP)
+    client.send(request, version)
+    everybody_else_is_served(broker)
+    os.kill(worker, signal.SIGKILL)
+    return error_of(client.receive(request, version))
+
+
 @pytest.mark.parametrize("work", WORK)
 def test_work_that_is_lost_is_asked_for_again(broker, work):
     request, version, _, error = WORK[work]
-    worker = worker_of(broker, work)
-    logged = len(broker.errors)
-    os.kill(worker, signal.SIGSTOP)
     with connect(broker) as client:
-        client.send(request, version)
-        everybody_else_is_served(broker)
-        os.kill(worker, signal.SIGKILL)
-        assert error_of(client.receive(request, version)) is error
+        for _ in range(ATTEMPTS):
+            logged = len(broker.errors)
+            if (told := killed_at_work(broker, client, work)) is not ErrorCode.NONE:
+                break
+        assert told is error
         (line,) = broker.errors[logged:].splitlines()
         assert "the worker process" in line
         assert "was killed" in line

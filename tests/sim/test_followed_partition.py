@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from moldau.client.engine.connection import ClientConnection
+from moldau.engine.connection import ClientConnection
 
 from kits.broker_bench import BROKER, CLIENT, simulate
 from kits.partition_kit import ME, OTHER
