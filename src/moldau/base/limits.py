@@ -1,4 +1,8 @@
-"""Every limit that is not a Kafka setting, in one place, each with its reason."""
+"""What clients may make the broker do at most, where Kafka has no setting for it.
+
+Each limit has its reason. The size of a module's own cache, or of one step of its work, stands in
+that module.
+"""
 
 from __future__ import annotations
 
