@@ -17,9 +17,9 @@ from moldau.base.clock import SystemClock
 from moldau.base.errors import UserError
 from moldau.cli.frame.completion import complete_groups, complete_topics
 from moldau.cli.frame.connection import Connection, connection_options
-from moldau.cli.frame.offset_words import OffsetWord, Place
 from moldau.cli.frame.selection import chosen_topics, parse_numbers, regex_option
 from moldau.cli.frame.session import Session
+from moldau.cli.operations.positions import Position, PositionKind
 from moldau.cli.stream.newcomers import METADATA_AGE_MS, Newcomers
 from moldau.cli.stream.printing import Printing
 from moldau.cli.stream.progress import Progress
@@ -31,7 +31,7 @@ from moldau.client.records import TopicPartition
 FORMATS: Final = {"text": r"%v\n", "raw": "%v", "hex": r"%v{hex}\n"}
 """The forms of output that are percent formats."""
 
-RESETS: Final = {Place.EARLIEST: "earliest", Place.LATEST: "latest"}
+RESETS: Final = {PositionKind.EARLIEST: "earliest", PositionKind.LATEST: "latest"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Wanted:
         }
         if self.group is not None:
             found["group.id"] = self.group
-            found["auto.offset.reset"] = RESETS[self.reach.begin.place]
+            found["auto.offset.reset"] = RESETS[self.reach.begin.kind]
         return found
 
 
@@ -128,12 +128,12 @@ def _wanted(topics: tuple[str, ...], regex: bool, options: dict[str, Any]) -> Wa
     if group is not None:
         if until is not None or numbers is not None:
             raise UserError("with --group the group says what is read: leave out -p and --until")
-        if begin.place not in RESETS:
+        if begin.kind not in RESETS:
             raise UserError(
                 "with --group --from is start or end, for partitions it has not read yet;"
                 " to move a group: moldau group seek"
             )
-    word = OffsetWord(Place.LATEST) if to_end else None
+    word = Position(PositionKind.LATEST) if to_end else None
     if until is not None:
         word = parse_place(until, "--until", now_ms)
     chosen = None

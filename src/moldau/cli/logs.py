@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from moldau.base.errors import UserError
-from moldau.cli.frame.offset_words import Place, parse_offset_word, parse_time_us
+from moldau.cli.frame.offset_words import parse_position, parse_time_us
 from moldau.cli.frame.output import output_option, show
 from moldau.cli.frame.report import BAD, DOUBTFUL, Column, listing
 from moldau.cli.frame.terminal_text import json_text, safe
 from moldau.cli.frame.words import check_texts
+from moldau.cli.operations.positions import PositionKind
 from moldau.spark.pipelines.logs.levels import ERRORS, at_least, level_of
 
 if TYPE_CHECKING:
@@ -165,12 +166,12 @@ def _moment_us(text: str | None, now_ms: int) -> int | None:
     if text is None:
         return None
     try:
-        word = parse_offset_word(text, now_ms)
+        word = parse_position(text, now_ms)
     except UserError:
         return parse_time_us(text)
-    if word.place is Place.OFFSET:
+    if word.kind is PositionKind.OFFSET:
         return parse_time_us(text)
-    if word.place is not Place.TIME:
+    if word.kind is not PositionKind.TIME:
         raise UserError(f"{text!r} is no time: expected 2026-01-31T12:00, or 90m for so long ago")
     at = text.strip()
     return parse_time_us(at[1:]) if at.startswith("@") else word.value * 1000

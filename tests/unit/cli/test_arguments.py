@@ -6,10 +6,10 @@ import pytest
 
 from moldau.base.errors import UserError
 from moldau.cli.dev import new_topics
-from moldau.cli.frame.offset_words import OffsetWord, Place
 from moldau.cli.frame.selection import matching, parse_partitions
 from moldau.cli.nouns.config_changes import config_texts, parse_changes
 from moldau.cli.nouns.seeking import SeekTo, read_offsets
+from moldau.cli.operations.positions import Position, PositionKind
 from moldau.client.admin import Append, NewTopic, Subtract
 from moldau.client.records import TopicPartition
 
@@ -78,8 +78,8 @@ def test_a_file_of_offsets_is_read_with_and_without_a_heading(tmp_path, text):
     file = tmp_path / "offsets.csv"
     file.write_text(text)
     assert read_offsets(file) == {
-        TopicPartition("t", 0): OffsetWord(Place.OFFSET, 5),
-        TopicPartition("t", 1): OffsetWord(Place.OFFSET, 7),
+        TopicPartition("t", 0): Position(PositionKind.OFFSET, 5),
+        TopicPartition("t", 1): Position(PositionKind.OFFSET, 7),
     }
 
 

@@ -8,12 +8,11 @@ import pytest
 
 from moldau.base.errors import UserError
 from moldau.cli.frame.offset_words import (
-    OffsetWord,
-    Place,
     parse_duration_ms,
-    parse_offset_word,
+    parse_position,
     parse_time_ms,
 )
+from moldau.cli.operations.positions import Position, PositionKind
 
 NOW_MS = 1_800_000_000_000
 
@@ -21,25 +20,25 @@ NOW_MS = 1_800_000_000_000
 @pytest.mark.parametrize(
     ("text", "word"),
     [
-        ("earliest", OffsetWord(Place.EARLIEST)),
-        ("START", OffsetWord(Place.EARLIEST)),
-        ("latest", OffsetWord(Place.LATEST)),
-        ("end", OffsetWord(Place.LATEST)),
-        ("current", OffsetWord(Place.CURRENT)),
-        ("42", OffsetWord(Place.OFFSET, 42)),
-        ("+5", OffsetWord(Place.SHIFT, 5)),
-        ("-5", OffsetWord(Place.SHIFT, -5)),
-        ("@1767225600000", OffsetWord(Place.TIME, 1_767_225_600_000)),
-        ("@1767225600", OffsetWord(Place.TIME, 1_767_225_600_000)),
-        ("@2026-01-01T00:00Z", OffsetWord(Place.TIME, 1_767_225_600_000)),
-        ("@2026-01-01T01:00+01:00", OffsetWord(Place.TIME, 1_767_225_600_000)),
-        ("90m", OffsetWord(Place.TIME, NOW_MS - 5_400_000)),
-        ("PT1H30M", OffsetWord(Place.TIME, NOW_MS - 5_400_000)),
-        ("100000d", OffsetWord(Place.TIME, 0)),
+        ("earliest", Position(PositionKind.EARLIEST)),
+        ("START", Position(PositionKind.EARLIEST)),
+        ("latest", Position(PositionKind.LATEST)),
+        ("end", Position(PositionKind.LATEST)),
+        ("current", Position(PositionKind.CURRENT)),
+        ("42", Position(PositionKind.OFFSET, 42)),
+        ("+5", Position(PositionKind.SHIFT, 5)),
+        ("-5", Position(PositionKind.SHIFT, -5)),
+        ("@1767225600000", Position(PositionKind.TIME, 1_767_225_600_000)),
+        ("@1767225600", Position(PositionKind.TIME, 1_767_225_600_000)),
+        ("@2026-01-01T00:00Z", Position(PositionKind.TIME, 1_767_225_600_000)),
+        ("@2026-01-01T01:00+01:00", Position(PositionKind.TIME, 1_767_225_600_000)),
+        ("90m", Position(PositionKind.TIME, NOW_MS - 5_400_000)),
+        ("PT1H30M", Position(PositionKind.TIME, NOW_MS - 5_400_000)),
+        ("100000d", Position(PositionKind.TIME, 0)),
     ],
 )
 def test_a_word_is_read(text, word):
-    assert parse_offset_word(text, NOW_MS) == word
+    assert parse_position(text, NOW_MS) == word
 
 
 LONG = "9" * 5000
@@ -54,7 +53,7 @@ LONG = "9" * 5000
 )
 def test_what_is_no_word_is_refused_with_what_there_is(text):
     with pytest.raises(UserError, match="expected"):
-        parse_offset_word(text, NOW_MS)
+        parse_position(text, NOW_MS)
 
 
 def test_a_time_without_a_zone_is_local():

@@ -14,11 +14,10 @@ Pure: what the words mean for a partition is looked up elsewhere.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from enum import Enum
 
 from moldau.base.errors import UserError
+from moldau.cli.operations.positions import Position, PositionKind
 
 DURATION = re.compile(
     r"(?:P(?=.))?(?:({0})W)?(?:({0})D)?T?(?:({0})H)?(?:({0})M)?(?:({0})S)?".format(r"\d{1,15}"),
@@ -36,49 +35,28 @@ FIRST_IN_MS = 100_000_000_000
 """A bare number below is seconds (until the year 5138), above it is milliseconds (since 1973)."""
 
 
-class Place(Enum):
-    """The kinds of words."""
-
-    EARLIEST = "earliest"
-    LATEST = "latest"
-    CURRENT = "current"
-    OFFSET = "offset"
-    SHIFT = "shift"
-    TIME = "time"
-
-
 WORDS = {
-    "earliest": Place.EARLIEST,
-    "start": Place.EARLIEST,
-    "latest": Place.LATEST,
-    "end": Place.LATEST,
-    "current": Place.CURRENT,
+    "earliest": PositionKind.EARLIEST,
+    "start": PositionKind.EARLIEST,
+    "latest": PositionKind.LATEST,
+    "end": PositionKind.LATEST,
+    "current": PositionKind.CURRENT,
 }
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetWord:
-    """A place that was named; the value is an offset, a number of records or a time in ms."""
-
-    place: Place
-    value: int = 0
-
-
-def parse_offset_word(
-    text: str, now_ms: int, *, known: str = "earliest, latest, current"
-) -> OffsetWord:
+def parse_position(text: str, now_ms: int, *, known: str = "earliest, latest, current") -> Position:
     """Read a word; UserError says what there is, by the names that the user is told of."""
     word = text.strip()
-    if (place := WORDS.get(word.lower())) is not None:
-        return OffsetWord(place)
+    if (kind := WORDS.get(word.lower())) is not None:
+        return Position(kind)
     if re.fullmatch(rf"[+-]{NUMBER}", word, re.ASCII):
-        return OffsetWord(Place.SHIFT, int(word))
+        return Position(PositionKind.SHIFT, int(word))
     if re.fullmatch(NUMBER, word, re.ASCII):
-        return OffsetWord(Place.OFFSET, int(word))
+        return Position(PositionKind.OFFSET, int(word))
     if word.startswith("@"):
-        return OffsetWord(Place.TIME, parse_time_ms(word[1:]))
+        return Position(PositionKind.TIME, parse_time_ms(word[1:]))
     if (ago_ms := parse_duration_ms(word)) is not None:
-        return OffsetWord(Place.TIME, max(0, now_ms - ago_ms))
+        return Position(PositionKind.TIME, max(0, now_ms - ago_ms))
     raise UserError(
         f"{text!r} is no place in a partition: expected {known}, an offset, +N, -N, @TIME or how"
         " long ago (90m, 1d12h)"

@@ -1,7 +1,7 @@
-"""`kafka-consumer-groups --reset-offsets`: works out where groups shall go on, and moves them.
+"""`kafka-consumer-groups --reset-offsets`: its scenarios, scopes, warnings, table and CSV.
 
-Eight ways to say where; the result is a table or CSV, which `--from-file` reads again. Nothing
-moves without `--execute`, and never a group with members.
+Nothing changes without `--execute`, and never in a group with members. `--from-file` reads the CSV
+that `--export` prints. `operations/offset_reset.py` works out the plan.
 """
 
 from __future__ import annotations
@@ -9,32 +9,28 @@ from __future__ import annotations
 import csv
 import re
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from moldau.cli.kafka.console import Console
+from moldau.cli.kafka.consumer_groups import SCENARIOS
 from moldau.cli.kafka.java_words import JavaFailure, text_of
 from moldau.cli.kafka.options import Options
 from moldau.cli.kafka.running import CommandFailed
+from moldau.cli.operations.offset_reset import Move, activities_of, committed_offsets, plan_reset
+from moldau.cli.operations.positions import Position, PositionKind
 from moldau.client.assignors.hash_order import partitions_in_hash_order, texts_in_hash_order
-from moldau.client.errors import GroupIdNotFound
 from moldau.client.records import TopicPartition
-from moldau.engine.partitions import as_partitions
 
 if TYPE_CHECKING:
     from moldau.client.admin import AsyncAdmin
     from moldau.client.errors import ClientError
 
-Partition = tuple[str, int]
-"""A TopicPartition, wherever it stands as a key: a mapping's keys are exactly of its type."""
-Plan = dict[Partition, int]
-"""Where to go on, by partition."""
+Plan = dict[TopicPartition, int]
+"""The new offset of each partition."""
 
-LATEST: Final = -1
-EARLIEST: Final = -2
-INACTIVE: Final = ("Empty", "Dead")
 NARROWEST: Final = 15
 QUOTED_FROM: Final = 25
 """Kafka's CSV puts words of this length in quotation marks, whatever stands in them."""
@@ -47,22 +43,19 @@ DURATION: Final = re.compile(
 async def reset_offsets(
     admin: AsyncAdmin, group_ids: Sequence[str], options: Options, console: Console
 ) -> None:
-    """Plan, carry out if so wished, and print."""
+    """Plan the reset of each group, carry it out with --execute, and print it."""
     plans: dict[str, Plan] = {}
-    described = await admin.describe_groups(group_ids)
+    activities = await activities_of(admin, group_ids)
     for group_id in texts_in_hash_order(group_ids):
-        try:
-            state = described[group_id].state
-        except GroupIdNotFound:
-            state = "Dead"
-        if state in INACTIVE:
+        if activities[group_id].is_resettable:
             plans[group_id] = await _planned(admin, group_id, options, console)
             if options.has("execute"):
-                (await admin.alter_group_offsets(group_id, plans[group_id])).or_raise()
+                offsets = dict(plans[group_id].items())
+                (await admin.alter_group_offsets(group_id, offsets)).or_raise()
         else:
             console.say(
                 f"\nError: Assignments can only be reset if the group '{group_id}' is inactive,"
-                f" but the current state is {state}."
+                f" but the current state is {activities[group_id].state}."
             )
             plans[group_id] = {}
     lines = (
@@ -81,20 +74,20 @@ def _table(plans: Mapping[str, Plan]) -> list[str]:
         titles = f"{'GROUP':<{group_width}} {'TOPIC':<{topic_width}} {'PARTITION':<10} NEW-OFFSET"
         lines += ["", titles]
     return lines + [
-        f"{group_id:<{group_width}} {topic:<{topic_width}} {partition:<10} {plan[topic, partition]}"
+        f"{group_id:<{group_width}} {one.topic:<{topic_width}} {one.partition:<10} {plan[one]}"
         for group_id, plan in plans.items()
-        for topic, partition in partitions_in_hash_order(as_partitions(plan))
+        for one in partitions_in_hash_order(plan)
     ]
 
 
 def _csv(plans: Mapping[str, Plan], single: bool) -> list[str]:
     return [
         ",".join(
-            [*([] if single else [_word(group_id)]), _word(topic), str(number),
-             str(plan[topic, number])]
+            [*([] if single else [_word(group_id)]), _word(one.topic), str(one.partition),
+             str(plan[one])]
         )
         for group_id, plan in plans.items()
-        for topic, number in partitions_in_hash_order(as_partitions(plan))
+        for one in partitions_in_hash_order(plan)
     ] + [""]  # fmt: skip
 
 
@@ -145,8 +138,8 @@ async def _scope(admin: AsyncAdmin, group_id: str, options: Options) -> list[Top
     return []
 
 
-async def _check_partitions(admin: AsyncAdmin, partitions: Iterable[Partition]) -> None:
-    wanted = as_partitions(partitions)
+async def _check_partitions(admin: AsyncAdmin, partitions: Iterable[TopicPartition]) -> None:
+    wanted = list(partitions)
     described = (await admin.describe_topics({one.topic for one in wanted})).or_raise()
     absent = [str(one) for one in wanted if one.partition >= len(described[one.topic].partitions)]
     if absent:
@@ -156,124 +149,83 @@ async def _check_partitions(admin: AsyncAdmin, partitions: Iterable[Partition]) 
 # Where to
 
 
-class _Reset(NamedTuple):
-    """One group to be reset, and what its new offsets are worked out from."""
-
-    admin: AsyncAdmin
-    group_id: str
-    partitions: list[TopicPartition]
-    options: Options
-    console: Console
-
-
 async def _planned(admin: AsyncAdmin, group_id: str, options: Options, console: Console) -> Plan:
     partitions = await _scope(admin, group_id, options)
     await _check_partitions(admin, partitions)
-    for name, way in WAYS.items():
-        if options.has(name):
-            return await way(_Reset(admin, group_id, partitions, options, console))
-    listed = ", ".join(f"[{name}]" for name in WAYS)
-    raise options.error(
-        f"Option '[reset-offsets]' requires one of the following scenarios: [{listed}]"
-    )
+    scenario = next((name for name in SCENARIOS if options.has(name)), None)
+    if scenario is None:
+        listed = ", ".join(f"[{name}]" for name in SCENARIOS)
+        raise options.error(
+            f"Option '[reset-offsets]' requires one of the following scenarios: [{listed}]"
+        )
+    if scenario == "from-file":
+        positions = _positions_of_file(group_id, options, console)
+        await _check_partitions(admin, positions)
+    else:
+        positions = dict.fromkeys(partitions, POSITIONS[scenario](options))
+    plan = await plan_reset(admin, await committed_offsets(admin, group_id), positions)
+    _tell_adjustments(plan, positions, console)
+    # Kafka does not check whether a committed offset still exists where the group stays.
+    stays = scenario == "to-current"
+    return {
+        one: move.asked if stays and move.asked is not None else move.offset
+        for one, move in plan.items()
+    }
 
 
-async def _to_offset(reset: _Reset) -> Plan:
-    offset = reset.options.number("to-offset") or 0
-    return await _in_range(reset, dict.fromkeys(reset.partitions, offset))
+def _back_by(options: Options) -> Position:
+    back_ms = _duration_ms(options.text("by-duration"))
+    return Position(PositionKind.TIME, int(time.time() * 1000) - back_ms)
 
 
-async def _shifted(reset: _Reset) -> Plan:
-    shift = reset.options.number("shift-by") or 0
-    kept = await reset.admin.list_group_offsets(reset.group_id)
-    wanted: Plan = {}
-    for partition in reset.partitions:
-        if partition not in kept:
+POSITIONS: Final[dict[str, Callable[[Options], Position]]] = {
+    "to-offset": lambda given: Position(PositionKind.OFFSET, given.number("to-offset") or 0),
+    "shift-by": lambda given: Position(PositionKind.SHIFT, given.number("shift-by") or 0),
+    "to-datetime": lambda given: Position(PositionKind.TIME, _moment(given.text("to-datetime"))),
+    "by-duration": _back_by,
+    "to-earliest": lambda _: Position(PositionKind.EARLIEST),
+    "to-latest": lambda _: Position(PositionKind.LATEST),
+    "to-current": lambda _: Position(PositionKind.CURRENT),
+}
+"""Scenarios -> the position they name; `--from-file` names an offset for each partition."""
+
+
+def _tell_adjustments(
+    plan: Mapping[TopicPartition, Move],
+    positions: Mapping[TopicPartition, Position],
+    console: Console,
+) -> None:
+    """Print where an offset is not the one that was asked for; refuse a shift from nowhere."""
+    for partition, move in plan.items():
+        if positions[partition].kind is PositionKind.SHIFT and move.asked is None:
             raise CommandFailed(
                 f"Cannot shift offset for partition {partition} since there is no current"
                 " committed offset"
             )
-        wanted[partition] = kept[partition].offset + shift
-    return await _in_range(reset, wanted)
+    for partition, move in plan.items():
+        match positions[partition].kind:
+            case PositionKind.TIME if move.asked is None:
+                console.say(
+                    f"\nWarn: Partition {partition.partition} from topic {partition.topic} is"
+                    " empty. Falling back to latest known offset."
+                )
+            case PositionKind.OFFSET | PositionKind.SHIFT if move.asked != move.offset:
+                assert move.asked is not None
+                side = "higher than latest" if move.asked > move.offset else "lower than earliest"
+                console.warn(
+                    f"New offset ({move.asked}) is {side} offset for topic partition {partition}."
+                    f" Value will be set to {move.offset}."
+                )
 
 
-async def _to_datetime(reset: _Reset) -> Plan:
-    return await _since(reset, _moment(reset.options.text("to-datetime")))
-
-
-async def _by_duration(reset: _Reset) -> Plan:
-    back_ms = _duration_ms(reset.options.text("by-duration"))
-    return await _since(reset, int(time.time() * 1000) - back_ms)
-
-
-async def _to_earliest(reset: _Reset) -> Plan:
-    return await _listed(reset.admin, reset.partitions, EARLIEST)
-
-
-async def _to_latest(reset: _Reset) -> Plan:
-    return await _listed(reset.admin, reset.partitions, LATEST)
-
-
-async def _to_current(reset: _Reset) -> Plan:
-    kept = await reset.admin.list_group_offsets(reset.group_id)
-    known = {one: kept[one].offset for one in reset.partitions if one in kept}
-    new = [one for one in reset.partitions if one not in kept]
-    return known | await _listed(reset.admin, new, LATEST)
-
-
-async def _from_file(reset: _Reset) -> Plan:
-    plans = _read_plans(reset.options.text("from-file"), reset.options.values("group"))
-    if reset.group_id not in plans:
-        reset.console.say(f"\nError: No reset plan for group {reset.group_id} found.")
+def _positions_of_file(
+    group_id: str, options: Options, console: Console
+) -> dict[TopicPartition, Position]:
+    plans = _read_plans(options.text("from-file"), options.values("group"))
+    if group_id not in plans:
+        console.say(f"\nError: No reset plan for group {group_id} found.")
         return {}
-    await _check_partitions(reset.admin, plans[reset.group_id])
-    return await _in_range(reset, plans[reset.group_id])
-
-
-WAYS: Final[dict[str, Callable[[_Reset], Awaitable[Plan]]]] = {
-    "to-offset": _to_offset,
-    "shift-by": _shifted,
-    "to-datetime": _to_datetime,
-    "by-duration": _by_duration,
-    "to-earliest": _to_earliest,
-    "to-latest": _to_latest,
-    "to-current": _to_current,
-    "from-file": _from_file,
-}
-
-
-async def _listed(admin: AsyncAdmin, partitions: Iterable[Partition], spec: int) -> Plan:
-    found = (await admin.list_offsets(dict.fromkeys(partitions, spec))).or_raise()
-    return {partition: one.offset or 0 for partition, one in found.items()}
-
-
-async def _in_range(reset: _Reset, wanted: Plan) -> Plan:
-    """Keep offsets between the first record and the end."""
-    first = await _listed(reset.admin, wanted, EARLIEST)
-    end = await _listed(reset.admin, wanted, LATEST)
-    plan = {}
-    for partition, offset in wanted.items():
-        plan[partition] = max(first[partition], min(offset, end[partition]))
-        if plan[partition] != offset:
-            side = "higher than latest" if offset > end[partition] else "lower than earliest"
-            reset.console.warn(
-                f"New offset ({offset}) is {side} offset for topic partition {partition}."
-                f" Value will be set to {plan[partition]}."
-            )
-    return plan
-
-
-async def _since(reset: _Reset, moment_ms: int) -> Plan:
-    wanted: Plan = dict.fromkeys(reset.partitions, moment_ms)
-    found = (await reset.admin.list_offsets(wanted)).or_raise()
-    plan = {one: listed.offset for one, listed in found.items() if listed.offset is not None}
-    late = [one for one in found if one not in plan]
-    for topic, partition in late:
-        reset.console.say(
-            f"\nWarn: Partition {partition} from topic {topic} is empty."
-            " Falling back to latest known offset."
-        )
-    return plan | await _listed(reset.admin, late, LATEST)
+    return {one: Position(PositionKind.OFFSET, offset) for one, offset in plans[group_id].items()}
 
 
 def _read_plans(file: str, groups: Sequence[str]) -> dict[str, Plan]:

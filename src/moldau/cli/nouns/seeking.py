@@ -1,4 +1,7 @@
-"""Where `moldau group seek` takes a group: the plan, before anything is changed."""
+"""What `moldau group seek` is told: one position for all partitions, or a file of offsets.
+
+Owns the notation and the refusals; `operations/offset_reset.py` works out the plan.
+"""
 
 from __future__ import annotations
 
@@ -6,47 +9,55 @@ import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Self
 
 from moldau.base.clock import SystemClock
 from moldau.base.errors import UserError
 from moldau.cli.frame import client
 from moldau.cli.frame.failures import reason_of
-from moldau.cli.frame.offset_words import OffsetWord, Place, parse_offset_word
-from moldau.cli.frame.offsets import resolve
+from moldau.cli.frame.offset_words import parse_position
 from moldau.cli.frame.selection import chosen_partitions
+from moldau.cli.operations.offset_reset import (
+    Move,
+    activities_of,
+    committed_offsets,
+    plan_reset,
+)
+from moldau.cli.operations.positions import Position, PositionKind
 from moldau.client.records import TopicPartition
 
-AT_REST = frozenset({"Empty", "Dead"})
-"""The states in which a group has no members that commit for themselves."""
-
-
-class Move(NamedTuple):
-    """Where a group is in a partition, and where it will be."""
-
-    current: int | None
-    offset: int
+FROM_CURRENT = (PositionKind.CURRENT, PositionKind.SHIFT)
 
 
 @dataclass(frozen=True, slots=True)
 class SeekTo:
-    """One place for all partitions, or an offset for each."""
+    """One position for all partitions, or an offset for each."""
 
-    word: OffsetWord | None
-    offsets: Mapping[TopicPartition, OffsetWord]
+    position: Position | None
+    offsets: Mapping[TopicPartition, Position]
 
     @classmethod
     def read(cls, word: str | None, file: Path | None) -> Self:
-        """Take what the user gave: exactly one of both."""
+        """Read what the user gave, which must be one of both."""
         if (word is None) == (file is None):
             raise UserError("say where to: --to PLACE or --to-file FILE")
         if file is not None:
             return cls(None, read_offsets(file))
         assert word is not None
-        return cls(parse_offset_word(word, SystemClock().wall_ms()), {})
+        return cls(parse_position(word, SystemClock().wall_ms()), {})
+
+    def positions(
+        self, partitions: Sequence[TopicPartition], *, named: bool
+    ) -> Mapping[TopicPartition, Position]:
+        """Return the position of each partition; a file names its own unless the user did."""
+        if self.position is not None:
+            return dict.fromkeys(partitions, self.position)
+        if not named:
+            return self.offsets
+        return {one: self.offsets[one] for one in partitions if one in self.offsets}
 
 
-def read_offsets(file: Path) -> dict[TopicPartition, OffsetWord]:
+def read_offsets(file: Path) -> dict[TopicPartition, Position]:
     """Read lines of topic,partition,offset.
 
     A first line with these names may say where they stand among other columns; without one they
@@ -68,7 +79,7 @@ def read_offsets(file: Path) -> dict[TopicPartition, OffsetWord]:
         if not values[0] or not (values[1].isdecimal() and values[2].isdecimal()):
             raise UserError(f"{file}: {','.join(line)!r} is not topic,partition,offset")
         partition = TopicPartition(values[0], int(values[1]))
-        found[partition] = OffsetWord(Place.OFFSET, int(values[2]))
+        found[partition] = Position(PositionKind.OFFSET, int(values[2]))
     if not found:
         raise UserError(f"{file} names no offsets")
     return found
@@ -78,31 +89,21 @@ async def seek_plan(
     admin: client.AsyncAdmin, group: str, to: SeekTo, topics: Sequence[str]
 ) -> dict[TopicPartition, Move]:
     """Find out what changes; UserError if the group has members or nothing is meant."""
-    await _check_at_rest(admin, group)
-    committed = {
-        partition: one.offset for partition, one in (await admin.list_group_offsets(group)).items()
-    }
+    activity = (await activities_of(admin, [group]))[group]
+    if not activity.is_resettable:
+        raise UserError(
+            f"group {group!r} is {activity.state} with {activity.member_count} members,"
+            " which commit for themselves. Stop its consumers first."
+        )
+    committed = await committed_offsets(admin, group)
     wanted = await chosen_partitions(admin, topics) if topics else None
-    words: Mapping[TopicPartition, OffsetWord] = to.offsets
-    if to.word is not None:
-        words = dict.fromkeys(sorted(committed) if wanted is None else wanted, to.word)
-    elif wanted is not None:
-        words = {partition: to.offsets[partition] for partition in wanted if partition in words}
-    if not words:
+    positions = to.positions(sorted(committed) if wanted is None else wanted, named=bool(topics))
+    if not positions:
         raise UserError(
             f"group {group!r} has committed no offsets: say which topics are meant with --topic"
         )
-    targets = await resolve(admin, words, committed)
-    return {one: Move(committed.get(one), offset) for one, offset in targets.items()}
-
-
-async def _check_at_rest(admin: client.AsyncAdmin, group: str) -> None:
-    try:
-        described = await admin.describe_group(group)
-    except client.GroupIdNotFound:
-        return  # it comes into being with its offsets
-    if described.state not in AT_REST:
-        raise UserError(
-            f"group {group!r} is {described.state} with {len(described.members)} members,"
-            " which commit for themselves. Stop its consumers first."
-        )
+    plan = await plan_reset(admin, committed, positions)
+    for partition, move in plan.items():
+        if move.asked is None and to.position is not None and to.position.kind in FROM_CURRENT:
+            raise UserError(f"{partition} has no committed offset to start from")
+    return plan

@@ -12,8 +12,7 @@ from moldau.base.ids import uuid_text
 from moldau.cli.frame import client
 from moldau.cli.frame.completion import complete_topics
 from moldau.cli.frame.confirm import Change
-from moldau.cli.frame.offset_words import OffsetWord, Place, parse_offset_word
-from moldau.cli.frame.offsets import ends_of, offsets_at, resolve
+from moldau.cli.frame.offset_words import parse_position
 from moldau.cli.frame.outcomes import nothing_done, outcome_report
 from moldau.cli.frame.report import Column, Report, listing
 from moldau.cli.frame.selection import (
@@ -25,6 +24,13 @@ from moldau.cli.frame.selection import (
 from moldau.cli.frame.session import Session, changing, watching
 from moldau.cli.nouns.config_changes import assignments, config_texts, parse_changes
 from moldau.cli.nouns.topic_report import topics_report
+from moldau.cli.operations.positions import (
+    Position,
+    PositionKind,
+    ends_of,
+    find_targets,
+    offsets_at,
+)
 from moldau.client.records import TopicPartition
 
 TOPIC = Column("topic", "TOPIC")
@@ -144,9 +150,9 @@ def offsets(session: Session, topics: tuple[str, ...], regex: bool, at: str | No
     session.show(look)
 
 
-def _time(text: str) -> OffsetWord:
-    word = parse_offset_word(text if not text[:4].isdecimal() else f"@{text}", _now_ms())
-    if word.place is not Place.TIME:
+def _time(text: str) -> Position:
+    word = parse_position(text if not text[:4].isdecimal() else f"@{text}", _now_ms())
+    if word.kind is not PositionKind.TIME:
         raise UserError(f"--at {text}: expected a time (2026-01-31T12:00) or how long ago (90m)")
     return word
 
@@ -312,8 +318,8 @@ def trim(
     session: Session, change: Change, topics: tuple[str, ...], regex: bool, before: str
 ) -> None:
     """Delete the oldest records of partitions: orders, or orders:0,2-4."""
-    word = parse_offset_word(before, _now_ms())
-    if word.place in (Place.CURRENT, Place.SHIFT):
+    word = parse_position(before, _now_ms())
+    if word.kind in (PositionKind.CURRENT, PositionKind.SHIFT):
         raise UserError(f"--before {before}: expected an offset, latest, @TIME or how long ago")
     columns = (
         TOPIC,
@@ -326,9 +332,10 @@ def trim(
     async def cut(admin: client.AsyncAdmin) -> Report:
         partitions = await chosen_partitions(admin, topics, regex=regex)
         ends = await ends_of(admin, partitions)
-        targets = await resolve(admin, dict.fromkeys(partitions, word), {})
-        doomed = sum(targets[one] - ends[one].earliest for one in partitions)
-        change.confirm(f"delete {doomed} offsets of {len(partitions)} partitions")
+        found = await find_targets(admin, dict.fromkeys(partitions, word), {})
+        targets = {one: target.offset for one, target in found.items()}
+        deleted_count = sum(targets[one] - ends[one].earliest for one in partitions)
+        change.confirm(f"delete {deleted_count} offsets of {len(partitions)} partitions")
         results: client.Results[TopicPartition, Any] = client.Results(targets, {})
         if not change.dry_run:
             results = await admin.delete_records(dict(targets.items()))

@@ -8,9 +8,9 @@ from typing import Any
 from moldau.base.ids import uuid_text
 from moldau.cli.frame import client
 from moldau.cli.frame.failures import about
-from moldau.cli.frame.offsets import Ends, ends_of
 from moldau.cli.frame.report import BAD, Column, Report, View
 from moldau.cli.frame.selection import led_partitions
+from moldau.cli.operations.positions import Ends, ends_of
 from moldau.client.records import TopicPartition
 
 SUMMARY = (

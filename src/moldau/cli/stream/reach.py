@@ -15,7 +15,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from moldau.base.errors import UserError
-from moldau.cli.frame.offset_words import OffsetWord, Place, parse_offset_word
+from moldau.cli.frame.offset_words import parse_position
+from moldau.cli.operations.positions import Ends, Position, PositionKind, target_of
 from moldau.client.consumer import Consumer
 from moldau.client.records import TopicPartition
 
@@ -23,8 +24,8 @@ from moldau.client.records import TopicPartition
 class Reach(NamedTuple):
     """Where to begin and, if anywhere, where to stop."""
 
-    begin: OffsetWord
-    until: OffsetWord | None = None
+    begin: Position
+    until: Position | None = None
 
 
 class Stretch(NamedTuple):
@@ -35,10 +36,10 @@ class Stretch(NamedTuple):
     """None goes on for ever."""
 
 
-def parse_place(text: str, option: str, now_ms: int) -> OffsetWord:
+def parse_place(text: str, option: str, now_ms: int) -> Position:
     """Read a place; UserError where it is none that stands for itself."""
-    word = parse_offset_word(text, now_ms, known="start, end")
-    if word.place is Place.CURRENT:
+    word = parse_position(text, now_ms, known="start, end")
+    if word.kind is PositionKind.CURRENT:
         raise UserError(f"{option} {text}: only a group is somewhere; leave it out to go on there")
     return word
 
@@ -50,35 +51,29 @@ def stretches(
     wanted = list(partitions)
     earliest = consumer.beginning_offsets(wanted)
     latest = consumer.end_offsets(wanted)
-    begins = _resolved(consumer, reach.begin, earliest, latest)
+    ends = {one: Ends(earliest[one], latest[one]) for one in wanted}
+    begins = _offsets(consumer, reach.begin, ends)
     if reach.until is None:
         return {one: Stretch(begins[one], None) for one in wanted}
-    untils = _resolved(consumer, reach.until, earliest, latest)
+    untils = _offsets(consumer, reach.until, ends)
     return {one: Stretch(begins[one], untils[one]) for one in wanted}
 
 
-def _resolved(
-    consumer: Consumer[Any, Any],
-    word: OffsetWord,
-    earliest: Mapping[TopicPartition, int],
-    latest: Mapping[TopicPartition, int],
+def _offsets(
+    consumer: Consumer[Any, Any], position: Position, ends: Mapping[TopicPartition, Ends]
 ) -> dict[TopicPartition, int]:
-    if word.place is Place.TIME:
-        found = consumer.offsets_for_times(dict.fromkeys(earliest, word.value))
-        return {one: at.offset if at is not None else latest[one] for one, at in found.items()}
-    return {
-        one: min(max(_meant(word, earliest[one], latest[one]), earliest[one]), latest[one])
-        for one in earliest
-    }
-
-
-def _meant(word: OffsetWord, earliest: int, latest: int) -> int:
-    match word.place:
-        case Place.EARLIEST:
-            return earliest
-        case Place.LATEST:
-            return latest
-        case Place.SHIFT:
-            return word.value + (earliest if word.value >= 0 else latest)
-        case _:
-            return word.value
+    at_times = (
+        consumer.offsets_for_times(dict.fromkeys(ends, position.value))
+        if position.kind is PositionKind.TIME
+        else {}
+    )
+    found = {}
+    for partition, both in ends.items():
+        at = at_times.get(partition)
+        found[partition] = target_of(
+            position,
+            both,
+            base=both.earliest if position.value >= 0 else both.latest,
+            at_time=None if at is None else at.offset,
+        ).offset
+    return found
