@@ -15,6 +15,7 @@ from moldau.cli.kafka.running import (
     require_cluster,
     with_admin,
 )
+from moldau.cli.kafka.text_tables import Column, table
 
 if TYPE_CHECKING:
     from moldau.client.admin import AsyncAdmin
@@ -67,23 +68,24 @@ async def _say_id(admin: AsyncAdmin, console: Console) -> None:
 
 async def _say_endpoints(admin: AsyncAdmin, console: Console, *, include_fenced: bool) -> None:
     brokers = (await admin.describe_cluster(include_fenced=include_fenced)).brokers
-    host_width = max(len(broker.host) for broker in brokers)
     racks = [len(broker.rack) for broker in brokers if broker.rack]
-    rack_width = max(racks, default=NO_RACK_WIDTH)
-    rows = [("ID", "HOST", "PORT", "RACK", "STATE", "ENDPOINT_TYPE")]
-    rows += [
+    columns = (
+        Column("ID", 10),
+        Column("HOST", 0, grows=True),
+        Column("PORT", 10),
+        Column("RACK", max(racks, default=NO_RACK_WIDTH)),
+        Column("STATE", 10),
+        Column("ENDPOINT_TYPE"),
+    )
+    rows = [
         (
-            str(broker.broker_id),
+            broker.broker_id,
             broker.host,
-            str(broker.port),
+            broker.port,
             broker.rack or "null",
             "fenced" if broker.is_fenced else "unfenced",
             "broker",
         )
         for broker in brokers
     ]
-    for number, host, port, rack, state, kind in rows:
-        console.say(
-            f"{number:<10} {host:<{host_width}} {port:<10} {rack:<{rack_width}} {state:<10}"
-            f" {kind:<15}"
-        )
+    console.say_all(table(columns, rows))

@@ -1,4 +1,4 @@
-"""Where a command reads and writes, and the tables it prints.
+"""Where a command reads and writes.
 
 Commands are handed a console and never touch the process's own streams, so a test reads what they
 say without a process. Output is bytes underneath: records are not text.
@@ -7,7 +7,7 @@ say without a process. Output is bytes underneath: records are not text.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import BinaryIO
 
 
@@ -28,6 +28,11 @@ class Console:
         """Write a line to standard output."""
         self.stdout.write(line.encode(errors="surrogateescape") + b"\n")
 
+    def say_all(self, lines: Iterable[str]) -> None:
+        """Write lines to standard output."""
+        for line in lines:
+            self.say(line)
+
     def warn(self, line: str) -> None:
         """Write a line to standard error, after all that was said before it."""
         self.stdout.flush()
@@ -39,12 +44,3 @@ class Console:
         self.stdout.write(question.encode())
         self.stdout.flush()
         return self.stdin.readline().decode(errors="replace").strip()
-
-
-def padded_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Lay out columns as wide as their widest cell, a tab after each, as newer commands do."""
-    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-    return [
-        "".join(f"{cell:<{width}}\t" for cell, width in zip(row, widths, strict=True))
-        for row in (header, *rows)
-    ]

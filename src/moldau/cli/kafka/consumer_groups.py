@@ -22,6 +22,7 @@ from moldau.cli.kafka.running import (
     parse,
     run,
 )
+from moldau.cli.kafka.text_tables import Column, table
 
 if TYPE_CHECKING:
     from moldau.client.admin import AsyncAdmin, GroupListing
@@ -235,19 +236,21 @@ async def _list(admin: AsyncAdmin, options: Options, console: Console) -> None:
         for group in groups:
             console.say(group.group_id)
         return
-    rows = [("GROUP", "TYPE", "STATE")]
-    rows += [
-        (group.group_id, (group.type or "unknown").capitalize(), group.state or "Unknown")
+    shown = [
+        group
         for group in groups
         if (not types or (group.type or "").capitalize() in types)
         and (not states or group.state in states)
     ]
-    width = max(NARROWEST, *(len(group_id) for group_id, _, _ in rows)) + LIST_MARGIN
-    for group_id, kind, state in rows:
-        line = f"{group_id:<{width}}"
-        line += f" {kind:<20}" if options.has("type") else ""
-        line += f" {state:<20}" if options.has("state") else ""
-        console.say(line)
+    width = max([NARROWEST, *(len(group.group_id) for group in shown)]) + LIST_MARGIN
+    columns, cells = [Column("GROUP", width)], [[group.group_id for group in shown]]
+    if options.has("type"):
+        columns.append(Column("TYPE", 20))
+        cells.append([(group.type or "unknown").capitalize() for group in shown])
+    if options.has("state"):
+        columns.append(Column("STATE", 20))
+        cells.append([group.state or "Unknown" for group in shown])
+    console.say_all(table(columns, list(zip(*cells, strict=True))))
 
 
 def _named(options: Options, option: str, choices: dict[str, str]) -> set[str]:
@@ -321,9 +324,13 @@ def _say_outcome(
         console.say(failure("Encountered some partition-level error, see the follow-up details."))
     else:
         console.say(failure(text_of(worst)))
-    width = max(NARROWEST, *(len(partition.topic) for partition in outcome))
-    console.say(f"\n{'TOPIC':<{width}} {'PARTITION':<10} {'STATUS':<15}")
-    for partition, error in sorted(outcome.items(), key=lambda one: str(one[0])):
-        number = partition.partition if partition.partition >= 0 else "-"
-        status = f"Error: {as_java_says(error)}" if error is not None else "Successful"
-        console.say(f"{partition.topic:<{width}} {number:<10} {status:<15}")
+    rows = [
+        (
+            partition.topic,
+            partition.partition if partition.partition >= 0 else None,
+            "Successful" if error is None else f"Error: {as_java_says(error)}",
+        )
+        for partition, error in sorted(outcome.items(), key=lambda one: str(one[0]))
+    ]
+    columns = (Column("TOPIC", grows=True), Column("PARTITION", 10), Column("STATUS"))
+    console.say_all(["", *table(columns, rows)])

@@ -1,24 +1,24 @@
 """The tables of `kafka-consumer-groups --describe`: offsets, members, states.
 
-A table begins with an empty line; columns have a least width and grow with what stands in them;
-what is not known is a dash.
+An empty line stands before each table. `operations/group_description.py` looks the offsets up.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final
 
 from moldau.cli.kafka.console import Console
 from moldau.cli.kafka.options import Options
+from moldau.cli.kafka.text_tables import UNKNOWN, Column, table
+from moldau.cli.operations.group_description import PartitionProgress, describe_progress
+from moldau.cli.operations.offset_reset import NO_GROUP
 
 if TYPE_CHECKING:
-    from moldau.client.admin import AsyncAdmin, GroupDescription, MemberDescription
-    from moldau.client.records import OffsetAndMetadata, TopicPartition
+    from moldau.client.admin import AsyncAdmin, GroupDescription
+    from moldau.client.records import TopicPartition
 
-UNKNOWN: Final = "-"
 REBALANCING: Final = ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling")
-DEAD: Final = "Dead"
 NOBODY: Final = -1
 """The coordinator of a group that is not there."""
 DESCRIBE_GROUPS: Final = 15
@@ -27,18 +27,12 @@ UNKNOWN_IS_AN_ERROR: Final = 6
 """Its version since which an unknown group is no dead one (KIP-1043)."""
 
 
-class Column(NamedTuple):
-    """One column: its title, the width it has at least, whether it grows with what stands in it."""
-
-    title: str
-    width: int = 15
-    grows: bool = False
-
-
+LEADER_EPOCH: Final = Column("LEADER-EPOCH")
 OFFSET_COLUMNS: Final = (
     Column("GROUP", grows=True),
     Column("TOPIC", grows=True),
     Column("PARTITION", 10),
+    LEADER_EPOCH,
     Column("CURRENT-OFFSET"),
     Column("LOG-END-OFFSET"),
     Column("LAG"),
@@ -46,7 +40,6 @@ OFFSET_COLUMNS: Final = (
     Column("HOST", grows=True),
     Column("CLIENT-ID", 0),
 )
-LEADER_EPOCH: Final = Column("LEADER-EPOCH")
 MEMBER_COLUMNS: Final = (
     Column("GROUP", grows=True),
     Column("CONSUMER-ID", grows=True),
@@ -99,7 +92,7 @@ async def _described(admin: AsyncAdmin, group_ids: Sequence[str]) -> dict[str, G
             raise error
         if await _refuse_unknown_groups(admin):
             raise JavaFailure(f"{exception_name(error)}: Group {group_id} not found.")
-        found[group_id] = GroupDescription(group_id, "classic", "", DEAD, "", NOBODY, ())
+        found[group_id] = GroupDescription(group_id, "classic", "", NO_GROUP, "", NOBODY, ())
     return found
 
 
@@ -111,7 +104,7 @@ async def _refuse_unknown_groups(admin: AsyncAdmin) -> bool:
 
 def _is_worth_a_table(group: GroupDescription, row_count: int, console: Console) -> bool:
     """Say what a reader must know of the group first; tell whether there is more to show."""
-    if group.state == DEAD:
+    if group.state == NO_GROUP:
         console.say(f"\nError: Consumer group '{group.group_id}' does not exist.")
         return False
     if group.state == "Empty":
@@ -121,30 +114,9 @@ def _is_worth_a_table(group: GroupDescription, row_count: int, console: Console)
     return row_count > 0
 
 
-def table(columns: Sequence[Column], rows: Sequence[Sequence[object]]) -> list[str]:
-    """Lay out a table, an empty line first."""
-    texts = [[_text(cell) for cell in row] for row in rows]
-    widths = [
-        max([column.width, *(len(row[place]) for row in texts)]) if column.grows else column.width
-        for place, column in enumerate(columns)
-    ]
-    titles = [column.title for column in columns]
-    return [
-        "",
-        *(
-            " ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True))
-            for row in (titles, *texts)
-        ),
-    ]
-
-
-def _text(cell: object) -> str:
-    return UNKNOWN if cell is None or cell == "" else str(cell)
-
-
-def _say(lines: Iterable[str], console: Console) -> None:
-    for line in lines:
-        console.say(line)
+def _lines(columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> list[str]:
+    """Lay out a table in which empty cells are unknown ones too."""
+    return table(columns, [[None if cell == "" else cell for cell in row] for row in rows])
 
 
 # Offsets
@@ -153,44 +125,31 @@ def _say(lines: Iterable[str], console: Console) -> None:
 async def _say_offsets(
     admin: AsyncAdmin, group: GroupDescription, verbose: bool, console: Console
 ) -> None:
-    committed = await admin.list_group_offsets(group.group_id)
-    rows: list[list[object]] = []
-    assigned: set[TopicPartition] = set()
-    members = sorted(group.members, key=lambda one: len(one.assignment), reverse=True)
-    for member in members:
-        assigned |= member.assignment
-        rows += await _offset_rows(admin, group.group_id, member.assignment, committed, member)
-    rows += await _offset_rows(admin, group.group_id, committed.keys() - assigned, committed, None)
-    if not _is_worth_a_table(group, len(rows), console):
+    found = (await describe_progress(admin, {group.group_id: group})).or_raise()
+    progress = sorted(found[group.group_id], key=_by_member)
+    if not _is_worth_a_table(group, len(progress), console):
         return
-    columns = list(OFFSET_COLUMNS)
-    if verbose:
-        columns.insert(3, LEADER_EPOCH)
-    else:
-        rows = [[*row[:3], *row[4:]] for row in rows]
-    _say(table(columns, rows), console)
+    columns = [column for column in OFFSET_COLUMNS if verbose or column != LEADER_EPOCH]
+    rows = [_offset_row(group.group_id, one, verbose) for one in progress]
+    console.say_all(["", *_lines(columns, rows)])
 
 
-async def _offset_rows(
-    admin: AsyncAdmin,
-    group_id: str,
-    partitions: Iterable[TopicPartition],
-    committed: Mapping[TopicPartition, OffsetAndMetadata],
-    member: MemberDescription | None,
-) -> list[list[object]]:
-    from moldau.client.admin import OffsetSpec  # noqa: PLC0415 - only for offsets
+def _offset_row(group_id: str, one: PartitionProgress, verbose: bool) -> list[object]:
+    committed, member = one.committed, one.member
+    return [
+        group_id,
+        *one.partition,
+        *([committed.leader_epoch if committed else None] if verbose else []),
+        committed.offset if committed else None,
+        one.end,
+        one.lag,
+        *((member.member_id, member.host, member.client_id) if member else (None, None, None)),
+    ]
 
-    ends = await admin.list_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST))
-    rows: list[list[object]] = []
-    for partition in sorted(ends):
-        listed, kept = ends.ok.get(partition), committed.get(partition)
-        end = listed.offset if listed is not None else None
-        offset = kept.offset if kept is not None else None
-        lag = end - offset if end is not None and offset is not None else None
-        epoch = kept.leader_epoch if kept is not None else None
-        who = (member.member_id, member.host, member.client_id) if member else (None, None, None)
-        rows.append([group_id, *partition, epoch, offset, end, lag, *who])
-    return rows
+
+def _by_member(one: PartitionProgress) -> tuple[bool, int]:
+    """Sort members with many partitions first, and partitions without a member last."""
+    return one.member is None, -len(one.member.assignment) if one.member else 0
 
 
 # Members
@@ -217,9 +176,9 @@ def _say_members(group: GroupDescription, verbose: bool, console: Console) -> No
             ]  # fmt: skip
         rows.append(row)
     if verbose:
-        _say(table([*columns, *ASSIGNMENT_COLUMNS], rows), console)
+        console.say_all(["", *_lines([*columns, *ASSIGNMENT_COLUMNS], rows)])
     else:
-        _say((f"{line} " if line else line for line in table(columns, rows)), console)
+        console.say_all(["", *(f"{line} " for line in _lines(columns, rows))])
 
 
 def _assignment(partitions: Iterable[TopicPartition]) -> str:
@@ -248,4 +207,4 @@ async def _say_state(
     if verbose:
         columns[4:4] = EPOCH_COLUMNS
         row[4:4] = [group.epoch, group.target_assignment_epoch]
-    _say(table(columns, [row]), console)
+    console.say_all(["", *_lines(columns, [row])])

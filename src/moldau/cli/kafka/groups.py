@@ -16,6 +16,7 @@ from moldau.cli.kafka.running import (
     what_of,
     with_admin,
 )
+from moldau.cli.kafka.text_tables import Column, table
 
 if TYPE_CHECKING:
     from moldau.client.admin import AsyncAdmin, GroupListing
@@ -50,8 +51,8 @@ def main(arguments: Sequence[str], console: Console) -> int:
         options.exclude(name, *others, "group-type", "protocol")
 
     async def show(admin: AsyncAdmin) -> None:
-        for line in _lines([one for one in await admin.list_groups() if _is_wanted(one, options)]):
-            console.say(line)
+        groups = [one for one in await admin.list_groups() if _is_wanted(one, options)]
+        console.say_all(_lines(groups))
 
     try:
         return with_admin(options, console, show)
@@ -82,5 +83,6 @@ def _lines(groups: Sequence[GroupListing]) -> list[str]:
         for group_id in texts_in_hash_order(found)
     ]
     width = max([NARROWEST, *(len(cell) for row in rows for cell in row)])
-    titles = " ".join(f"{title:<{width}}" for title in ("GROUP", "TYPE", "PROTOCOL"))
-    return [titles, *("".join(f"{cell:<{width}} " for cell in row) for row in rows)]
+    columns = [Column(title, width) for title in ("GROUP", "TYPE", "PROTOCOL")]
+    titles, *lines = table(columns, rows)
+    return [titles, *(f"{line} " for line in lines)]

@@ -19,6 +19,7 @@ from moldau.cli.kafka.consumer_groups import SCENARIOS
 from moldau.cli.kafka.java_words import JavaFailure, text_of
 from moldau.cli.kafka.options import Options
 from moldau.cli.kafka.running import CommandFailed
+from moldau.cli.kafka.text_tables import Column, table
 from moldau.cli.operations.offset_reset import Move, activities_of, committed_offsets, plan_reset
 from moldau.cli.operations.positions import Position, PositionKind
 from moldau.client.assignors.hash_order import partitions_in_hash_order, texts_in_hash_order
@@ -61,23 +62,23 @@ async def reset_offsets(
     lines = (
         _csv(plans, len(options.values("group")) == 1) if options.has("export") else _table(plans)
     )
-    for line in lines:
-        console.say(line)
+    console.say_all(lines)
 
 
 def _table(plans: Mapping[str, Plan]) -> list[str]:
-    group_width = max([NARROWEST, *map(len, plans)])
-    topics = [topic for plan in plans.values() for topic, _ in plan]
-    topic_width = max([NARROWEST, *map(len, topics)])
-    lines = []
-    if plans:
-        titles = f"{'GROUP':<{group_width}} {'TOPIC':<{topic_width}} {'PARTITION':<10} NEW-OFFSET"
-        lines += ["", titles]
-    return lines + [
-        f"{group_id:<{group_width}} {one.topic:<{topic_width}} {one.partition:<10} {plan[one]}"
+    rows = [
+        (group_id, *one, plan[one])
         for group_id, plan in plans.items()
         for one in partitions_in_hash_order(plan)
     ]
+    columns = (
+        # A group with members has no rows, and its name counts.
+        Column("GROUP", max([NARROWEST, *map(len, plans)])),
+        Column("TOPIC", grows=True),
+        Column("PARTITION", 10),
+        Column("NEW-OFFSET", 0),
+    )
+    return ["", *table(columns, rows)] if plans else []
 
 
 def _csv(plans: Mapping[str, Plan], single: bool) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from moldau.base.errors import MoldauError
-from moldau.cli.kafka.console import Console, padded_table
+from moldau.cli.kafka.console import Console
 from moldau.cli.kafka.options import OptionParser, Options, number, text
 from moldau.cli.kafka.running import (
     CommandFailed,
@@ -17,6 +17,7 @@ from moldau.cli.kafka.running import (
     what_of,
     with_admin,
 )
+from moldau.cli.kafka.text_tables import tabbed_table
 
 if TYPE_CHECKING:
     from moldau.client.admin import AsyncAdmin, ProducerDescription
@@ -81,13 +82,14 @@ async def _list(admin: AsyncAdmin, options: Options, console: Console) -> None:
         for one in found
         if one.transactional_id in described.ok
     ]
-    _say(("TransactionalId", "Coordinator", "ProducerId", "TransactionState"), rows, console)
+    titles = ("TransactionalId", "Coordinator", "ProducerId", "TransactionState")
+    console.say_all(tabbed_table(titles, rows))
 
 
 async def _describe(admin: AsyncAdmin, options: Options, console: Console) -> None:
     told = await admin.describe_transaction(options.text("transactional-id"))
     start = told.start_time_ms
-    _say(
+    console.say_all(tabbed_table(
         (
             "CoordinatorId", "TransactionalId", "ProducerId", "ProducerEpoch", "TransactionState",
             "TransactionTimeoutMs", "CurrentTransactionStartTimeMs", "TransactionDurationMs",
@@ -101,8 +103,7 @@ async def _describe(admin: AsyncAdmin, options: Options, console: Console) -> No
                 ",".join(map(str, sorted(told.partitions))),
             )
         ],
-        console,
-    )  # fmt: skip
+    ))  # fmt: skip
 
 
 async def _describe_producers(admin: AsyncAdmin, options: Options, console: Console) -> None:
@@ -116,14 +117,13 @@ async def _describe_producers(admin: AsyncAdmin, options: Options, console: Cons
         )
         for one in found.or_raise()[next(iter(found))]
     ]  # fmt: skip
-    _say(
+    console.say_all(tabbed_table(
         (
             "ProducerId", "ProducerEpoch", "LatestCoordinatorEpoch", "LastSequence",
             "LastTimestamp", "CurrentTransactionStartOffset",
         ),
         rows,
-        console,
-    )  # fmt: skip
+    ))  # fmt: skip
 
 
 async def _find_hanging(admin: AsyncAdmin, options: Options, console: Console) -> None:
@@ -135,14 +135,13 @@ async def _find_hanging(admin: AsyncAdmin, options: Options, console: Console) -
         (*map(str, one.partition), *_open(one.producer), _minutes_since(one.producer))
         for one in hanging
     ]
-    _say(
+    console.say_all(tabbed_table(
         (
             "Topic", "Partition", "ProducerId", "ProducerEpoch", "CoordinatorEpoch", "StartOffset",
             "LastTimestamp", "Duration(min)",
         ),
         rows,
-        console,
-    )  # fmt: skip
+    ))  # fmt: skip
 
 
 async def _searched(admin: AsyncAdmin, options: Options) -> list[tuple[str, int]]:
@@ -224,11 +223,6 @@ ACTIONS: Final[dict[str, tuple[tuple[str, ...], str, Work]]] = {
     ),
 }
 """What can be done -> the options it needs, what to say where it fails, and the doing."""
-
-
-def _say(titles: Sequence[str], rows: Sequence[Sequence[str]], console: Console) -> None:
-    for line in padded_table(titles, rows):
-        console.say(line)
 
 
 def _place(options: Options) -> tuple[str, int]:

@@ -8,7 +8,7 @@ from typing import Any
 from moldau.cli.frame import client
 from moldau.cli.frame.failures import about
 from moldau.cli.frame.report import DOUBTFUL, GOOD, Column, Report, View
-from moldau.client.records import OffsetAndMetadata, TopicPartition
+from moldau.cli.operations.group_description import PartitionProgress, describe_progress
 
 SUMMARY = (
     Column("group", "GROUP"),
@@ -36,17 +36,11 @@ OFFSETS = (
 async def groups_report(admin: client.AsyncAdmin, names: Sequence[str]) -> Report:
     """Describe groups with their lag; what cannot be described is an error of the report."""
     described = await admin.describe_groups(names)
-    committed = await admin.list_offsets_of_groups(described.ok)
-    failed = {**described.errors, **committed.errors}
-    wanted = {
-        partition
-        for name, offsets in committed.ok.items()
-        for partition in (*offsets, *_readers(described.ok[name]))
-    }
-    ends = (await admin.list_offsets(dict.fromkeys(sorted(wanted), client.OffsetSpec.LATEST))).ok
+    progress = await describe_progress(admin, described.ok)
+    failed = {**described.errors, **progress.errors}
     data, views, rows = [], [], []
-    for name, offsets in committed.ok.items():
-        lines = _lines(described.ok[name], offsets, ends)
+    for name, found in progress.ok.items():
+        lines = _lines(name, found)
         summary = _summary(described.ok[name], lines)
         data.append({**summary, "offsets": lines})
         views.append(View(SUMMARY, [summary]))
@@ -58,36 +52,24 @@ async def groups_report(admin: client.AsyncAdmin, names: Sequence[str]) -> Repor
     return Report(data, main, "group", views or (main,), errors)
 
 
-def _readers(group: client.GroupDescription) -> dict[TopicPartition, client.MemberDescription]:
-    return {partition: member for member in group.members for partition in member.assignment}
-
-
-def _lines(
-    group: client.GroupDescription,
-    committed: Mapping[TopicPartition, OffsetAndMetadata],
-    ends: Mapping[TopicPartition, client.ListedOffset],
-) -> list[dict[str, Any]]:
-    readers = _readers(group)
-    lines = []
-    for partition in sorted({*committed, *readers}):
-        own, reader = committed.get(partition), readers.get(partition)
-        end = ends[partition].offset if partition in ends else None
-        lines.append(
-            {
-                "group": group.group_id,
-                "topic": partition.topic,
-                "partition": partition.partition,
-                "committed": own.offset if own else None,
-                "latest": end,
-                # A log that was truncated may end before what was committed.
-                "lag": max(0, end - own.offset) if own and end is not None else None,
-                "client_id": reader.client_id if reader else None,
-                "host": reader.host if reader else None,
-                "member_id": reader.member_id if reader else None,
-                "metadata": own.metadata if own else None,
-            }
-        )
-    return lines
+def _lines(group_id: str, progress: Sequence[PartitionProgress]) -> list[dict[str, Any]]:
+    """Write a line for each partition, although members may share one."""
+    by_partition = {one.partition: one for one in progress}
+    return [
+        {
+            "group": group_id,
+            "topic": partition.topic,
+            "partition": partition.partition,
+            "committed": one.committed.offset if one.committed else None,
+            "latest": one.end,
+            "lag": None if one.lag is None else max(0, one.lag),
+            "client_id": one.member.client_id if one.member else None,
+            "host": one.member.host if one.member else None,
+            "member_id": one.member.member_id if one.member else None,
+            "metadata": one.committed.metadata if one.committed else None,
+        }
+        for partition, one in sorted(by_partition.items())
+    ]
 
 
 def _summary(group: client.GroupDescription, lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

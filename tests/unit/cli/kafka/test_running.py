@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from moldau.cli.kafka.console import Console, padded_table
+from moldau.cli.kafka.console import Console
 from moldau.cli.kafka.options import OptionParser, text
 from moldau.cli.kafka.running import (
     CommandFailed,
@@ -59,7 +59,3 @@ def test_a_shared_file_may_speak_to_other_clients_too():
 def test_a_file_that_is_not_there_is_one_line(tmp_path):
     with pytest.raises(CommandFailed, match="No such file"):
         read_properties(str(tmp_path / "none"))
-
-
-def test_a_table_is_as_wide_as_its_widest_cells():
-    assert padded_table(("A", "Bee"), [("long", "b")]) == ["A   \tBee\t", "long\tb  \t"]
