@@ -11,7 +11,6 @@ Where several speak of a setting, the one nearer to the user wins:
 
 from __future__ import annotations
 
-import inspect
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -24,11 +23,9 @@ from moldau.base.errors import ConfigError, UserError
 from moldau.base.properties import parse_properties
 from moldau.cli.frame.failures import reason_of
 from moldau.cli.frame.profiles import PROFILE_VARIABLE, load_profiles
+from moldau.cli.operations.connecting import SERVERS, SERVERS_VARIABLE, has_setting
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-
-SERVERS = "bootstrap.servers"
-SERVERS_VARIABLE = "MOLDAU_BOOTSTRAP_SERVERS"
 
 NEVER_LEFT_OUT = ("ssl.", "sasl.", "security.")
 """Settings that a command must understand: without them it would talk to the wrong side."""
@@ -54,18 +51,17 @@ class Connection:
             parameters.pop("profile", None),
         )
 
-    def for_client(self, client: type) -> dict[str, Any]:
+    def for_client(self, kind: type) -> dict[str, Any]:
         """Return the settings a client is made with: `AsyncAdmin(**connection.for_client(...))`.
 
         A file may be shared with other programs: what it sets that this client does not have is
         left out, and said. What was typed has to fit.
         """
-        known = inspect.signature(client.__init__).parameters  # type: ignore[misc]
         # Who types a command wants to hear at once that nobody is there.
         merged: dict[str, Any] = {"client.id": "moldau-cli", "bootstrap.timeout.ms": 0}
         for source, settings in self._shared():
             for name, value in settings.items():
-                if name.replace(".", "_") in known or name.startswith(NEVER_LEFT_OUT):
+                if has_setting(kind, name) or name.startswith(NEVER_LEFT_OUT):
                     merged[name] = value
                 else:
                     click.echo(f"moldau: {source}: {name} is not used here", err=True)

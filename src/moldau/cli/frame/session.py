@@ -25,6 +25,7 @@ from moldau.cli.frame.failures import complain_of_all
 from moldau.cli.frame.output import output_option, show
 from moldau.cli.frame.report import Report
 from moldau.cli.frame.watch import watch, watch_option
+from moldau.cli.operations.connecting import run_with_admin
 
 T = TypeVar("T")
 
@@ -41,15 +42,8 @@ class Session:
     watch_s: float | None = None
 
     def run(self, work: Callable[[client.AsyncAdmin], Awaitable[T]]) -> T:
-        """Have something done with an admin, which is closed afterwards. Ctrl-C ends it."""
-
-        async def whole() -> T:
-            async with self._admin() as admin:
-                return await work(admin)
-
-        import asyncio  # noqa: PLC0415 - who prints help runs no loop
-
-        return asyncio.run(whole())
+        """Have work done by an admin."""
+        return run_with_admin(self.connection.for_client(client.AsyncAdmin), work)
 
     def show(self, look: Look) -> None:
         """Print what was found, again and again if so asked; end the command by its errors."""
@@ -74,9 +68,6 @@ class Session:
         if report.note:
             click.echo(f"moldau: {report.note}", err=True)
         return complain_of_all(report.errors) or report.status
-
-    def _admin(self) -> client.AsyncAdmin:
-        return client.AsyncAdmin(**self.connection.for_client(client.AsyncAdmin))
 
 
 def asking(command: Command) -> Command:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from moldau.cli.frame import client
 from moldau.cli.kafka.console import Console
 from moldau.cli.kafka.options import OptionParser
 from moldau.cli.kafka.running import (
@@ -14,9 +15,6 @@ from moldau.cli.kafka.running import (
     require_cluster,
     with_admin,
 )
-
-if TYPE_CHECKING:
-    from moldau.client.admin import ApiRange, AsyncAdmin, BrokerDescription
 
 FOR_CLIENTS: Final = (
     range(4), range(8, 52), (55, 57, 60, 61, 64, 65, 66, 68, 69, 71, 72), range(74, 82),
@@ -35,7 +33,7 @@ def main(arguments: Sequence[str], console: Console) -> int:
     return with_admin(options, console, lambda admin: say_versions(admin, console))
 
 
-async def say_versions(admin: AsyncAdmin, console: Console) -> None:
+async def say_versions(admin: client.AsyncAdmin, console: Console) -> None:
     """Print the versions of every broker."""
     from moldau.cli.kafka.java_words import as_java_says  # noqa: PLC0415 - not for the help
 
@@ -47,7 +45,7 @@ async def say_versions(admin: AsyncAdmin, console: Console) -> None:
         console.say(f"{_node(broker)} -> {told}")
 
 
-def _node(broker: BrokerDescription) -> str:
+def _node(broker: client.BrokerDescription) -> str:
     rack = "null" if broker.rack is None else broker.rack
     return (
         f"{broker.host}:{broker.port} (id: {broker.broker_id} rack: {rack}"
@@ -55,13 +53,13 @@ def _node(broker: BrokerDescription) -> str:
     )
 
 
-def _told(served: Mapping[int, ApiRange]) -> str:
+def _told(served: Mapping[int, client.ApiRange]) -> str:
     every = sorted({*served, *(key for keys in FOR_CLIENTS for key in keys)})
     lines = [_line(key, served.get(key)) for key in every]
     return "(\n\t" + ",\n\t".join(lines) + "\n)"
 
 
-def _line(key: int, served: ApiRange | None) -> str:
+def _line(key: int, served: client.ApiRange | None) -> str:
     from moldau.base.errors import ProtocolError  # noqa: PLC0415 - not for the help
     from moldau.protocol.registry import find_api  # noqa: PLC0415 - as above
 
@@ -79,7 +77,7 @@ def _line(key: int, served: ApiRange | None) -> str:
     return f"{name} [usable: {min(own.versions.last, served.last)}]"
 
 
-def _span(served: ApiRange | None) -> str:
+def _span(served: client.ApiRange | None) -> str:
     if served is None:
         return "UNSUPPORTED"
     return f"{served.first}" if served.first == served.last else f"{served.first} to {served.last}"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from moldau.cli.frame import client
 from moldau.cli.kafka.console import Console
 from moldau.cli.kafka.options import OptionParser, flag
 from moldau.cli.kafka.running import (
@@ -16,9 +17,6 @@ from moldau.cli.kafka.running import (
     with_admin,
 )
 from moldau.cli.kafka.text_tables import Column, table
-
-if TYPE_CHECKING:
-    from moldau.client.admin import AsyncAdmin
 
 ABOUT: Final = "The Kafka cluster tool: cluster-id, list-endpoints or api-versions."
 NO_RACK_WIDTH: Final = 10
@@ -44,7 +42,7 @@ def main(arguments: Sequence[str], console: Console) -> int:
         raise options.error(f"invalid choice: '{action}'")
     require_cluster(options)
 
-    async def work(admin: AsyncAdmin) -> None:
+    async def work(admin: client.AsyncAdmin) -> None:
         if action == "cluster-id":
             await _say_id(admin, console)
         elif action == "list-endpoints":
@@ -58,7 +56,7 @@ def main(arguments: Sequence[str], console: Console) -> int:
     return with_admin(options, console, work)
 
 
-async def _say_id(admin: AsyncAdmin, console: Console) -> None:
+async def _say_id(admin: client.AsyncAdmin, console: Console) -> None:
     cluster_id = (await admin.describe_cluster()).cluster_id
     if cluster_id is None:
         console.say("No cluster ID found. The Kafka version is probably too old.")
@@ -66,7 +64,9 @@ async def _say_id(admin: AsyncAdmin, console: Console) -> None:
         console.say(f"Cluster ID: {cluster_id}")
 
 
-async def _say_endpoints(admin: AsyncAdmin, console: Console, *, include_fenced: bool) -> None:
+async def _say_endpoints(
+    admin: client.AsyncAdmin, console: Console, *, include_fenced: bool
+) -> None:
     brokers = (await admin.describe_cluster(include_fenced=include_fenced)).brokers
     racks = [len(broker.rack) for broker in brokers if broker.rack]
     columns = (

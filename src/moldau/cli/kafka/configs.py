@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from moldau.base.errors import MoldauError
+from moldau.cli.frame import client
 from moldau.cli.kafka.console import Console
 from moldau.cli.kafka.options import OptionError, OptionParser, Options, flag, text
 from moldau.cli.kafka.running import (
     BOOTSTRAP_CONTROLLER,
     CommandFailed,
-    client_settings,
     cluster_options,
     names_cluster,
-    open_admin,
     parse,
     read_properties,
-    run,
+    with_admin,
 )
-
-if TYPE_CHECKING:
-    from moldau.client.admin import AsyncAdmin, ConfigChange, ConfigEntry
 
 TYPES: Final = {
     "topics": ("TOPIC", "TOPIC"),
@@ -103,8 +99,15 @@ def main(arguments: Sequence[str], console: Console) -> int:
     options = parse(PARSER, arguments, about, console)
     entity = _entity(options)
     changes = _changes(options) if options.has("alter") else {}
+
+    async def work(admin: client.AsyncAdmin) -> None:
+        if options.has("alter"):
+            await _alter(admin, entity, changes, console)
+        else:
+            await _describe(admin, entity, show_all=options.has("all"), console=console)
+
     try:
-        return run(_work(options, entity, changes, console))
+        return with_admin(options, console, work)
     except (CommandFailed, OptionError):
         raise
     except MoldauError as error:
@@ -182,7 +185,7 @@ def _check_name(entity: Entity, options: Options) -> None:
         raise CommandFailed(f"An entity name must be specified with --alter of {kind}")
 
 
-def _changes(options: Options) -> dict[str, ConfigChange]:
+def _changes(options: Options) -> dict[str, client.ConfigChange]:
     if options.has("add-config") and options.has("add-config-file"):
         raise CommandFailed("Only one of --add-config or --add-config-file must be specified")
     if not any(map(options.has, ("add-config", "add-config-file", "delete-config"))):
@@ -191,7 +194,7 @@ def _changes(options: Options) -> dict[str, ConfigChange]:
             " with --alter"
         )
     unset = [name.strip() for one in options.values("delete-config") for name in one.split(",")]
-    changes: dict[str, ConfigChange] = dict.fromkeys(unset)
+    changes: dict[str, client.ConfigChange] = dict.fromkeys(unset)
     if (file := options.value("add-config-file")) is not None:
         changes |= read_properties(file)
     if (given := options.value("add-config")) is not None:
@@ -215,24 +218,14 @@ def _added(given: str) -> dict[str, str]:
     return {name.strip(): value.replace("[", "").replace("]", "").strip() for name, value in pairs}
 
 
-async def _work(
-    options: Options, entity: Entity, changes: dict[str, ConfigChange], console: Console
-) -> int:
-    async with open_admin(client_settings(options, console)) as admin:
-        if options.has("alter"):
-            await _alter(admin, entity, changes, console)
-        else:
-            await _describe(admin, entity, show_all=options.has("all"), console=console)
-    return 0
-
-
 async def _alter(
-    admin: AsyncAdmin, entity: Entity, changes: dict[str, ConfigChange], console: Console
+    admin: client.AsyncAdmin,
+    entity: Entity,
+    changes: dict[str, client.ConfigChange],
+    console: Console,
 ) -> None:
-    from moldau.client.admin import ConfigResource, ResourceType  # noqa: PLC0415 - lazily
-
-    kind = ResourceType[TYPES[entity.kind][0]]
-    await admin.alter_config(ConfigResource(kind, entity.name or EVERYBODY), changes)
+    kind = client.ResourceType[TYPES[entity.kind][0]]
+    await admin.alter_config(client.ConfigResource(kind, entity.name or EVERYBODY), changes)
     if entity.name:
         console.say(f"Completed updating config for {entity.singular} {entity.name}.")
     else:
@@ -242,10 +235,10 @@ async def _alter(
 # Describing
 
 
-async def _describe(admin: AsyncAdmin, entity: Entity, *, show_all: bool, console: Console) -> None:
-    from moldau.client.admin import ConfigResource, ResourceType  # noqa: PLC0415 - lazily
-
-    kind = ResourceType[TYPES[entity.kind][0]]
+async def _describe(
+    admin: client.AsyncAdmin, entity: Entity, *, show_all: bool, console: Console
+) -> None:
+    kind = client.ResourceType[TYPES[entity.kind][0]]
     known, is_all = await _names(admin, entity.kind)
     if not show_all and is_all and entity.name and entity.name not in known:
         console.say(
@@ -259,14 +252,16 @@ async def _describe(admin: AsyncAdmin, entity: Entity, *, show_all: bool, consol
             console.say(
                 f"{'All' if show_all else 'Dynamic'} configs for {entity.singular} {name} are:"
             )
-        configs = await admin.describe_config(ConfigResource(kind, name), include_synonyms=True)
+        configs = await admin.describe_config(
+            client.ConfigResource(kind, name), include_synonyms=True
+        )
         source = TYPES[entity.kind][1] if name else "DYNAMIC_DEFAULT_BROKER"
         for _, entry in sorted(configs.items()):
             if show_all or entry.source.name == source:
                 console.say(_line(entry))
 
 
-async def _names(admin: AsyncAdmin, kind: str) -> tuple[list[str], bool]:
+async def _names(admin: client.AsyncAdmin, kind: str) -> tuple[list[str], bool]:
     """Return what there is of a kind, and has or may have configs; and whether that is all of it.
 
     Brokers before 4.1 do not tell of groups that have configs and nothing else (KIP-1142).
@@ -276,22 +271,20 @@ async def _names(admin: AsyncAdmin, kind: str) -> tuple[list[str], bool]:
     if kind in ("brokers", "broker-loggers"):
         brokers = (await admin.describe_cluster()).brokers
         return [*(str(broker.broker_id) for broker in brokers), EVERYBODY], True
-    from moldau.client.admin import ResourceType  # noqa: PLC0415 - lazily
-    from moldau.client.errors import UnsupportedVersion  # noqa: PLC0415 - lazily
 
-    wanted = ResourceType[TYPES[kind][0]]
+    wanted = client.ResourceType[TYPES[kind][0]]
     names: set[str] = set()
     is_all = True
     try:
         names |= {one.name for one in await admin.list_config_resources([wanted])}
-    except UnsupportedVersion:
+    except client.UnsupportedVersion:
         is_all = False
     if kind == "groups":
         names |= {one.group_id for one in await admin.list_groups()}
     return sorted(names), is_all
 
 
-def _line(entry: ConfigEntry) -> str:
+def _line(entry: client.ConfigEntry) -> str:
     synonyms = ", ".join(
         f"{_source(one.source.name)}:{one.name}={_value(one.value)}" for one in entry.synonyms
     )

@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from moldau.cli.frame import client
 from moldau.cli.kafka.console import Console
 from moldau.cli.kafka.options import OptionParser, Options, flag, number, text
 from moldau.cli.kafka.running import (
@@ -16,14 +17,13 @@ from moldau.cli.kafka.running import (
     cluster_options,
     fitting,
     key_values,
-    names_cluster,
     parse,
     read_properties,
+    require_cluster,
 )
 
 if TYPE_CHECKING:
     from moldau.cli.kafka.record_formatter import Formatter
-    from moldau.client.consumer import Consumer
 
 DEFAULT_FORMATTER: Final = "org.apache.kafka.tools.consumer.DefaultMessageFormatter"
 POLL_MS: Final = 1_000
@@ -77,10 +77,9 @@ def main(arguments: Sequence[str], console: Console) -> int:
     settings = _settings(options, console)
     start = _start(options)
     formatter = _formatter(options)
-    from moldau.client.consumer import Consumer  # noqa: PLC0415 - not for the help
 
     reading = _Reading(options, formatter, console)
-    consumer: Consumer[Any, Any] = Consumer(**fitting(Consumer, settings))
+    consumer: client.Consumer[Any, Any] = client.Consumer(**fitting(client.Consumer, settings))
     try:
         with consumer:
             _begin(consumer, options, start)
@@ -101,8 +100,7 @@ def _check(options: Options) -> None:
             raise options.error("Options from-beginning and offset cannot be specified together.")
     elif options.has("offset"):
         raise options.error("The partition is required when offset is specified.")
-    if not names_cluster(options):
-        options.require("bootstrap-server")
+    require_cluster(options)
 
 
 def _settings(options: Options, console: Console) -> dict[str, Any]:
@@ -167,7 +165,7 @@ def _formatter(options: Options) -> Formatter:
         raise options.error(str(error)) from None
 
 
-def _begin(consumer: Consumer[Any, Any], options: Options, start: int | str) -> None:
+def _begin(consumer: client.Consumer[Any, Any], options: Options, start: int | str) -> None:
     if (partition := options.number("partition")) is not None:
         place = (options.text("topic"), partition)
         consumer.assign([place])
@@ -197,7 +195,7 @@ class _Reading:
         self._formatter = formatter
         self._console = console
 
-    def run(self, consumer: Consumer[Any, Any]) -> None:
+    def run(self, consumer: client.Consumer[Any, Any]) -> None:
         last_ms = _now_ms()
         while (left := self._left()) > 0:
             records = consumer.poll(

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from moldau.base.errors import MoldauError
+from moldau.cli.frame import client
 from moldau.cli.kafka.console import Console
 from moldau.cli.kafka.options import Option, OptionParser, Options, flag, number, text
 from moldau.cli.kafka.running import (
@@ -18,15 +19,14 @@ from moldau.cli.kafka.running import (
     cluster_options,
     fitting,
     key_values,
-    names_cluster,
     parse,
     read_properties,
+    require_cluster,
     what_of,
 )
 
 if TYPE_CHECKING:
     from moldau.cli.kafka.line_reader import Line, LineReader
-    from moldau.client.producer import Producer
 
 SETTING_OF: Final = {
     "timeout": "linger.ms",
@@ -81,14 +81,12 @@ def main(arguments: Sequence[str], console: Console) -> int:
     about = "This tool helps to read data from standard input and publish it to Kafka."
     options = parse(PARSER, arguments, about, console)
     options.require("topic")
-    if not names_cluster(options):
-        options.require("bootstrap-server")
+    require_cluster(options)
     settings = _settings(options, console)
     reader = _reader(options)
-    from moldau.client.producer import Producer  # noqa: PLC0415 - not for the help
 
     sending = _Sending(options.text("topic"), console, waits=options.has("sync"))
-    producer: Producer[bytes, bytes] = Producer(**fitting(Producer, settings))
+    producer: client.Producer[bytes, bytes] = client.Producer(**fitting(client.Producer, settings))
     with producer:
         sending.run(producer, reader)
     return 1 if sending.failed else 0
@@ -125,7 +123,7 @@ class _Sending:
         self._waits = waits
         self._prompts = console.stdin.isatty() and console.stdout.isatty()
 
-    def run(self, producer: Producer[bytes, bytes], reader: LineReader) -> None:
+    def run(self, producer: client.Producer[bytes, bytes], reader: LineReader) -> None:
         self._prompt()
         for line in reader.read(self._console.stdin):
             delivery = producer.send(self._topic, line.value, line.key, headers=line.headers)

@@ -8,26 +8,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from moldau.base.errors import MoldauError
+from moldau.cli.frame import client
 from moldau.cli.kafka.console import Console
 from moldau.cli.kafka.options import Option, OptionError, OptionParser, Options, flag, number, text
 from moldau.cli.kafka.running import (
     CommandFailed,
     client_settings,
     cluster_options,
+    fitting,
     names_cluster,
-    open_admin,
     parse,
-    run,
 )
 from moldau.cli.kafka.text_tables import Column, table
-
-if TYPE_CHECKING:
-    from moldau.client.admin import AsyncAdmin, GroupListing
-    from moldau.client.errors import ClientError
-    from moldau.client.records import TopicPartition
+from moldau.cli.operations.connecting import run_with_admin
 
 ACTIONS: Final = (
     "list", "describe", "delete", "reset-offsets", "delete-offsets", "validate-regex",
@@ -92,7 +88,23 @@ def main(arguments: Sequence[str], console: Console) -> int:
     _check(options, console)
     if options.has("validate-regex"):
         return _validate(options.text("validate-regex"), console)
-    return run(_work(options, console))
+    settings = client_settings(options, console)
+    settings["default_api_timeout_ms"] = options.number("timeout")
+    try:
+        run_with_admin(
+            fitting(client.AsyncAdmin, settings), lambda admin: _act(admin, options, console)
+        )
+    except CommandFailed as error:
+        raise options.error(str(error)) from None
+    except OptionError:
+        raise
+    except MoldauError as error:
+        from moldau.cli.kafka.java_words import as_java_says  # noqa: PLC0415 - seldom needed
+
+        console.say(
+            failure(f"Executing consumer group command failed due to {as_java_says(error)}")
+        )
+    return 0
 
 
 def failure(what: str) -> str:
@@ -170,26 +182,7 @@ def _validate(regex: str, console: Console) -> int:
     return 0
 
 
-async def _work(options: Options, console: Console) -> int:
-    settings = client_settings(options, console)
-    settings["default_api_timeout_ms"] = options.number("timeout")
-    try:
-        async with open_admin(settings) as admin:
-            await _act(admin, options, console)
-    except CommandFailed as error:
-        raise options.error(str(error)) from None
-    except OptionError:
-        raise
-    except MoldauError as error:
-        from moldau.cli.kafka.java_words import as_java_says  # noqa: PLC0415 - seldom needed
-
-        console.say(
-            failure(f"Executing consumer group command failed due to {as_java_says(error)}")
-        )
-    return 0
-
-
-async def _act(admin: AsyncAdmin, options: Options, console: Console) -> None:
+async def _act(admin: client.AsyncAdmin, options: Options, console: Console) -> None:
     if options.has("list"):
         await _list(admin, options, console)
     elif options.has("describe"):
@@ -206,29 +199,27 @@ async def _act(admin: AsyncAdmin, options: Options, console: Console) -> None:
         await _delete_offsets(admin, options, console)
 
 
-async def chosen_groups(admin: AsyncAdmin, options: Options) -> list[str]:
+async def chosen_groups(admin: client.AsyncAdmin, options: Options) -> list[str]:
     """Return the groups that a command line means."""
     if options.has("all-groups"):
         return [group.group_id for group in await _consumer_groups(admin)]
     return options.values("group")
 
 
-async def _consumer_groups(admin: AsyncAdmin) -> list[GroupListing]:
+async def _consumer_groups(admin: client.AsyncAdmin) -> list[client.GroupListing]:
     """List groups of consumers, and those that only keep offsets."""
-    from moldau.client.assignors.hash_order import texts_in_hash_order  # noqa: PLC0415 - lazily
-
     found = {
         group.group_id: group
         for group in await admin.list_groups()
         if group.protocol_type in ("", "consumer") and group.type in (None, "classic", "consumer")
     }
-    return [found[group_id] for group_id in texts_in_hash_order(found)]
+    return [found[group_id] for group_id in client.texts_in_hash_order(found)]
 
 
 # Listing
 
 
-async def _list(admin: AsyncAdmin, options: Options, console: Console) -> None:
+async def _list(admin: client.AsyncAdmin, options: Options, console: Console) -> None:
     states = _named(options, "state", STATES)
     types = _named(options, "type", {one.lower(): one for one in TYPES})
     groups = await _consumer_groups(admin)
@@ -268,9 +259,8 @@ def _named(options: Options, option: str, choices: dict[str, str]) -> set[str]:
 # Deleting
 
 
-async def _delete(admin: AsyncAdmin, options: Options, console: Console) -> None:
+async def _delete(admin: client.AsyncAdmin, options: Options, console: Console) -> None:
     from moldau.cli.kafka.java_words import as_java_says  # noqa: PLC0415 - for errors alone
-    from moldau.client.assignors.hash_order import texts_in_hash_order  # noqa: PLC0415 - lazily
 
     results = await admin.delete_groups(await chosen_groups(admin, options))
     deleted = ", ".join(f"'{group}'" for group in results.ok)
@@ -278,24 +268,23 @@ async def _delete(admin: AsyncAdmin, options: Options, console: Console) -> None
         console.say(f"Deletion of requested consumer groups ({deleted}) was successful.")
         return
     console.say(failure("Deletion of some consumer groups failed:"))
-    for group in texts_in_hash_order(results.errors):
+    for group in client.texts_in_hash_order(results.errors):
         error = results.errors[group]
         console.say(f"* Group '{group}' could not be deleted due to: {as_java_says(error)}")
     if deleted:
         console.say(f"\nThese consumer groups were deleted successfully: {deleted}")
 
 
-async def _delete_offsets(admin: AsyncAdmin, options: Options, console: Console) -> None:
+async def _delete_offsets(admin: client.AsyncAdmin, options: Options, console: Console) -> None:
     from moldau.cli.kafka.offset_reset import named_partitions  # noqa: PLC0415 - alone
-    from moldau.client.errors import ClientError  # noqa: PLC0415 - lazily
 
     group = options.text("group")
     partitions, missing = await named_partitions(admin, options.values("topic"))
-    outcome: dict[TopicPartition, ClientError | None] = dict(missing)
-    worst: ClientError | None = next(iter(missing.values()), None)
+    outcome: dict[client.TopicPartition, client.ClientError | None] = dict(missing)
+    worst: client.ClientError | None = next(iter(missing.values()), None)
     try:
         results = await admin.delete_group_offsets(group, partitions)
-    except ClientError as error:
+    except client.ClientError as error:
         worst = error
         outcome |= dict.fromkeys(partitions, error)
     else:
@@ -306,18 +295,17 @@ async def _delete_offsets(admin: AsyncAdmin, options: Options, console: Console)
 
 def _say_outcome(
     group: str,
-    worst: ClientError | None,
-    outcome: dict[TopicPartition, ClientError | None],
+    worst: client.ClientError | None,
+    outcome: dict[client.TopicPartition, client.ClientError | None],
     console: Console,
 ) -> None:
     from moldau.cli.kafka.java_words import as_java_says, text_of  # noqa: PLC0415 - as above
-    from moldau.client.errors import (  # noqa: PLC0415 - for errors alone
-        GroupSubscribedToTopic,
-        TopicAuthorizationFailed,
-        UnknownTopicOrPartition,
-    )
 
-    of_partitions = (GroupSubscribedToTopic, TopicAuthorizationFailed, UnknownTopicOrPartition)
+    of_partitions = (
+        client.GroupSubscribedToTopic,
+        client.TopicAuthorizationFailed,
+        client.UnknownTopicOrPartition,
+    )
     if worst is None:
         console.say(f"Request succeeded for deleting offsets from group {group}.")
     elif isinstance(worst, of_partitions):

@@ -7,8 +7,9 @@ import re
 import time
 from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from moldau.cli.frame import client
 from moldau.cli.kafka.console import Console
 from moldau.cli.kafka.options import OptionParser, Options, flag, number, text
 from moldau.cli.kafka.running import (
@@ -18,9 +19,6 @@ from moldau.cli.kafka.running import (
     parse,
     require_cluster,
 )
-
-if TYPE_CHECKING:
-    from moldau.client.consumer import Consumer
 
 MEGABYTE: Final = 1024 * 1024
 POLL_MS: Final = 100
@@ -70,9 +68,8 @@ def main(arguments: Sequence[str], console: Console) -> int:
     if not options.has("hide-header"):
         first = "time, threadId, " if detailed else "start.time, end.time, "
         console.say(first + REST_OF_HEADER)
-    from moldau.client.consumer import Consumer  # noqa: PLC0415 - not for the help
 
-    with Consumer(**fitting(Consumer, settings)) as consumer:
+    with client.Consumer(**fitting(client.Consumer, settings)) as consumer:
         if options.has("topic"):
             consumer.subscribe([options.text("topic")])
         else:
@@ -113,7 +110,7 @@ class _Reading:
         self._console = console
         self._joined_ms: float | None = None
 
-    def run(self, consumer: Consumer[Any, Any]) -> None:
+    def run(self, consumer: client.Consumer[Any, Any]) -> None:
         start = last = _Mark(_now_ms(), 0, 0)
         count = size = 0
         heard_ms = start.moment_ms

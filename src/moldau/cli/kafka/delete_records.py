@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from moldau.cli.frame import client
 from moldau.cli.kafka.console import Console
 from moldau.cli.kafka.options import OptionParser, text
 from moldau.cli.kafka.running import (
@@ -16,9 +17,6 @@ from moldau.cli.kafka.running import (
     require_cluster,
     with_admin,
 )
-
-if TYPE_CHECKING:
-    from moldau.client.admin import AsyncAdmin
 
 VERSION: Final = 1
 PARSER: Final = OptionParser(
@@ -43,14 +41,13 @@ def main(arguments: Sequence[str], console: Console) -> int:
     options.require("offset-json-file")
     wanted = read_offsets(options.text("offset-json-file"))
 
-    async def delete(admin: AsyncAdmin) -> None:
+    async def delete(admin: client.AsyncAdmin) -> None:
         from moldau.cli.kafka.java_words import as_java_says  # noqa: PLC0415 - not for the help
-        from moldau.engine.partitions import as_partitions  # noqa: PLC0415 - as above
 
         console.say("Executing records delete operation")
         results = await admin.delete_records(wanted)
         console.say("Records delete operation completed:")
-        for partition in as_partitions(wanted):
+        for partition in client.as_partitions(wanted):
             if partition in results.ok:
                 console.say(f"partition: {partition}\tlow_watermark: {results.ok[partition]}")
             else:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from moldau.cli.frame import client
 from moldau.cli.kafka.console import Console
 from moldau.cli.kafka.options import OptionParser, number, text
 from moldau.cli.kafka.running import (
@@ -17,10 +18,6 @@ from moldau.cli.kafka.running import (
     parse,
     require_cluster,
 )
-
-if TYPE_CHECKING:
-    from moldau.client.consumer import Consumer
-    from moldau.client.producer import Producer
 
 ABOUT: Final = "This tool measures end-to-end latency in Kafka."
 PATIENCE_MS: Final = 60_000
@@ -51,12 +48,14 @@ def main(arguments: Sequence[str], console: Console) -> int:
             "Latency testing requires synchronous acknowledgement. Please use 1 or all"
         )
     settings = client_settings(options, console)
-    from moldau.client.consumer import Consumer  # noqa: PLC0415 - not for the help
-    from moldau.client.producer import Producer  # noqa: PLC0415 - not for the help
 
     topic, size = options.text("topic"), options.number("record-size") or 0
-    consumer: Consumer[Any, Any] = Consumer(**fitting(Consumer, settings), fetch_max_wait_ms=0)
-    producer: Producer[Any, Any] = Producer(**fitting(Producer, settings), acks=acks, linger_ms=0)
+    consumer: client.Consumer[Any, Any] = client.Consumer(
+        **fitting(client.Consumer, settings), fetch_max_wait_ms=0
+    )
+    producer: client.Producer[Any, Any] = client.Producer(
+        **fitting(client.Producer, settings), acks=acks, linger_ms=0
+    )
     with consumer, producer:
         consumer.assign(consumer.partitions_for(topic))
         consumer.seek_to_end()
@@ -80,8 +79,8 @@ def _in_new_words(arguments: Sequence[str]) -> list[str]:
 
 
 def _measure(
-    producer: Producer[Any, Any],
-    consumer: Consumer[Any, Any],
+    producer: client.Producer[Any, Any],
+    consumer: client.Consumer[Any, Any],
     topic: str,
     count: int,
     size: int,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from moldau.cli.frame import client
 from moldau.cli.kafka.console import Console
 from moldau.cli.kafka.options import OptionParser, number
 from moldau.cli.kafka.running import (
@@ -15,9 +16,6 @@ from moldau.cli.kafka.running import (
     require_cluster,
     with_admin,
 )
-
-if TYPE_CHECKING:
-    from moldau.client.admin import AsyncAdmin
 
 ABOUT: Final = "This tool manages feature flags in Kafka: describe."
 METADATA_VERSION: Final = "metadata.version"
@@ -48,7 +46,7 @@ def main(arguments: Sequence[str], console: Console) -> int:
         raise options.error(f"invalid choice: '{action}'" if action else "too few arguments")
     require_cluster(options)
 
-    async def describe(admin: AsyncAdmin) -> None:
+    async def describe(admin: client.AsyncAdmin) -> None:
         found = await admin.describe_features(broker_id=options.number("node-id"))
         epoch = "-" if found.finalized_epoch is None else found.finalized_epoch
         for name, span in sorted(found.supported.items()):

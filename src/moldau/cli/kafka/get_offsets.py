@@ -4,26 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from moldau.base.errors import MoldauError
+from moldau.cli.frame import client
 from moldau.cli.kafka.console import Console
 from moldau.cli.kafka.options import OptionError, OptionParser, Options, flag, number, text
 from moldau.cli.kafka.running import (
     CommandFailed,
-    client_settings,
     cluster_options,
-    names_cluster,
-    open_admin,
     parse,
-    run,
+    require_cluster,
     what_of,
+    with_admin,
 )
 from moldau.cli.kafka.topic_filter import TopicFilter
-
-if TYPE_CHECKING:
-    from moldau.client.admin import AsyncAdmin
-    from moldau.client.records import TopicPartition
 
 RULE: Final = re.compile(r"([^:,]*)(?::(?:([0-9]*)|(?:([0-9]*)-([0-9]*))))?")
 """A topic, and after a colon a partition or a range of them, its end not included."""
@@ -65,27 +60,33 @@ def main(arguments: Sequence[str], console: Console) -> int:
             raise
         console.warn(f"Error occurred: {error}")
         return 1
-    if not names_cluster(options):
-        options.require("bootstrap-server")
+    require_cluster(options)
     try:
-        return run(_work(options, console))
+        return _run(options, console)
     except MoldauError as error:
         console.warn(f"Error occurred: {what_of(error)}")
         return 1
 
 
-async def _work(options: Options, console: Console) -> int:
+def _run(options: Options, console: Console) -> int:
     if options.has("topic-partitions") and (options.has("topic") or options.has("partitions")):
         raise CommandFailed("--topic-partitions cannot be used with --topic or --partitions")
     time = _time(options.text("time"))
     wanted = _wanted(options)
-    settings = client_settings(options, console) | {"client.id": "GetOffsetShell"}
-    async with open_admin(settings) as admin:
+
+    async def work(admin: client.AsyncAdmin) -> None:
         internal = not options.has("exclude-internal-topics")
         partitions = await _partitions(admin, wanted, include_internal=internal)
         if not partitions:
             raise CommandFailed("Could not match any topic-partitions with the specified filters")
-        found = await admin.list_offsets(dict.fromkeys(partitions, time))
+        _say(await admin.list_offsets(dict.fromkeys(partitions, time)), console)
+
+    return with_admin(options, console, work, {"client.id": "GetOffsetShell"})
+
+
+def _say(
+    found: client.Results[client.TopicPartition, client.ListedOffset], console: Console
+) -> None:
     for partition, error in found.errors.items():
         console.warn(
             f"Skip getting offsets for topic-partition {partition} due to error: {what_of(error)}"
@@ -93,7 +94,6 @@ async def _work(options: Options, console: Console) -> int:
     for partition, listed in sorted(found.ok.items(), key=lambda one: str(one[0])):
         if listed.offset is not None:
             console.say(f"{partition.topic}:{partition.partition}:{listed.offset}")
-    return 0
 
 
 Wanted = Callable[[str, int], bool]
@@ -146,13 +146,11 @@ def _rule(given: str) -> Wanted:
 
 
 async def _partitions(
-    admin: AsyncAdmin, wanted: Wanted, *, include_internal: bool
-) -> list[TopicPartition]:
-    from moldau.client.records import TopicPartition  # noqa: PLC0415 - not needed for the help
-
+    admin: client.AsyncAdmin, wanted: Wanted, *, include_internal: bool
+) -> list[client.TopicPartition]:
     listed = await admin.list_topics(include_internal=include_internal)
     return [
-        TopicPartition(topic.name, partition)
+        client.TopicPartition(topic.name, partition)
         for topic in listed.values()
         for partition in range(topic.partition_count)
         if wanted(topic.name, partition)

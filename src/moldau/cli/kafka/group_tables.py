@@ -6,17 +6,14 @@ An empty line stands before each table. `operations/group_description.py` looks 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from moldau.cli.frame import client
 from moldau.cli.kafka.console import Console
 from moldau.cli.kafka.options import Options
 from moldau.cli.kafka.text_tables import UNKNOWN, Column, table
 from moldau.cli.operations.group_description import PartitionProgress, describe_progress
 from moldau.cli.operations.offset_reset import NO_GROUP
-
-if TYPE_CHECKING:
-    from moldau.client.admin import AsyncAdmin, GroupDescription
-    from moldau.client.records import TopicPartition
 
 REBALANCING: Final = ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling")
 NOBODY: Final = -1
@@ -65,7 +62,7 @@ EPOCH_COLUMNS: Final = (Column("GROUP-EPOCH"), Column("TARGET-ASSIGNMENT-EPOCH",
 
 
 async def describe_groups(
-    admin: AsyncAdmin, group_ids: Sequence[str], options: Options, console: Console
+    admin: client.AsyncAdmin, group_ids: Sequence[str], options: Options, console: Console
 ) -> None:
     """Print a table for each group; raises if one of them cannot be described."""
     found = await _described(admin, group_ids)
@@ -79,30 +76,30 @@ async def describe_groups(
             await _say_offsets(admin, group, verbose, console)
 
 
-async def _described(admin: AsyncAdmin, group_ids: Sequence[str]) -> dict[str, GroupDescription]:
+async def _described(
+    admin: client.AsyncAdmin, group_ids: Sequence[str]
+) -> dict[str, client.GroupDescription]:
     """Describe groups; one that is absent is a dead one where brokers call it that."""
     from moldau.cli.kafka.java_words import JavaFailure, exception_name  # noqa: PLC0415 - lazily
-    from moldau.client.admin import GroupDescription  # noqa: PLC0415 - as all of the client
-    from moldau.client.errors import GroupIdNotFound  # noqa: PLC0415 - as above
 
     results = await admin.describe_groups(group_ids)
     found = results.ok
     for group_id, error in results.errors.items():
-        if not isinstance(error, GroupIdNotFound):
+        if not isinstance(error, client.GroupIdNotFound):
             raise error
         if await _refuse_unknown_groups(admin):
             raise JavaFailure(f"{exception_name(error)}: Group {group_id} not found.")
-        found[group_id] = GroupDescription(group_id, "classic", "", NO_GROUP, "", NOBODY, ())
+        found[group_id] = client.GroupDescription(group_id, "classic", "", NO_GROUP, "", NOBODY, ())
     return found
 
 
-async def _refuse_unknown_groups(admin: AsyncAdmin) -> bool:
+async def _refuse_unknown_groups(admin: client.AsyncAdmin) -> bool:
     """Tell whether brokers are of 4.0 or later: to others an unknown group is a dead one."""
     served = (await admin.describe_api_versions()).or_raise()
     return all(apis[DESCRIBE_GROUPS].last >= UNKNOWN_IS_AN_ERROR for apis in served.values())
 
 
-def _is_worth_a_table(group: GroupDescription, row_count: int, console: Console) -> bool:
+def _is_worth_a_table(group: client.GroupDescription, row_count: int, console: Console) -> bool:
     """Say what a reader must know of the group first; tell whether there is more to show."""
     if group.state == NO_GROUP:
         console.say(f"\nError: Consumer group '{group.group_id}' does not exist.")
@@ -123,7 +120,7 @@ def _lines(columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> list[
 
 
 async def _say_offsets(
-    admin: AsyncAdmin, group: GroupDescription, verbose: bool, console: Console
+    admin: client.AsyncAdmin, group: client.GroupDescription, verbose: bool, console: Console
 ) -> None:
     found = (await describe_progress(admin, {group.group_id: group})).or_raise()
     progress = sorted(found[group.group_id], key=_by_member)
@@ -155,7 +152,7 @@ def _by_member(one: PartitionProgress) -> tuple[bool, int]:
 # Members
 
 
-def _say_members(group: GroupDescription, verbose: bool, console: Console) -> None:
+def _say_members(group: client.GroupDescription, verbose: bool, console: Console) -> None:
     _is_worth_a_table(group, len(group.members), console)
     columns = list(MEMBER_COLUMNS)
     static = any(member.instance_id for member in group.members)
@@ -181,7 +178,7 @@ def _say_members(group: GroupDescription, verbose: bool, console: Console) -> No
         console.say_all(["", *(f"{line} " for line in _lines(columns, rows))])
 
 
-def _assignment(partitions: Iterable[TopicPartition]) -> str:
+def _assignment(partitions: Iterable[client.TopicPartition]) -> str:
     topics: dict[str, list[str]] = {}
     for partition in sorted(partitions):
         topics.setdefault(partition.topic, []).append(str(partition.partition))
@@ -192,7 +189,7 @@ def _assignment(partitions: Iterable[TopicPartition]) -> str:
 
 
 async def _say_state(
-    admin: AsyncAdmin, group: GroupDescription, verbose: bool, console: Console
+    admin: client.AsyncAdmin, group: client.GroupDescription, verbose: bool, console: Console
 ) -> None:
     if not _is_worth_a_table(group, 1, console):
         return

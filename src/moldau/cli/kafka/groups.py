@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from moldau.base.errors import MoldauError
+from moldau.cli.frame import client
 from moldau.cli.kafka.console import Console
 from moldau.cli.kafka.options import OptionError, OptionParser, Options, flag, text
 from moldau.cli.kafka.running import (
@@ -17,9 +18,6 @@ from moldau.cli.kafka.running import (
     with_admin,
 )
 from moldau.cli.kafka.text_tables import Column, table
-
-if TYPE_CHECKING:
-    from moldau.client.admin import AsyncAdmin, GroupListing
 
 TYPES: Final = ("classic", "consumer", "share", "streams")
 NARROWEST: Final = 20
@@ -50,7 +48,7 @@ def main(arguments: Sequence[str], console: Console) -> int:
         others = [one for one in KINDS if one != name]
         options.exclude(name, *others, "group-type", "protocol")
 
-    async def show(admin: AsyncAdmin) -> None:
+    async def show(admin: client.AsyncAdmin) -> None:
         groups = [one for one in await admin.list_groups() if _is_wanted(one, options)]
         console.say_all(_lines(groups))
 
@@ -63,7 +61,7 @@ def main(arguments: Sequence[str], console: Console) -> int:
         return 1
 
 
-def _is_wanted(group: GroupListing, options: Options) -> bool:
+def _is_wanted(group: client.GroupListing, options: Options) -> bool:
     kind, protocol = options.value("group-type"), options.value("protocol")
     if kind is not None and group.type != kind.lower():
         return False
@@ -74,13 +72,11 @@ def _is_wanted(group: GroupListing, options: Options) -> bool:
     return all(group.type == name for name in ("share", "streams") if options.has(name))
 
 
-def _lines(groups: Sequence[GroupListing]) -> list[str]:
-    from moldau.client.assignors.hash_order import texts_in_hash_order  # noqa: PLC0415 - lazily
-
+def _lines(groups: Sequence[client.GroupListing]) -> list[str]:
     found = {group.group_id: group for group in groups}
     rows = [
         (group_id, (found[group_id].type or "").capitalize(), found[group_id].protocol_type)
-        for group_id in texts_in_hash_order(found)
+        for group_id in client.texts_in_hash_order(found)
     ]
     width = max([NARROWEST, *(len(cell) for row in rows for cell in row)])
     columns = [Column(title, width) for title in ("GROUP", "TYPE", "PROTOCOL")]

@@ -8,16 +8,14 @@ dump tool shows the same records in a form of its own; see `coordination.record_
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from moldau.base.errors import CorruptRecords, ProtocolError
+from moldau.cli.frame import client
 from moldau.coordination.groups.records import CommittedOffset, GroupKey, GroupValue, OffsetKey
 from moldau.coordination.transactions.records import TransactionLogKey, TransactionLogValue
 from moldau.protocol.compiler import decoder
 from moldau.protocol.json_form import as_json, json_text
-
-if TYPE_CHECKING:
-    from moldau.client.records import Record
 
 NUMBER_SIZE: Final = 2
 """Of what stands first: in a key the type of the record, in a value its version."""
@@ -47,7 +45,7 @@ class InternalFormatter:
     def __init__(self, forms: Mapping[int, Form]) -> None:
         self._forms = forms
 
-    def __call__(self, record: Record[bytes | None, bytes | None]) -> bytes:
+    def __call__(self, record: client.Record[bytes | None, bytes | None]) -> bytes:
         """Return the JSON of a record, or nothing; ValueError if it cannot be read."""
         try:
             shown = self._shown(record.key, record.value)

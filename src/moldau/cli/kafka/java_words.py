@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from moldau.base.errors import MoldauError
-from moldau.client.errors import BrokerError, ConnectionLost, NoBrokerReachable
+from moldau.cli.frame import client
 from moldau.protocol.errors import ErrorCode
 
 PACKAGE: Final = "org.apache.kafka.common.errors"
@@ -42,17 +42,17 @@ class JavaFailure(MoldauError):  # noqa: N818 - it names what happened
 
 def exception_name(error: MoldauError) -> str:
     """Return the name of the exception that Java's client raises for it."""
-    if isinstance(error, BrokerError):
+    if isinstance(error, client.BrokerError):
         code = ErrorCode(error.code)
         return f"{PACKAGE}.{IRREGULAR.get(code) or _regular(code.name)}"
-    if isinstance(error, (ConnectionLost, NoBrokerReachable)):
+    if isinstance(error, (client.ConnectionLost, client.NoBrokerReachable)):
         return f"{PACKAGE}.TimeoutException"
     return f"{PACKAGE}.ApiException"
 
 
 def text_of(error: MoldauError) -> str:
     """Return what happened in Kafka's words, or in those of the broker."""
-    text = TEXTS.get(ErrorCode(error.code)) if isinstance(error, BrokerError) else None
+    text = TEXTS.get(ErrorCode(error.code)) if isinstance(error, client.BrokerError) else None
     return text or getattr(error, "what", "") or str(error)
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from moldau.cli.frame import client
 from moldau.cli.kafka.console import Console
 from moldau.cli.kafka.options import OptionParser, flag, text
 from moldau.cli.kafka.running import (
@@ -15,9 +16,6 @@ from moldau.cli.kafka.running import (
     require_cluster,
     with_admin,
 )
-
-if TYPE_CHECKING:
-    from moldau.client.admin import AsyncAdmin, LogDirDescription
 
 PARSER: Final = OptionParser(
     [
@@ -41,7 +39,7 @@ def main(arguments: Sequence[str], console: Console) -> int:
     except ValueError:
         raise CommandFailed(f"{options.text('broker-list')} is not a list of brokers") from None
 
-    async def describe(admin: AsyncAdmin) -> None:
+    async def describe(admin: client.AsyncAdmin) -> None:
         known = [broker.broker_id for broker in (await admin.describe_cluster()).brokers]
         absent = [str(one) for one in wanted if one not in known]
         if absent:
@@ -63,16 +61,12 @@ def main(arguments: Sequence[str], console: Console) -> int:
     return with_admin(options, console, describe)
 
 
-def _log_dirs(found: Sequence[LogDirDescription], topics: set[str]) -> list[dict[str, Any]]:
+def _log_dirs(found: Sequence[client.LogDirDescription], topics: set[str]) -> list[dict[str, Any]]:
     from moldau.cli.kafka.java_words import exception_name  # noqa: PLC0415 - not for the help
-    from moldau.client.assignors.hash_order import (  # noqa: PLC0415 - as above
-        partitions_in_hash_order,
-        texts_in_hash_order,
-    )
 
     by_path = {one.path: one for one in found}
     shown = []
-    for path in texts_in_hash_order(by_path):
+    for path in client.texts_in_hash_order(by_path):
         one = by_path[path]
         kept = [place for place in one.replicas if not topics or place.topic in topics]
         partitions = [
@@ -82,7 +76,7 @@ def _log_dirs(found: Sequence[LogDirDescription], topics: set[str]) -> list[dict
                 "offsetLag": one.replicas[place].offset_lag,
                 "isFuture": one.replicas[place].is_future,
             }
-            for place in partitions_in_hash_order(kept)
+            for place in client.partitions_in_hash_order(kept)
         ]
         error = exception_name(one.error) if one.error is not None else None
         shown.append({"logDir": path, "error": error, "partitions": partitions})
@@ -91,8 +85,6 @@ def _log_dirs(found: Sequence[LogDirDescription], topics: set[str]) -> list[dict
 
 def _ordered(value: Any) -> Any:
     """Put the names of objects into the order in which Kafka's command writes them."""
-    from moldau.client.assignors.hash_order import texts_in_hash_order  # noqa: PLC0415 - lazily
-
     if isinstance(value, Mapping):
-        return {name: _ordered(value[name]) for name in texts_in_hash_order(value.keys())}
+        return {name: _ordered(value[name]) for name in client.texts_in_hash_order(value.keys())}
     return [_ordered(one) for one in value] if isinstance(value, list) else value

@@ -12,8 +12,9 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from moldau.cli.frame import client
 from moldau.cli.kafka.console import Console
 from moldau.cli.kafka.consumer_groups import SCENARIOS
 from moldau.cli.kafka.java_words import JavaFailure, text_of
@@ -22,14 +23,8 @@ from moldau.cli.kafka.running import CommandFailed
 from moldau.cli.kafka.text_tables import Column, table
 from moldau.cli.operations.offset_reset import Move, activities_of, committed_offsets, plan_reset
 from moldau.cli.operations.positions import Position, PositionKind
-from moldau.client.assignors.hash_order import partitions_in_hash_order, texts_in_hash_order
-from moldau.client.records import TopicPartition
 
-if TYPE_CHECKING:
-    from moldau.client.admin import AsyncAdmin
-    from moldau.client.errors import ClientError
-
-Plan = dict[TopicPartition, int]
+Plan = dict[client.TopicPartition, int]
 """The new offset of each partition."""
 
 NARROWEST: Final = 15
@@ -42,12 +37,12 @@ DURATION: Final = re.compile(
 
 
 async def reset_offsets(
-    admin: AsyncAdmin, group_ids: Sequence[str], options: Options, console: Console
+    admin: client.AsyncAdmin, group_ids: Sequence[str], options: Options, console: Console
 ) -> None:
     """Plan the reset of each group, carry it out with --execute, and print it."""
     plans: dict[str, Plan] = {}
     activities = await activities_of(admin, group_ids)
-    for group_id in texts_in_hash_order(group_ids):
+    for group_id in client.texts_in_hash_order(group_ids):
         if activities[group_id].is_resettable:
             plans[group_id] = await _planned(admin, group_id, options, console)
             if options.has("execute"):
@@ -69,7 +64,7 @@ def _table(plans: Mapping[str, Plan]) -> list[str]:
     rows = [
         (group_id, *one, plan[one])
         for group_id, plan in plans.items()
-        for one in partitions_in_hash_order(plan)
+        for one in client.partitions_in_hash_order(plan)
     ]
     columns = (
         # A group with members has no rows, and its name counts.
@@ -88,7 +83,7 @@ def _csv(plans: Mapping[str, Plan], single: bool) -> list[str]:
              str(plan[one])]
         )
         for group_id, plan in plans.items()
-        for one in partitions_in_hash_order(plan)
+        for one in client.partitions_in_hash_order(plan)
     ] + [""]  # fmt: skip
 
 
@@ -101,10 +96,10 @@ def _word(text: str) -> str:
 
 
 async def named_partitions(
-    admin: AsyncAdmin, given: Iterable[str]
-) -> tuple[list[TopicPartition], dict[TopicPartition, ClientError]]:
+    admin: client.AsyncAdmin, given: Iterable[str]
+) -> tuple[list[client.TopicPartition], dict[client.TopicPartition, client.ClientError]]:
     """Return what `t` and `t:0,1` name, and topics that are not there (as partition -1)."""
-    found: list[TopicPartition] = []
+    found: list[client.TopicPartition] = []
     whole: list[str] = []
     for one in given:
         topic, colon, numbers = one.partition(":")
@@ -116,17 +111,20 @@ async def named_partitions(
         for number in numbers.split(","):
             if not number.isdecimal():
                 raise CommandFailed(f"Invalid partition '{number}' specified in topic arg '{one}''")
-            found.append(TopicPartition(topic, int(number)))
+            found.append(client.TopicPartition(topic, int(number)))
     described = await admin.describe_topics(whole)
     for topic_name, told in described.ok.items():
-        found += [TopicPartition(str(topic_name), one.partition) for one in told.partitions]
+        found += [client.TopicPartition(str(topic_name), one.partition) for one in told.partitions]
     missing = {
-        TopicPartition(str(topic_name), -1): error for topic_name, error in described.errors.items()
+        client.TopicPartition(str(topic_name), -1): error
+        for topic_name, error in described.errors.items()
     }
     return found, missing
 
 
-async def _scope(admin: AsyncAdmin, group_id: str, options: Options) -> list[TopicPartition]:
+async def _scope(
+    admin: client.AsyncAdmin, group_id: str, options: Options
+) -> list[client.TopicPartition]:
     if options.has("all-topics"):
         return list(await admin.list_group_offsets(group_id))
     if options.has("topic"):
@@ -139,7 +137,9 @@ async def _scope(admin: AsyncAdmin, group_id: str, options: Options) -> list[Top
     return []
 
 
-async def _check_partitions(admin: AsyncAdmin, partitions: Iterable[TopicPartition]) -> None:
+async def _check_partitions(
+    admin: client.AsyncAdmin, partitions: Iterable[client.TopicPartition]
+) -> None:
     wanted = list(partitions)
     described = (await admin.describe_topics({one.topic for one in wanted})).or_raise()
     absent = [str(one) for one in wanted if one.partition >= len(described[one.topic].partitions)]
@@ -150,7 +150,9 @@ async def _check_partitions(admin: AsyncAdmin, partitions: Iterable[TopicPartiti
 # Where to
 
 
-async def _planned(admin: AsyncAdmin, group_id: str, options: Options, console: Console) -> Plan:
+async def _planned(
+    admin: client.AsyncAdmin, group_id: str, options: Options, console: Console
+) -> Plan:
     partitions = await _scope(admin, group_id, options)
     await _check_partitions(admin, partitions)
     scenario = next((name for name in SCENARIOS if options.has(name)), None)
@@ -192,8 +194,8 @@ POSITIONS: Final[dict[str, Callable[[Options], Position]]] = {
 
 
 def _tell_adjustments(
-    plan: Mapping[TopicPartition, Move],
-    positions: Mapping[TopicPartition, Position],
+    plan: Mapping[client.TopicPartition, Move],
+    positions: Mapping[client.TopicPartition, Position],
     console: Console,
 ) -> None:
     """Print where an offset is not the one that was asked for; refuse a shift from nowhere."""
@@ -221,7 +223,7 @@ def _tell_adjustments(
 
 def _positions_of_file(
     group_id: str, options: Options, console: Console
-) -> dict[TopicPartition, Position]:
+) -> dict[client.TopicPartition, Position]:
     plans = _read_plans(options.text("from-file"), options.values("group"))
     if group_id not in plans:
         console.say(f"\nError: No reset plan for group {group_id} found.")
@@ -240,7 +242,7 @@ def _read_plans(file: str, groups: Sequence[str]) -> dict[str, Plan]:
         try:
             *group, topic, number, offset = (word.strip() for word in row)
             (group_id,) = group or groups
-            plans.setdefault(group_id, {})[TopicPartition(topic, int(number))] = int(offset)
+            plans.setdefault(group_id, {})[client.TopicPartition(topic, int(number))] = int(offset)
         except ValueError:
             raise CommandFailed(
                 f"{file}: {','.join(row)!r} is not topic,partition,offset"

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
 from moldau.base.errors import CorruptRecords, ProtocolError
+from moldau.cli.frame import client
 from moldau.cli.kafka.internal_formatter import NUMBER_SIZE, leading_number
 from moldau.cli.kafka.record_formatter import Formatter, make_formatter
 from moldau.coordination.groups.records import (
@@ -21,9 +22,6 @@ from moldau.coordination.groups.records import (
     OffsetKey,
 )
 from moldau.protocol.compiler import decoder
-
-if TYPE_CHECKING:
-    from moldau.client.records import Record
 
 M = TypeVar("M")
 
@@ -43,7 +41,7 @@ class _Formatter:
     def __init__(self, line_of: Callable[[bytes, bytes | None], str | None]) -> None:
         self._line_of = line_of
 
-    def __call__(self, record: Record[bytes | None, bytes | None]) -> bytes:
+    def __call__(self, record: client.Record[bytes | None, bytes | None]) -> bytes:
         if record.key is None:
             return b""
         try:

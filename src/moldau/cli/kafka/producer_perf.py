@@ -12,14 +12,12 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import cycle
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from moldau.cli.frame import client
 from moldau.cli.kafka.console import Console
 from moldau.cli.kafka.options import Option, OptionParser, Options, flag, number, text
 from moldau.cli.kafka.running import CommandFailed, client_settings, cluster_options, fitting, parse
-
-if TYPE_CHECKING:
-    from moldau.client.producer import Producer
 
 PAYLOADS: Final = 1_000
 LETTERS: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -58,10 +56,9 @@ def main(arguments: Sequence[str], console: Console) -> int:
         options.require("bootstrap-server")
     settings.setdefault("client.id", "perf-producer-client")
     transaction_ms = _transaction_ms(options, settings)
-    from moldau.client.producer import Producer  # noqa: PLC0415 - not for the help
 
     test = _Test(options, console, transaction_ms)
-    with Producer(**fitting(Producer, settings)) as producer:
+    with client.Producer(**fitting(client.Producer, settings)) as producer:
         test.run(producer)
     test.report()
     return 0
@@ -143,7 +140,7 @@ class _Test:
         self._whole = self._window = Latencies(_now_ms())
         self._steady: Latencies | None = None
 
-    def run(self, producer: Producer[Any, Any]) -> None:
+    def run(self, producer: client.Producer[Any, Any]) -> None:
         self._whole, self._window = Latencies(_now_ms()), Latencies(_now_ms())
         start_ms, opened_ms = _now_ms(), 0.0
         for place in range(self._count):

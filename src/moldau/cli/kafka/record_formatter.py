@@ -9,15 +9,12 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from moldau.base.errors import ConfigError
+from moldau.cli.frame import client
 from moldau.cli.kafka.running import CommandFailed
-from moldau.client.records import TimestampType
 from moldau.client.serdes import built_in
-
-if TYPE_CHECKING:
-    from moldau.client.records import Record
 
 PLAIN: Final = ("DefaultMessageFormatter", "LoggingMessageFormatter", "NoOpMessageFormatter")
 """Formatters of any records, by the last part of their names."""
@@ -26,15 +23,15 @@ PARTS: Final = (
 )  # fmt: skip
 """In the order in which they are printed."""
 TIMES: Final = {
-    TimestampType.CREATE_TIME: "CreateTime",
-    TimestampType.LOG_APPEND_TIME: "LogAppendTime",
+    client.TimestampType.CREATE_TIME: "CreateTime",
+    client.TimestampType.LOG_APPEND_TIME: "LogAppendTime",
 }
 NOT_TOLD: Final = b"NOT_PRESENT"
 """Of the delivery and the epoch: Kafka's console consumer does not hand them to its formatter."""
 
 logger = logging.getLogger(__name__)
 
-Formatter = Callable[["Record[bytes | None, bytes | None]"], bytes]
+Formatter = Callable[["client.Record[bytes | None, bytes | None]"], bytes]
 
 
 def make_formatter(class_name: str, properties: Mapping[str, str]) -> Formatter:
@@ -60,7 +57,7 @@ class LoggingFormatter:
     def __init__(self, inner: RecordFormatter) -> None:
         self._inner = inner
 
-    def __call__(self, record: Record[bytes | None, bytes | None]) -> bytes:
+    def __call__(self, record: client.Record[bytes | None, bytes | None]) -> bytes:
         """Return the bytes of one record, the end of its line included."""
         kind = TIMES.get(record.timestamp_type)
         time = "" if kind is None else f"{kind}:{record.timestamp_ms}, "
@@ -88,40 +85,40 @@ class RecordFormatter:
             part: _reader(given(f"{part}.deserializer")) for part in ("key", "value", "headers")
         }
 
-    def __call__(self, record: Record[bytes | None, bytes | None]) -> bytes:
+    def __call__(self, record: client.Record[bytes | None, bytes | None]) -> bytes:
         """Return the bytes of one record, the end of its line included."""
         columns = [getattr(self, f"_{part}")(record) for part in self._printed]
         return self._column_end.join(columns) + self._line_end if columns else b""
 
-    def _timestamp(self, record: Record[Any, Any]) -> bytes:
+    def _timestamp(self, record: client.Record[Any, Any]) -> bytes:
         kind = TIMES.get(record.timestamp_type)
         return b"NO_TIMESTAMP" if kind is None else f"{kind}:{record.timestamp_ms}".encode()
 
-    def _partition(self, record: Record[Any, Any]) -> bytes:
+    def _partition(self, record: client.Record[Any, Any]) -> bytes:
         return b"Partition:%d" % record.partition
 
-    def _offset(self, record: Record[Any, Any]) -> bytes:
+    def _offset(self, record: client.Record[Any, Any]) -> bytes:
         return b"Offset:%d" % record.offset
 
-    def _delivery(self, record: Record[Any, Any]) -> bytes:
+    def _delivery(self, record: client.Record[Any, Any]) -> bytes:
         del record
         return b"Delivery:" + NOT_TOLD
 
-    def _epoch(self, record: Record[Any, Any]) -> bytes:
+    def _epoch(self, record: client.Record[Any, Any]) -> bytes:
         del record
         return b"Epoch:" + NOT_TOLD
 
-    def _headers(self, record: Record[Any, Any]) -> bytes:
+    def _headers(self, record: client.Record[Any, Any]) -> bytes:
         if not record.headers:
             return b"NO_HEADERS"
         return self._between_headers.join(
             name.encode() + b":" + self._read("headers", value) for name, value in record.headers
         )
 
-    def _key(self, record: Record[Any, Any]) -> bytes:
+    def _key(self, record: client.Record[Any, Any]) -> bytes:
         return self._read("key", record.key)
 
-    def _value(self, record: Record[Any, Any]) -> bytes:
+    def _value(self, record: client.Record[Any, Any]) -> bytes:
         return self._read("value", record.value)
 
     def _read(self, part: str, data: bytes | None) -> bytes:

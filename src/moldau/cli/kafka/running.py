@@ -8,26 +8,30 @@ kinder than Kafka's warning among a hundred lines.
 from __future__ import annotations
 
 import importlib
-import inspect
 import os
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from moldau import __version__
 from moldau.base.errors import MoldauError, UserError
 from moldau.base.properties import parse_properties
+from moldau.cli.frame import client
+from moldau.cli.frame.failures import INTERRUPTED
 from moldau.cli.kafka.options import Option, OptionError, OptionParser, Options, text
+from moldau.cli.operations.connecting import (
+    SERVERS,
+    SERVERS_VARIABLE,
+    has_setting,
+    run_with_admin,
+)
 
 if TYPE_CHECKING:
     from moldau.cli.kafka.console import Console
-    from moldau.client.admin import AsyncAdmin
 
 KAFKA_RELEASE: Final = "4.3.1"
 """The release whose commands these are; scripts read the first word of `--version`."""
-SERVERS_VARIABLE: Final = "MOLDAU_BOOTSTRAP_SERVERS"
 DEFAULT_PORT: Final = 9092
-INTERRUPTED: Final = 130
 
 BOOTSTRAP_SERVER: Final = text(
     "bootstrap-server", "server to connect to", "Brokers to begin with: host:port, with commas.",
@@ -119,9 +123,9 @@ def client_settings(
         settings.update(read_properties(file))
     settings.update(key_values(options, "command-property"))
     if options.has(servers):
-        settings["bootstrap.servers"] = options.text(servers)
+        settings[SERVERS] = options.text(servers)
     elif options.has("zookeeper"):
-        settings["bootstrap.servers"] = beside_zookeeper(options.text("zookeeper"), console)
+        settings[SERVERS] = beside_zookeeper(options.text("zookeeper"), console)
     return settings
 
 
@@ -169,59 +173,33 @@ def beside_zookeeper(connect: str, console: Console) -> str:
     return servers
 
 
-def open_admin(settings: dict[str, Any]) -> AsyncAdmin:
-    """Return an administrative client, not yet connected."""
-    from moldau.client.admin import AsyncAdmin  # noqa: PLC0415 - the help needs none
+def fitting(kind: type, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out the settings of other kinds of clients, which a shared file may hold.
 
-    return AsyncAdmin(**fitting(AsyncAdmin, settings))
-
-
-def fitting(client: type, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out what a shared file of settings says to other kinds of clients.
-
-    Commands write and read bytes, so serializers are left out too.
+    Commands write and read bytes, so serializers are left out too. A setting that no client has
+    stays, and the client refuses it.
     """
-    own = _names_of(client)
-    others: set[str] = set()
-    if any(_own_name(name) not in own for name in settings):
-        from moldau.client.consuming.face import ConsumerFace  # noqa: PLC0415 - seldom needed
-        from moldau.client.producing.face import ProducerFace  # noqa: PLC0415 - as above
-
-        others = _names_of(ConsumerFace) | _names_of(ProducerFace)
     return {
         name: value
         for name, value in settings.items()
-        if (_own_name(name) in own or _own_name(name) not in others)
-        and not name.endswith("serializer")
+        if not name.endswith("serializer")
+        and (
+            has_setting(kind, name)
+            or not (has_setting(client.Consumer, name) or has_setting(client.Producer, name))
+        )
     }
 
 
-def _names_of(client: type) -> set[str]:
-    return set(inspect.signature(client).parameters)
-
-
-def _own_name(name: str) -> str:
-    return name.replace(".", "_")
-
-
-def run(work: Coroutine[Any, Any, int]) -> int:
-    """Run what waits for brokers; return its exit status."""
-    import asyncio  # noqa: PLC0415 - the help waits for nobody
-
-    return asyncio.run(work)
-
-
 def with_admin(
-    options: Options, console: Console, work: Callable[[AsyncAdmin], Awaitable[None]]
+    options: Options,
+    console: Console,
+    work: Callable[[client.AsyncAdmin], Awaitable[None]],
+    settings: Mapping[str, Any] | None = None,
 ) -> int:
-    """Run what an administrative client can do from one end to the other; return 0."""
-
-    async def whole() -> int:
-        async with open_admin(client_settings(options, console)) as admin:
-            await work(admin)
-        return 0
-
-    return run(whole())
+    """Have work done by an admin; return 0. `settings` come before those of the command line."""
+    given = client_settings(options, console) | dict(settings or {})
+    run_with_admin(fitting(client.AsyncAdmin, given), work)
+    return 0
 
 
 def what_of(error: MoldauError) -> str:

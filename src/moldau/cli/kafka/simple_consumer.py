@@ -12,23 +12,21 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from moldau.base.errors import MoldauError
+from moldau.cli.frame import client
 from moldau.cli.kafka.console import Console
 from moldau.cli.kafka.options import OptionParser, Options, flag, number, text
 from moldau.cli.kafka.running import (
     BOOTSTRAP_SERVER,
     CommandFailed,
+    fitting,
     key_values,
-    open_admin,
     parse,
-    run,
     what_of,
 )
+from moldau.cli.operations.connecting import run_with_admin
 
 if TYPE_CHECKING:
     from moldau.cli.kafka.record_formatter import Formatter
-    from moldau.client.admin import AsyncAdmin
-    from moldau.client.consumer import Consumer
-    from moldau.client.records import Record
 
 ABOUT: Final = "A low-level tool for fetching data directly from a particular replica."
 LEADER: Final = -1
@@ -70,7 +68,6 @@ def main(arguments: Sequence[str], console: Console) -> int:
     if start < EARLIEST:
         raise CommandFailed(f"Invalid starting offset: {start}")
     formatter = _formatter(options)
-    from moldau.client.consumer import Consumer  # noqa: PLC0415 - not for the help
 
     settings: dict[str, Any] = {
         "bootstrap.servers": options.text("broker-list"),
@@ -81,20 +78,19 @@ def main(arguments: Sequence[str], console: Console) -> int:
         "auto.offset.reset": "none",
         "allow.auto.create.topics": "false",
     }
-    run(_check(open_admin(settings), options))
-    consumer: Consumer[Any, Any] = Consumer(**settings)
+    run_with_admin(fitting(client.AsyncAdmin, settings), lambda admin: _check(admin, options))
+    consumer: client.Consumer[Any, Any] = client.Consumer(**settings)
     with consumer:
         reading = _Reading(options, formatter, console, consumer)
         reading.begin(start)
         return reading.run()
 
 
-async def _check(admin: AsyncAdmin, options: Options) -> int:
-    """Refuse a partition or a replica that does not exist; return 0."""
+async def _check(admin: client.AsyncAdmin, options: Options) -> None:
+    """Refuse a partition or a replica that does not exist."""
     topic, partition = options.text("topic"), _given(options, "partition")
     replica = _given(options, "replica")
-    async with admin:
-        described = await admin.describe_topics([topic])
+    described = await admin.describe_topics([topic])
     found = described.ok.get(topic)
     numbered = {one.partition: one for one in found.partitions} if found is not None else {}
     if partition not in numbered:
@@ -103,7 +99,6 @@ async def _check(admin: AsyncAdmin, options: Options) -> int:
         raise CommandFailed(
             f"Error: replica {replica} does not exist for partition ({topic}, {partition})"
         )
-    return 0
 
 
 def _formatter(options: Options) -> Formatter:
@@ -123,7 +118,7 @@ class _Reading:
         options: Options,
         formatter: Formatter,
         console: Console,
-        consumer: Consumer[Any, Any],
+        consumer: client.Consumer[Any, Any],
     ) -> None:
         self._options = options
         self._formatter = formatter
@@ -167,7 +162,7 @@ class _Reading:
         (end,) = self._consumer.end_offsets([self._place]).values()
         return position >= end
 
-    def _polled(self) -> list[Record[Any, Any]]:
+    def _polled(self) -> list[client.Record[Any, Any]]:
         try:
             return self._consumer.poll(self._wait_ms, max_records=min(POLL_RECORDS_MAX, self._left))
         except MoldauError as error:
@@ -177,7 +172,7 @@ class _Reading:
                 f" {replica}) with offset [{self._offset}]: {what_of(error)}"
             ) from None
 
-    def _print(self, record: Record[Any, Any]) -> None:
+    def _print(self, record: client.Record[Any, Any]) -> None:
         self._offset = record.offset + 1
         if self._options.has("print-offsets"):
             self._console.say(f"next offset = {self._offset}")

@@ -5,26 +5,22 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from moldau.base.errors import MoldauError
 from moldau.base.ids import ZERO_TOPIC_ID, uuid_bytes, uuid_text
+from moldau.cli.frame import client
 from moldau.cli.kafka.console import Console
 from moldau.cli.kafka.options import OptionParser, Options, flag, number, text
 from moldau.cli.kafka.running import (
     CommandFailed,
-    client_settings,
     cluster_options,
     names_cluster,
-    open_admin,
     parse,
-    run,
     what_of,
+    with_admin,
 )
 from moldau.cli.kafka.topic_filter import TopicFilter
-
-if TYPE_CHECKING:
-    from moldau.client.admin import AsyncAdmin, ConfigEntry, PartitionDescription, TopicDescription
 
 ACTIONS: Final = ("list", "describe", "create", "alter", "delete")
 PARTITION_FILTERS: Final = (
@@ -74,7 +70,12 @@ def main(arguments: Sequence[str], console: Console) -> int:
     about = "This tool helps to create, delete, describe, or change a topic."
     options = parse(PARSER, arguments, about, console)
     _check(options, console)
-    return run(_work(options, console))
+    work = WORK[next(name for name in ACTIONS if options.has(name))]
+    try:
+        return with_admin(options, console, lambda admin: work(admin, options, console))
+    except MoldauError as error:
+        console.say(f"Error while executing topic command : {what_of(error)}")
+        return 1
 
 
 def _check(options: Options, console: Console) -> None:
@@ -122,26 +123,7 @@ def _check_combinations(options: Options) -> None:
         options.exclude(name, "topics-with-overrides")
 
 
-async def _work(options: Options, console: Console) -> int:
-    action = next(name for name in ACTIONS if options.has(name))
-    try:
-        async with open_admin(client_settings(options, console)) as admin:
-            await {
-                "create": _create,
-                "alter": _alter,
-                "list": _list,
-                "describe": _describe,
-                "delete": _delete,
-            }[action](admin, options, console)
-    except MoldauError as error:
-        console.say(f"Error while executing topic command : {what_of(error)}")
-        return 1
-    return 0
-
-
-async def _create(admin: AsyncAdmin, options: Options, console: Console) -> None:
-    from moldau.client.errors import TopicAlreadyExists  # noqa: PLC0415 - only who creates
-
+async def _create(admin: client.AsyncAdmin, options: Options, console: Console) -> None:
     name = options.text("topic")
     assignments = _assignments(options)
     configs = _configs(options)
@@ -163,7 +145,7 @@ async def _create(admin: AsyncAdmin, options: Options, console: Console) -> None
             configs=configs,
             assignments=dict(enumerate(assignments)) if assignments else None,
         )
-    except TopicAlreadyExists:
+    except client.TopicAlreadyExists:
         if not options.has("if-not-exists"):
             raise
     else:
@@ -202,14 +184,12 @@ def _assignments(options: Options) -> list[list[int]]:
     return assigned
 
 
-async def _list(admin: AsyncAdmin, options: Options, console: Console) -> None:
+async def _list(admin: client.AsyncAdmin, options: Options, console: Console) -> None:
     console.say("\n".join(await _named(admin, options)))
 
 
-async def _alter(admin: AsyncAdmin, options: Options, console: Console) -> None:
+async def _alter(admin: client.AsyncAdmin, options: Options, console: Console) -> None:
     del console
-    from moldau.client.admin import NewPartitions  # noqa: PLC0415 - only who enlarges
-
     assigned = _assignments(options)
     topics = await _existing(admin, options)
     total = options.number("partitions") or 0
@@ -219,16 +199,16 @@ async def _alter(admin: AsyncAdmin, options: Options, console: Console) -> None:
         if assigned:
             described = await admin.describe_topic(topic)
             added = assigned[len(described.partitions) :]
-        wanted[topic] = NewPartitions(total, added)
+        wanted[topic] = client.NewPartitions(total, added)
     (await admin.create_partitions_of(wanted)).or_raise()
 
 
-async def _delete(admin: AsyncAdmin, options: Options, console: Console) -> None:
+async def _delete(admin: client.AsyncAdmin, options: Options, console: Console) -> None:
     del console
     (await admin.delete_topics(await _existing(admin, options))).or_raise()
 
 
-async def _named(admin: AsyncAdmin, options: Options) -> list[str]:
+async def _named(admin: client.AsyncAdmin, options: Options) -> list[str]:
     """Return the topics a command line means, in order."""
     listed = await admin.list_topics(include_internal=not options.has("exclude-internal"))
     if (given := options.value("topic")) is None:
@@ -237,7 +217,7 @@ async def _named(admin: AsyncAdmin, options: Options) -> list[str]:
     return sorted(topic for topic in listed if wanted.takes(topic))
 
 
-async def _existing(admin: AsyncAdmin, options: Options) -> list[str]:
+async def _existing(admin: client.AsyncAdmin, options: Options) -> list[str]:
     """Return the topics a command line means; there must be one, unless that was waived."""
     topics = await _named(admin, options)
     given = options.value("topic")
@@ -257,7 +237,7 @@ class _Shown:
     overrides_only: bool
     live_brokers: frozenset[int]
 
-    def partition(self, told: PartitionDescription, min_isr: int) -> bool:
+    def partition(self, told: client.PartitionDescription, min_isr: int) -> bool:
         if not self.filters:
             return True
         in_sync = len(told.isr)
@@ -270,11 +250,9 @@ class _Shown:
         return any(met[name] for name in self.filters)
 
 
-async def _describe(admin: AsyncAdmin, options: Options, console: Console) -> None:
-    from moldau.client.admin import ConfigResource  # noqa: PLC0415 - only who describes
-
+async def _describe(admin: client.AsyncAdmin, options: Options, console: Console) -> None:
     found = await _described(admin, options)
-    configs = await admin.describe_configs(ConfigResource.topic(one.name) for one in found)
+    configs = await admin.describe_configs(client.ConfigResource.topic(one.name) for one in found)
     cluster = await admin.describe_cluster()
     shown = _Shown(
         frozenset(name for name in PARTITION_FILTERS if options.has(name)),
@@ -282,12 +260,12 @@ async def _describe(admin: AsyncAdmin, options: Options, console: Console) -> No
         frozenset(broker.broker_id for broker in cluster.brokers),
     )
     for topic in found:
-        entries = configs[ConfigResource.topic(topic.name)]
+        entries = configs[client.ConfigResource.topic(topic.name)]
         for line in _lines(topic, entries, shown):
             console.say(line)
 
 
-async def _described(admin: AsyncAdmin, options: Options) -> list[TopicDescription]:
+async def _described(admin: client.AsyncAdmin, options: Options) -> list[client.TopicDescription]:
     if (given := options.value("topic-id")) is not None:
         try:
             topic_id = uuid_bytes(given)
@@ -300,8 +278,8 @@ async def _described(admin: AsyncAdmin, options: Options) -> list[TopicDescripti
 
 
 async def _described_by_id(
-    admin: AsyncAdmin, options: Options, topic_id: bytes
-) -> list[TopicDescription]:
+    admin: client.AsyncAdmin, options: Options, topic_id: bytes
+) -> list[client.TopicDescription]:
     listed = await admin.list_topics(include_internal=not options.has("exclude-internal"))
     if topic_id in {one.topic_id for one in listed.values()}:
         return [await admin.describe_topic(topic_id)]
@@ -310,10 +288,10 @@ async def _described_by_id(
     raise CommandFailed(f"TopicId '{uuid_text(topic_id)}' does not exist as expected")
 
 
-def _lines(topic: TopicDescription, configs: Mapping[str, ConfigEntry], shown: _Shown) -> list[str]:
-    from moldau.client.assignors.hash_order import texts_in_hash_order  # noqa: PLC0415 - see above
-
-    entries = [configs[name] for name in texts_in_hash_order(configs)]
+def _lines(
+    topic: client.TopicDescription, configs: Mapping[str, client.ConfigEntry], shown: _Shown
+) -> list[str]:
+    entries = [configs[name] for name in client.texts_in_hash_order(configs)]
     own = [f"{entry.name}={entry.value}" for entry in entries if not entry.is_default]
     min_isr = int(configs["min.insync.replicas"].value or 1)
     lines = []
@@ -332,7 +310,7 @@ def _lines(topic: TopicDescription, configs: Mapping[str, ConfigEntry], shown: _
     return lines
 
 
-def _partition_line(topic: str, told: PartitionDescription) -> str:
+def _partition_line(topic: str, told: client.PartitionDescription) -> str:
     leader = "none" if told.leader is None else told.leader
     return (
         f"\tTopic: {topic}\tPartition: {told.partition}\tLeader: {leader}"
@@ -344,3 +322,12 @@ def _partition_line(topic: str, told: PartitionDescription) -> str:
 
 def _ids(brokers: tuple[int, ...] | None) -> str:
     return "N/A" if brokers is None else ",".join(map(str, brokers))
+
+
+WORK: Final = {
+    "create": _create,
+    "alter": _alter,
+    "list": _list,
+    "describe": _describe,
+    "delete": _delete,
+}

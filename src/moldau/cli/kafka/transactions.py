@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from moldau.base.errors import MoldauError
+from moldau.cli.frame import client
 from moldau.cli.kafka.console import Console
 from moldau.cli.kafka.options import OptionParser, Options, number, text
 from moldau.cli.kafka.running import (
@@ -18,9 +19,6 @@ from moldau.cli.kafka.running import (
     with_admin,
 )
 from moldau.cli.kafka.text_tables import tabbed_table
-
-if TYPE_CHECKING:
-    from moldau.client.admin import AsyncAdmin, ProducerDescription
 
 ABOUT: Final = (
     "This tool is used to analyze the transactional state of producers in the cluster: list,"
@@ -66,7 +64,7 @@ def main(arguments: Sequence[str], console: Console) -> int:
         raise CommandFailed(f"{told}: {what_of(error)}") from None
 
 
-async def _list(admin: AsyncAdmin, options: Options, console: Console) -> None:
+async def _list(admin: client.AsyncAdmin, options: Options, console: Console) -> None:
     found = await admin.list_transactions(
         min_duration_ms=options.number("duration-filter"),
         pattern=options.value("transactional-id-pattern"),
@@ -86,7 +84,7 @@ async def _list(admin: AsyncAdmin, options: Options, console: Console) -> None:
     console.say_all(tabbed_table(titles, rows))
 
 
-async def _describe(admin: AsyncAdmin, options: Options, console: Console) -> None:
+async def _describe(admin: client.AsyncAdmin, options: Options, console: Console) -> None:
     told = await admin.describe_transaction(options.text("transactional-id"))
     start = told.start_time_ms
     console.say_all(tabbed_table(
@@ -106,7 +104,7 @@ async def _describe(admin: AsyncAdmin, options: Options, console: Console) -> No
     ))  # fmt: skip
 
 
-async def _describe_producers(admin: AsyncAdmin, options: Options, console: Console) -> None:
+async def _describe_producers(admin: client.AsyncAdmin, options: Options, console: Console) -> None:
     place = _place(options)
     found = await admin.describe_producers([place], broker_id=options.number("broker-id"))
     rows = [
@@ -126,7 +124,7 @@ async def _describe_producers(admin: AsyncAdmin, options: Options, console: Cons
     ))  # fmt: skip
 
 
-async def _find_hanging(admin: AsyncAdmin, options: Options, console: Console) -> None:
+async def _find_hanging(admin: client.AsyncAdmin, options: Options, console: Console) -> None:
     hanging = await admin.find_hanging_transactions(
         await _searched(admin, options),
         max_transaction_timeout_ms=(options.number("max-transaction-timeout") or 0) * MINUTE_MS,
@@ -144,7 +142,7 @@ async def _find_hanging(admin: AsyncAdmin, options: Options, console: Console) -
     ))  # fmt: skip
 
 
-async def _searched(admin: AsyncAdmin, options: Options) -> list[tuple[str, int]]:
+async def _searched(admin: client.AsyncAdmin, options: Options) -> list[tuple[str, int]]:
     topic, partition = options.value("topic"), options.number("partition")
     broker_id = options.number("broker-id")
     if topic is None and broker_id is None:
@@ -166,7 +164,7 @@ async def _searched(admin: AsyncAdmin, options: Options) -> list[tuple[str, int]
     ]
 
 
-async def _abort(admin: AsyncAdmin, options: Options, console: Console) -> None:
+async def _abort(admin: client.AsyncAdmin, options: Options, console: Console) -> None:
     del console
     start_offset, producer_id = options.number("start-offset"), options.number("producer-id")
     if start_offset is not None:
@@ -191,12 +189,12 @@ async def _abort(admin: AsyncAdmin, options: Options, console: Console) -> None:
     )
 
 
-async def _terminate(admin: AsyncAdmin, options: Options, console: Console) -> None:
+async def _terminate(admin: client.AsyncAdmin, options: Options, console: Console) -> None:
     del console
     await admin.fence_producer(options.text("transactional-id"))
 
 
-Work = Callable[["AsyncAdmin", Options, Console], Awaitable[None]]
+Work = Callable[["client.AsyncAdmin", Options, Console], Awaitable[None]]
 NAMED: Final = ("transactional-id", "topic", "partition")
 ACTIONS: Final[dict[str, tuple[tuple[str, ...], str, Work]]] = {
     "list": ((), "Failed to list transactions", _list),
@@ -229,7 +227,7 @@ def _place(options: Options) -> tuple[str, int]:
     return options.text("topic"), options.number("partition") or 0
 
 
-def _open(producer: ProducerDescription) -> tuple[str, ...]:
+def _open(producer: client.ProducerDescription) -> tuple[str, ...]:
     return (
         str(producer.producer_id),
         str(producer.producer_epoch),
@@ -239,7 +237,7 @@ def _open(producer: ProducerDescription) -> tuple[str, ...]:
     )
 
 
-def _minutes_since(producer: ProducerDescription) -> str:
+def _minutes_since(producer: client.ProducerDescription) -> str:
     return str((_now_ms() - (producer.last_timestamp_ms or 0)) // MINUTE_MS)
 
 

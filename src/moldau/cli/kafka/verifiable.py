@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
+from moldau.cli.frame import client
 from moldau.cli.kafka.running import Finished, parse
 
 if TYPE_CHECKING:
@@ -115,14 +116,12 @@ class Startable(Protocol):
         """Find the cluster, or raise NoBrokerReachable."""
 
 
-def start(client: Startable, stop: Stop) -> None:
+def start(startable: Startable, stop: Stop) -> None:
     """Start a client as soon as a broker answers, or not at all if it is time to end before."""
-    from moldau.client.errors import NoBrokerReachable  # noqa: PLC0415 - not for the help
-
     while not stop.came:
         try:
-            client.start()
-        except NoBrokerReachable:
+            startable.start()
+        except client.NoBrokerReachable:
             stop.nap()
         else:
             return

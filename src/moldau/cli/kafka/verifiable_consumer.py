@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from moldau.base.errors import MoldauError
+from moldau.cli.frame import client
 from moldau.cli.kafka.console import Console
 from moldau.cli.kafka.options import OptionParser, Options, flag, number, text
 from moldau.cli.kafka.running import (
@@ -18,10 +19,6 @@ from moldau.cli.kafka.running import (
     what_of,
 )
 from moldau.cli.kafka.verifiable import AT_ONCE, Events, Stop, parse_or_help, start
-
-if TYPE_CHECKING:
-    from moldau.client.consumer import Consumer
-    from moldau.client.records import Record, TopicPartition
 
 ABOUT: Final = (
     "This tool consumes messages from a specific topic and emits consumer events (e.g. group"
@@ -58,9 +55,8 @@ def main(arguments: Sequence[str], console: Console) -> int:
     options.require("topic", "group-id")
     require_cluster(options)
     settings = AT_ONCE | client_settings(options, console) | _typed(options)
-    from moldau.client.consumer import Consumer  # noqa: PLC0415 - not for the help
 
-    consumer: Consumer[Any, Any] = Consumer(**fitting(Consumer, settings))
+    consumer: client.Consumer[Any, Any] = client.Consumer(**fitting(client.Consumer, settings))
     events = Events(console)
     with Stop() as stop:
         try:
@@ -106,7 +102,7 @@ class _Reading:
         self._events = events
         self._stop = stop
 
-    def run(self, consumer: Consumer[Any, Any]) -> None:
+    def run(self, consumer: client.Consumer[Any, Any]) -> None:
         self._events.tell("startup_complete")
         start(consumer, self._stop)
         if self._stop.came:
@@ -117,15 +113,17 @@ class _Reading:
             if records:
                 self._take(consumer, records)
 
-    def on_partitions_assigned(self, partitions: AbstractSet[TopicPartition]) -> None:
+    def on_partitions_assigned(self, partitions: AbstractSet[client.TopicPartition]) -> None:
         """Tell what has come."""
         self._events.tell("partitions_assigned", partitions=_named(partitions))
 
-    def on_partitions_revoked(self, partitions: AbstractSet[TopicPartition]) -> None:
+    def on_partitions_revoked(self, partitions: AbstractSet[client.TopicPartition]) -> None:
         """Tell what goes."""
         self._events.tell("partitions_revoked", partitions=_named(partitions))
 
-    def _take(self, consumer: Consumer[Any, Any], records: list[Record[Any, Any]]) -> None:
+    def _take(
+        self, consumer: client.Consumer[Any, Any], records: list[client.Record[Any, Any]]
+    ) -> None:
         summaries: list[dict[str, Any]] = []
         offsets: dict[tuple[str, int], int] = {}
         for place, alike in groupby(sorted(records, key=_place), key=_place):
@@ -147,7 +145,7 @@ class _Reading:
         if self._commits:
             self._commit(consumer, offsets)
 
-    def _tell_each(self, records: Iterable[Record[Any, Any]]) -> None:
+    def _tell_each(self, records: Iterable[client.Record[Any, Any]]) -> None:
         for record in records:
             self._events.tell(
                 "record_data",
@@ -157,22 +155,22 @@ class _Reading:
                 offset=record.offset,
             )
 
-    def _commit(self, consumer: Consumer[Any, Any], offsets: dict[tuple[str, int], int]) -> None:
-        from moldau.client.errors import ClientError, FencedInstanceId  # noqa: PLC0415 - lazily
-
+    def _commit(
+        self, consumer: client.Consumer[Any, Any], offsets: dict[tuple[str, int], int]
+    ) -> None:
         told = [{**_partition(place), "offset": offset} for place, offset in offsets.items()]
         try:
             consumer.commit(offsets)
-        except FencedInstanceId:
+        except client.FencedInstanceId:
             raise
-        except ClientError as error:
+        except client.ClientError as error:
             what = what_of(error)
             self._events.tell("offsets_committed", offsets=told, error=what, success=False)
         else:
             self._events.tell("offsets_committed", offsets=told, success=True)
 
 
-def _place(record: Record[Any, Any]) -> tuple[str, int]:
+def _place(record: client.Record[Any, Any]) -> tuple[str, int]:
     return record.topic, record.partition
 
 
@@ -181,7 +179,7 @@ def _partition(place: tuple[str, int]) -> dict[str, Any]:
     return {"topic": topic, "partition": partition}
 
 
-def _named(partitions: Iterable[TopicPartition]) -> list[dict[str, Any]]:
+def _named(partitions: Iterable[client.TopicPartition]) -> list[dict[str, Any]]:
     return [_partition(one) for one in sorted(partitions)]
 
 

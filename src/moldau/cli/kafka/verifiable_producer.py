@@ -11,6 +11,7 @@ from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
+from moldau.cli.frame import client
 from moldau.cli.kafka.console import Console
 from moldau.cli.kafka.options import OptionParser, Options, number, text
 from moldau.cli.kafka.running import client_settings, cluster_options, fitting, require_cluster
@@ -18,7 +19,6 @@ from moldau.cli.kafka.verifiable import AT_ONCE, Events, Stop, parse_or_help, st
 
 if TYPE_CHECKING:
     from moldau.base.errors import MoldauError
-    from moldau.client.producer import Producer
 
 ABOUT: Final = (
     "This tool produces increasing integers to the specified topic and prints JSON metadata to"
@@ -53,9 +53,8 @@ def main(arguments: Sequence[str], console: Console) -> int:
     if acks not in ACKS:
         raise options.error(f"argument --acks: invalid choice: '{acks}' (choose from 0, 1, -1)")
     settings = {"acks": acks, "retries": "0"} | AT_ONCE | client_settings(options, console)
-    from moldau.client.producer import Producer  # noqa: PLC0415 - not for the help
 
-    producer: Producer[bytes, bytes] = Producer(**fitting(Producer, settings))
+    producer: client.Producer[bytes, bytes] = client.Producer(**fitting(client.Producer, settings))
     events = Events(console)
     with Stop() as stop:
         sending = _Sending(options, events, stop)
@@ -86,7 +85,7 @@ class _Sending:
         self._sent_count = 0
         self._acked_count = 0
 
-    def run(self, producer: Producer[bytes, bytes]) -> None:
+    def run(self, producer: client.Producer[bytes, bytes]) -> None:
         self._events.tell("startup_complete")
         start(producer, self._stop)
         for place in count():
@@ -113,9 +112,7 @@ class _Sending:
     def _value(self, place: int) -> str:
         return f"{place}" if self._prefix is None else f"{self._prefix}.{place}"
 
-    def _send(self, producer: Producer[bytes, bytes], key: str | None, value: str) -> None:
-        from moldau.client.errors import ClientError  # noqa: PLC0415 - not for the help
-
+    def _send(self, producer: client.Producer[bytes, bytes], key: str | None, value: str) -> None:
         created_ms = self._created_ms
         if created_ms is not None:
             # As in Kafka's command, times run ahead: each is later by all the time that has passed.
@@ -128,7 +125,7 @@ class _Sending:
                 None if key is None else key.encode(),
                 timestamp_ms=created_ms,
             )
-        except ClientError as error:
+        except client.ClientError as error:
             self._failed(key, value, error)
         else:
             delivery.add_done_callback(partial(self._settled, key, value))

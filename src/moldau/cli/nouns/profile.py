@@ -6,10 +6,11 @@ import click
 
 from moldau.base.errors import UserError
 from moldau.cli.frame.completion import complete_profiles
-from moldau.cli.frame.connection import SERVERS, pairs
+from moldau.cli.frame.connection import pairs
 from moldau.cli.frame.output import FORMS, show
 from moldau.cli.frame.profiles import load_profiles, profiles_file, save_profiles, shown
 from moldau.cli.frame.report import Column, Report, View, listing
+from moldau.cli.operations.connecting import SERVERS
 
 output = click.option(
     "-o", "--output", type=click.Choice(FORMS), default="table", help="Form of the output."
