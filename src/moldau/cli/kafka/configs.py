@@ -19,15 +19,9 @@ from moldau.cli.kafka.running import (
     read_properties,
     with_admin,
 )
+from moldau.cli.operations.configs import ALL_BROKERS, own_entries, resource_of
 
-TYPES: Final = {
-    "topics": ("TOPIC", "TOPIC"),
-    "brokers": ("BROKER", "DYNAMIC_BROKER"),
-    "broker-loggers": ("BROKER_LOGGER", "DYNAMIC_BROKER_LOGGER"),
-    "client-metrics": ("CLIENT_METRICS", "CLIENT_METRICS"),
-    "groups": ("GROUP", "GROUP"),
-}
-"""What has configs -> its type of resource, and the source of what was set for it alone."""
+TYPES: Final = ("topics", "brokers", "broker-loggers", "client-metrics", "groups")
 ABSENT_TYPES: Final = ("users", "clients", "ips")
 """What has quotas and credentials, which do not exist here yet."""
 SHORT: Final = {
@@ -39,8 +33,6 @@ DEFAULTS: Final = {
     "broker-defaults": "brokers", "user-defaults": "users", "client-defaults": "clients",
     "ip-defaults": "ips",
 }  # fmt: skip
-EVERYBODY: Final = ""
-"""The name under which the defaults of all brokers are kept."""
 OUTSIDE_BRACKETS: Final = r"(?=[^\]]*(?:\[|$))"
 NAME: Final = re.compile(r"[$a-zA-Z0-9._-]*")
 SOURCES: Final = {
@@ -83,6 +75,11 @@ class Entity(NamedTuple):
 
     kind: str
     name: str | None
+
+    def resource(self, name: str) -> client.ConfigResource:
+        """Return one of this kind."""
+        kind = self.kind if self.kind == "client-metrics" else self.singular
+        return resource_of(kind, name)
 
     @property
     def singular(self) -> str:
@@ -161,8 +158,8 @@ def _check_kinds(kinds: Sequence[str]) -> None:
 
 def _name(options: Options, short: Sequence[str]) -> str | None:
     if short:
-        return EVERYBODY if short[0] in DEFAULTS else options.text(short[0])
-    return EVERYBODY if options.has("entity-default") else options.value("entity-name")
+        return ALL_BROKERS if short[0] in DEFAULTS else options.text(short[0])
+    return ALL_BROKERS if options.has("entity-default") else options.value("entity-name")
 
 
 def _check_name(entity: Entity, options: Options) -> None:
@@ -172,7 +169,7 @@ def _check_name(entity: Entity, options: Options) -> None:
             f"The entity name for {kind} must be a valid integer broker id, but it is: {name}"
         )
     if options.has("describe"):
-        if name == EVERYBODY and kind != "brokers":
+        if name == ALL_BROKERS and kind != "brokers":
             raise CommandFailed(f"--entity-default must not be specified with --describe of {kind}")
         if kind == "broker-loggers" and not name:
             raise CommandFailed(f"An entity name must be specified with --describe of {kind}")
@@ -224,8 +221,7 @@ async def _alter(
     changes: dict[str, client.ConfigChange],
     console: Console,
 ) -> None:
-    kind = client.ResourceType[TYPES[entity.kind][0]]
-    await admin.alter_config(client.ConfigResource(kind, entity.name or EVERYBODY), changes)
+    await admin.alter_config(entity.resource(entity.name or ALL_BROKERS), changes)
     if entity.name:
         console.say(f"Completed updating config for {entity.singular} {entity.name}.")
     else:
@@ -238,48 +234,43 @@ async def _alter(
 async def _describe(
     admin: client.AsyncAdmin, entity: Entity, *, show_all: bool, console: Console
 ) -> None:
-    kind = client.ResourceType[TYPES[entity.kind][0]]
-    known, is_all = await _names(admin, entity.kind)
+    known, is_all = await _names(admin, entity)
     if not show_all and is_all and entity.name and entity.name not in known:
         console.say(
             f"The {entity.singular} '{entity.name}' doesn't exist and doesn't have dynamic config."
         )
         return
     for name in known if entity.name is None else [entity.name]:
-        if name == EVERYBODY:
+        if name == ALL_BROKERS:
             console.say(f"Default configs for {entity.kind} in the cluster are:")
         else:
             console.say(
                 f"{'All' if show_all else 'Dynamic'} configs for {entity.singular} {name} are:"
             )
-        configs = await admin.describe_config(
-            client.ConfigResource(kind, name), include_synonyms=True
-        )
-        source = TYPES[entity.kind][1] if name else "DYNAMIC_DEFAULT_BROKER"
-        for _, entry in sorted(configs.items()):
-            if show_all or entry.source.name == source:
-                console.say(_line(entry))
+        resource = entity.resource(name)
+        configs = await admin.describe_config(resource, include_synonyms=True)
+        shown = configs.values() if show_all else own_entries(resource, configs)
+        console.say_all(map(_line, sorted(shown, key=lambda entry: entry.name)))
 
 
-async def _names(admin: client.AsyncAdmin, kind: str) -> tuple[list[str], bool]:
+async def _names(admin: client.AsyncAdmin, entity: Entity) -> tuple[list[str], bool]:
     """Return what there is of a kind, and has or may have configs; and whether that is all of it.
 
     Brokers before 4.1 do not tell of groups that have configs and nothing else (KIP-1142).
     """
-    if kind == "topics":
+    if entity.kind == "topics":
         return list(await admin.list_topics(include_internal=True)), True
-    if kind in ("brokers", "broker-loggers"):
+    if entity.kind in ("brokers", "broker-loggers"):
         brokers = (await admin.describe_cluster()).brokers
-        return [*(str(broker.broker_id) for broker in brokers), EVERYBODY], True
-
-    wanted = client.ResourceType[TYPES[kind][0]]
+        return [*(str(broker.broker_id) for broker in brokers), ALL_BROKERS], True
+    wanted = entity.resource("").type
     names: set[str] = set()
     is_all = True
     try:
         names |= {one.name for one in await admin.list_config_resources([wanted])}
     except client.UnsupportedVersion:
         is_all = False
-    if kind == "groups":
+    if entity.kind == "groups":
         names |= {one.group_id for one in await admin.list_groups()}
     return sorted(names), is_all
 

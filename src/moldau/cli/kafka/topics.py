@@ -21,6 +21,7 @@ from moldau.cli.kafka.running import (
     with_admin,
 )
 from moldau.cli.kafka.topic_filter import TopicFilter
+from moldau.cli.operations.configs import configs_of_topics, min_isr_of
 
 ACTIONS: Final = ("list", "describe", "create", "alter", "delete")
 PARTITION_FILTERS: Final = (
@@ -252,7 +253,7 @@ class _Shown:
 
 async def _describe(admin: client.AsyncAdmin, options: Options, console: Console) -> None:
     found = await _described(admin, options)
-    configs = await admin.describe_configs(client.ConfigResource.topic(one.name) for one in found)
+    configs = await configs_of_topics(admin, [one.name for one in found])
     cluster = await admin.describe_cluster()
     shown = _Shown(
         frozenset(name for name in PARTITION_FILTERS if options.has(name)),
@@ -260,9 +261,7 @@ async def _describe(admin: client.AsyncAdmin, options: Options, console: Console
         frozenset(broker.broker_id for broker in cluster.brokers),
     )
     for topic in found:
-        entries = configs[client.ConfigResource.topic(topic.name)]
-        for line in _lines(topic, entries, shown):
-            console.say(line)
+        console.say_all(_lines(topic, configs[topic.name], shown))
 
 
 async def _described(admin: client.AsyncAdmin, options: Options) -> list[client.TopicDescription]:
@@ -293,7 +292,6 @@ def _lines(
 ) -> list[str]:
     entries = [configs[name] for name in client.texts_in_hash_order(configs)]
     own = [f"{entry.name}={entry.value}" for entry in entries if not entry.is_default]
-    min_isr = int(configs["min.insync.replicas"].value or 1)
     lines = []
     if not shown.filters and (own or not shown.overrides_only):
         topic_id = f"\tTopicId: {uuid_text(topic.topic_id)}" if topic.topic_id else ""
@@ -305,7 +303,7 @@ def _lines(
         lines += [
             _partition_line(topic.name, one)
             for one in topic.partitions
-            if shown.partition(one, min_isr)
+            if shown.partition(one, min_isr_of(configs))
         ]
     return lines
 

@@ -15,17 +15,11 @@ from moldau.cli.frame.outcomes import nothing_done, outcome_report
 from moldau.cli.frame.report import Column, Report, listing
 from moldau.cli.frame.session import Session, asking, changing
 from moldau.cli.nouns.config_changes import config_texts, parse_changes
+from moldau.cli.operations.configs import ALL_BROKERS, resource_of
 
-KINDS = {
-    "topic": "TOPIC",
-    "broker": "BROKER",
-    "group": "GROUP",
-    "broker-logger": "BROKER_LOGGER",
-    "client-metrics": "CLIENT_METRICS",
-}
-"""What has configs, and what the client calls it."""
-ALL_BROKERS = "default"
-"""The name that stands for what holds for every broker."""
+KINDS = ("topic", "broker", "group", "broker-logger", "client-metrics")
+BROKER_DEFAULTS = "default"
+"""The name for the defaults of all brokers."""
 
 COLUMNS = (
     Column("config", "CONFIG"),
@@ -48,7 +42,7 @@ def _complete_names(
             return []
 
 
-kind_argument = click.argument("kind", type=click.Choice(list(KINDS)), metavar="KIND")
+kind_argument = click.argument("kind", type=click.Choice(KINDS), metavar="KIND")
 name_argument = click.argument("name", shell_complete=_complete_names)
 
 
@@ -61,13 +55,13 @@ def config() -> None:
     """
 
 
-def resource_of(kind: str, name: str) -> client.ConfigResource:
-    """Return what has the configs."""
+def named_resource(kind: str, name: str) -> client.ConfigResource:
+    """Return the resource that a command line names."""
     if kind in ("broker", "broker-logger") and not name.isdecimal():
-        if kind == "broker" and name == ALL_BROKERS:
-            return client.ConfigResource.broker()
-        raise UserError(f"{name!r} is no broker: expected its id, or {ALL_BROKERS}")
-    return client.ConfigResource(client.ResourceType[KINDS[kind]], name)
+        if kind == "broker" and name == BROKER_DEFAULTS:
+            return resource_of(kind, ALL_BROKERS)
+        raise UserError(f"{name!r} is no broker: expected its id, or {BROKER_DEFAULTS}")
+    return resource_of(kind, name)
 
 
 async def configs_report(
@@ -107,7 +101,7 @@ def _row(entry: client.ConfigEntry) -> dict[str, Any]:
 @asking
 def get(session: Session, kind: str, name: str, keys: tuple[str, ...], everything: bool) -> None:
     """Show configs of a KIND (topic, broker...): those that were set, those named, or all."""
-    resource = resource_of(kind, name)
+    resource = named_resource(kind, name)
     session.show(lambda admin: configs_report(admin, resource, keys, everything=everything))
 
 
@@ -137,7 +131,7 @@ def _alter(
     named: tuple[str, str],
     changes: dict[str, client.ConfigChange],
 ) -> None:
-    resource, title = resource_of(*named), " ".join(named)
+    resource, title = named_resource(*named), " ".join(named)
 
     async def work(admin: client.AsyncAdmin) -> Report:
         change.confirm(f"give {title} {config_texts(changes)}")

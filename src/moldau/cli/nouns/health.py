@@ -6,8 +6,8 @@ from typing import Any
 
 from moldau.cli.frame import client
 from moldau.cli.frame.report import BAD, GOOD, Column, Report, View
+from moldau.cli.operations.configs import MIN_ISR, configs_of_topics, min_isr_of
 
-MIN_ISR = "min.insync.replicas"
 UNWELL = 1
 """The status of a cluster that needs somebody."""
 
@@ -37,17 +37,14 @@ async def health_report(admin: client.AsyncAdmin) -> Report:
     cluster = await admin.describe_cluster()
     names = await admin.list_topics(include_internal=True)
     topics = (await admin.describe_topics(names)).ok.values()
-    configs = await admin.describe_configs(
-        [client.ConfigResource.topic(topic.name) for topic in topics], names=[MIN_ISR]
-    )
+    configs = await configs_of_topics(admin, [topic.name for topic in topics], [MIN_ISR])
     rows = []
     for topic in topics:
-        entry = configs.ok.get(client.ConfigResource.topic(topic.name), {}).get(MIN_ISR)
-        least = int(entry.value) if entry is not None and entry.value else 1
+        min_isr = min_isr_of(configs.ok.get(topic.name, {}))
         rows += [
             _row(topic.name, partition, trouble)
             for partition in topic.partitions
-            if (trouble := trouble_of(partition, least)) is not None
+            if (trouble := trouble_of(partition, min_isr)) is not None
         ]
     counts = {kind: sum(row["trouble"] == kind for row in rows) for kind in KINDS}
     healthy = not rows and cluster.controller_id is not None

@@ -10,6 +10,7 @@ from moldau.cli.frame import client
 from moldau.cli.frame.failures import about
 from moldau.cli.frame.report import BAD, Column, Report, View
 from moldau.cli.frame.selection import led_partitions
+from moldau.cli.operations.configs import configs_of_topics, own_entries, resource_of
 from moldau.cli.operations.positions import Ends, ends_of
 from moldau.client.records import TopicPartition
 
@@ -38,15 +39,11 @@ async def topics_report(admin: client.AsyncAdmin, names: Sequence[str]) -> Repor
     """Describe topics; what cannot be described is an error of the report."""
     described = await admin.describe_topics(names)
     ends = await ends_of(admin, led_partitions(described))
-    configs = await admin.describe_configs(
-        [client.ConfigResource.topic(str(name)) for name in described.ok]
-    )
+    configs = await configs_of_topics(admin, map(str, described.ok))
     data, views, rows = [], [], []
-    for name, topic in described.ok.items():
-        entries = configs.ok.get(client.ConfigResource.topic(str(name)), {}).values()
-        changed = {
-            one.name: one.value for one in entries if one.source is client.ConfigSource.TOPIC
-        }  # what was set for this topic, not for all of them
+    for topic in described.ok.values():
+        own = own_entries(resource_of("topic", topic.name), configs.ok.get(topic.name, {}))
+        changed = {one.name: one.value for one in own}
         partitions = [_partition(topic.name, one, ends) for one in topic.partitions]
         summary = _summary(topic)
         data.append({**summary, "configs": changed, "partitions": partitions})
