@@ -95,3 +95,12 @@ def test_required_words_are_asked_for(commands):
         "--record-size", 1,
     )  # fmt: skip
     assert "synchronous acknowledgement" in refused.stderr
+
+
+def test_a_topic_that_brokers_refuse_ends_the_producer(commands):
+    refused = commands.ours(
+        PRODUCER, "--topic", "no/topic", "--num-records", 3, "--record-size", 1,
+        "--throughput", -1,
+    )  # fmt: skip
+    assert (refused.status, refused.stdout) == (1, "")
+    assert len(refused.stderr.splitlines()) == 1

@@ -6,32 +6,45 @@ The figures are those of broker, network and one Python process together.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any, Final, TypeVar
+from collections.abc import Coroutine, Iterator, Mapping
+from functools import partial
+from itertools import cycle
+from typing import Any, Final, NamedTuple, TypeVar
 
 import click
 
-from moldau.base.clock import SystemClock, system_random
+from moldau.base.clock import Clock, SystemClock, system_random
 from moldau.base.histogram import Histogram
 from moldau.cli.frame.completion import complete_topics
 from moldau.cli.frame.report import Column, listing
 from moldau.cli.frame.session import Command, Session, asking
-from moldau.cli.stream.measuring import (
-    Figures,
+from moldau.cli.operations.perf import (
+    POLL_MS,
     Load,
-    measure_consume,
-    measure_latency,
-    measure_produce,
-    values_of,
+    half_random_hex,
+    poll_once,
+    round_trip,
+    send_load,
 )
 from moldau.cli.stream.progress import Progress
 from moldau.client.consumer import AsyncConsumer
-from moldau.client.producer import AsyncProducer
+from moldau.client.errors import RequestTimedOut
+from moldau.client.producer import AsyncDelivery, AsyncProducer
+from moldau.client.records import TopicPartition
 
 T = TypeVar("T")
 
 SIZE_MAX: Final = 1 << 30
 """A record has to fit into one request."""
+
+SAMPLE_COUNT: Final = 10_000
+"""The latency of so many records is measured: enough for a p99.9, at no cost for the others."""
+PROGRESS_COUNT: Final = 1_000
+POLL_COUNT_MAX: Final = 5_000
+WARM_UP_COUNT: Final = 20
+"""The first round trips connect, look up leaders and load code."""
+ROUND_TRIP_MAX_S: Final = 30.0
+"""A record that has not come back by then will not."""
 
 PERCENTILES: Final = {"p50_ms": 50.0, "p99_ms": 99.0, "p999_ms": 99.9}
 
@@ -90,7 +103,7 @@ def produce(
 
     Further settings of the producer by -X: compression.type, linger.ms, batch.size.
     """
-    load = Load(topic, values_of(size, system_random().randbytes), records, rate)
+    load = Load(topic, _values(size), records, rate)
     settings = _producer_settings(session, acks)
 
     async def work() -> Figures:
@@ -126,17 +139,19 @@ def consume(session: Session, topic: str, records: int | None) -> None:
 @asking
 def latency(session: Session, topic: str, records: int, size: int, acks: str | None) -> None:
     """Send records one after the other; how long until each is acknowledged, and consumed."""
-    load = Load(topic, values_of(size, system_random().randbytes), records)
+    load = Load(topic, _values(size), records)
     sending = {"linger.ms": 0} | _producer_settings(session, acks)
     reading = session.connection.for_client(AsyncConsumer)
 
     async def work() -> list[dict[str, Any]]:
         producer: AsyncProducer[bytes, bytes] = AsyncProducer(**sending)
         async with producer, _consumer(reading) as consumer:
-            trips = await measure_latency(producer, consumer, load, progress, SystemClock())
+            acknowledged_us, consumed_us = await measure_latency(
+                producer, consumer, load, progress, SystemClock()
+            )
         return [
-            {"until": "acknowledged", **_latencies(trips.acknowledged_us)},
-            {"until": "consumed", **_latencies(trips.consumed_us)},
+            {"until": "acknowledged", **_latencies(acknowledged_us)},
+            {"until": "consumed", **_latencies(consumed_us)},
         ]
 
     progress = Progress("sent and read")
@@ -180,3 +195,110 @@ def _latencies(histogram: Histogram) -> dict[str, float]:
         for name, percent in PERCENTILES.items()
     }
     return found | {"max_ms": round(histogram.maximum / 1000, 3)}
+
+
+def _values(size: int) -> Iterator[bytes]:
+    return cycle(half_random_hex(size, system_random().randbytes))
+
+
+# Measuring
+
+
+class Figures(NamedTuple):
+    """What was measured."""
+
+    record_count: int
+    size: int
+    seconds: float
+    latencies_us: Histogram
+
+
+async def measure_produce(
+    producer: AsyncProducer[bytes, bytes], load: Load, progress: Progress, clock: Clock
+) -> Figures:
+    """Send records; latency is from `send` to the acknowledgement. Raises the first error."""
+    latencies = Histogram()
+    sample_every = max(1, load.record_count // SAMPLE_COUNT)
+    last_of_batches: dict[Any, AsyncDelivery] = {}
+    count = size = 0
+
+    def on_sent(delivery: AsyncDelivery, value: bytes) -> None:
+        nonlocal count, size
+        last_of_batches[delivery.place()[0]] = delivery
+        if count % sample_every == 0:
+            delivery.add_done_callback(partial(_note, latencies, clock, clock.monotonic()))
+        count += 1
+        size += len(value)
+        if count % PROGRESS_COUNT == 0:
+            progress.add(PROGRESS_COUNT, PROGRESS_COUNT * len(value))
+
+    began = clock.monotonic()
+    await send_load(producer, load, on_sent, clock)
+    seconds = clock.monotonic() - began
+    for delivery in last_of_batches.values():
+        await delivery
+    return Figures(count, size, seconds, latencies)
+
+
+def _note(latencies: Histogram, clock: Clock, began: float, delivery: AsyncDelivery) -> None:
+    if delivery.exception() is None:
+        latencies.add(round((clock.monotonic() - began) * 1e6))
+
+
+async def measure_consume(
+    consumer: AsyncConsumer[Any, Any],
+    topic: str,
+    count_max: int | None,
+    progress: Progress,
+    clock: Clock,
+) -> Figures:
+    """Read what a topic holds, or a number of records of it; latency is that of each poll."""
+    ends = await consumer.end_offsets(await consumer.partitions_for(topic))
+    consumer.assign(ends)
+    consumer.seek_to_beginning(*ends)
+    waits = Histogram()
+    began = last_s = clock.monotonic()
+    while count_max is None or progress.count < count_max:
+        left = POLL_COUNT_MAX if count_max is None else count_max - progress.count
+        polled = await poll_once(consumer, POLL_MS, min(left, POLL_COUNT_MAX), clock)
+        if polled.record_count:
+            last_s = polled.answered_s
+            waits.add(round((last_s - polled.asked_s) * 1e6))
+            progress.add(polled.record_count, polled.size)
+        if await _is_past(consumer, ends):
+            break
+    return Figures(progress.count, progress.size, last_s - began, waits)
+
+
+async def _is_past(consumer: AsyncConsumer[Any, Any], ends: Mapping[TopicPartition, int]) -> bool:
+    for partition, end in ends.items():
+        if await consumer.position(partition) < end:
+            return False
+    return True
+
+
+async def measure_latency(
+    producer: AsyncProducer[bytes, bytes],
+    consumer: AsyncConsumer[Any, Any],
+    load: Load,
+    progress: Progress,
+    clock: Clock,
+) -> tuple[Histogram, Histogram]:
+    """Make one round trip after the other; return the times until acknowledged and consumed."""
+    partition = min(await consumer.partitions_for(load.topic))
+    ends = await consumer.end_offsets([partition])
+    consumer.assign([partition])
+    consumer.seek(partition, ends[partition])
+    acknowledged_us, consumed_us = Histogram(), Histogram()
+    for number in range(-WARM_UP_COUNT, load.record_count):
+        record = (load.topic, next(load.values), partition.partition)
+        trip = await round_trip(producer, consumer, record, ROUND_TRIP_MAX_S, clock)
+        if not trip.arrived:
+            raise RequestTimedOut(
+                f"the record at offset {trip.offset} was not consumed within {ROUND_TRIP_MAX_S:g} s"
+            )
+        if number >= 0:
+            acknowledged_us.add(round(trip.acknowledged_s * 1e6))
+            consumed_us.add(round(trip.consumed_s * 1e6))
+            progress.add(1, len(record[1]))
+    return acknowledged_us, consumed_us

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import re
 import time
@@ -9,6 +10,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
+from moldau.base.clock import SystemClock
 from moldau.cli.frame import client
 from moldau.cli.kafka.console import Console
 from moldau.cli.kafka.options import OptionParser, Options, flag, number, text
@@ -19,6 +21,7 @@ from moldau.cli.kafka.running import (
     parse,
     require_cluster,
 )
+from moldau.cli.operations.perf import poll_once
 
 MEGABYTE: Final = 1024 * 1024
 POLL_MS: Final = 100
@@ -69,13 +72,18 @@ def main(arguments: Sequence[str], console: Console) -> int:
         first = "time, threadId, " if detailed else "start.time, end.time, "
         console.say(first + REST_OF_HEADER)
 
-    with client.Consumer(**fitting(client.Consumer, settings)) as consumer:
+    asyncio.run(_read(fitting(client.AsyncConsumer, settings), options, console))
+    return 0
+
+
+async def _read(settings: dict[str, Any], options: Options, console: Console) -> None:
+    consumer: client.AsyncConsumer[Any, Any] = client.AsyncConsumer(**settings)
+    async with consumer:
         if options.has("topic"):
             consumer.subscribe([options.text("topic")])
         else:
             consumer.subscribe(pattern=re.compile(options.text("include")))
-        _Reading(options, console).run(consumer)
-    return 0
+        await _Reading(options, console).run(consumer)
 
 
 def _settings(options: Options, console: Console) -> dict[str, Any]:
@@ -110,20 +118,21 @@ class _Reading:
         self._console = console
         self._joined_ms: float | None = None
 
-    def run(self, consumer: client.Consumer[Any, Any]) -> None:
+    async def run(self, consumer: client.AsyncConsumer[Any, Any]) -> None:
         start = last = _Mark(_now_ms(), 0, 0)
         count = size = 0
         heard_ms = start.moment_ms
         while count < self._count_max and _now_ms() - heard_ms <= self._patience_ms:
-            records = consumer.poll(POLL_MS, max_records=POLL_RECORDS_MAX)
+            polled = await poll_once(consumer, POLL_MS, POLL_RECORDS_MAX, SystemClock())
             now_ms = _now_ms()
-            if self._joined_ms is None and (records or consumer.assignment()):
+            if self._joined_ms is None and (polled.record_count or consumer.assignment()):
                 self._joined_ms = now_ms - start.moment_ms
-            if records:
-                heard_ms = now_ms
-            count += len(records)
-            size += sum(len(one.key or b"") + len(one.value or b"") for one in records)
-            if records and now_ms - last.moment_ms >= self._interval_ms:
+            if not polled.record_count:
+                continue
+            heard_ms = now_ms
+            count += polled.record_count
+            size += polled.size
+            if now_ms - last.moment_ms >= self._interval_ms:
                 reached = _Mark(now_ms, count, size)
                 self._progress(last, reached)
                 last = reached

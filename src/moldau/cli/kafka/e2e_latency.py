@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import random
-import time
+import asyncio
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any, Final
 
+from moldau.base.clock import SystemClock
 from moldau.cli.frame import client
 from moldau.cli.kafka.console import Console
 from moldau.cli.kafka.options import OptionParser, number, text
@@ -18,11 +19,11 @@ from moldau.cli.kafka.running import (
     parse,
     require_cluster,
 )
+from moldau.cli.operations.perf import Load, random_letters, round_trip
 
 ABOUT: Final = "This tool measures end-to-end latency in Kafka."
-PATIENCE_MS: Final = 60_000
+PATIENCE_S: Final = 60.0
 REPORT_EVERY: Final = 1_000
-LETTERS: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 WORDS: Final = ("bootstrap-server", "topic", "num-records", "producer-acks", "record-size")
 """What the words without options meant before 4.2, in their order; a file may follow."""
 
@@ -48,23 +49,9 @@ def main(arguments: Sequence[str], console: Console) -> int:
             "Latency testing requires synchronous acknowledgement. Please use 1 or all"
         )
     settings = client_settings(options, console)
-
-    topic, size = options.text("topic"), options.number("record-size") or 0
-    consumer: client.Consumer[Any, Any] = client.Consumer(
-        **fitting(client.Consumer, settings), fetch_max_wait_ms=0
-    )
-    producer: client.Producer[Any, Any] = client.Producer(
-        **fitting(client.Producer, settings), acks=acks, linger_ms=0
-    )
-    with consumer, producer:
-        consumer.assign(consumer.partitions_for(topic))
-        consumer.seek_to_end()
-        for place in consumer.assignment():
-            consumer.position(place)
-        latencies = _measure(
-            producer, consumer, topic, options.number("num-records") or 0, size, console
-        )
-    _report(latencies, console)
+    values = random_letters(options.number("record-size") or 0)
+    load = Load(options.text("topic"), values, options.number("num-records") or 0)
+    _report(asyncio.run(_measure(settings, acks, load, console)), console)
     return 0
 
 
@@ -78,31 +65,35 @@ def _in_new_words(arguments: Sequence[str]) -> list[str]:
     ]
 
 
-def _measure(
-    producer: client.Producer[Any, Any],
-    consumer: client.Consumer[Any, Any],
-    topic: str,
-    count: int,
-    size: int,
-    console: Console,
+async def _measure(
+    settings: dict[str, Any], acks: str, load: Load, console: Console
 ) -> list[float]:
-    drawn = random.Random(0)
+    """Return how long each record took, in milliseconds."""
+    consumer: client.AsyncConsumer[Any, Any] = client.AsyncConsumer(
+        **fitting(client.AsyncConsumer, settings), fetch_max_wait_ms=0
+    )
+    producer: client.AsyncProducer[Any, Any] = client.AsyncProducer(
+        **fitting(client.AsyncProducer, settings), acks=acks, linger_ms=0
+    )
     latencies = []
-    for number_sent in range(count):
-        payload = bytes(drawn.choices(LETTERS, k=size))
-        start = time.perf_counter()
-        producer.send(topic, payload).result()
-        records = consumer.poll(PATIENCE_MS)
-        latencies.append((time.perf_counter() - start) * 1000)
-        if len(records) != 1:
-            raise CommandFailed(
-                f"poll() returned {len(records)} records where one was sent: is {topic} used by"
-                " others?"
-            )
-        if records[0].value != payload:
-            raise CommandFailed("The record that came is not the one that was sent")
-        if number_sent % REPORT_EVERY == 0:
-            console.say(f"{number_sent}\t{round(latencies[-1], 6)}")
+    async with consumer, producer:
+        consumer.assign(await consumer.partitions_for(load.topic))
+        consumer.seek_to_end()
+        for partition in consumer.assignment():
+            await consumer.position(partition)
+        for number_sent, value in enumerate(islice(load.values, load.record_count)):
+            record = (load.topic, value, None)
+            trip = await round_trip(producer, consumer, record, PATIENCE_S, SystemClock())
+            latencies.append(trip.consumed_s * 1000)
+            if len(trip.records) != 1:
+                raise CommandFailed(
+                    f"poll() returned {len(trip.records)} records where one was sent: is"
+                    f" {load.topic} used by others?"
+                )
+            if trip.records[0].value != value:
+                raise CommandFailed("The record that came is not the one that was sent")
+            if number_sent % REPORT_EVERY == 0:
+                console.say(f"{number_sent}\t{round(latencies[-1], 6)}")
     return latencies
 
 

@@ -6,21 +6,24 @@ anew would measure the drawing.
 
 from __future__ import annotations
 
+import asyncio
 import random
 import time
 from collections.abc import Iterator, Sequence
 from functools import partial
-from itertools import cycle
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any, Final
 
+from moldau.base.clock import SystemClock
+from moldau.base.errors import MoldauError
 from moldau.cli.frame import client
 from moldau.cli.kafka.console import Console
 from moldau.cli.kafka.options import Option, OptionParser, Options, flag, number, text
 from moldau.cli.kafka.running import CommandFailed, client_settings, cluster_options, fitting, parse
+from moldau.cli.operations.perf import Load, random_letters, send_load
 
 PAYLOADS: Final = 1_000
-LETTERS: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 MEGABYTE: Final = 1024 * 1024
 PERCENTILES: Final = (0.5, 0.95, 0.99, 0.999)
 
@@ -57,11 +60,30 @@ def main(arguments: Sequence[str], console: Console) -> int:
     settings.setdefault("client.id", "perf-producer-client")
     transaction_ms = _transaction_ms(options, settings)
 
-    test = _Test(options, console, transaction_ms)
-    with client.Producer(**fitting(client.Producer, settings)) as producer:
-        test.run(producer)
+    load = Load(
+        options.text("topic"),
+        _payloads(options),
+        options.number("num-records") or 0,
+        _rate(options),
+        None if transaction_ms is None else transaction_ms / 1000,
+    )
+    test = _Test(options, console)
+    asyncio.run(_send(fitting(client.AsyncProducer, settings), load, test))
     test.report()
     return 0
+
+
+async def _send(settings: dict[str, Any], load: Load, test: _Test) -> None:
+    producer: client.AsyncProducer[Any, Any] = client.AsyncProducer(**settings)
+    async with producer:
+        test.begin()
+        await send_load(producer, load, test.sent, SystemClock())
+    test.check()
+
+
+def _rate(options: Options) -> float | None:
+    rate = float(options.text("throughput"))
+    return rate if rate > 0 else None
 
 
 def _transaction_ms(options: Options, settings: dict[str, Any]) -> int | None:
@@ -91,8 +113,7 @@ def _payloads(options: Options) -> Iterator[bytes]:
     if (size := options.number("record-size")) is not None:
         if size < 0:
             raise CommandFailed("--record-size should be greater than zero")
-        drawn = random.Random(0)
-        return cycle([bytes(drawn.choices(LETTERS, k=size)) for _ in range(PAYLOADS)])
+        return cycle(list(islice(random_letters(size), PAYLOADS)))
     return (b"%d" % place for place in range(options.number("num-records") or 0))
 
 
@@ -125,50 +146,39 @@ class Latencies:
 
 
 class _Test:
-    """One run; results come on the producer's own thread, one after the other."""
+    """The figures of one run."""
 
-    def __init__(self, options: Options, console: Console, transaction_ms: int | None) -> None:
-        self._topic = options.text("topic")
-        self._count = options.number("num-records") or 0
-        self._payloads = _payloads(options)
-        self._rate = float(options.text("throughput"))
-        self._transaction_ms = transaction_ms
+    def __init__(self, options: Options, console: Console) -> None:
         self._interval_ms = options.number("reporting-interval") or 0
         self._warmup = options.number("warmup-records") or 0
         self._console = console
         self._all: list[float] = []
-        self._whole = self._window = Latencies(_now_ms())
         self._steady: Latencies | None = None
+        self._refusal: MoldauError | None = None
+        self.begin()
 
-    def run(self, producer: client.Producer[Any, Any]) -> None:
+    def begin(self) -> None:
+        """Begin to count the time."""
         self._whole, self._window = Latencies(_now_ms()), Latencies(_now_ms())
-        start_ms, opened_ms = _now_ms(), 0.0
-        for place in range(self._count):
-            sent_ms = _now_ms()
-            if self._transaction_ms is not None and not producer.in_transaction:
-                producer.begin_transaction()
-                opened_ms = sent_ms
-            payload = next(self._payloads)
-            delivery = producer.send(self._topic, payload)
-            delivery.add_done_callback(partial(self._settled, sent_ms, len(payload)))
-            if self._transaction_ms is not None and sent_ms - opened_ms >= self._transaction_ms:
-                producer.commit_transaction()
-            self._throttle(place + 1, start_ms)
-        if self._transaction_ms is not None and producer.in_transaction:
-            producer.commit_transaction()
-        producer.flush()
 
-    def _throttle(self, sent: int, start_ms: float) -> None:
-        if self._rate > 0:
-            early_s = sent / self._rate - (_now_ms() - start_ms) / 1000
-            if early_s > 0:
-                time.sleep(early_s)
+    def sent(self, delivery: client.AsyncDelivery, payload: bytes) -> None:
+        """Count a record once it is settled; raises if the topic was refused."""
+        self.check()
+        delivery.add_done_callback(partial(self._settled, _now_ms(), len(payload)))
+
+    def check(self) -> None:
+        """Raise the error by which the brokers refused the topic."""
+        if self._refusal is not None:
+            raise self._refusal
 
     def _settled(self, sent_ms: float, size: int, delivery: Any) -> None:
         now_ms = _now_ms()
         error = delivery.exception()
         if error is not None:
-            self._console.warn(str(error))
+            if self._whole.count == 0 and isinstance(error, _refusals()):
+                self._refusal = error
+            else:
+                self._console.warn(str(error))
             return
         latency_ms = now_ms - sent_ms
         self._all.append(latency_ms)
@@ -203,6 +213,10 @@ class _Test:
             f" {told.average_ms:.2f} ms avg latency, {told.most_ms:.2f} ms max latency,"
             f" {median} ms 50th, {late} ms 95th, {later} ms 99th, {latest} ms 99.9th."
         )
+
+
+def _refusals() -> tuple[type[MoldauError], ...]:
+    return client.UnknownTopicOrPartition, client.InvalidTopic, client.TopicAuthorizationFailed
 
 
 def _now_ms() -> float:
