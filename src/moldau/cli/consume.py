@@ -20,10 +20,9 @@ from moldau.cli.frame.connection import Connection, connection_options
 from moldau.cli.frame.selection import chosen_topics, parse_numbers, regex_option
 from moldau.cli.frame.session import Session
 from moldau.cli.operations.positions import Position, PositionKind
-from moldau.cli.stream.newcomers import METADATA_AGE_MS, Newcomers
 from moldau.cli.stream.printing import Printing
 from moldau.cli.stream.progress import Progress
-from moldau.cli.stream.reach import Reach, parse_place, stretches
+from moldau.cli.stream.reach import METADATA_AGE_MS, Newcomers, Reach, parse_place, stretches
 from moldau.cli.stream.writing import Write, harmless, percent_writer, write_json
 from moldau.client.consumer import Consumer
 from moldau.client.records import TopicPartition

@@ -14,6 +14,7 @@ import click
 
 from moldau.base.errors import UserError
 from moldau.base.network import Address
+from moldau.cli.frame.arguments import parse_pairs
 from moldau.cli.serve import load_settings, run_broker
 from moldau.client.admin import AsyncAdmin, NewTopic
 from moldau.observe.logs import LEVELS, configure_logging
@@ -40,7 +41,7 @@ def dev(topics: str | None, port: int, override: tuple[str, ...], log_level: str
     wanted = new_topics(topics or "")
     configure_logging(log_level, "text")
     with tempfile.TemporaryDirectory(prefix="moldau-dev-", ignore_cleanup_errors=True) as folder:
-        keys = SETTINGS | _read(override) | {
+        keys = SETTINGS | dict(parse_pairs(override, "--override")) | {
             "log.dirs": str(Path(folder) / "data"),
             "listeners": f"PLAINTEXT://127.0.0.1:{port}",
         }  # fmt: skip
@@ -70,13 +71,3 @@ async def _create(address: str, topics: Sequence[NewTopic]) -> None:
     if topics:
         async with AsyncAdmin(address) as admin:
             (await admin.create_topics(topics)).or_raise()
-
-
-def _read(overrides: tuple[str, ...]) -> dict[str, str]:
-    found = {}
-    for pair in overrides:
-        key, equals, value = pair.partition("=")
-        if not equals or not key:
-            raise UserError(f"--override {pair}: expected KEY=VALUE")
-        found[key] = value
-    return found

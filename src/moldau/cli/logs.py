@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from moldau.base.errors import UserError
+from moldau.cli.frame.arguments import check_texts
 from moldau.cli.frame.offset_words import parse_position, parse_time_us
 from moldau.cli.frame.output import output_option, show
 from moldau.cli.frame.report import BAD, DOUBTFUL, Column, listing
-from moldau.cli.frame.terminal_text import json_text, safe
-from moldau.cli.frame.words import check_texts
+from moldau.cli.frame.texts import json_text, safe
 from moldau.cli.operations.positions import PositionKind
 from moldau.spark.pipelines.logs.levels import ERRORS, at_least, level_of
 

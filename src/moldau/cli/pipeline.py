@@ -22,7 +22,7 @@ from moldau.cli.frame.connection import Connection, connection_options
 from moldau.cli.frame.durations import Milliseconds
 from moldau.cli.frame.output import output_option
 from moldau.cli.frame.output import show as show_report
-from moldau.cli.frame.terminal_text import safe
+from moldau.cli.frame.texts import safe
 from moldau.cli.pipelines.file import KIND, read_file
 from moldau.cli.pipelines.view import status_report, view
 from moldau.spark.pipelines.catalog import PIPELINES

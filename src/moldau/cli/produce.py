@@ -20,8 +20,7 @@ from moldau.base.errors import UserError
 from moldau.cli.frame.completion import complete_topics
 from moldau.cli.frame.connection import Connection, connection_options
 from moldau.cli.frame.failures import INTERRUPTED, complain, reason_of
-from moldau.cli.stream.interrupts import Interrupts
-from moldau.cli.stream.lines import line_lists, read_chunk
+from moldau.cli.stream.lines import Interrupts, given_lines, interruptible, line_lists, read_chunk
 from moldau.cli.stream.progress import Progress
 from moldau.cli.stream.reading import (
     Read,
@@ -32,7 +31,7 @@ from moldau.cli.stream.reading import (
     tombstone_reader,
     value_reader,
 )
-from moldau.cli.stream.sending import Sending, Target, given_lines, interruptible
+from moldau.cli.stream.sending import Sending, Target
 from moldau.client.producer import Producer
 
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")

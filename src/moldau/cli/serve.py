@@ -22,6 +22,7 @@ from moldau.base.checks import install_crash_hook
 from moldau.base.clock import SystemClock, system_random
 from moldau.base.errors import ConfigError, UserError
 from moldau.base.network import Address
+from moldau.cli.frame.arguments import parse_pairs
 from moldau.cli.frame.failures import reason_of
 from moldau.observe.logs import FORMATS, LEVELS, configure_logging
 from moldau.observe.loop_lag import watch_loop
@@ -233,12 +234,7 @@ def _overrides(pairs: tuple[str, ...], data: Path | None, listen: str | None) ->
         # What a file says of its own listeners would not fit this one.
         found["advertised.listeners"] = ""
         found["inter.broker.listener.name"] = ""
-    for pair in pairs:
-        key, equals, value = pair.partition("=")
-        if not equals or not key:
-            raise UserError(f"--override {pair}: expected KEY=VALUE")
-        found[key] = value
-    return found
+    return found | dict(parse_pairs(pairs, "--override"))
 
 
 def _raise_descriptor_limit() -> None:

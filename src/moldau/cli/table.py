@@ -8,9 +8,9 @@ from typing import Any, Final
 import click
 
 from moldau.base.errors import UserError
+from moldau.cli.frame.arguments import check_texts
 from moldau.cli.frame.output import output_option, show
 from moldau.cli.frame.report import Column, listing
-from moldau.cli.frame.words import check_texts
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -6,8 +6,8 @@ import pytest
 
 from moldau.base.errors import UserError
 from moldau.cli.dev import new_topics
+from moldau.cli.frame.arguments import config_texts, parse_changes
 from moldau.cli.frame.selection import matching, parse_partitions
-from moldau.cli.nouns.config_changes import config_texts, parse_changes
 from moldau.cli.nouns.seeking import SeekTo, read_offsets
 from moldau.cli.operations.positions import Position, PositionKind
 from moldau.client.admin import Append, NewTopic, Subtract

@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from moldau.cli.stream.interrupts import Interrupts
+from moldau.cli.stream.lines import Interrupts
 from moldau.cli.stream.progress import Progress, size_text
 
 

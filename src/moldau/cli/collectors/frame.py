@@ -20,7 +20,7 @@ import click
 from moldau.cli.frame.completion import complete_topics
 from moldau.cli.frame.connection import Connection, connection_options
 from moldau.cli.frame.durations import Seconds
-from moldau.cli.frame.terminal_text import safe
+from moldau.cli.frame.texts import safe
 from moldau.cli.produce import CODECS
 from moldau.client.processing import graceful
 from moldau.client.producer import AsyncProducer

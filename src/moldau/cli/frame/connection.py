@@ -19,8 +19,9 @@ from typing import Any, TypeVar
 
 import click
 
-from moldau.base.errors import ConfigError, UserError
+from moldau.base.errors import ConfigError
 from moldau.base.properties import parse_properties
+from moldau.cli.frame.arguments import parse_pairs
 from moldau.cli.frame.failures import reason_of
 from moldau.cli.frame.profiles import PROFILE_VARIABLE, load_profiles
 from moldau.cli.operations.connecting import SERVERS, SERVERS_VARIABLE, has_setting
@@ -92,13 +93,7 @@ class Connection:
 
 def pairs(texts: tuple[str, ...], option: str = "-X") -> dict[str, str]:
     """Read `key=value` texts; the names of settings may be written with underscores too."""
-    found = {}
-    for text in texts:
-        key, equals, value = text.partition("=")
-        if not equals or not key.strip():
-            raise UserError(f"{option} {text}: expected KEY=VALUE")
-        found[key.strip().replace("_", ".")] = value
-    return found
+    return {key.strip().replace("_", "."): value for key, value in parse_pairs(texts, option)}
 
 
 def read_properties(path: Path) -> dict[str, str]:

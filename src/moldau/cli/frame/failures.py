@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import click
 
 from moldau.base.errors import MoldauError
-from moldau.cli.frame.terminal_text import safe
+from moldau.cli.frame.texts import safe
 
 REFUSED = 1
 UNREACHABLE = 3

@@ -15,8 +15,7 @@ from collections.abc import Callable, Sequence
 import click
 
 from moldau.cli.frame.report import Report, View, cell, columns_of, is_numeric
-from moldau.cli.frame.terminal_text import json_text, safe
-from moldau.cli.frame.yaml_text import yaml_text
+from moldau.cli.frame.texts import json_text, safe, yaml_text
 
 Command = Callable[..., None]
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from moldau.cli.frame.terminal_text import safe
+from moldau.cli.frame.texts import safe
 
 Row = Mapping[str, Any]
 """One line of a table: values by column; more than the columns show is fine."""

@@ -19,7 +19,7 @@ from typing import Any, TypeAlias, TypeVar
 import click
 
 from moldau.cli.frame import client
-from moldau.cli.frame.confirm import Change, change_options
+from moldau.cli.frame.change import Change, change_options
 from moldau.cli.frame.connection import Connection, connection_options
 from moldau.cli.frame.failures import complain_of_all
 from moldau.cli.frame.output import output_option, show

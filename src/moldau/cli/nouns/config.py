@@ -9,12 +9,11 @@ import click
 
 from moldau.base.errors import UserError
 from moldau.cli.frame import client
+from moldau.cli.frame.arguments import config_texts, parse_changes
+from moldau.cli.frame.change import Change, nothing_done, outcome_report
 from moldau.cli.frame.completion import complete_groups, complete_topics
-from moldau.cli.frame.confirm import Change
-from moldau.cli.frame.outcomes import nothing_done, outcome_report
 from moldau.cli.frame.report import Column, Report, listing
 from moldau.cli.frame.session import Session, asking, changing
-from moldau.cli.nouns.config_changes import config_texts, parse_changes
 from moldau.cli.operations.configs import ALL_BROKERS, resource_of
 
 KINDS = ("topic", "broker", "group", "broker-logger", "client-metrics")

@@ -8,10 +8,9 @@ import click
 
 from moldau.base.errors import UserError
 from moldau.cli.frame import client
+from moldau.cli.frame.change import Change, nothing_done, outcome_report
 from moldau.cli.frame.completion import complete_groups, complete_topics
-from moldau.cli.frame.confirm import Change
 from moldau.cli.frame.failures import about
-from moldau.cli.frame.outcomes import nothing_done, outcome_report
 from moldau.cli.frame.report import DOUBTFUL, GOOD, Column, Report, listing
 from moldau.cli.frame.selection import chosen_partitions, matching
 from moldau.cli.frame.session import Session, changing, watching

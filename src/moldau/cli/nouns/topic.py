@@ -10,10 +10,10 @@ from moldau.base.clock import SystemClock
 from moldau.base.errors import UserError
 from moldau.base.ids import uuid_text
 from moldau.cli.frame import client
+from moldau.cli.frame.arguments import assignments, config_texts, parse_changes
+from moldau.cli.frame.change import Change, nothing_done, outcome_report
 from moldau.cli.frame.completion import complete_topics
-from moldau.cli.frame.confirm import Change
 from moldau.cli.frame.offset_words import parse_position
-from moldau.cli.frame.outcomes import nothing_done, outcome_report
 from moldau.cli.frame.report import Column, Report, listing
 from moldau.cli.frame.selection import (
     chosen_partitions,
@@ -22,7 +22,6 @@ from moldau.cli.frame.selection import (
     regex_option,
 )
 from moldau.cli.frame.session import Session, changing, watching
-from moldau.cli.nouns.config_changes import assignments, config_texts, parse_changes
 from moldau.cli.nouns.topic_report import topics_report
 from moldau.cli.operations.positions import (
     Position,

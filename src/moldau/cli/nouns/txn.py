@@ -9,11 +9,10 @@ import click
 
 from moldau.base.errors import UserError
 from moldau.cli.frame import client
+from moldau.cli.frame.change import Change, nothing_done, outcome_report
 from moldau.cli.frame.completion import complete_topics
-from moldau.cli.frame.confirm import Change
 from moldau.cli.frame.failures import about
 from moldau.cli.frame.offset_words import parse_duration_ms
-from moldau.cli.frame.outcomes import nothing_done, outcome_report
 from moldau.cli.frame.report import Column, Report, listing
 from moldau.cli.frame.selection import chosen_partitions
 from moldau.cli.frame.session import Session, changing, watching

@@ -15,7 +15,7 @@ from typing import Any, Final
 import click
 
 from moldau.cli.frame.report import BAD, DOUBTFUL, GOOD, Column, Report, View
-from moldau.cli.frame.terminal_text import safe
+from moldau.cli.frame.texts import safe
 
 Status = Mapping[str, Any]
 Show = Callable[[str, Status], None]

@@ -10,9 +10,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, BinaryIO, Final
 
-from moldau.cli.stream.newcomers import Newcomers
 from moldau.cli.stream.progress import Progress
-from moldau.cli.stream.reach import Stretch
+from moldau.cli.stream.reach import Newcomers, Stretch
 from moldau.cli.stream.writing import AnyRecord, Write
 from moldau.client.consumer import Consumer
 from moldau.client.records import TopicPartition

@@ -6,12 +6,11 @@ sending it costs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from moldau.base.errors import MoldauError, UserError
-from moldau.cli.stream.interrupts import Interrupts
 from moldau.cli.stream.progress import Progress
 from moldau.cli.stream.reading import Read
 from moldau.client.errors import ClientError
@@ -112,20 +111,3 @@ class Sending:
     def _fail(self, number: int, error: MoldauError) -> None:
         if self.failure is None or number < self.failure.number:
             self.failure = Failed(number, error)
-
-
-def interruptible(interrupts: Interrupts, read: Callable[[], bytes]) -> Callable[[], bytes]:
-    """Make reading end at Ctrl-C as it does at the end of the stream."""
-
-    def reading() -> bytes:
-        try:
-            return interrupts.waiting(read)
-        except KeyboardInterrupt:
-            return b""
-
-    return reading
-
-
-def given_lines(values: Iterable[str]) -> Iterator[list[bytes]]:
-    """Take what was given as arguments for lines."""
-    yield [value.encode(errors="surrogateescape") for value in values]

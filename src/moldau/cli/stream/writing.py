@@ -11,7 +11,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from moldau.cli.frame.terminal_text import safe
+from moldau.cli.frame.texts import safe
 from moldau.cli.stream.percent import DATE, OUTPUT_LETTERS, WRITERS, Field, parse_percent
 from moldau.client.records import Header, Record
 

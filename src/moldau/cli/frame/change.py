@@ -1,4 +1,4 @@
-"""Asking before something that is there is changed or removed.
+"""Changing a cluster: asking the user before, and reporting afterwards what became of each item.
 
 On a terminal the user is asked. In a pipe nobody can be: without `--yes` the command refuses, so
 that a script says what it means. `--dry-run` shows what would be done and does nothing.
@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import click
 
 from moldau.base.errors import UserError
+from moldau.cli.frame import client
+from moldau.cli.frame.failures import about
+from moldau.cli.frame.report import GOOD, Column, Report, listing
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -51,3 +54,26 @@ def change_options(command: Command) -> Command:
         command
     )
     return click.option("-y", "--yes", is_flag=True, help="Do it without asking.")(command)
+
+
+def outcome_report(
+    columns: Iterable[Column],
+    rows: Mapping[Any, Mapping[str, Any]],
+    results: client.Results[Any, Any],
+    word: str,
+    *,
+    note: str | None = None,
+) -> Report:
+    """Report the rows of the items that succeeded, and the errors of the others.
+
+    `rows` are by item; `word` says what became of those that succeeded.
+    """
+    done = [{**rows[item], "outcome": word} for item in rows if item in results.ok]
+    errors = [about(item, error) for item, error in results.errors.items()]
+    shown = (*columns, Column("outcome", "OUTCOME", style=lambda _: GOOD))
+    return listing(shown, done, errors=errors, note=note)
+
+
+def nothing_done(items: Iterable[Any]) -> client.Results[Any, None]:
+    """Return results for a dry run: everything could be done, as far as is known."""
+    return client.Results(dict.fromkeys(items), {})

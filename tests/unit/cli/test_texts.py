@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from moldau.cli.frame.yaml_text import yaml_text
+from moldau.cli.frame.texts import yaml_text
 
 
 def test_mappings_and_lists_nest():

@@ -1,7 +1,7 @@
-"""YAML for what commands print: mappings, lists, text, numbers, yes, no and nothing.
+"""Data and words as text: JSON and YAML for programs, and what a terminal may be shown.
 
-Half a page does it, because only writing is needed and text that could be read as anything else is
-quoted as in JSON, which YAML contains.
+Ids of clients and values of configs are chosen by others and may hold anything. Characters that
+move the cursor, change colours or turn the direction of writing are escaped.
 """
 
 from __future__ import annotations
@@ -9,6 +9,25 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from typing import Any
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+_LEFT_BY_JSON = re.compile(r"[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+"""Those that JSON leaves as they are."""
+
+
+def json_text(data: Any, *, indent: int | None = None) -> str:
+    """Write data as JSON that people of every language can read, and any terminal show."""
+    text = json.dumps(data, indent=indent, ensure_ascii=False)
+    return _LEFT_BY_JSON.sub(lambda found: f"\\u{ord(found.group()):04x}", text)
+
+
+def safe(text: str) -> str:
+    """Escape what a terminal would obey."""
+    return _CONTROL.sub(lambda found: found.group().encode("unicode_escape").decode(), text)
+
+
+# YAML: text that could be read as anything else is quoted as in JSON, which YAML contains.
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
 _WORDS = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})

@@ -8,8 +8,8 @@ import signal
 import pytest
 
 from moldau.base.errors import UserError
-from moldau.cli.frame import confirm as confirming
-from moldau.cli.frame.confirm import Change
+from moldau.cli.frame import change as changing
+from moldau.cli.frame.change import Change
 
 
 class Terminal(io.StringIO):
@@ -28,7 +28,7 @@ def at_terminal(monkeypatch, answer):
 
     monkeypatch.setattr("sys.stdin", Terminal())
     monkeypatch.setattr("sys.stderr", Terminal())
-    monkeypatch.setattr(confirming.click, "confirm", ask)
+    monkeypatch.setattr(changing.click, "confirm", ask)
     return questions
 
 

@@ -1,9 +1,10 @@
-"""Changes of configs as people write them: `key=value`, `key+=value`, `key-=value`."""
+"""Words of a command line: texts, `KEY=VALUE` pairs, and changes of configs."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from moldau.base.errors import UserError
 from moldau.cli.frame import client
@@ -11,13 +12,32 @@ from moldau.cli.frame import client
 _CHANGE = re.compile(r"([^=+\-\s][^=+\s]*?)\s*(\+=|-=|=)(.*)", re.DOTALL)
 
 
-def assignments(texts: Iterable[str], option: str) -> dict[str, str]:
-    """Read `key=value` texts."""
-    found: dict[str, str] = {}
+def check_texts(given: Iterable[Any]) -> None:
+    """Refuse values of options, repeated or not, that are not UTF-8: a shell passes any bytes."""
+    for value in given:
+        texts = value if isinstance(value, tuple) else (value,)
+        for text in (one for one in texts if isinstance(one, str)):
+            try:
+                text.encode()
+            except UnicodeEncodeError:
+                raise UserError(f"{text!r} is no text: expected UTF-8") from None
+
+
+def parse_pairs(texts: Iterable[str], option: str) -> list[tuple[str, str]]:
+    """Read `KEY=VALUE` texts."""
+    found = []
     for text in texts:
         key, equals, value = text.partition("=")
         if not equals or not key.strip():
             raise UserError(f"{option} {text}: expected KEY=VALUE")
+        found.append((key, value))
+    return found
+
+
+def assignments(texts: Iterable[str], option: str) -> dict[str, str]:
+    """Read `KEY=VALUE` texts that name each key once."""
+    found: dict[str, str] = {}
+    for key, value in parse_pairs(texts, option):
         _once(key.strip(), found)
         found[key.strip()] = value
     return found
