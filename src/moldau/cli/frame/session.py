@@ -2,16 +2,16 @@
 
     @topic.command("list")
     @asking
-    def list_(session: Session) -> None:
-        async def look(admin: client.AsyncAdmin) -> Report: ...
-        session.show(look)
+    async def list_(admin: client.AsyncAdmin) -> Report: ...
 
-Commands that may be watched say `@watching`, those that change something `@changing`.
+A command that checks its arguments before it connects takes a session instead. Commands that may be
+watched say `@watching`, those that change something `@changing`.
 """
 
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
@@ -30,7 +30,7 @@ from moldau.cli.operations.connecting import run_with_admin
 T = TypeVar("T")
 
 Look: TypeAlias = "Callable[[client.AsyncAdmin], Awaitable[Report]]"
-Command = Callable[..., None]
+Command = Callable[..., Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,28 +70,28 @@ class Session:
         return complain_of_all(report.errors) or report.status
 
 
-def asking(command: Command) -> Command:
-    """Give a command that asks a cluster its session and the options it comes from."""
+def asking(command: Command) -> Callable[..., None]:
+    """Give a command an admin or a session, and the options that either comes from."""
 
     @functools.wraps(command)
     def call(**parameters: Any) -> None:
         connection = Connection.of(parameters)
         session = Session(connection, parameters.pop("output"), parameters.pop("watch", None))
-        command(session, **parameters)
+        if "dry_run" in parameters:
+            parameters["change"] = Change(parameters.pop("dry_run"), parameters.pop("yes"))
+        if inspect.iscoroutinefunction(command):
+            session.show(lambda admin: command(admin, **parameters))
+        else:
+            command(session, **parameters)
 
     return connection_options(output_option(call))
 
 
-def watching(command: Command) -> Command:
-    """Give a command that asks a cluster a session that may look again and again."""
+def watching(command: Command) -> Callable[..., None]:
+    """Give a command what `asking` gives, and the option to look again and again."""
     return watch_option(asking(command))
 
 
-def changing(command: Command) -> Command:
-    """Give a command that changes a cluster its session and how far it may go."""
-
-    @functools.wraps(command)
-    def call(session: Session, *, dry_run: bool, yes: bool, **parameters: Any) -> None:
-        command(session, Change(dry_run, yes), **parameters)
-
-    return change_options(asking(call))
+def changing(command: Command) -> Callable[..., None]:
+    """Give a command what `asking` gives, and how far it may go."""
+    return change_options(asking(command))

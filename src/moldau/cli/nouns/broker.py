@@ -9,7 +9,7 @@ import click
 from moldau.base.errors import UserError
 from moldau.cli.frame import client
 from moldau.cli.frame.report import BAD, Column, Report, View, listing
-from moldau.cli.frame.session import Session, asking, watching
+from moldau.cli.frame.session import asking, watching
 from moldau.cli.nouns.config import configs_report
 from moldau.cli.nouns.log import DIR_COLUMNS, dir_rows
 
@@ -34,30 +34,22 @@ def broker() -> None:
 
 @broker.command("list")
 @watching
-def list_(session: Session) -> None:
+async def list_(admin: client.AsyncAdmin) -> Report:
     """List brokers; with -o wide also what they hold."""
-
-    async def look(admin: client.AsyncAdmin) -> Report:
-        return listing(COLUMNS, await broker_rows(admin, await admin.describe_cluster()))
-
-    session.show(look)
+    return listing(COLUMNS, await broker_rows(admin, await admin.describe_cluster()))
 
 
 @broker.command()
 @broker_argument
 @watching
-def describe(session: Session, broker_id: int) -> None:
+async def describe(admin: client.AsyncAdmin, broker_id: int) -> Report:
     """Show a broker, what it leads and what is on its disks."""
-
-    async def look(admin: client.AsyncAdmin) -> Report:
-        rows = await broker_rows(admin, await _known(admin, broker_id))
-        (row,) = (row for row in rows if row["broker"] == broker_id)
-        dirs = dir_rows((await admin.describe_log_dirs([broker_id])).or_raise())
-        main = View([Column(one.key, one.title) for one in COLUMNS], [row])
-        data = {**row, "log_dirs": dirs}
-        return Report(data, main, "broker", (main, View(DIR_COLUMNS, dirs)))
-
-    session.show(look)
+    rows = await broker_rows(admin, await _known(admin, broker_id))
+    (row,) = (row for row in rows if row["broker"] == broker_id)
+    dirs = dir_rows((await admin.describe_log_dirs([broker_id])).or_raise())
+    main = View([Column(one.key, one.title) for one in COLUMNS], [row])
+    data = {**row, "log_dirs": dirs}
+    return Report(data, main, "broker", (main, View(DIR_COLUMNS, dirs)))
 
 
 @broker.command()
@@ -65,15 +57,13 @@ def describe(session: Session, broker_id: int) -> None:
 @click.argument("keys", nargs=-1)
 @click.option("-a", "--all", "everything", is_flag=True, help="Show defaults too.")
 @asking
-def config(session: Session, broker_id: int, keys: tuple[str, ...], everything: bool) -> None:
+async def config(
+    admin: client.AsyncAdmin, broker_id: int, keys: tuple[str, ...], everything: bool
+) -> Report:
     """Show the configs of a broker: those that were set, those named, or all."""
-
-    async def look(admin: client.AsyncAdmin) -> Report:
-        await _known(admin, broker_id)
-        resource = client.ConfigResource.broker(broker_id)
-        return await configs_report(admin, resource, keys, everything=everything)
-
-    session.show(look)
+    await _known(admin, broker_id)
+    resource = client.ConfigResource.broker(broker_id)
+    return await configs_report(admin, resource, keys, everything=everything)
 
 
 async def _known(admin: client.AsyncAdmin, broker_id: int) -> client.ClusterDescription:

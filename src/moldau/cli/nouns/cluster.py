@@ -41,25 +41,21 @@ def cluster() -> None:
 
 @cluster.command()
 @watching
-def info(session: Session) -> None:
+async def info(admin: client.AsyncAdmin) -> Report:
     """Show the cluster and its brokers."""
-
-    async def look(admin: client.AsyncAdmin) -> Report:
-        described = await admin.describe_cluster()
-        topics = await admin.list_topics(include_internal=True)
-        brokers = await broker_rows(admin, described)
-        summary = {
-            "cluster_id": described.cluster_id,
-            "controller": described.controller_id,
-            "broker_count": len(described.brokers),
-            "topic_count": len(topics),
-            "partition_count": sum(one.partition_count for one in topics.values()),
-        }
-        main = View(INFO_COLUMNS, [summary])
-        data = {**summary, "brokers": brokers}
-        return Report(data, main, "cluster_id", (main, View(BROKER_COLUMNS, brokers)))
-
-    session.show(look)
+    described = await admin.describe_cluster()
+    topics = await admin.list_topics(include_internal=True)
+    brokers = await broker_rows(admin, described)
+    summary = {
+        "cluster_id": described.cluster_id,
+        "controller": described.controller_id,
+        "broker_count": len(described.brokers),
+        "topic_count": len(topics),
+        "partition_count": sum(one.partition_count for one in topics.values()),
+    }
+    main = View(INFO_COLUMNS, [summary])
+    data = {**summary, "brokers": brokers}
+    return Report(data, main, "cluster_id", (main, View(BROKER_COLUMNS, brokers)))
 
 
 @cluster.command()
@@ -72,38 +68,30 @@ def health(session: Session) -> None:
 @cluster.command("api-versions")
 @click.argument("brokers", nargs=-1, type=click.IntRange(min=0), metavar="[BROKER]...")
 @asking
-def api_versions(session: Session, brokers: tuple[int, ...]) -> None:
+async def api_versions(admin: client.AsyncAdmin, brokers: tuple[int, ...]) -> Report:
     """Show which versions of which APIs brokers serve."""
-
-    async def look(admin: client.AsyncAdmin) -> Report:
-        results = await admin.describe_api_versions(brokers or None)
-        rows = [
-            {"api": one.name, "key": key, "broker": broker, "first": one.first, "last": one.last}
-            for broker, found in sorted(results.ok.items())
-            for key, one in sorted(found.items())
-        ]
-        errors = [about(f"broker {one}", error) for one, error in results.errors.items()]
-        return listing(VERSION_COLUMNS, rows, errors=errors)
-
-    session.show(look)
+    results = await admin.describe_api_versions(brokers or None)
+    rows = [
+        {"api": one.name, "key": key, "broker": broker, "first": one.first, "last": one.last}
+        for broker, found in sorted(results.ok.items())
+        for key, one in sorted(found.items())
+    ]
+    errors = [about(f"broker {one}", error) for one, error in results.errors.items()]
+    return listing(VERSION_COLUMNS, rows, errors=errors)
 
 
 @cluster.command()
 @asking
-def features(session: Session) -> None:
+async def features(admin: client.AsyncAdmin) -> Report:
     """Show which features are in force, and which levels the brokers can run at."""
-
-    async def look(admin: client.AsyncAdmin) -> Report:
-        found = await admin.describe_features()
-        rows = [
-            {
-                "feature": name,
-                "finalized": found.finalized[name].last if name in found.finalized else None,
-                "first": levels.first,
-                "last": levels.last,
-            }
-            for name, levels in sorted(found.supported.items())
-        ]
-        return listing(FEATURE_COLUMNS, rows)
-
-    session.show(look)
+    found = await admin.describe_features()
+    rows = [
+        {
+            "feature": name,
+            "finalized": found.finalized[name].last if name in found.finalized else None,
+            "first": levels.first,
+            "last": levels.last,
+        }
+        for name, levels in sorted(found.supported.items())
+    ]
+    return listing(FEATURE_COLUMNS, rows)

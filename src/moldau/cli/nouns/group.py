@@ -69,64 +69,54 @@ async def chosen_groups(
 @click.option("--state", "states", multiple=True, help="Only groups in this state; repeatable.")
 @click.option("--type", "types", multiple=True, help="Only classic, consumer, ...; repeatable.")
 @watching
-def list_(session: Session, states: tuple[str, ...], types: tuple[str, ...]) -> None:
+async def list_(
+    admin: client.AsyncAdmin, states: tuple[str, ...], types: tuple[str, ...]
+) -> Report:
     """List groups."""
-
-    async def look(admin: client.AsyncAdmin) -> Report:
-        rows = [
-            {
-                "group": one.group_id,
-                "state": one.state,
-                "type": one.type,
-                "protocol_type": one.protocol_type,
-            }
-            for one in await admin.list_groups(states=states, types=types)
-        ]
-        return listing(LIST_COLUMNS, rows)
-
-    session.show(look)
+    rows = [
+        {
+            "group": one.group_id,
+            "state": one.state,
+            "type": one.type,
+            "protocol_type": one.protocol_type,
+        }
+        for one in await admin.list_groups(states=states, types=types)
+    ]
+    return listing(LIST_COLUMNS, rows)
 
 
 @group.command()
 @groups_argument
 @patterns_option
 @watching
-def describe(session: Session, groups: tuple[str, ...], regex: bool) -> None:
+async def describe(admin: client.AsyncAdmin, groups: tuple[str, ...], regex: bool) -> Report:
     """Show how far groups are: committed offsets, ends, lag, and who reads what."""
-
-    async def look(admin: client.AsyncAdmin) -> Report:
-        return await groups_report(admin, await chosen_groups(admin, groups, regex=regex))
-
-    session.show(look)
+    return await groups_report(admin, await chosen_groups(admin, groups, regex=regex))
 
 
 @group.command()
 @groups_argument
 @patterns_option
 @watching
-def members(session: Session, groups: tuple[str, ...], regex: bool) -> None:
+async def members(admin: client.AsyncAdmin, groups: tuple[str, ...], regex: bool) -> Report:
     """Show the members of groups and what they are assigned."""
-
-    async def look(admin: client.AsyncAdmin) -> Report:
-        described = await admin.describe_groups(await chosen_groups(admin, groups, regex=regex))
-        rows = [
-            {
-                "group": name,
-                "member_id": one.member_id,
-                "instance_id": one.instance_id,
-                "client_id": one.client_id,
-                "host": one.host,
-                "partition_count": len(one.assignment),
-                "topics": sorted(one.topics),
-                "assignment": [str(partition) for partition in sorted(one.assignment)],
-            }
-            for name, group in described.ok.items()
-            for one in group.members
-        ]
-        errors = [about(name, error) for name, error in described.errors.items()]
-        return listing(MEMBER_COLUMNS, rows, errors=errors)
-
-    session.show(look)
+    described = await admin.describe_groups(await chosen_groups(admin, groups, regex=regex))
+    rows = [
+        {
+            "group": name,
+            "member_id": one.member_id,
+            "instance_id": one.instance_id,
+            "client_id": one.client_id,
+            "host": one.host,
+            "partition_count": len(one.assignment),
+            "topics": sorted(one.topics),
+            "assignment": [str(partition) for partition in sorted(one.assignment)],
+        }
+        for name, group in described.ok.items()
+        for one in group.members
+    ]
+    errors = [about(name, error) for name, error in described.errors.items()]
+    return listing(MEMBER_COLUMNS, rows, errors=errors)
 
 
 # Changing
@@ -214,55 +204,51 @@ def seek(
     shell_complete=complete_topics,
 )
 @changing
-def offset_delete(session: Session, change: Change, group: str, topics: tuple[str, ...]) -> None:
+async def offset_delete(
+    admin: client.AsyncAdmin, change: Change, group: str, topics: tuple[str, ...]
+) -> Report:
     """Forget how far a group is in topics."""
-
-    async def work(admin: client.AsyncAdmin) -> Report:
-        partitions = await chosen_partitions(admin, topics)
-        committed = await admin.list_group_offsets(group, partitions)
-        doomed = [one for one in partitions if one in committed]
-        if not doomed:
-            raise UserError(f"group {group!r} has committed nothing there")
-        change.confirm(f"forget {len(doomed)} offsets of group {group}")
-        results = nothing_done(doomed)
-        if not change.dry_run:
-            results = await admin.delete_group_offsets(group, doomed)
-        rows = {
-            one: {"topic": one.topic, "partition": one.partition, "offset": committed[one].offset}
-            for one in doomed
-        }
-        columns = (
-            Column("topic", "TOPIC"),
-            Column("partition", "PARTITION"),
-            Column("offset", "OFFSET"),
-        )
-        word = "would be forgotten" if change.dry_run else "forgotten"
-        return outcome_report(columns, rows, results, word)
-
-    session.show(work)
+    partitions = await chosen_partitions(admin, topics)
+    committed = await admin.list_group_offsets(group, partitions)
+    chosen = [one for one in partitions if one in committed]
+    if not chosen:
+        raise UserError(f"group {group!r} has committed nothing there")
+    change.confirm(f"forget {len(chosen)} offsets of group {group}")
+    results = nothing_done(chosen)
+    if not change.dry_run:
+        results = await admin.delete_group_offsets(group, chosen)
+    rows = {
+        one: {"topic": one.topic, "partition": one.partition, "offset": committed[one].offset}
+        for one in chosen
+    }
+    columns = (
+        Column("topic", "TOPIC"),
+        Column("partition", "PARTITION"),
+        Column("offset", "OFFSET"),
+    )
+    word = "would be forgotten" if change.dry_run else "forgotten"
+    return outcome_report(columns, rows, results, word)
 
 
 @group.command()
 @groups_argument
 @patterns_option
 @changing
-def delete(session: Session, change: Change, groups: tuple[str, ...], regex: bool) -> None:
+async def delete(
+    admin: client.AsyncAdmin, change: Change, groups: tuple[str, ...], regex: bool
+) -> Report:
     """Delete groups without members, with their offsets."""
-
-    async def work(admin: client.AsyncAdmin) -> Report:
-        names = await chosen_groups(admin, groups, regex=regex)
-        described = await admin.describe_groups(names)
-        there = list(described.ok)
-        what = f"group {there[0]}" if len(there) == 1 else f"{len(there)} groups"
-        if there:
-            change.confirm(f"delete {what} with all offsets")
-        results = nothing_done(there)
-        if there and not change.dry_run:
-            results = await admin.delete_groups(there)
-        results.errors.update(described.errors)
-        rows = {name: {"group": name, "state": one.state} for name, one in described.ok.items()}
-        columns = (GROUP, Column("state", "STATE"))
-        word = "would be deleted" if change.dry_run else "deleted"
-        return outcome_report(columns, rows, results, word)
-
-    session.show(work)
+    names = await chosen_groups(admin, groups, regex=regex)
+    described = await admin.describe_groups(names)
+    there = list(described.ok)
+    what = f"group {there[0]}" if len(there) == 1 else f"{len(there)} groups"
+    if there:
+        change.confirm(f"delete {what} with all offsets")
+    results = nothing_done(there)
+    if there and not change.dry_run:
+        results = await admin.delete_groups(there)
+    results.errors.update(described.errors)
+    rows = {name: {"group": name, "state": one.state} for name, one in described.ok.items()}
+    columns = (GROUP, Column("state", "STATE"))
+    word = "would be deleted" if change.dry_run else "deleted"
+    return outcome_report(columns, rows, results, word)

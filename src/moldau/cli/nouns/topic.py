@@ -73,44 +73,38 @@ def topic() -> None:
 @regex_option
 @click.option("-i", "--internal", is_flag=True, help="Show internal topics too.")
 @watching
-def list_(session: Session, patterns: tuple[str, ...], regex: bool, internal: bool) -> None:
+async def list_(
+    admin: client.AsyncAdmin, patterns: tuple[str, ...], regex: bool, internal: bool
+) -> Report:
     """List topics: all of them, those named, or with -r those that match."""
-
-    async def look(admin: client.AsyncAdmin) -> Report:
-        listed = await admin.list_topics(include_internal=internal or bool(patterns))
-        names = list(listed)
-        missing: list[str] = []
-        if patterns and regex:
-            names = matching(listed, patterns)
-        elif patterns:
-            names = [one for one in names if one in patterns]
-            missing = [one for one in dict.fromkeys(patterns) if one not in listed]
-        rows = [
-            {
-                "name": name,
-                "partitions": listed[name].partition_count,
-                "internal": listed[name].is_internal,
-                "topic_id": _id(listed[name].topic_id),
-            }
-            for name in names
-        ]
-        errors = [UserError(f"there is no topic {name}") for name in missing]
-        return listing(LIST_COLUMNS, rows, errors=errors)
-
-    session.show(look)
+    listed = await admin.list_topics(include_internal=internal or bool(patterns))
+    names = list(listed)
+    missing: list[str] = []
+    if patterns and regex:
+        names = matching(listed, patterns)
+    elif patterns:
+        names = [one for one in names if one in patterns]
+        missing = [one for one in dict.fromkeys(patterns) if one not in listed]
+    rows = [
+        {
+            "name": name,
+            "partitions": listed[name].partition_count,
+            "internal": listed[name].is_internal,
+            "topic_id": _id(listed[name].topic_id),
+        }
+        for name in names
+    ]
+    errors = [UserError(f"there is no topic {name}") for name in missing]
+    return listing(LIST_COLUMNS, rows, errors=errors)
 
 
 @topic.command()
 @topics_argument
 @regex_option
 @watching
-def describe(session: Session, topics: tuple[str, ...], regex: bool) -> None:
+async def describe(admin: client.AsyncAdmin, topics: tuple[str, ...], regex: bool) -> Report:
     """Show partitions, replicas, offsets and changed configs of topics."""
-
-    async def look(admin: client.AsyncAdmin) -> Report:
-        return await topics_report(admin, await chosen_topics(admin, topics, regex=regex))
-
-    session.show(look)
+    return await topics_report(admin, await chosen_topics(admin, topics, regex=regex))
 
 
 @topic.command()
@@ -222,31 +216,27 @@ def create(
 @regex_option
 @click.option("--if-exists", is_flag=True, help="Be content without a topic.")
 @changing
-def delete(
-    session: Session, change: Change, topics: tuple[str, ...], regex: bool, if_exists: bool
-) -> None:
+async def delete(
+    admin: client.AsyncAdmin, change: Change, topics: tuple[str, ...], regex: bool, if_exists: bool
+) -> Report:
     """Delete topics with all their records."""
-
-    async def remove(admin: client.AsyncAdmin) -> Report:
-        names = await chosen_topics(admin, topics, regex=regex)
-        described = await admin.describe_topics(names)
-        there = [str(name) for name in described.ok]
-        rows = {
-            name: {"name": name, "partitions": len(one.partitions)}
-            for name, one in described.ok.items()
-        }
-        if there:
-            change.confirm(f"delete {_counted(there)} with all records")
-        results: client.Results[Any, None] = nothing_done(there)
-        if there and not change.dry_run:
-            results = await admin.delete_topics(there)
-        if not if_exists:
-            results.errors.update(described.errors)
-        columns = (Column("name", "NAME"), Column("partitions", "PARTITIONS"))
-        word = "would be deleted" if change.dry_run else "deleted"
-        return outcome_report(columns, rows, results, word)
-
-    session.show(remove)
+    names = await chosen_topics(admin, topics, regex=regex)
+    described = await admin.describe_topics(names)
+    there = [str(name) for name in described.ok]
+    rows = {
+        name: {"name": name, "partitions": len(one.partitions)}
+        for name, one in described.ok.items()
+    }
+    if there:
+        change.confirm(f"delete {_counted(there)} with all records")
+    results: client.Results[Any, None] = nothing_done(there)
+    if there and not change.dry_run:
+        results = await admin.delete_topics(there)
+    if not if_exists:
+        results.errors.update(described.errors)
+    columns = (Column("name", "NAME"), Column("partitions", "PARTITIONS"))
+    word = "would be deleted" if change.dry_run else "deleted"
+    return outcome_report(columns, rows, results, word)
 
 
 @topic.command()

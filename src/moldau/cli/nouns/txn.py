@@ -164,34 +164,32 @@ def find_hanging(session: Session, topics: tuple[str, ...], silent_for: str) -> 
     help="Where the transaction begins, as find-hanging shows it.",
 )
 @changing
-def abort(session: Session, change: Change, partition: str, start_offset: int) -> None:
+async def abort(
+    admin: client.AsyncAdmin, change: Change, partition: str, start_offset: int
+) -> Report:
     """End a hanging transaction, behind the back of its coordinator.
 
     Only what find-hanging shows: one that still lives would be torn apart.
     """
-
-    async def work(admin: client.AsyncAdmin) -> Report:
-        found = await chosen_partitions(admin, [partition])
-        if len(found) != 1:
-            raise UserError(f"{partition!r}: expected one partition, as in orders:0")
-        (where,) = found
-        open_there = [
-            one
-            for one in (await admin.describe_producers(found))[where]
-            if one.transaction_start_offset == start_offset
-        ]
-        if not open_there:
-            raise UserError(f"no open transaction begins at offset {start_offset} of {where}")
-        change.confirm(f"abort what producer {open_there[0].producer_id} holds open in {where}")
-        if not change.dry_run:
-            await admin.abort_hanging_transaction(where, start_offset)
-        rows = {where: _producer(where, open_there[0])}
-        word = "would be aborted" if change.dry_run else "aborted"
-        return outcome_report(
-            (TOPIC, PARTITION, PRODUCER, EPOCH, PRODUCER_COLUMNS[6]), rows, nothing_done(rows), word
-        )
-
-    session.show(work)
+    found = await chosen_partitions(admin, [partition])
+    if len(found) != 1:
+        raise UserError(f"{partition!r}: expected one partition, as in orders:0")
+    (where,) = found
+    open_there = [
+        one
+        for one in (await admin.describe_producers(found))[where]
+        if one.transaction_start_offset == start_offset
+    ]
+    if not open_there:
+        raise UserError(f"no open transaction begins at offset {start_offset} of {where}")
+    change.confirm(f"abort what producer {open_there[0].producer_id} holds open in {where}")
+    if not change.dry_run:
+        await admin.abort_hanging_transaction(where, start_offset)
+    rows = {where: _producer(where, open_there[0])}
+    word = "would be aborted" if change.dry_run else "aborted"
+    return outcome_report(
+        (TOPIC, PARTITION, PRODUCER, EPOCH, PRODUCER_COLUMNS[6]), rows, nothing_done(rows), word
+    )
 
 
 def _producer(partition: TopicPartition, told: client.ProducerDescription) -> dict[str, Any]:
