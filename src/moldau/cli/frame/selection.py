@@ -14,6 +14,7 @@ import click
 
 from moldau.base.errors import UserError
 from moldau.cli.frame import client
+from moldau.cli.frame.completion import complete_topics
 from moldau.client.records import TopicPartition
 
 PARTITIONS_MAX = 200_000
@@ -21,6 +22,14 @@ PARTITIONS_MAX = 200_000
 
 regex_option = click.option(
     "-r", "--regex", is_flag=True, help="Take names as patterns; a whole name has to match."
+)
+
+partitions_argument = click.argument(
+    "topics",
+    nargs=-1,
+    required=True,
+    metavar="TOPIC[:PARTITIONS]...",
+    shell_complete=complete_topics,
 )
 
 

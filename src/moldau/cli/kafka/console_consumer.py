@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import struct
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -196,6 +195,8 @@ class _Reading:
         self._console = console
 
     def run(self, consumer: client.Consumer[Any, Any]) -> None:
+        from moldau.cli.kafka.record_formatter import print_record  # noqa: PLC0415 - not for the help
+
         last_ms = _now_ms()
         while (left := self._left()) > 0:
             records = consumer.poll(
@@ -203,7 +204,8 @@ class _Reading:
                 max_records=min(POLL_RECORDS_MAX, left),
             )
             for record in records:
-                self._print(record)
+                self.count += 1
+                print_record(record, self._formatter, self._console, skips=self._skips)
             if not self._reaches_reader():
                 return
             if records:
@@ -214,16 +216,6 @@ class _Reading:
 
     def _left(self) -> int:
         return POLL_RECORDS_MAX if self._count_max in (None, -1) else self._count_max - self.count
-
-    def _print(self, record: Any) -> None:
-        self.count += 1
-        try:
-            self._console.stdout.write(self._formatter(record))
-        except (ValueError, struct.error) as error:
-            what = f"{record.topic}-{record.partition} offset {record.offset}: {error}"
-            if not self._skips:
-                raise CommandFailed(f"This record cannot be printed: {what}") from None
-            self._console.warn(f"Error processing message, skipping this message: {what}")
 
     def _reaches_reader(self) -> bool:
         try:

@@ -22,6 +22,7 @@ from moldau.cli.kafka.running import (
     names_cluster,
     parse,
 )
+from moldau.cli.kafka.selection import named_partitions
 from moldau.cli.kafka.text_tables import Column, table
 from moldau.cli.operations.connecting import run_with_admin
 
@@ -276,8 +277,6 @@ async def _delete(admin: client.AsyncAdmin, options: Options, console: Console) 
 
 
 async def _delete_offsets(admin: client.AsyncAdmin, options: Options, console: Console) -> None:
-    from moldau.cli.kafka.offset_reset import named_partitions  # noqa: PLC0415 - alone
-
     group = options.text("group")
     partitions, missing = await named_partitions(admin, options.values("topic"))
     outcome: dict[client.TopicPartition, client.ClientError | None] = dict(missing)

@@ -18,7 +18,7 @@ from moldau.cli.kafka.running import (
     what_of,
     with_admin,
 )
-from moldau.cli.kafka.topic_filter import TopicFilter
+from moldau.cli.kafka.selection import TopicFilter
 
 RULE: Final = re.compile(r"([^:,]*)(?::(?:([0-9]*)|(?:([0-9]*)-([0-9]*))))?")
 """A topic, and after a colon a partition or a range of them, its end not included."""

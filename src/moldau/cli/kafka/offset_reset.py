@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -20,6 +20,7 @@ from moldau.cli.kafka.consumer_groups import SCENARIOS
 from moldau.cli.kafka.java_words import JavaFailure, text_of
 from moldau.cli.kafka.options import Options
 from moldau.cli.kafka.running import CommandFailed
+from moldau.cli.kafka.selection import check_partitions, named_partitions
 from moldau.cli.kafka.text_tables import Column, table
 from moldau.cli.operations.offset_reset import Move, activities_of, committed_offsets, plan_reset
 from moldau.cli.operations.positions import Position, PositionKind
@@ -95,33 +96,6 @@ def _word(text: str) -> str:
 # Which partitions
 
 
-async def named_partitions(
-    admin: client.AsyncAdmin, given: Iterable[str]
-) -> tuple[list[client.TopicPartition], dict[client.TopicPartition, client.ClientError]]:
-    """Return what `t` and `t:0,1` name, and topics that are not there (as partition -1)."""
-    found: list[client.TopicPartition] = []
-    whole: list[str] = []
-    for one in given:
-        topic, colon, numbers = one.partition(":")
-        if not colon:
-            whole.append(topic)
-            continue
-        if not topic or not numbers or ":" in numbers:
-            raise CommandFailed(f"Invalid topic arg '{one}', expected topic name and partitions")
-        for number in numbers.split(","):
-            if not number.isdecimal():
-                raise CommandFailed(f"Invalid partition '{number}' specified in topic arg '{one}''")
-            found.append(client.TopicPartition(topic, int(number)))
-    described = await admin.describe_topics(whole)
-    for topic_name, told in described.ok.items():
-        found += [client.TopicPartition(str(topic_name), one.partition) for one in told.partitions]
-    missing = {
-        client.TopicPartition(str(topic_name), -1): error
-        for topic_name, error in described.errors.items()
-    }
-    return found, missing
-
-
 async def _scope(
     admin: client.AsyncAdmin, group_id: str, options: Options
 ) -> list[client.TopicPartition]:
@@ -137,16 +111,6 @@ async def _scope(
     return []
 
 
-async def _check_partitions(
-    admin: client.AsyncAdmin, partitions: Iterable[client.TopicPartition]
-) -> None:
-    wanted = list(partitions)
-    described = (await admin.describe_topics({one.topic for one in wanted})).or_raise()
-    absent = [str(one) for one in wanted if one.partition >= len(described[one.topic].partitions)]
-    if absent:
-        raise JavaFailure(f'The partitions "{",".join(absent)}" do not exist')
-
-
 # Where to
 
 
@@ -154,7 +118,7 @@ async def _planned(
     admin: client.AsyncAdmin, group_id: str, options: Options, console: Console
 ) -> Plan:
     partitions = await _scope(admin, group_id, options)
-    await _check_partitions(admin, partitions)
+    await check_partitions(admin, partitions)
     scenario = next((name for name in SCENARIOS if options.has(name)), None)
     if scenario is None:
         listed = ", ".join(f"[{name}]" for name in SCENARIOS)
@@ -163,7 +127,7 @@ async def _planned(
         )
     if scenario == "from-file":
         positions = _positions_of_file(group_id, options, console)
-        await _check_partitions(admin, positions)
+        await check_partitions(admin, positions)
     else:
         positions = dict.fromkeys(partitions, POSITIONS[scenario](options))
     plan = await plan_reset(admin, await committed_offsets(admin, group_id), positions)

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import logging
 import re
+import struct
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from moldau.base.errors import ConfigError
 from moldau.cli.frame import client
+from moldau.cli.kafka.console import Console
 from moldau.cli.kafka.running import CommandFailed
 from moldau.client.serdes import built_in
 
@@ -49,6 +51,21 @@ def make_formatter(class_name: str, properties: Mapping[str, str]) -> Formatter:
         return InternalFormatter(FORMS[short])
     known = ", ".join((*PLAIN, *FORMS))
     raise CommandFailed(f"Moldau has no formatter {class_name}; it has {known}")
+
+
+def print_record(
+    record: client.Record[Any, Any], formatter: Formatter, console: Console, *, skips: bool
+) -> bool:
+    """Print a record; if that is impossible refuse it, or say so where the command skips it."""
+    try:
+        console.stdout.write(formatter(record))
+    except (ValueError, struct.error) as error:
+        what = f"{record.topic}-{record.partition} offset {record.offset}: {error}"
+        if not skips:
+            raise CommandFailed(f"This record cannot be printed: {what}") from None
+        console.warn(f"Error processing message, skipping this message: {what}")
+        return False
+    return True
 
 
 class LoggingFormatter:

@@ -7,7 +7,6 @@ prints what 1.1's formatters printed, not the JSON of today's.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -173,17 +172,13 @@ class _Reading:
             ) from None
 
     def _print(self, record: client.Record[Any, Any]) -> None:
+        from moldau.cli.kafka.record_formatter import print_record  # noqa: PLC0415 - not for the help
+
         self._offset = record.offset + 1
         if self._options.has("print-offsets"):
             self._console.say(f"next offset = {self._offset}")
-        try:
-            self._console.stdout.write(self._formatter(record))
-        except (ValueError, struct.error) as error:
-            what = f"{record.topic}-{record.partition} offset {record.offset}: {error}"
-            if not self._options.has("skip-message-on-error"):
-                raise CommandFailed(f"This record cannot be printed: {what}") from None
-            self._console.warn(f"Error processing message, skipping this message: {what}")
-        else:
+        skips = self._options.has("skip-message-on-error")
+        if print_record(record, self._formatter, self._console, skips=skips):
             self._left -= 1
 
     def _flush(self) -> bool:

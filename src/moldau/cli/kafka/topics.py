@@ -20,7 +20,7 @@ from moldau.cli.kafka.running import (
     what_of,
     with_admin,
 )
-from moldau.cli.kafka.topic_filter import TopicFilter
+from moldau.cli.kafka.selection import TopicFilter
 from moldau.cli.operations.configs import configs_of_topics, min_isr_of
 
 ACTIONS: Final = ("list", "describe", "create", "alter", "delete")

@@ -12,7 +12,12 @@ from moldau.cli.frame.change import Change, nothing_done, outcome_report
 from moldau.cli.frame.completion import complete_groups, complete_topics
 from moldau.cli.frame.failures import about
 from moldau.cli.frame.report import DOUBTFUL, GOOD, Column, Report, listing
-from moldau.cli.frame.selection import chosen_partitions, matching
+from moldau.cli.frame.selection import (
+    chosen_partitions,
+    matching,
+    partitions_argument,
+    regex_option,
+)
 from moldau.cli.frame.session import Session, changing, watching
 from moldau.cli.nouns.group_report import groups_report
 from moldau.cli.nouns.seeking import SeekTo, seek_plan
@@ -40,9 +45,6 @@ MEMBER_COLUMNS = (
 
 groups_argument = click.argument("groups", nargs=-1, required=True, shell_complete=complete_groups)
 group_argument = click.argument("group", shell_complete=complete_groups)
-patterns_option = click.option(
-    "-r", "--regex", is_flag=True, help="Take names as patterns; a whole name has to match."
-)
 
 
 @click.group()
@@ -87,7 +89,7 @@ async def list_(
 
 @group.command()
 @groups_argument
-@patterns_option
+@regex_option
 @watching
 async def describe(admin: client.AsyncAdmin, groups: tuple[str, ...], regex: bool) -> Report:
     """Show how far groups are: committed offsets, ends, lag, and who reads what."""
@@ -96,7 +98,7 @@ async def describe(admin: client.AsyncAdmin, groups: tuple[str, ...], regex: boo
 
 @group.command()
 @groups_argument
-@patterns_option
+@regex_option
 @watching
 async def members(admin: client.AsyncAdmin, groups: tuple[str, ...], regex: bool) -> Report:
     """Show the members of groups and what they are assigned."""
@@ -196,13 +198,7 @@ def seek(
 
 @group.command("offset-delete")
 @group_argument
-@click.argument(
-    "topics",
-    nargs=-1,
-    required=True,
-    metavar="TOPIC[:PARTITIONS]...",
-    shell_complete=complete_topics,
-)
+@partitions_argument
 @changing
 async def offset_delete(
     admin: client.AsyncAdmin, change: Change, group: str, topics: tuple[str, ...]
@@ -232,7 +228,7 @@ async def offset_delete(
 
 @group.command()
 @groups_argument
-@patterns_option
+@regex_option
 @changing
 async def delete(
     admin: client.AsyncAdmin, change: Change, groups: tuple[str, ...], regex: bool

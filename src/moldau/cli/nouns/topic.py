@@ -19,6 +19,7 @@ from moldau.cli.frame.selection import (
     chosen_partitions,
     chosen_topics,
     matching,
+    partitions_argument,
     regex_option,
 )
 from moldau.cli.frame.session import Session, changing, watching
@@ -51,13 +52,6 @@ OFFSET_COLUMNS = (
 )
 
 topics_argument = click.argument("topics", nargs=-1, required=True, shell_complete=complete_topics)
-partitions_argument = click.argument(
-    "topics",
-    nargs=-1,
-    required=True,
-    metavar="TOPIC[:PARTITIONS]...",
-    shell_complete=complete_topics,
-)
 
 
 @click.group()
