@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import click
 
 from moldau.base.errors import MoldauError
+from moldau.cli.frame import client
 from moldau.cli.frame.texts import safe
 
 REFUSED = 1
@@ -28,15 +29,10 @@ def complain(error: Exception) -> int:
 
 def status_of(error: Exception) -> int:
     """Return the status that stands for an error."""
-    # Imported here: to print help nobody needs the client.
-    from moldau.client.errors import (  # noqa: PLC0415
-        ConnectionLost,
-        NoBrokerReachable,
-        RequestTimedOut,
-    )
-
     what = error.error if isinstance(error, ItemFailed) else error
-    gone = isinstance(what, (NoBrokerReachable, ConnectionLost, RequestTimedOut))
+    gone = isinstance(
+        what, (client.NoBrokerReachable, client.ConnectionLost, client.RequestTimedOut)
+    )
     return UNREACHABLE if gone else REFUSED
 
 

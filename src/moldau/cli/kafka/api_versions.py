@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from moldau.base.errors import ProtocolError
 from moldau.cli.frame import client
 from moldau.cli.kafka.console import Console
+from moldau.cli.kafka.java_words import as_java_says
 from moldau.cli.kafka.options import OptionParser
 from moldau.cli.kafka.running import (
     BOOTSTRAP_CONTROLLER,
@@ -35,8 +37,6 @@ def main(arguments: Sequence[str], console: Console) -> int:
 
 async def say_versions(admin: client.AsyncAdmin, console: Console) -> None:
     """Print the versions of every broker."""
-    from moldau.cli.kafka.java_words import as_java_says  # noqa: PLC0415 - not for the help
-
     brokers = (await admin.describe_cluster()).brokers
     found = await admin.describe_api_versions([broker.broker_id for broker in brokers])
     for broker in brokers:
@@ -60,7 +60,6 @@ def _told(served: Mapping[int, client.ApiRange]) -> str:
 
 
 def _line(key: int, served: client.ApiRange | None) -> str:
-    from moldau.base.errors import ProtocolError  # noqa: PLC0415 - not for the help
     from moldau.protocol.registry import find_api  # noqa: PLC0415 - as above
 
     try:

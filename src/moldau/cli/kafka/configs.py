@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from moldau.base.errors import MoldauError
 from moldau.cli.frame import client
 from moldau.cli.kafka.console import Console
+from moldau.cli.kafka.java_words import as_java_says
 from moldau.cli.kafka.options import OptionError, OptionParser, Options, flag, text
 from moldau.cli.kafka.running import (
     BOOTSTRAP_CONTROLLER,
@@ -108,8 +109,6 @@ def main(arguments: Sequence[str], console: Console) -> int:
     except (CommandFailed, OptionError):
         raise
     except MoldauError as error:
-        from moldau.cli.kafka.java_words import as_java_says  # noqa: PLC0415 - seldom needed
-
         console.warn(f"Error while executing config command with args '{' '.join(arguments)}'")
         console.warn(as_java_says(error))
         return 1

@@ -13,6 +13,8 @@ from typing import Final
 from moldau.base.errors import MoldauError
 from moldau.cli.frame import client
 from moldau.cli.kafka.console import Console
+from moldau.cli.kafka.group_tables import describe_groups
+from moldau.cli.kafka.java_words import as_java_says, text_of
 from moldau.cli.kafka.options import Option, OptionError, OptionParser, Options, flag, number, text
 from moldau.cli.kafka.running import (
     CommandFailed,
@@ -100,8 +102,6 @@ def main(arguments: Sequence[str], console: Console) -> int:
     except OptionError:
         raise
     except MoldauError as error:
-        from moldau.cli.kafka.java_words import as_java_says  # noqa: PLC0415 - seldom needed
-
         console.say(
             failure(f"Executing consumer group command failed due to {as_java_says(error)}")
         )
@@ -187,8 +187,6 @@ async def _act(admin: client.AsyncAdmin, options: Options, console: Console) -> 
     if options.has("list"):
         await _list(admin, options, console)
     elif options.has("describe"):
-        from moldau.cli.kafka.group_tables import describe_groups  # noqa: PLC0415 - alone
-
         await describe_groups(admin, await chosen_groups(admin, options), options, console)
     elif options.has("delete"):
         await _delete(admin, options, console)
@@ -261,8 +259,6 @@ def _named(options: Options, option: str, choices: dict[str, str]) -> set[str]:
 
 
 async def _delete(admin: client.AsyncAdmin, options: Options, console: Console) -> None:
-    from moldau.cli.kafka.java_words import as_java_says  # noqa: PLC0415 - for errors alone
-
     results = await admin.delete_groups(await chosen_groups(admin, options))
     deleted = ", ".join(f"'{group}'" for group in results.ok)
     if not results.errors:
@@ -298,8 +294,6 @@ def _say_outcome(
     outcome: dict[client.TopicPartition, client.ClientError | None],
     console: Console,
 ) -> None:
-    from moldau.cli.kafka.java_words import as_java_says, text_of  # noqa: PLC0415 - as above
-
     of_partitions = (
         client.GroupSubscribedToTopic,
         client.TopicAuthorizationFailed,

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from moldau.cli.frame import client
 from moldau.cli.kafka.console import Console
+from moldau.cli.kafka.java_words import as_java_says
 from moldau.cli.kafka.options import OptionParser, text
 from moldau.cli.kafka.running import (
     CommandFailed,
@@ -42,8 +43,6 @@ def main(arguments: Sequence[str], console: Console) -> int:
     wanted = read_offsets(options.text("offset-json-file"))
 
     async def delete(admin: client.AsyncAdmin) -> None:
-        from moldau.cli.kafka.java_words import as_java_says  # noqa: PLC0415 - not for the help
-
         console.say("Executing records delete operation")
         results = await admin.delete_records(wanted)
         console.say("Records delete operation completed:")

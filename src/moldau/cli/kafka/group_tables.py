@@ -10,6 +10,7 @@ from typing import Final
 
 from moldau.cli.frame import client
 from moldau.cli.kafka.console import Console
+from moldau.cli.kafka.java_words import JavaFailure, exception_name
 from moldau.cli.kafka.options import Options
 from moldau.cli.kafka.text_tables import UNKNOWN, Column, table
 from moldau.cli.operations.group_description import PartitionProgress, describe_progress
@@ -80,8 +81,6 @@ async def _described(
     admin: client.AsyncAdmin, group_ids: Sequence[str]
 ) -> dict[str, client.GroupDescription]:
     """Describe groups; one that is absent is a dead one where brokers call it that."""
-    from moldau.cli.kafka.java_words import JavaFailure, exception_name  # noqa: PLC0415 - lazily
-
     results = await admin.describe_groups(group_ids)
     found = results.ok
     for group_id, error in results.errors.items():

@@ -10,27 +10,26 @@ from typing import Final
 
 from moldau.base.errors import MoldauError
 from moldau.cli.frame import client
-from moldau.protocol.errors import ErrorCode
 
 PACKAGE: Final = "org.apache.kafka.common.errors"
 IRREGULAR: Final = {
-    ErrorCode.NON_EMPTY_GROUP: "GroupNotEmptyException",
-    ErrorCode.REQUEST_TIMED_OUT: "TimeoutException",
-    ErrorCode.TOPIC_ALREADY_EXISTS: "TopicExistsException",
-    ErrorCode.INVALID_TOPIC_EXCEPTION: "InvalidTopicException",
-    ErrorCode.INVALID_CONFIG: "InvalidConfigurationException",
-    ErrorCode.UNKNOWN_SERVER_ERROR: "UnknownServerException",
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: "NotLeaderOrFollowerException",
-    ErrorCode.MESSAGE_TOO_LARGE: "RecordTooLargeException",
+    "NON_EMPTY_GROUP": "GroupNotEmptyException",
+    "REQUEST_TIMED_OUT": "TimeoutException",
+    "TOPIC_ALREADY_EXISTS": "TopicExistsException",
+    "INVALID_TOPIC_EXCEPTION": "InvalidTopicException",
+    "INVALID_CONFIG": "InvalidConfigurationException",
+    "UNKNOWN_SERVER_ERROR": "UnknownServerException",
+    "NOT_LEADER_OR_FOLLOWER": "NotLeaderOrFollowerException",
+    "MESSAGE_TOO_LARGE": "RecordTooLargeException",
 }
 TEXTS: Final = {
-    ErrorCode.GROUP_ID_NOT_FOUND: "The group id does not exist.",
-    ErrorCode.NON_EMPTY_GROUP: "The group is not empty.",
-    ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: (
+    "GROUP_ID_NOT_FOUND": "The group id does not exist.",
+    "NON_EMPTY_GROUP": "The group is not empty.",
+    "GROUP_SUBSCRIBED_TO_TOPIC": (
         "Deleting offsets of a topic is forbidden while the consumer group is actively subscribed"
         " to it."
     ),
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "This server does not host this topic-partition.",
+    "UNKNOWN_TOPIC_OR_PARTITION": "This server does not host this topic-partition.",
 }
 """What stands after the name, where scripts look for that too."""
 AUTHORIZATION: Final = "_AUTHORIZATION_FAILED"
@@ -42,9 +41,8 @@ class JavaFailure(MoldauError):  # noqa: N818 - it names what happened
 
 def exception_name(error: MoldauError) -> str:
     """Return the name of the exception that Java's client raises for it."""
-    if isinstance(error, client.BrokerError):
-        code = ErrorCode(error.code)
-        return f"{PACKAGE}.{IRREGULAR.get(code) or _regular(code.name)}"
+    if (code := _code_name(error)) is not None:
+        return f"{PACKAGE}.{IRREGULAR.get(code) or _regular(code)}"
     if isinstance(error, (client.ConnectionLost, client.NoBrokerReachable)):
         return f"{PACKAGE}.TimeoutException"
     return f"{PACKAGE}.ApiException"
@@ -52,8 +50,7 @@ def exception_name(error: MoldauError) -> str:
 
 def text_of(error: MoldauError) -> str:
     """Return what happened in Kafka's words, or in those of the broker."""
-    text = TEXTS.get(ErrorCode(error.code)) if isinstance(error, client.BrokerError) else None
-    return text or getattr(error, "what", "") or str(error)
+    return TEXTS.get(_code_name(error) or "") or getattr(error, "what", "") or str(error)
 
 
 def as_java_says(error: MoldauError) -> str:
@@ -67,3 +64,10 @@ def _regular(code: str) -> str:
     if code.endswith(AUTHORIZATION):
         code = code.removesuffix("_FAILED")
     return "".join(word.capitalize() for word in code.split("_")) + "Exception"
+
+
+def _code_name(error: MoldauError) -> str | None:
+    """Return the protocol's name of the code of a broker's error."""
+    from moldau.protocol.errors import ErrorCode  # noqa: PLC0415 - slow to load
+
+    return ErrorCode(error.code).name if isinstance(error, client.BrokerError) else None

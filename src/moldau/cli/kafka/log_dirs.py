@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from moldau.cli.frame import client
 from moldau.cli.kafka.console import Console
+from moldau.cli.kafka.java_words import exception_name
 from moldau.cli.kafka.options import OptionParser, flag, text
 from moldau.cli.kafka.running import (
     CommandFailed,
@@ -62,8 +63,6 @@ def main(arguments: Sequence[str], console: Console) -> int:
 
 
 def _log_dirs(found: Sequence[client.LogDirDescription], topics: set[str]) -> list[dict[str, Any]]:
-    from moldau.cli.kafka.java_words import exception_name  # noqa: PLC0415 - not for the help
-
     by_path = {one.path: one for one in found}
     shown = []
     for path in client.texts_in_hash_order(by_path):

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 
 from moldau.cli.frame import client
+from moldau.cli.kafka.java_words import JavaFailure
 from moldau.cli.kafka.running import CommandFailed
 
 
@@ -56,8 +57,6 @@ async def check_partitions(
     admin: client.AsyncAdmin, partitions: Iterable[client.TopicPartition]
 ) -> None:
     """Refuse partitions that do not exist."""
-    from moldau.cli.kafka.java_words import JavaFailure  # noqa: PLC0415 - not for the help
-
     wanted = list(partitions)
     described = (await admin.describe_topics({one.topic for one in wanted})).or_raise()
     absent = [str(one) for one in wanted if one.partition >= len(described[one.topic].partitions)]

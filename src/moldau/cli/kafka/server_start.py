@@ -12,7 +12,7 @@ from typing import Final
 import click
 
 from moldau.cli.kafka.console import Console
-from moldau.cli.kafka.running import CommandFailed
+from moldau.cli.kafka.running import CommandFailed, version_line
 from moldau.cli.kafka.running_servers import registered
 
 USAGE: Final = (
@@ -28,8 +28,6 @@ def main(arguments: Sequence[str], console: Console) -> int:
     if not words or words[0] in ("-h", "--help"):
         raise CommandFailed(USAGE)
     if words[0] in ("--version", "-version"):
-        from moldau.cli.kafka.running import version_line  # noqa: PLC0415 - seldom asked
-
         console.say(version_line())
         return 0
     as_daemon = words[0] == "-daemon"

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from moldau.base.clock import system_random
+from moldau.base.ids import random_uuid, uuid_text
 from moldau.cli.kafka.console import Console
 from moldau.cli.kafka.options import OptionParser, Options, flag, text
 from moldau.cli.kafka.running import CommandFailed, parse
@@ -39,9 +41,6 @@ def main(arguments: Sequence[str], console: Console) -> int:
     options = parse(PARSER, arguments, ABOUT, console)
     action = options.words[0] if options.words else ""
     if action == "random-uuid":
-        from moldau.base.clock import system_random  # noqa: PLC0415 - for ids alone
-        from moldau.base.ids import random_uuid, uuid_text  # noqa: PLC0415 - for ids alone
-
         console.say(uuid_text(random_uuid(system_random())))
         return 0
     if action not in ("format", "info"):
@@ -78,7 +77,6 @@ def _metadata_directory(settings: BrokerSettings) -> str:
 
 
 def _format(settings: BrokerSettings, options: Options, console: Console) -> None:
-    from moldau.base.clock import system_random  # noqa: PLC0415 - as above
     from moldau.cluster.formatting import identify_directories  # noqa: PLC0415 - as above
     from moldau.storage.disk import Disk  # noqa: PLC0415 - as above
 
@@ -133,8 +131,6 @@ def _say_list(one: str, several: str, items: Sequence[str], console: Console) ->
 
 
 def _identity(told: MetaProperties) -> str:
-    from moldau.base.ids import uuid_text  # noqa: PLC0415 - as above
-
     values = {
         "cluster.id": told.cluster_id,
         "directory.id": uuid_text(told.directory_id) if told.directory_id else None,

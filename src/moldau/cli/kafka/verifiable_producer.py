@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from moldau.cli.frame import client
 from moldau.cli.kafka.console import Console
+from moldau.cli.kafka.java_words import exception_name, text_of
 from moldau.cli.kafka.options import OptionParser, Options, number, text
 from moldau.cli.kafka.running import client_settings, cluster_options, fitting, require_cluster
 from moldau.cli.kafka.verifiable import AT_ONCE, Events, Stop, parse_or_help, start
@@ -147,8 +148,6 @@ class _Sending:
         )
 
     def _failed(self, key: str | None, value: str, error: MoldauError) -> None:
-        from moldau.cli.kafka.java_words import exception_name, text_of  # noqa: PLC0415 - seldom
-
         self._events.tell(
             "producer_send_error",
             topic=self._topic,
