@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from moldau.engine.connection import ClientConnection
-
 from kits.broker_bench import BROKER, CLIENT, simulate
 from kits.partition_kit import ME, OTHER
+from moldau.engine.connection import ClientConnection
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.metadata import FindCoordinatorRequest, MetadataRequest
 from moldau.protocol.messages.offsets import (

@@ -34,7 +34,7 @@ RESETS: Final = {PositionKind.EARLIEST: "earliest", PositionKind.LATEST: "latest
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedRecords:
     """What is to be read."""
 
     topics: tuple[str, ...]
@@ -117,7 +117,7 @@ def consume(topics: tuple[str, ...], *, regex: bool, **options: Any) -> None:
         progress.end()
 
 
-def _wanted(topics: tuple[str, ...], regex: bool, options: dict[str, Any]) -> Wanted:
+def _wanted(topics: tuple[str, ...], regex: bool, options: dict[str, Any]) -> WantedRecords:
     now_ms = SystemClock.wall_ms()
     begin = parse_place(options["begin"] or "start", "--from", now_ms)
     until, to_end, group = options["until"], options["to_end"], options["group"]
@@ -138,7 +138,7 @@ def _wanted(topics: tuple[str, ...], regex: bool, options: dict[str, Any]) -> Wa
     chosen = None
     if numbers is not None:
         chosen = parse_numbers(numbers, f"-p {numbers}", "numbers of partitions, as in 0,2-4")
-    return Wanted(topics, regex, chosen, Reach(begin, word), group, to_end)
+    return WantedRecords(topics, regex, chosen, Reach(begin, word), group, to_end)
 
 
 def _writer(output: str | None, percent: str | None, null: str) -> Write:
@@ -164,15 +164,15 @@ def _pattern(text: str | None) -> re.Pattern[bytes] | None:
         raise UserError(f"--grep {text!r} is not a pattern: {error}") from error
 
 
-def _named(wanted: Wanted, connection: Connection) -> Wanted:
+def _named(wanted: WantedRecords, connection: Connection) -> WantedRecords:
     """Find the topics that patterns mean."""
     found = Session(connection).run(lambda admin: chosen_topics(admin, wanted.topics, regex=True))
-    return Wanted(
+    return WantedRecords(
         tuple(found), False, wanted.partitions, wanted.reach, None, wanted.to_end
     )  # fmt: skip
 
 
-def _run(consumer: Consumer[Any, Any], printing: Printing, wanted: Wanted) -> None:
+def _run(consumer: Consumer[Any, Any], printing: Printing, wanted: WantedRecords) -> None:
     if wanted.group is None:
         partitions = _partitions(consumer, wanted)
         follows = wanted.reach.until is None and wanted.partitions is None
@@ -186,7 +186,7 @@ def _run(consumer: Consumer[Any, Any], printing: Printing, wanted: Wanted) -> No
     printing.run_subscribed(to_end=wanted.to_end)
 
 
-def _partitions(consumer: Consumer[Any, Any], wanted: Wanted) -> list[TopicPartition]:
+def _partitions(consumer: Consumer[Any, Any], wanted: WantedRecords) -> list[TopicPartition]:
     found: list[TopicPartition] = []
     for topic in dict.fromkeys(wanted.topics):
         known = sorted(consumer.partitions_for(topic))

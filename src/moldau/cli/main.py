@@ -11,7 +11,7 @@ import click
 
 from moldau.base.errors import InvariantViolated, MoldauError
 from moldau.cli.frame.failures import INTERRUPTED, REFUSED, complain
-from moldau.cli.frame.lazy import COMPLETE_VARIABLE, LazyGroup, Place
+from moldau.cli.frame.lazy import COMPLETE_VARIABLE, CommandPlace, LazyGroup
 from moldau.cli.frame.version import show_version
 from moldau.cli.kafka.table import called_tool, run_tool
 
@@ -21,30 +21,42 @@ BROKERS = "Run brokers"
 AROUND = "Around this command"
 
 COMMANDS = {
-    "produce": Place("moldau.cli.produce", "Send lines as records.", RECORDS),
-    "consume": Place("moldau.cli.consume", "Print records.", RECORDS),
-    "bench": Place("moldau.cli.bench", "Measure produce, consume and latency.", RECORDS),
-    "collect": Place("moldau.cli.collect", "Collect log files and measurements.", RECORDS),
-    "pipeline": Place("moldau.cli.pipeline", "Pipelines on Spark: run, status, stop.", RECORDS),
-    "table": Place("moldau.cli.table", "The table of the changelog pipeline.", RECORDS),
-    "logs": Place("moldau.cli.logs", "Search in what the log pipeline has filed.", RECORDS),
-    "topic": Place("moldau.cli.nouns.topic", "Topics: list, create, describe, trim...", CLUSTER),
-    "group": Place("moldau.cli.nouns.group", "Consumer groups: lag, members, seek...", CLUSTER),
-    "config": Place("moldau.cli.nouns.config", "Configs of topics and brokers.", CLUSTER),
-    "cluster": Place("moldau.cli.nouns.cluster", "The cluster: health, versions...", CLUSTER),
-    "broker": Place("moldau.cli.nouns.broker", "Brokers: list, describe, config.", CLUSTER),
-    "log": Place("moldau.cli.nouns.log", "Log directories, and what lies in files.", CLUSTER),
-    "txn": Place("moldau.cli.nouns.txn", "Transactions: list, find hanging, abort...", CLUSTER),
-    "serve": Place("moldau.cli.serve", "Start a broker.", BROKERS),
-    "dev": Place("moldau.cli.dev", "Start a throw-away broker.", BROKERS),
-    "dump-log": Place(
+    "produce": CommandPlace("moldau.cli.produce", "Send lines as records.", RECORDS),
+    "consume": CommandPlace("moldau.cli.consume", "Print records.", RECORDS),
+    "bench": CommandPlace("moldau.cli.bench", "Measure produce, consume and latency.", RECORDS),
+    "collect": CommandPlace("moldau.cli.collect", "Collect log files and measurements.", RECORDS),
+    "pipeline": CommandPlace(
+        "moldau.cli.pipeline", "Pipelines on Spark: run, status, stop.", RECORDS
+    ),
+    "table": CommandPlace("moldau.cli.table", "The table of the changelog pipeline.", RECORDS),
+    "logs": CommandPlace("moldau.cli.logs", "Search in what the log pipeline has filed.", RECORDS),
+    "topic": CommandPlace(
+        "moldau.cli.nouns.topic", "Topics: list, create, describe, trim...", CLUSTER
+    ),
+    "group": CommandPlace(
+        "moldau.cli.nouns.group", "Consumer groups: lag, members, seek...", CLUSTER
+    ),
+    "config": CommandPlace("moldau.cli.nouns.config", "Configs of topics and brokers.", CLUSTER),
+    "cluster": CommandPlace(
+        "moldau.cli.nouns.cluster", "The cluster: health, versions...", CLUSTER
+    ),
+    "broker": CommandPlace("moldau.cli.nouns.broker", "Brokers: list, describe, config.", CLUSTER),
+    "log": CommandPlace(
+        "moldau.cli.nouns.log", "Log directories, and what lies in files.", CLUSTER
+    ),
+    "txn": CommandPlace(
+        "moldau.cli.nouns.txn", "Transactions: list, find hanging, abort...", CLUSTER
+    ),
+    "serve": CommandPlace("moldau.cli.serve", "Start a broker.", BROKERS),
+    "dev": CommandPlace("moldau.cli.dev", "Start a throw-away broker.", BROKERS),
+    "dump-log": CommandPlace(
         "moldau.cli.dump_log", "Print what lies in log, index and checkpoint files.", BROKERS
     ),
-    "profile": Place("moldau.cli.nouns.profile", "Named ways to reach clusters.", AROUND),
-    "install-shims": Place(
+    "profile": CommandPlace("moldau.cli.nouns.profile", "Named ways to reach clusters.", AROUND),
+    "install-shims": CommandPlace(
         "moldau.cli.kafka.shims", "Install kafka-topics.sh and its like as scripts.", AROUND
     ),
-    "completion": Place("moldau.cli.frame.completion", "Complete words in a shell.", AROUND),
+    "completion": CommandPlace("moldau.cli.frame.completion", "Complete words in a shell.", AROUND),
 }
 """Every command; a module is imported when its command is called."""
 

@@ -42,7 +42,7 @@ the usual size, and the broker has an eighth of the batches to look at."""
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class InputFormat:
     """How lines are to be read."""
 
     delimiter: str | None
@@ -104,7 +104,7 @@ def produce(topic: str, values: tuple[str, ...], file: Path | None, **options: A
     """
     connection = Connection.of(options)
     tombstone, key = options["tombstone"], options["key"]
-    read = Form(
+    read = InputFormat(
         options["key_delimiter"], options["null"], options["is_json"], options["percent"], tombstone
     ).reader()
     target = Target(

@@ -12,7 +12,7 @@ COMPLETE_VARIABLE = "_MOLDAU_COMPLETE"
 """How a shell says that it wants words to be completed; click makes the name from the command's."""
 
 
-class Place(NamedTuple):
+class CommandPlace(NamedTuple):
     """Where a command stands, and the line that help shows for it."""
 
     module: str
@@ -23,7 +23,9 @@ class Place(NamedTuple):
 class LazyGroup(click.Group):
     """A group that knows its commands from a table."""
 
-    def __init__(self, *arguments: Any, places: Mapping[str, Place], **settings: Any) -> None:
+    def __init__(
+        self, *arguments: Any, places: Mapping[str, CommandPlace], **settings: Any
+    ) -> None:
         super().__init__(*arguments, **settings)
         self.places = places
 

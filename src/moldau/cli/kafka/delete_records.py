@@ -43,10 +43,12 @@ def main(arguments: Sequence[str], console: Console) -> int:
     wanted = read_offsets(options.text("offset-json-file"))
 
     async def delete(admin: client.AsyncAdmin) -> None:
+        from moldau.engine.partitions import as_partitions  # noqa: PLC0415 - not for the help
+
         console.say("Executing records delete operation")
         results = await admin.delete_records(wanted)
         console.say("Records delete operation completed:")
-        for partition in client.as_partitions(wanted):
+        for partition in as_partitions(wanted):
             if partition in results.ok:
                 console.say(f"partition: {partition}\tlow_watermark: {results.ok[partition]}")
             else:

@@ -96,7 +96,7 @@ def _say(
             console.say(f"{partition.topic}:{partition.partition}:{listed.offset}")
 
 
-Wanted = Callable[[str, int], bool]
+PartitionFilter = Callable[[str, int], bool]
 
 
 def _time(given: str) -> int:
@@ -113,7 +113,7 @@ def _time(given: str) -> int:
     return time
 
 
-def _wanted(options: Options) -> Wanted:
+def _wanted(options: Options) -> PartitionFilter:
     if (rules := options.value("topic-partitions")) is not None:
         each = [_rule(rule) for rule in rules.split(",")]
         return lambda topic, partition: any(one(topic, partition) for one in each)
@@ -132,7 +132,7 @@ def _numbers(given: str) -> frozenset[int]:
         ) from None
 
 
-def _rule(given: str) -> Wanted:
+def _rule(given: str) -> PartitionFilter:
     matched = RULE.fullmatch(given)
     if matched is None:
         raise CommandFailed(f"Invalid rule specification: {given}")
@@ -146,7 +146,7 @@ def _rule(given: str) -> Wanted:
 
 
 async def _partitions(
-    admin: client.AsyncAdmin, wanted: Wanted, *, include_internal: bool
+    admin: client.AsyncAdmin, wanted: PartitionFilter, *, include_internal: bool
 ) -> list[client.TopicPartition]:
     listed = await admin.list_topics(include_internal=include_internal)
     return [

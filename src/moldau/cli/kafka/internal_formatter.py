@@ -23,18 +23,18 @@ KEY_VERSION: Final = 0
 """Keys never change, or compaction would take one for another."""
 
 
-class Form(NamedTuple):
+class TypedRecord(NamedTuple):
     """What records of one type are."""
 
     key: type[Any]
     value: type[Any]
 
 
-OFFSET: Final = Form(OffsetKey, CommittedOffset)
-FORMS: Final[Mapping[str, Mapping[int, Form]]] = {
+OFFSET: Final = TypedRecord(OffsetKey, CommittedOffset)
+FORMS: Final[Mapping[str, Mapping[int, TypedRecord]]] = {
     "OffsetsMessageFormatter": {0: OFFSET, 1: OFFSET},
-    "GroupMetadataMessageFormatter": {2: Form(GroupKey, GroupValue)},
-    "TransactionLogMessageFormatter": {0: Form(TransactionLogKey, TransactionLogValue)},
+    "GroupMetadataMessageFormatter": {2: TypedRecord(GroupKey, GroupValue)},
+    "TransactionLogMessageFormatter": {0: TypedRecord(TransactionLogKey, TransactionLogValue)},
 }
 """Kafka's formatters by the last part of their names -> the types of records that each shows."""
 
@@ -42,7 +42,7 @@ FORMS: Final[Mapping[str, Mapping[int, Form]]] = {
 class InternalFormatter:
     """Shows records of some types."""
 
-    def __init__(self, forms: Mapping[int, Form]) -> None:
+    def __init__(self, forms: Mapping[int, TypedRecord]) -> None:
         self._forms = forms
 
     def __call__(self, record: client.Record[bytes | None, bytes | None]) -> bytes:
