@@ -15,6 +15,7 @@ from moldau.cli.frame import client
 from moldau.cli.kafka.console import Console
 from moldau.cli.kafka.group_tables import describe_groups
 from moldau.cli.kafka.java_words import as_java_says, text_of
+from moldau.cli.kafka.offset_reset import SCENARIOS, reset_offsets
 from moldau.cli.kafka.options import Option, OptionError, OptionParser, Options, flag, number, text
 from moldau.cli.kafka.running import (
     CommandFailed,
@@ -30,10 +31,6 @@ from moldau.cli.operations.connecting import run_with_admin
 
 ACTIONS: Final = (
     "list", "describe", "delete", "reset-offsets", "delete-offsets", "validate-regex",
-)  # fmt: skip
-SCENARIOS: Final = (
-    "to-offset", "shift-by", "to-datetime", "by-duration", "to-earliest", "to-latest",
-    "to-current", "from-file",
 )  # fmt: skip
 STATES: Final = {
     state.lower(): state
@@ -191,8 +188,6 @@ async def _act(admin: client.AsyncAdmin, options: Options, console: Console) -> 
     elif options.has("delete"):
         await _delete(admin, options, console)
     elif options.has("reset-offsets"):
-        from moldau.cli.kafka.offset_reset import reset_offsets  # noqa: PLC0415 - alone
-
         await reset_offsets(admin, await chosen_groups(admin, options), options, console)
     else:
         await _delete_offsets(admin, options, console)

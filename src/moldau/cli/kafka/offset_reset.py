@@ -16,7 +16,6 @@ from typing import Final
 
 from moldau.cli.frame import client
 from moldau.cli.kafka.console import Console
-from moldau.cli.kafka.consumer_groups import SCENARIOS
 from moldau.cli.kafka.java_words import JavaFailure, text_of
 from moldau.cli.kafka.options import Options
 from moldau.cli.kafka.running import CommandFailed
@@ -27,6 +26,12 @@ from moldau.cli.operations.positions import Position, PositionKind
 
 Plan = dict[client.TopicPartition, int]
 """The new offset of each partition."""
+
+SCENARIOS: Final = (
+    "to-offset", "shift-by", "to-datetime", "by-duration", "to-earliest", "to-latest",
+    "to-current", "from-file",
+)  # fmt: skip
+"""Where offsets may be reset to: one of these options."""
 
 NARROWEST: Final = 15
 QUOTED_FROM: Final = 25
