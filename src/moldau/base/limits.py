@@ -51,6 +51,15 @@ OFFSETS_PER_PART = 100
 """A request with more than a batch of offsets is carried out in parts of this size, and others get
 their turn in between."""
 
+PENDING_OFFSETS_PER_PRODUCER = 20_000
+"""Offsets that one transaction may have in one partition of the offsets topic: as many as one
+request may commit. Its marker ends all of them in one turn of the loop, which takes 1 ms, and 3 ms
+where other commits have come between."""
+
+PENDING_TOPICS_PER_PRODUCER = 2_000
+"""Topics of these offsets, counted once for each group. Each takes one microsecond of the same
+turn, and two where other commits have come between."""
+
 CONFIGS_PER_RESOURCE = 1_000
 """Configs that one request may set for one topic, broker or group: three times as many as there
 are. Each is checked in the turn in which all of them are stored."""

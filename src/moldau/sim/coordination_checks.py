@@ -151,7 +151,7 @@ def _group_essence(shard: GroupShard, live: GroupShard) -> tuple[object, ...]:
         for name, group in shard._groups.items()  # noqa: SLF001
         if name in decided and (core := group._core)  # noqa: SLF001
     }
-    return offsets._committed, offsets._waiting, groups  # noqa: SLF001
+    return offsets._committed, offsets.pending(), groups  # noqa: SLF001
 
 
 def _transaction_essence(shard: TransactionShard, live: TransactionShard) -> tuple[object, ...]:

@@ -127,7 +127,7 @@ class Broker:
             for name, group in shard._groups.items()
         }
         kept = {name: shard._offsets.topics(name) for name in groups}
-        waiting = repr(shard._offsets._waiting)
+        waiting = shard._offsets.pending()
         return self.log.batches, groups, kept, waiting, self.counters.offset_commits
 
 

@@ -6,6 +6,11 @@ wins, whenever its transaction ends: a plain commit, or one of another transacti
 over, supersedes those that stood in the log before it. A superseded offset still makes its
 partition unstable (KIP-447), since its transaction is still open, but it is never taken over.
 
+A marker ends a transaction in one turn of the loop, and the transaction may have tens of thousands
+of offsets. Therefore pending offsets are kept by topic and producer, and one `dict.update` takes
+all of a topic over. Offsets are compared one by one only if something was committed to the topic
+since the transaction's first offset of it. For this, every pending offset has a sequence number.
+
 Values are kept as they stand in the log and decoded when somebody asks: a shard may hold hundreds
 of thousands, and most are replaced before they are ever read. One that is damaged is not taken: the
 offset that was committed before it stays.
@@ -15,39 +20,123 @@ Only `replay` and the marker of a transaction change this state, so that a resta
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from itertools import takewhile
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final
 
 from moldau.base.ids import ZERO_TOPIC_ID
+from moldau.base.limits import PENDING_OFFSETS_PER_PRODUCER, PENDING_TOPICS_PER_PRODUCER
 from moldau.coordination.groups.records import OffsetKey, check_offset, decode_offset
 
 _NO_TOPICS: Final[Mapping[str, dict[int, bytes]]] = MappingProxyType({})
 
 
-class _Place(NamedTuple):
-    """Which partition for which group."""
+class _Pending:
+    """What one open transaction has committed for one topic of one group."""
 
-    group: str
-    topic: str
-    partition: int
+    __slots__ = ("first", "last", "sequences", "values")
+
+    def __init__(self, first: int) -> None:
+        self.first = self.last = first
+        """The sequence numbers of its first offset and of its last one."""
+        self.values: dict[int, bytes] = {}
+        self.sequences: dict[int, int] = {}
+        """By partition, the order of the log: the larger one stands later."""
 
 
-_Waiting = dict[int, bytes | None]
-"""Offsets of one partition by producer, in the order of the log; None once superseded."""
+class _PendingTopic:
+    """Everything that waits for one topic of one group."""
+
+    __slots__ = ("_partitions", "decided", "last_decided", "producers")
+
+    def __init__(self) -> None:
+        self.producers: dict[int, _Pending] = {}
+        self.decided: dict[int, int] = {}
+        """By partition, the last commit that counts: it supersedes what stands before it."""
+        self.last_decided = 0
+        """No sequence number of those is larger."""
+        self._partitions: set[int] | None = None
+        """Those of all producers, once somebody has asked, until a producer's end changes them."""
+
+    def add(self, producer_id: int, partition: int, value: bytes, sequence: int) -> _Pending:
+        """Take an offset of a producer that has some already, or of another one."""
+        pending = self.producers.get(producer_id)
+        if pending is None:
+            pending = self.producers[producer_id] = _Pending(sequence)
+        pending.values[partition] = value
+        pending.sequences[partition] = pending.last = sequence
+        if self._partitions is not None:
+            self._partitions.add(partition)
+        return pending
+
+    def remove(self, producer_id: int) -> None:
+        """Forget a producer."""
+        del self.producers[producer_id]
+        self._partitions = None
+
+    def forget(self, partition: int) -> list[int]:
+        """Forget what waits for a partition; return whose offsets it was."""
+        partitions = self.partitions()
+        if partition not in partitions:
+            return []
+        partitions.discard(partition)
+        found = [one for one, pending in self.producers.items() if partition in pending.values]
+        for producer_id in found:
+            pending = self.producers[producer_id]
+            del pending.values[partition], pending.sequences[partition]
+        return found
+
+    def is_superseded(self, pending: _Pending, partition: int) -> bool:
+        """Tell whether a pending offset will not be taken over."""
+        return pending.sequences[partition] <= self.decided.get(partition, 0)
+
+    def take(self, pending: _Pending) -> dict[int, bytes]:
+        """Return the offsets of a transaction that nothing has superseded.
+
+        From now on they supersede those of other transactions that stand before them.
+        """
+        values, sequences, decided = pending.values, pending.sequences, self.decided
+        if pending.first <= self.last_decided:
+            for partition in [
+                partition
+                for partition, sequence in sequences.items()
+                if sequence <= decided.get(partition, 0)
+            ]:
+                del values[partition], sequences[partition]
+        if len(self.producers) > 1:
+            decided.update(sequences)
+            self.last_decided = max(self.last_decided, pending.last)
+        return values
+
+    def partitions(self) -> set[int]:
+        """Return the partitions for which anything waits; the set changes with them."""
+        if self._partitions is None:
+            self._partitions = set().union(*[one.values for one in self.producers.values()])
+        return self._partitions
+
+
+class _OpenTransaction:
+    """Where a producer's transaction has pending offsets, and how many."""
+
+    __slots__ = ("count", "topics")
+
+    def __init__(self) -> None:
+        self.topics: dict[tuple[str, str], _Pending] = {}
+        """By group and topic."""
+        self.count = 0
 
 
 class OffsetStore:
     """Committed offsets by group, topic and partition, and those that wait for a transaction."""
 
-    __slots__ = ("_committed", "_groups_of", "_transactions", "_waiting")
+    __slots__ = ("_committed", "_groups_of", "_pending", "_sequence", "_transactions")
 
     def __init__(self) -> None:
         self._committed: dict[str, dict[str, dict[int, bytes]]] = {}
-        self._waiting: dict[str, dict[str, dict[int, _Waiting]]] = {}
-        self._transactions: dict[int, dict[_Place, None]] = {}
-        """Where the open transaction of a producer has offsets that wait."""
+        self._pending: dict[str, dict[str, _PendingTopic]] = {}
+        self._transactions: dict[int, _OpenTransaction] = {}
+        self._sequence = 0
+        """Counts pending offsets, and commits that supersede them, in the order of the log."""
         self._groups_of: dict[str, dict[str, None]] = {}
         """The groups that have offsets of a topic, waiting ones included: a topic that is deleted
         concerns few of them."""
@@ -71,23 +160,35 @@ class OffsetStore:
             self._committed[group][topic][partition] = value
         except KeyError:
             self._keep(group, topic, partition, value)
-        if group in self._waiting:
-            waiting = self._waiting_at(_Place(group, topic, partition)) or {}
-            for earlier in waiting:
-                waiting[earlier] = None
+        if group in self._pending:
+            waiting = self._pending[group].get(topic)
+            if waiting is not None:
+                self._sequence += 1
+                waiting.decided[partition] = waiting.last_decided = self._sequence
 
     def end_transaction(self, producer_id: int, *, committed: bool) -> None:
         """Take over, or drop, what a producer's transaction has committed."""
-        for place in self._transactions.pop(producer_id, ()):
-            waiting = self._waiting[place.group][place.topic][place.partition]
-            value = waiting[producer_id]
-            if committed and value is not None:
-                self._keep(*place, value)
-                for earlier in takewhile(producer_id.__ne__, waiting):
-                    waiting[earlier] = None
-            del waiting[producer_id]
-            if not waiting:
-                self._nothing_waits(place)
+        transaction = self._transactions.pop(producer_id, None)
+        if transaction is None:
+            return
+        for (group, topic), pending in transaction.topics.items():
+            waiting = self._pending[group][topic]
+            if committed:
+                self._take_over(group, topic, waiting.take(pending))
+            self._nothing_waits(group, topic, producer_id)
+
+    def _take_over(self, group: str, topic: str, taken: dict[int, bytes]) -> None:
+        """Let offsets count; the dictionary is the store's from now on."""
+        if not taken:
+            return
+        topics = self._committed.get(group)
+        if topics is None:
+            topics = self._committed[group] = {}
+        partitions = topics.get(topic)
+        if partitions is None:
+            topics[topic] = taken
+        else:
+            partitions.update(taken)
 
     def _keep(self, group: str, topic: str, partition: int, value: bytes) -> None:
         topics = self._committed.get(group)
@@ -101,41 +202,53 @@ class OffsetStore:
             partitions[partition] = value
 
     def _wait(self, key: OffsetKey, value: bytes, producer_id: int) -> None:
-        place = _Place(key.group, key.topic, key.partition)
-        topics = self._waiting.setdefault(place.group, {})
-        waiting = topics.setdefault(place.topic, {}).setdefault(place.partition, {})
-        waiting.pop(producer_id, None)  # what it commits now stands later in the log
-        waiting[producer_id] = value
-        self._transactions.setdefault(producer_id, {})[place] = None
-        self._note_group(place.group, place.topic)
+        group, topic, partition = key.group, key.topic, key.partition
+        self._sequence += 1
+        waiting = self._pending.setdefault(group, {}).get(topic)
+        if waiting is None:
+            waiting = self._pending[group][topic] = _PendingTopic()
+            self._note_group(group, topic)
+        transaction = self._transactions.get(producer_id)
+        if transaction is None:
+            transaction = self._transactions[producer_id] = _OpenTransaction()
+        known = transaction.topics.get((group, topic))
+        if known is None or partition not in known.values:
+            transaction.count += 1
+        pending = waiting.add(producer_id, partition, value, self._sequence)
+        if known is None:
+            transaction.topics[group, topic] = pending
 
     def _forget(self, key: OffsetKey) -> None:
-        place = _Place(key.group, key.topic, key.partition)
-        topics = self._committed.get(place.group, {})
-        partitions = topics.get(place.topic, {})
-        if partitions.pop(place.partition, None) is not None and not partitions:
-            del topics[place.topic]
+        group, topic, partition = key.group, key.topic, key.partition
+        topics = self._committed.get(group, {})
+        partitions = topics.get(topic, {})
+        if partitions.pop(partition, None) is not None and not partitions:
+            del topics[topic]
             if not topics:
-                del self._committed[place.group]
-            self._forget_group(place.group, place.topic)
-        waiting = self._waiting_at(place)
-        if waiting is not None:
-            for producer_id in waiting:
-                del self._transactions[producer_id][place]
-            self._nothing_waits(place)
+                del self._committed[group]
+            self._forget_group(group, topic)
+        waiting = self._pending.get(group, {}).get(topic)
+        if waiting is None:
+            return
+        for producer_id in waiting.forget(partition):
+            transaction = self._transactions[producer_id]
+            transaction.count -= 1
+            if not waiting.producers[producer_id].values:
+                del transaction.topics[group, topic]
+                if not transaction.topics:
+                    del self._transactions[producer_id]
+                self._nothing_waits(group, topic, producer_id)
 
-    def _waiting_at(self, place: _Place) -> _Waiting | None:
-        return self._waiting.get(place.group, {}).get(place.topic, {}).get(place.partition)
-
-    def _nothing_waits(self, place: _Place) -> None:
-        topics = self._waiting[place.group]
-        partitions = topics[place.topic]
-        del partitions[place.partition]
-        if not partitions:
-            del topics[place.topic]
+    def _nothing_waits(self, group: str, topic: str, producer_id: int) -> None:
+        """Note that a producer has no pending offset of this topic any more."""
+        topics = self._pending[group]
+        waiting = topics[topic]
+        waiting.remove(producer_id)
+        if not waiting.producers:
+            del topics[topic]
             if not topics:
-                del self._waiting[place.group]
-            self._forget_group(place.group, place.topic)
+                del self._pending[group]
+            self._forget_group(group, topic)
 
     def _note_group(self, group: str, topic: str) -> None:
         groups = self._groups_of.get(topic)
@@ -146,7 +259,7 @@ class OffsetStore:
 
     def _forget_group(self, group: str, topic: str) -> None:
         """Note that a group may have had its last offset of a topic."""
-        if topic in self._committed.get(group, ()) or topic in self._waiting.get(group, ()):
+        if topic in self._committed.get(group, ()) or topic in self._pending.get(group, ()):
             return
         groups = self._groups_of[topic]
         del groups[group]
@@ -173,12 +286,13 @@ class OffsetStore:
 
     def is_unstable(self, group: str, topic: str, partition: int) -> bool:
         """Tell whether an open transaction may still change this offset."""
-        topics = self._waiting.get(group)
-        return topics is not None and partition in topics.get(topic, ())
+        waiting = self._pending.get(group, {}).get(topic)
+        return waiting is not None and partition in waiting.partitions()
 
     def unstable_topics(self, group: str) -> Mapping[str, Collection[int]]:
         """Return, by topic, the partitions whose offset an open transaction may still change."""
-        return self._waiting.get(group, _NO_TOPICS)
+        topics = self._pending.get(group, {})
+        return {topic: waiting.partitions() for topic, waiting in topics.items()}
 
     def has(self, group: str, topic: str, partition: int) -> bool:
         """Tell whether there is an offset, or one that waits."""
@@ -188,7 +302,44 @@ class OffsetStore:
 
     def holds(self, group: str) -> bool:
         """Tell whether a group has offsets here, waiting ones included."""
-        return group in self._committed or group in self._waiting
+        return group in self._committed or group in self._pending
+
+    def has_room(
+        self, producer_id: int, group: str, topics: Iterable[tuple[str, Sequence[int]]]
+    ) -> bool:
+        """Tell whether a producer's transaction may also commit these partitions of a group."""
+        transaction = self._transactions.get(producer_id) or _OpenTransaction()
+        offset_count, topic_count = transaction.count, len(transaction.topics)
+        for topic, partitions in topics:
+            pending = transaction.topics.get((group, topic))
+            if pending is None:
+                topic_count += 1
+                offset_count += len(partitions)
+            else:
+                offset_count += sum(partition not in pending.values for partition in partitions)
+        return (
+            offset_count <= PENDING_OFFSETS_PER_PRODUCER
+            and topic_count <= PENDING_TOPICS_PER_PRODUCER
+        )
+
+    def pending(self) -> dict[tuple[str, str, int], dict[int, bytes | None]]:
+        """Return what waits, by producer in the order of the log; None for what is superseded.
+
+        This is for checks that compare two stores.
+        """
+        found: dict[tuple[str, str, int], list[tuple[int, int, bytes | None]]] = {}
+        for group, topics in self._pending.items():
+            for topic, waiting in topics.items():
+                for producer_id, one in waiting.producers.items():
+                    for partition, value in one.values.items():
+                        left = None if waiting.is_superseded(one, partition) else value
+                        sequence = one.sequences[partition]
+                        commits = found.setdefault((group, topic, partition), [])
+                        commits.append((sequence, producer_id, left))
+        return {
+            key: {producer_id: value for _, producer_id, value in sorted(commits)}
+            for key, commits in found.items()
+        }
 
     def keys(self, group: str) -> Iterator[OffsetKey]:
         """Walk over a group's partitions that have an offset, or one that waits."""
@@ -196,8 +347,8 @@ class OffsetStore:
         for topic, partitions in topics.items():
             for partition in partitions:
                 yield OffsetKey(group, topic, partition)
-        for topic, waiting in self._waiting.get(group, {}).items():
-            for partition in waiting:
+        for topic, waiting in self._pending.get(group, {}).items():
+            for partition in tuple(waiting.partitions()):
                 if partition not in topics.get(topic, ()):
                     yield OffsetKey(group, topic, partition)
 
@@ -213,17 +364,22 @@ class OffsetStore:
         """
         for group in tuple(self._groups_of.get(topic, ())):
             committed = self.topics(group).get(topic, ())
-            waiting = self._waiting.get(group, {}).get(topic, ())
-            for partition in dict.fromkeys((*committed, *waiting)):
-                place = _Place(group, topic, partition)
-                yield OffsetKey(*place) if self._may_belong(place, topic_id) else None
+            waiting = self._pending.get(group, {}).get(topic)
+            pending = set() if waiting is None else waiting.partitions()
+            for partition in dict.fromkeys((*committed, *pending)):
+                key = OffsetKey(group, topic, partition)
+                yield key if self._may_belong(key, topic_id) else None
 
-    def _may_belong(self, place: _Place, topic_id: bytes) -> bool:
+    def _may_belong(self, key: OffsetKey, topic_id: bytes) -> bool:
         """Tell whether an offset, or one that waits, is of this topic as far as one can know."""
-        waiting = self._waiting_at(place) or {}
-        return any(
-            value is not None and _is_of(value, topic_id)
-            for value in (self.value(*place), *waiting.values())
+        value = self.value(key.group, key.topic, key.partition)
+        if value is not None and _is_of(value, topic_id):
+            return True
+        waiting = self._pending.get(key.group, {}).get(key.topic)
+        return waiting is not None and any(
+            _is_of(pending.values[key.partition], topic_id)
+            for pending in waiting.producers.values()
+            if key.partition in pending.values and not waiting.is_superseded(pending, key.partition)
         )
 
 

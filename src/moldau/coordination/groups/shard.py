@@ -422,6 +422,9 @@ class GroupShard:
         )
         if error is not ErrorCode.NONE:
             return _answer(ticket, transactional_commit_refused(request, error))
+        if not self._has_room(request):
+            too_large = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+            return _answer(ticket, transactional_commit_refused(request, too_large))
         records, response = self._commits.transactional(request, now)
         self._counters.offset_commits += len(records)
         return Outcome(
@@ -431,6 +434,16 @@ class GroupShard:
             refused=lambda code, _: _answer(
                 ticket, transactional_commit_refused(request, _commit_error(code))
             ),
+        )
+
+    def _has_room(self, request: TxnOffsetCommitRequest) -> bool:
+        return self._offsets.has_room(
+            request.producer_id,
+            request.group_id,
+            [
+                (topic.name, [partition.partition_index for partition in topic.partitions])
+                for topic in request.topics
+            ],
         )
 
     def _check_commit(

@@ -114,6 +114,4 @@ def _outcome(shard, step):
 
 def _content(shard):
     store = shard._offsets
-    return [
-        getattr(store, name) for name in ("_committed", "_waiting", "_transactions", "_groups_of")
-    ] + [list(shard._groups)]
+    return [store._committed, store.pending(), store._groups_of, list(shard._groups)]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
+from kits.call_counting import count_calls
 from kits.group_shard_kit import (
     DAY_MS,
     TOPIC_ID,
@@ -14,6 +17,7 @@ from kits.group_shard_kit import (
 )
 from moldau.base.errors import ProtocolError
 from moldau.base.ids import ZERO_TOPIC_ID
+from moldau.coordination.groups import offsets
 from moldau.coordination.groups.offsets import OffsetStore
 from moldau.coordination.groups.records import (
     CURRENT_FORM,
@@ -156,6 +160,35 @@ class TestStore:
         assert len(keys) == 4
         found = {(key.group, key.partition) for key in keys if key is not None}
         assert found == {("g", 0), ("old", 0), ("open", 3)}
+
+    def test_no_producer_is_looked_at_to_tell_what_is_unstable(self):
+        counts = []
+        for producer_count in (2, 200):
+            store = OffsetStore()
+            for number in range(producer_count):
+                store.replay(OffsetKey("g", "orders", number), value(1), number)
+            assert store.is_unstable("g", "orders", 1)
+            counts.append(count_calls(partial(store.is_unstable, "g", "orders", 1)))
+            missing = OffsetKey("g", "orders", producer_count)
+            counts.append(count_calls(partial(store.replay, missing, None, None)))
+        assert counts[:2] == counts[2:]
+
+    @pytest.mark.parametrize("committed", [True, False])
+    def test_the_end_of_a_transaction_takes_no_step_for_each_offset(self, committed):
+        few, many = (calls_at_the_end(count, committed=committed) for count in (10, 1000))
+        assert few == many
+
+
+def calls_at_the_end(offset_count, *, committed):
+    """Count what a store calls when a transaction with so many offsets ends."""
+    store = OffsetStore()
+    for offset, producer_id in ((1, None), (2, 7)):
+        for partition in range(offset_count):
+            store.replay(OffsetKey("g", "orders", partition), value(offset), producer_id)
+    calls = count_calls(lambda: store.end_transaction(7, committed=committed))
+    last = store.value("g", "orders", offset_count - 1)
+    assert last == value(2 if committed else 1)
+    return calls
 
 
 class TestCommit:
@@ -312,6 +345,32 @@ class TestTransactionalCommit:
         answer = served.commit_in_transaction(request)
         assert errors(answer) == [ErrorCode.OFFSET_METADATA_TOO_LARGE]
         assert served.log == []
+
+    @pytest.mark.parametrize("limit", ["OFFSETS", "TOPICS"])
+    def test_one_transaction_collects_a_bounded_number_of_offsets(self, served, monkeypatch, limit):
+        monkeypatch.setattr(offsets, f"PENDING_{limit}_PER_PRODUCER", 2)
+
+        def commit(topic, partition, producer_id=7):
+            request = transactional_request(
+                producer_id=producer_id, topic=topic, partition=partition
+            )
+            return errors(served.commit_in_transaction(request))
+
+        assert commit("orders", 0) == commit("payments", 1) == [ErrorCode.NONE]
+        written = list(served.log)
+        assert commit("refunds", 2) == [ErrorCode.INVALID_COMMIT_OFFSET_SIZE]
+        assert served.log == written
+        assert commit("orders", 0) == [ErrorCode.NONE]
+        assert commit("refunds", 2, producer_id=8) == [ErrorCode.NONE]
+        served.end_transaction(7, committed=True)
+        assert commit("refunds", 2) == [ErrorCode.NONE]
+
+    def test_a_tombstone_makes_room_in_a_transaction(self, store, monkeypatch):
+        monkeypatch.setattr(offsets, "PENDING_OFFSETS_PER_PRODUCER", 1)
+        store.replay(KEY, value(1), 7)
+        assert not store.has_room(7, "g", [("orders", [1])])
+        store.replay(KEY, None, None)
+        assert store.has_room(7, "g", [("orders", [1])])
 
     def test_it_waits_over_a_restart(self, served):
         served.commit(commit_request(1))
