@@ -146,15 +146,14 @@ def scalar_unpackers(code: str) -> tuple[Callable[..., tuple[Any, ...]], ...]:
 
 
 def pack_scalars(code: str, values: Sequence[Any]) -> bytes:
-    """Pack many scalars. A format for this very count would only push others out of its cache."""
-    pack = struct.Struct(">" + code).pack
-    return b"".join([pack(value) for value in values])
+    """Pack many scalars in one call; `Struct` keeps no cache that a format could fill."""
+    return struct.Struct(f">{len(values)}{code}").pack(*values)
 
 
 def unpack_scalars(code: str, data: Buffer, position: int, count: int) -> list[Any]:
-    """Unpack many scalars, whose bytes the caller has seen to be there."""
-    one = struct.Struct(">" + code)
-    return [value for (value,) in one.iter_unpack(data[position : position + count * one.size])]
+    """Unpack many scalars in one call; the caller has seen their bytes to be there."""
+    many = f"{count}{code}" if len(code) == 1 else code * count  # a UUID is "16s"
+    return [*struct.Struct(">" + many).unpack_from(data, position)]
 
 
 def null_value(label: str) -> ProtocolError:
