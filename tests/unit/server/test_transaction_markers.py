@@ -10,7 +10,7 @@ import pytest
 
 from kits import log_kit
 from kits.partition_kit import give_role
-from kits.slicing import count_turns
+from kits.slicing import count_pauses, count_turns, finished
 from kits.transaction_handler_kit import (
     ME,
     NONE,
@@ -23,7 +23,7 @@ from kits.transaction_handler_kit import (
 from moldau.base.errors import InvariantViolated, StorageError
 from moldau.base.ids import PartitionKey
 from moldau.coordination.outcome import ProducerIdentity
-from moldau.coordination.transactions.effects import MarkersLate
+from moldau.coordination.transactions.effects import MarkerResult, MarkersLate, WriteMarkers
 from moldau.coordination.transactions.sweeping import Sweep
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.transactions import (
@@ -32,7 +32,7 @@ from moldau.protocol.messages.transactions import (
     WriteTxnMarkersRequest,
 )
 from moldau.replication.partition import Role
-from moldau.server.transactions.markers import Marker
+from moldau.server.transactions.markers import Marker, _existing
 
 
 @pytest.fixture(autouse=True)
@@ -250,3 +250,32 @@ def test_a_marker_is_written_when_the_followers_have_it():
         assert await again == {ORDERS: ErrorCode.NOT_LEADER_OR_FOLLOWER}
 
     run(work)
+
+
+def test_partitions_of_a_large_transaction_are_looked_up_in_turns():
+    kit = Kit()
+    keys = frozenset(PartitionKey("orders", index) for index in range(5_000))
+    kit.metadata |= dict.fromkeys(keys)
+    told = []
+    kit.sender._tell = lambda name, handler: told.append(name)
+    effect = WriteMarkers("copier", ProducerIdentity(7, 0), True, 1, 2, keys)
+    assert asyncio.run(count_turns(kit.sender._send(effect))) >= 10
+    assert told == ["copier"]
+
+
+def test_results_of_many_markers_are_told_in_turns():
+    keys = [PartitionKey("orders", index) for index in range(5_000)]
+    effect = WriteMarkers("copier", ProducerIdentity(7, 0), True, 1, 2, frozenset(keys))
+    results = dict.fromkeys(keys, MarkerResult.UNAVAILABLE)
+    work = Kit().sender._translate(effect, dict.fromkeys(keys, NONE), results)
+    assert count_pauses(work) >= 10
+    assert results == dict.fromkeys(keys, MarkerResult.WRITTEN)
+
+
+def test_partitions_are_marked_in_order_however_many_there_are():
+    image = SimpleNamespace(partition=lambda key: key if key.partition else None)
+    for count in (10, 5_000):
+        keys = [PartitionKey("orders", index) for index in range(count)]
+        results = dict.fromkeys(reversed(keys), MarkerResult.UNAVAILABLE)
+        assert list(finished(_existing(image, results))) == keys[1:]
+        assert results[keys[0]] is MarkerResult.DELETED

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from heapq import nsmallest
 from typing import Final, NamedTuple, Protocol
 
 from moldau.base.clock import Clock
@@ -36,6 +37,9 @@ from moldau.replication.partition import Partition
 from moldau.replication.partitions import Partitions
 from moldau.replication.pending_commits import PendingCommits
 from moldau.server.lifecycle.internal_topics import OFFSETS_TOPIC
+from moldau.server.network.repeats import sort
+from moldau.server.network.slices import Sliced
+from moldau.server.network.stepping import take_turns
 from moldau.storage.flushing import Flusher
 
 logger = logging.getLogger(__name__)
@@ -51,6 +55,10 @@ COMMIT_TIMEOUT_S: Final = 30.0
 MARKERS_PER_TURN: Final = 10
 """Markers that are appended before others get their turn: half a millisecond, and up to five where
 each is the first batch of its partition, whose index files are made with it."""
+
+KEYS_PER_TURN: Final = 500
+"""Partitions that are looked up, or whose results are translated, in one turn: half a millisecond.
+Nearly all transactions have fewer, and so wait for no other turn."""
 
 PARTITIONS_NAMED: Final = 5
 """Partitions that a line of the log names: a transaction may have thousands."""
@@ -192,7 +200,7 @@ class MarkerSender:
                 "the transaction of %r is decided, but does not come to its end: "
                 "%d partition(s) take no marker now %s",
                 effect.transactional_id, len(effect.partitions),
-                [str(key) for key in sorted(effect.partitions)[:PARTITIONS_NAMED]],
+                [str(key) for key in nsmallest(PARTITIONS_NAMED, effect.partitions)],
             )  # fmt: skip
         else:
             raise InvariantViolated(f"not an effect of a transaction shard: {effect!r}")
@@ -203,12 +211,7 @@ class MarkerSender:
 
     async def _send(self, effect: WriteMarkers) -> None:
         """Write the markers and report, whatever became of them."""
-        image = self._image()
         results = dict.fromkeys(effect.partitions, MarkerResult.UNAVAILABLE)
-        for key in effect.partitions:
-            if image.partition(key) is None:
-                results[key] = MarkerResult.DELETED
-        here = sorted(key for key in effect.partitions if results[key] is not MarkerResult.DELETED)
         marker = Marker(
             effect.producer,
             effect.committed,
@@ -216,8 +219,9 @@ class MarkerSender:
             effect.transaction_version,
         )
         try:
-            for key, code in (await self._writer.write(marker, here)).items():
-                results[key] = self._result(effect, key, code)
+            here = await take_turns(_existing(self._image(), results))
+            codes = await self._writer.write(marker, here)
+            await take_turns(self._translate(effect, codes, results))
         except Exception:
             # A report there must be: without one the id would be held until a restart.
             logger.exception("markers of %r could not be written", effect.transactional_id)
@@ -225,6 +229,18 @@ class MarkerSender:
             effect.transactional_id,
             lambda shard, now: shard.markers_written(effect, results, now),
         )
+
+    def _translate(
+        self,
+        effect: WriteMarkers,
+        codes: Mapping[PartitionKey, ErrorCode],
+        results: dict[PartitionKey, MarkerResult],
+    ) -> Sliced[None]:
+        """Say in the words of the coordinator what became of the markers."""
+        for count, (key, code) in enumerate(codes.items(), 1):
+            results[key] = self._result(effect, key, code)
+            if not count % KEYS_PER_TURN:
+                yield
 
     def _result(self, effect: WriteMarkers, key: PartitionKey, code: ErrorCode) -> MarkerResult:
         if code is ErrorCode.NONE:
@@ -236,3 +252,20 @@ class MarkerSender:
             )  # fmt: skip
             return MarkerResult.FENCED
         return MarkerResult.UNAVAILABLE
+
+
+def _existing(
+    image: MetadataImage, results: dict[PartitionKey, MarkerResult]
+) -> Sliced[Iterable[PartitionKey]]:
+    """Note which partitions are gone; return the others in order."""
+    there: list[PartitionKey] = []
+    for count, key in enumerate(results, 1):
+        if image.partition(key) is None:
+            results[key] = MarkerResult.DELETED
+        else:
+            there.append(key)
+        if not count % KEYS_PER_TURN:
+            yield
+    if len(there) <= KEYS_PER_TURN:
+        return sorted(there)
+    return (yield from sort(there))
