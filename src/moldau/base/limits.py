@@ -60,6 +60,13 @@ PENDING_TOPICS_PER_PRODUCER = 2_000
 """Topics of these offsets, counted once for each group. Each takes one microsecond of the same
 turn, and two where other commits have come between."""
 
+PARTITIONS_PER_TRANSACTION = 10_000
+"""Partitions of one transaction: as many as one Produce may have. Every step of a transaction
+writes all of them in one record, which takes 4 ms."""
+
+TOPICS_PER_TRANSACTION = 2_000
+"""Topics of these partitions: each takes another microsecond of the record."""
+
 CONFIGS_PER_RESOURCE = 1_000
 """Configs that one request may set for one topic, broker or group: three times as many as there
 are. Each is checked in the turn in which all of them are stored."""

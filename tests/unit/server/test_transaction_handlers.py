@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from kits.coordinator_kit import MemoryLog
-from kits.slicing import count_turns
+from kits.slicing import answered, count_pauses, count_turns
 from kits.transaction_handler_kit import (
     NONE,
     OFFSETS,
@@ -20,6 +20,7 @@ from kits.transaction_handler_kit import (
     topics,
 )
 from moldau.base.ids import PartitionKey
+from moldau.base.limits import PARTITIONS_PER_TRANSACTION
 from moldau.cluster.store import StoreFailed
 from moldau.coordination.outcome import ProducerIdentity
 from moldau.coordination.transactions.records import transaction_record
@@ -28,6 +29,7 @@ from moldau.protocol.errors import ApiError, ErrorCode
 from moldau.protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
     DescribeTransactionsRequest,
     ListTransactionsRequest,
@@ -402,3 +404,22 @@ def test_transactions_are_listed_in_turns():
         assert await count_turns(listing) >= 5
 
     run(work)
+
+
+def test_more_partitions_than_a_transaction_may_have_are_refused_in_steps():
+    count = PARTITIONS_PER_TRANSACTION + 1
+    topics = [AddPartitionsToTxnTopic("orders", list(range(count)))]
+
+    def add():
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id="copier",
+            v3_and_below_producer_id=4000,
+            v3_and_below_producer_epoch=0,
+            v3_and_below_topics=topics,
+        )
+        return Kit().producers.add_partitions_to_txn(request, at(3))
+
+    assert count_pauses(add()) >= 2 * count
+    (topic,) = answered(add()).results_by_topic_v3_and_below
+    codes = {one.partition_error_code for one in topic.results_by_partition}
+    assert (len(topic.results_by_partition), codes) == (count, {ErrorCode.UNKNOWN_SERVER_ERROR})

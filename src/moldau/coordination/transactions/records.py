@@ -13,7 +13,7 @@ forgets by a restart what it promised a producer whose epochs were used up; here
 
 from __future__ import annotations
 
-from itertools import groupby
+from itertools import chain, repeat
 from struct import Struct
 from typing import Final
 
@@ -107,10 +107,14 @@ def _key(transactional_id: str) -> bytes:
 def _by_topic(transaction: Transaction) -> list[TransactionLogPartitions] | None:
     if transaction.state is TransactionState.EMPTY:
         return None
-    return [
-        TransactionLogPartitions(topic, [key.partition for key in keys])
-        for topic, keys in groupby(sorted(transaction.partitions), lambda key: key.topic)
-    ]
+    topics: dict[str, list[int]] = {}
+    for topic, partition in transaction.partitions:
+        if topic in topics:
+            topics[topic].append(partition)
+        else:
+            topics[topic] = [partition]
+    # To sort the keys themselves takes five times as long: each comparison is one of two tuples.
+    return [TransactionLogPartitions(topic, sorted(topics[topic])) for topic in sorted(topics)]
 
 
 def read_key(key: bytes) -> str:
@@ -142,9 +146,10 @@ def read_transaction(transactional_id: str, value: bytes) -> Transaction:
         timeout_ms=read.transaction_timeout_ms,
         state=_state(read.transaction_status),
         partitions=frozenset(
-            PartitionKey(topic.topic, partition)
-            for topic in read.transaction_partitions or ()
-            for partition in topic.partition_ids
+            chain.from_iterable(
+                map(PartitionKey, repeat(topic.topic), topic.partition_ids)
+                for topic in read.transaction_partitions or ()
+            )
         ),
         start_ms=read.transaction_start_timestamp_ms,
         last_update_ms=read.transaction_last_update_timestamp_ms,

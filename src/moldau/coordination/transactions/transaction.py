@@ -20,13 +20,15 @@ are the shard's business.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from enum import Enum, IntEnum
 from typing import Final, TypeAlias
 
 from moldau.base.ids import NO_PRODUCER_ID, PartitionKey
+from moldau.base.limits import PARTITIONS_PER_TRANSACTION, TOPICS_PER_TRANSACTION
 from moldau.coordination.outcome import ProducerIdentity
+from moldau.coordination.refusals import coordinator_error
 from moldau.protocol.errors import ErrorCode
 
 NO_PRODUCER_EPOCH: Final = -1
@@ -214,7 +216,10 @@ def add(
     client_version: int,
     now_ms: int,
 ) -> Transaction | ErrorCode:
-    """Take partitions into the transaction, and begin it with the first."""
+    """Take partitions into the transaction, and begin it with the first.
+
+    One with too many is refused as the log would refuse a record that is too large.
+    """
     refusal = _refusal(transaction, producer)
     if refusal is not ErrorCode.NONE:
         return refusal
@@ -222,6 +227,8 @@ def add(
     together = transaction.partitions.union(partitions)
     if ongoing and len(together) == len(transaction.partitions):
         return ErrorCode.NONE
+    if _is_too_large(together):
+        return coordinator_error(ErrorCode.MESSAGE_TOO_LARGE)
     return replace(
         transaction,
         state=TransactionState.ONGOING,
@@ -230,6 +237,15 @@ def add(
         start_ms=transaction.start_ms if ongoing else now_ms,
         last_update_ms=now_ms,
         client_version=client_version,
+    )
+
+
+def _is_too_large(partitions: Collection[PartitionKey]) -> bool:
+    if len(partitions) <= TOPICS_PER_TRANSACTION:
+        return False  # nearly always: there cannot be more topics than partitions
+    return (
+        len(partitions) > PARTITIONS_PER_TRANSACTION
+        or len({key.topic for key in partitions}) > TOPICS_PER_TRANSACTION
     )
 
 

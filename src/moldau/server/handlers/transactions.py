@@ -19,10 +19,12 @@ from operator import attrgetter
 from typing import Any, Final, TypeVar
 
 from moldau.base.ids import NO_PRODUCER_ID, PartitionKey
+from moldau.base.limits import PARTITIONS_PER_TRANSACTION
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.store import StoreFailed
 from moldau.coordination.answers import Answer, combined
 from moldau.coordination.outcome import Now, Outcome, ProducerIdentity, Ticket
+from moldau.coordination.refusals import coordinator_error
 from moldau.coordination.runtime import Runtime
 from moldau.coordination.transactions.shard import NOBODY, Ended, TransactionShard
 from moldau.coordination.transactions.transaction import EPOCH_PER_TRANSACTION, Missing
@@ -166,7 +168,9 @@ class TransactionHandlers:
             for partition in topic.partitions
         )
         if not asked.transactional_id:
-            return dict.fromkeys(keys, ErrorCode.INVALID_REQUEST)
+            return (yield from _all(keys, ErrorCode.INVALID_REQUEST))
+        if len(keys) > PARTITIONS_PER_TRANSACTION:
+            return (yield from _all(keys, coordinator_error(ErrorCode.MESSAGE_TOO_LARGE)))
         verdicts = yield from self._refused(keys, from_client=client_version == _OLD_PROTOCOL)
         if verdicts is not None:
             return verdicts
@@ -298,6 +302,15 @@ def _known(code: ErrorCode, version: int, knows_fenced: int) -> ErrorCode:
     if code is ErrorCode.PRODUCER_FENCED and version < knows_fenced:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     return code
+
+
+def _all(keys: list[PartitionKey], code: ErrorCode) -> Sliced[Verdicts]:
+    """Say the same of all partitions."""
+    verdicts = {}
+    for key in keys:
+        verdicts[key] = code
+        yield
+    return verdicts
 
 
 def _by_topic(codes: Verdicts, version: int) -> Sliced[list[AddPartitionsToTxnTopicResult]]:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from kits.transaction_kit import OFFSETS_7, ORDERS_0, ORDERS_1, START_MS, Desk
+from moldau.base.ids import PartitionKey
 from moldau.coordination.outcome import ProducerIdentity
+from moldau.coordination.transactions import transaction as rules
 from moldau.coordination.transactions.transaction import TransactionState
 from moldau.protocol.errors import ErrorCode
 
@@ -33,6 +37,22 @@ def test_what_is_in_already_costs_no_record():
     count = len(desk.log)
     assert desk.add(producer, ORDERS_1) is ErrorCode.NONE
     assert len(desk.log) == count
+
+
+@pytest.mark.parametrize("limit", ["PARTITIONS", "TOPICS"])
+def test_a_transaction_has_a_bounded_number_of_partitions_and_topics(monkeypatch, limit):
+    monkeypatch.setattr(rules, "TOPICS_PER_TRANSACTION", 2)
+    monkeypatch.setattr(rules, "PARTITIONS_PER_TRANSACTION", 3 if limit == "PARTITIONS" else 9)
+    desk = Desk()
+    producer = desk.init()
+    desk.add(producer, ORDERS_0, ORDERS_1)
+    assert desk.add(producer, OFFSETS_7) is ErrorCode.NONE
+    before, records = desk.state(), list(desk.log)
+    one_more = PartitionKey("orders" if limit == "PARTITIONS" else "payments", 2)
+    assert desk.add(producer, one_more) is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert (desk.state(), desk.log) == (before, records)
+    assert desk.add(producer, OFFSETS_7) is ErrorCode.NONE
+    assert desk.end(producer).error is ErrorCode.NONE
 
 
 def test_only_its_producer_may_add():
