@@ -189,7 +189,7 @@ def passes_over_markers_at_a_load(patch):
 
 
 def lets_transactions_hang(patch):
-    patch.setattr(Sweeps, "_timed_out", lambda self, now: ())
+    patch.setattr(Sweeps, "_is_timed_out", lambda self, transaction, now: False)
 
 
 # Compaction

@@ -46,6 +46,10 @@ class Ledger:
     def __getitem__(self, transactional_id: str) -> Transaction:
         return self._transactions[transactional_id]
 
+    def ids(self) -> tuple[str, ...]:
+        """Return all ids there are now."""
+        return tuple(self._transactions)
+
     def get(self, transactional_id: str) -> Transaction | None:
         """Look an id up."""
         return self._transactions.get(transactional_id)

@@ -1,14 +1,17 @@
 """What only time decides: transactions that take too long, and ids that nobody uses any more.
 
-Both are looked for from time to time. What is found is written in batches of a bounded size, each
-in a turn of its own. Where there is no id there is no timer: fifty empty partitions cost nothing.
+Both are looked for from time to time, in turns of a bounded length: each looks at some ids, and
+writes what it finds in one batch. Where there is no id there is no timer: fifty empty partitions
+cost nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from itertools import islice
+from operator import length_hint
 from typing import Final
 
 from moldau.coordination.outcome import NOTHING, Now, Outcome, StateRecord, Timer
@@ -19,9 +22,15 @@ from moldau.coordination.transactions.marking import Marking
 from moldau.coordination.transactions.transaction import Transaction, TransactionState, fence
 from moldau.protocol.errors import ErrorCode
 
-BATCH_BYTES: Final = 256 * 1024
-"""A batch is full when it has this much: well below any `max.message.bytes` in use, and written in
-a few milliseconds."""
+LOOKS_PER_TURN: Final = 2_000
+"""Ids that one turn looks at: less than a millisecond if none is due."""
+
+RECORDS_PER_TURN: Final = 100
+"""Records that one turn writes: three milliseconds."""
+
+BYTES_PER_TURN: Final = 32 * 1024
+"""A batch is full when it has this much: the record of a transaction with thousands of partitions
+takes milliseconds by itself."""
 
 EXPIRABLE: Final = frozenset(
     {TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT}
@@ -66,54 +75,58 @@ class Sweeps:
             Sweep.TIMED_OUT: settings.abort_interval_ms / 1000,
             Sweep.EXPIRED: settings.expiration_interval_ms / 1000,
         }
+        self._under_way: dict[Sweep, Iterator[str]] = {}
+        """The ids that a sweep has still to look at."""
 
     def timers(self) -> tuple[Timer, ...]:
         """Begin to look: for a partition that has its first id."""
         return tuple(Timer(sweep, after_s) for sweep, after_s in self._intervals_s.items())
 
     def timer_fired(self, sweep: Sweep, now: Now) -> Outcome:
-        """Look, write a batch of what is found, and look again later."""
+        """Look at some ids and write what is found; go on in the next turn, or begin anew later."""
         if not self._ledger:
+            self._under_way.pop(sweep, None)
             return NOTHING
-        found = self._timed_out(now) if sweep is Sweep.TIMED_OUT else self._expired(now)
-        fence_them = sweep is Sweep.TIMED_OUT
-        version = self._settings.transaction_version()
+        ids = self._under_way.pop(sweep, None)
+        if ids is None:
+            ids = iter(self._ledger.ids())
+        is_due = self._is_timed_out if sweep is Sweep.TIMED_OUT else self._is_expired
         swept: list[Transaction] = []
         records: list[StateRecord] = []
         size = 0
-        after_s = self._intervals_s[sweep]
-        for transaction in found:
-            if size >= BATCH_BYTES:
-                after_s = 0.0
-                break
-            record = (
-                self._ledger.propose(fence(transaction, version, now.wall_ms))
-                if fence_them
-                else self._ledger.propose_to_forget(transaction.transactional_id)
-            )
+        for transactional_id in islice(ids, LOOKS_PER_TURN):
+            transaction = self._ledger.get(transactional_id)
+            if transaction is None or not is_due(transaction, now):
+                continue
+            if self._ledger.is_proposed(transactional_id):
+                continue
+            record = self._propose(sweep, transaction, now)
             size += len(record.key) + len(record.value or b"")
             swept.append(transaction)
             records.append(record)
+            if len(records) >= RECORDS_PER_TURN or size >= BYTES_PER_TURN:
+                break
+        after_s = self._intervals_s[sweep]
+        if length_hint(ids):
+            self._under_way[sweep] = ids
+            after_s = 0.0
         return self._written(sweep, swept, records, Timer(sweep, after_s))
 
-    def _timed_out(self, now: Now) -> Iterable[Transaction]:
+    def _is_timed_out(self, transaction: Transaction, now: Now) -> bool:
         return (
-            transaction
-            for transaction in self._ledger
-            if transaction.state is TransactionState.ONGOING
+            transaction.state is TransactionState.ONGOING
             and transaction.start_ms + transaction.timeout_ms < now.wall_ms
-            and not self._ledger.is_proposed(transaction.transactional_id)
         )
 
-    def _expired(self, now: Now) -> Iterable[Transaction]:
+    def _is_expired(self, transaction: Transaction, now: Now) -> bool:
         oldest_ms = now.wall_ms - self._settings.expiration_ms
-        return (
-            transaction
-            for transaction in self._ledger
-            if transaction.state in EXPIRABLE
-            and transaction.last_update_ms <= oldest_ms
-            and not self._ledger.is_proposed(transaction.transactional_id)
-        )
+        return transaction.state in EXPIRABLE and transaction.last_update_ms <= oldest_ms
+
+    def _propose(self, sweep: Sweep, transaction: Transaction, now: Now) -> StateRecord:
+        if sweep is Sweep.EXPIRED:
+            return self._ledger.propose_to_forget(transaction.transactional_id)
+        version = self._settings.transaction_version()
+        return self._ledger.propose(fence(transaction, version, now.wall_ms))
 
     def _written(
         self,
@@ -134,6 +147,7 @@ class Sweeps:
 
         def refused(_code: ErrorCode, _now: Now) -> Outcome:
             self._ledger.settle(*ids)
+            self._under_way.pop(sweep, None)  # the log takes nothing now: begin anew later
             return Outcome(timers=(Timer(sweep, self._intervals_s[sweep]),))
 
         return Outcome(

@@ -152,18 +152,52 @@ def test_a_refused_tombstone_is_tried_again():
     assert desk.state() is None
 
 
-def test_many_are_written_in_batches_one_after_the_other(monkeypatch):
-    monkeypatch.setattr(sweeping, "BATCH_BYTES", 100)
+@pytest.mark.parametrize(
+    ("limit", "found"), [("BYTES_PER_TURN", 1), ("RECORDS_PER_TURN", 1), ("LOOKS_PER_TURN", 4)]
+)
+def test_many_are_looked_for_and_written_one_turn_after_the_other(monkeypatch, limit, found):
+    monkeypatch.setattr(sweeping, limit, found)
     desk = Desk()
     for number in range(10):
         producer = desk.init(f"id-{number}")
         desk.add(producer, ORDERS_0, transactional_id=f"id-{number}")
     desk.now_ms += TIMEOUT_MS + 1
     desk.carry_out(desk.shard.timer_fired(Sweep.TIMED_OUT, desk.now))
-    assert 0 < len(desk.timed_out) < 10
+    assert len(desk.timed_out) == found
+    desk.carry_out(desk.shard.timer_fired(Sweep.TIMED_OUT, desk.now))
+    assert len(desk.timed_out) == 2 * found
     desk.wait(0)
     assert len(desk.timed_out) == 10
     assert len(desk.written) == 10
+    assert desk.timers[Sweep.TIMED_OUT] == desk.now_ms + ABORT_INTERVAL_MS
+
+
+def test_a_sweep_that_the_log_refuses_begins_anew_later(monkeypatch):
+    monkeypatch.setattr(sweeping, "RECORDS_PER_TURN", 1)
+    desk = Desk()
+    for name in ("first", "second", "third"):
+        desk.add(desk.init(name), ORDERS_0, transactional_id=name)
+    desk.now_ms += TIMEOUT_MS + 1
+    desk.refusal, desk.refusals_left = ErrorCode.NOT_ENOUGH_REPLICAS, 1
+    desk.carry_out(desk.shard.timer_fired(Sweep.TIMED_OUT, desk.now))
+    assert desk.timers[Sweep.TIMED_OUT] == desk.now_ms + ABORT_INTERVAL_MS
+    desk.wait(ABORT_INTERVAL_MS)
+    assert len(desk.timed_out) == 3
+
+
+def test_an_id_that_is_gone_when_a_sweep_comes_to_it_is_passed_over(monkeypatch):
+    monkeypatch.setattr(sweeping, "LOOKS_PER_TURN", 1)
+    desk = Desk()
+    for name in ("first", "second", "third"):
+        desk.init(name)
+    desk.carry_out(desk.shard.timer_fired(Sweep.TIMED_OUT, desk.now))
+    desk.now_ms += EXPIRATION_MS
+    for _ in range(3):
+        desk.carry_out(desk.shard.timer_fired(Sweep.EXPIRED, desk.now))
+    desk.init("last")
+    desk.wait(0)
+    assert desk.state("last").state is TransactionState.EMPTY
+    assert desk.timed_out == []
 
 
 def test_a_partition_without_ids_has_no_timers():
