@@ -48,7 +48,7 @@ class SendMarkers(NamedTuple):
 class _Ending:
     """What a decided transaction waits for."""
 
-    due: set[PartitionKey]
+    due: frozenset[PartitionKey]
     """Partitions that are to be asked to write the marker."""
     asked: dict[PartitionKey, WriteMarkers] = field(default_factory=dict)
     """Partitions that have not answered yet, and by which effect they were asked."""
@@ -75,7 +75,7 @@ class Marking:
     def awaited(self, transactional_id: str) -> frozenset[PartitionKey] | None:
         """The partitions not known to have the marker; None if the id is not held by a decision."""
         ending = self._endings.get(transactional_id)
-        return None if ending is None else frozenset((*ending.due, *ending.asked))
+        return None if ending is None else ending.due.union(ending.asked)
 
     def is_under_way(self, transactional_id: str) -> bool:
         """Tell whether an id is held by its decision."""
@@ -83,7 +83,7 @@ class Marking:
 
     def begin(self, transactional_id: str, now: Now) -> Outcome:
         """End a transaction whose decision was just committed."""
-        self._endings[transactional_id] = _Ending(set(self._ledger[transactional_id].partitions))
+        self._endings[transactional_id] = _Ending(self._ledger[transactional_id].partitions)
         return self._go_on(transactional_id, now)
 
     def begin_later(self, transactional_ids: Iterable[str]) -> tuple[Timer, ...]:
@@ -91,7 +91,7 @@ class Marking:
         timers = []
         for transactional_id in transactional_ids:
             partitions = self._ledger[transactional_id].partitions
-            self._endings[transactional_id] = _Ending(set(partitions), timer_set=True)
+            self._endings[transactional_id] = _Ending(partitions, timer_set=True)
             timers.append(Timer(SendMarkers(transactional_id), 0.0))
         return tuple(timers)
 
@@ -115,8 +115,9 @@ class Marking:
             return NOTHING
         for key in answered:
             del ending.asked[key]
-            if results[key] is MarkerResult.UNAVAILABLE:
-                ending.due.add(key)
+        ending.due = ending.due.union(
+            key for key in answered if results[key] is MarkerResult.UNAVAILABLE
+        )
         if not ending.due:
             return NOTHING if ending.asked else self._complete(transactional_id, now)
         if ending.timer_set:
@@ -132,7 +133,7 @@ class Marking:
         ending.timer_set = True
         ending.retry_count += 1
         after_s = backoff_s(ending.retry_count, RETRY_FIRST_S, RETRY_MAX_S)
-        late = MarkersLate(transactional_id, frozenset(ending.due))
+        late = MarkersLate(transactional_id, ending.due)
         return Outcome(
             timers=(Timer(SendMarkers(transactional_id), after_s),),
             effects=(late,) if ending.retry_count == LATE_RETRY else (),
@@ -150,10 +151,10 @@ class Marking:
             transaction.committed,
             self._coordinator_epoch,
             transaction.client_version,
-            frozenset(ending.due),
+            ending.due,
         )
         ending.asked.update(dict.fromkeys(ending.due, effect))
-        ending.due.clear()
+        ending.due = frozenset()
         return Outcome(effects=(effect,))
 
     def _complete(self, transactional_id: str, now: Now) -> Outcome:

@@ -167,6 +167,14 @@ def test_another_coordinator_finishes_what_was_decided(desk):
     assert is_complete(desk)
 
 
+def test_the_partitions_of_a_decision_are_not_copied(desk):
+    partitions = desk.shard._ledger["copier"].partitions
+    assert desk.written[0].partitions is partitions
+    desk.crash()
+    partitions = desk.shard._ledger["copier"].partitions
+    assert desk.shard._marking._endings["copier"].due is partitions
+
+
 def test_another_coordinator_finishes_a_decision_without_partitions():
     desk = Desk()
     producer = desk.init()
