@@ -27,6 +27,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final, Protocol
 
 from moldau.base.checks import invariant
+from moldau.base.errors import StorageError
 from moldau.base.files import Buffer
 from moldau.base.ids import (
     NO_LEADER_EPOCH,
@@ -255,9 +256,15 @@ class Partition:
     ) -> AppendResult:
         """Append the marker that ends a producer's transaction here, with acks=all."""
         self.check_writable(ACKS_ALL)
-        appended = self.log.append_marker(
-            batch, header, self.role.leader_epoch, transaction_version
-        )
+        try:
+            appended = self.log.append_marker(
+                batch, header, self.role.leader_epoch, transaction_version
+            )
+        except StorageError:
+            # The log may have cut the marker off again and read its producers anew. Those do not
+            # know how far the high watermark is, and would call ended transactions unstable.
+            self.log.producers.high_watermark_moved(self.high_watermark)
+            raise
         self.advance()
         return appended
 

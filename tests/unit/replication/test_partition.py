@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import replace
+
+import pytest
 
 from kits import log_kit
 from kits.log_kit import KEY, TOPIC_ID, append_values, make_batch, marker
 from kits.partition_kit import give_role, make_partition
+from moldau.base.errors import DiskFull
 from moldau.replication.partition import Partition
+from moldau.sim.disk_faults import Operation
 
 ME = 1
 
@@ -97,3 +102,16 @@ def test_an_epoch_in_which_nobody_wrote_ends_where_the_leaders_begins():
         (3, 1),
         (-1, -1),
     ]
+
+
+def test_a_marker_that_is_taken_back_leaves_ended_transactions_stable():
+    disk = log_kit.Broker()
+    partition = partition_of(disk.log())
+    transact(partition)
+    end(partition)
+    transact(partition, 1)
+    path = f"{disk.log().folder}/{0:020d}.txnindex"
+    disk.sim().faults.fail(Operation.APPEND, path, code=errno.ENOSPC)
+    with pytest.raises(DiskFull):
+        partition.append_marker(*marker(7, 1, aborted=True), 2)
+    assert (partition.last_stable_offset, partition.high_watermark) == (2, 3)

@@ -198,7 +198,7 @@ def test_a_disk_that_fails_is_told_of(while_flushing):
         partition = kit.partitions.get(*ORDERS)
         log = partition.log
         partition.log = SimpleNamespace(
-            append_marker=fail, offline=False, config=log.config, log_end_offset=0
+            append_marker=fail, offline=False, config=log.config, producers=log.producers
         )
     assert write_markers(kit, ORDERS) == {ORDERS: ErrorCode.KAFKA_STORAGE_ERROR}
     assert len(kit.failures) == 1
