@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from types import SimpleNamespace
 
-from kits.fetch_kit import Kit
-from kits.slicing import count_pauses
+from kits.fetch_kit import FAR, Kit, sizes
+from kits.log_kit import make_batch
+from kits.slicing import count_pauses, finished
+from moldau.server.fetch.reading import READERS_PER_STEP
 from moldau.server.fetch.sessions import RELEASED_PER_TURN, FetchSession
 from moldau.server.handlers.fetch import MOVES_PER_STEP, FetchHandler
 
@@ -41,3 +43,19 @@ class TestFetches:
         assert not session.ready
         kit["watched"].notify()
         assert not session.ready
+
+    def test_records_that_come_between_two_steps_are_found_by_the_next_fetch(self):
+        """The partition was read when it was empty; the answer tells of its high watermark only."""
+        kit = Kit("first")
+        session = kit.session()
+        fetch = kit.fetch(session, {"first": (0, FAR)})
+        for index in range(READERS_PER_STEP):
+            session.reader("unknown", index)
+        look = fetch.look()
+        next(look)
+        kit.append("first", make_batch([b"v"]))
+        found, _ = finished(look)
+        assert "first" not in sizes(found)
+        finished(fetch.finish(found))
+        found, _ = finished(kit.fetch(session).look())
+        assert "first" in sizes(found)

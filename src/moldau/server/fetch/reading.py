@@ -138,6 +138,8 @@ class Fetch:
             failed = failed or fetched.error is not ErrorCode.NONE or fetched.diverging is not None
             if fetched.news:
                 found.append(fetched)
+                if reader in session.ready:
+                    session.ready[reader] = True
             elif not fetched.held_back:
                 session.ready.pop(reader, None)
         return found, failed or size >= self._min_bytes
@@ -156,8 +158,9 @@ class Fetch:
             if fetched.size:
                 if reader in session.ready:
                     session.ready.move_to_end(reader)
-            elif not (fetched.error or fetched.held_back):
-                session.ready.pop(reader, None)
+            elif not (fetched.error or fetched.held_back) and session.ready.get(reader):
+                # Not one that has moved between two steps: its records are still to be read.
+                session.ready.pop(reader)
         if not self.whole:
             return found
         named = []

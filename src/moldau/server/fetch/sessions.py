@@ -96,7 +96,8 @@ class FetchSession:
         self.created = now
         self.last_used = now
         self.readers: dict[tuple[TopicKey, int], Reader] = {}
-        self.ready: OrderedDict[Reader, None] = OrderedDict()
+        self.ready: OrderedDict[Reader, bool] = OrderedDict()
+        """Readers worth a look, and whether they were read since their partition moved last."""
         self._by_partition: dict[Partition, Reader] = {}
         self._is_closed = False
         self.wake: Callable[[], None] | None = None
@@ -113,7 +114,7 @@ class FetchSession:
         reader = self.readers.get(key)
         if reader is None:
             reader = self.readers[key] = Reader(topic, index)
-        self.ready[reader] = None
+        self.ready[reader] = False
         return reader
 
     def forget(self, topic: TopicKey, index: int) -> None:
@@ -146,7 +147,7 @@ class FetchSession:
         """Note that a partition is worth a look, and wake a parked request."""
         reader = self._by_partition.get(partition)
         if reader is not None and not self._is_closed:
-            self.ready[reader] = None
+            self.ready[reader] = False
             if self.wake is not None:
                 self.wake()
 
