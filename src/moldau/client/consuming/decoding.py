@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 from moldau.base.errors import CorruptRecords
 from moldau.base.tuples import NamedTuple
+from moldau.client.consuming.plain_records import PlainRecords
 from moldau.client.consuming.positions import PartitionState
-from moldau.client.consuming.usual_records import UsualRecords
 from moldau.client.errors import ClientError, CorruptAnswer, SerializationFailed
 from moldau.client.records import Record, TimestampType, TopicPartition
 from moldau.client.serdes import Deserialize
@@ -61,12 +61,12 @@ class Fetched:
         "_batch",
         "_columns",
         "_error",
+        "_plain",
         "_raw",
         "_returned",
         "_rules",
         "_spans",
         "_type",
-        "_usual",
         "_view",
         "_walk",
         "leader_epoch",
@@ -112,7 +112,7 @@ class Fetched:
             check_crcs=self._rules.check_crcs,
         )
         self._batch: VisibleBatch | None = None
-        self._usual: UsualRecords | None = None
+        self._plain: PlainRecords | None = None
         self._raw: Iterator[StoredRecord] | None = None
         self._type = TimestampType.CREATE_TIME
 
@@ -203,23 +203,23 @@ class Fetched:
         return Taken([], self.next_offset, self.leader_epoch)
 
     def _take_batch(self, count: int) -> Taken:
-        """Take from the batch that is being read, the short way as far as it goes."""
+        """Take from the batch that is being read, on the fast path as far as it goes."""
         batch = self._batch
         assert batch is not None
         topic, partition = self.partition
         wanted, self.leader_epoch = max(self.next_offset, batch.first_wanted), batch.leader_epoch
         records: list[Record[Any, Any]] = []
-        if self._usual is not None:
+        if self._plain is not None:
             epoch = None if self.leader_epoch == NO_EPOCH else self.leader_epoch
-            records = self._usual.take(count, topic, partition, epoch)
-            if len(records) < count and not self._usual.finished:
-                self._raw = self._usual.the_rest()
-                self._usual = None
+            records = self._plain.take(count, topic, partition, epoch)
+            if len(records) < count and not self._plain.finished:
+                self._raw = self._plain.the_rest()
+                self._plain = None
         failure = self._take_raw(records, count) if self._raw is not None else None
         if records and (failure is not None or len(records) == count):
             self.next_offset = max(wanted, records[-1].offset + 1)
         elif failure is None:
-            self._batch = self._usual = self._raw = None
+            self._batch = self._plain = self._raw = None
             self.next_offset = batch.next_offset
         if failure is not None:
             named = self._corrupt(failure)
@@ -288,7 +288,7 @@ class Fetched:
             )
         else:
             payload = payload_of(batch.header, self._view, batch.span.position)
-            self._usual = UsualRecords(batch.header, payload)
+            self._plain = PlainRecords(batch.header, payload)
             self._type = TimestampType(batch.header.timestamp_type)
         return True
 

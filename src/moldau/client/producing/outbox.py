@@ -51,7 +51,7 @@ class Outbox(Generic[D]):
         self._hashes_keys = hashes_keys
         self._known: dict[str, TopicQueues] = {}
         self._topics: dict[str, TopicQueues] = {}
-        """The known ones; none while sending is refused: then every record takes the long way."""
+        """The known ones; none while sending is refused: then every record takes the slow path."""
         self._refusal: ClientError | None = None
         self.on_news: Callable[[], None] = _nothing
         """Called when a batch was opened or closed: the sender may have something to do."""
@@ -141,7 +141,7 @@ class Outbox(Generic[D]):
         return topic
 
     def close_topic(self, name: str) -> None:
-        """Let records of a topic take the long way, so that they stay behind those that wait."""
+        """Let records of a topic take the slow path, so that they stay behind those that wait."""
         self._known.pop(name, None)
 
     def close_idle(self, since: float) -> list[str]:

@@ -136,7 +136,7 @@ class Parking(Generic[D]):
         return image
 
     def _place(self, topic: str, image: TopicImage) -> None:
-        """Put what waits into batches, and take the short way from now on.
+        """Put what waits into batches, and take the fast path from now on.
 
         Who waits for one that fails is told after that: whatever it sends then comes behind.
         """

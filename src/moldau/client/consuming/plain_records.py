@@ -1,12 +1,13 @@
-"""The short way through a batch of usual records.
+"""The fast path through a batch of plain records.
 
-Usual are offsets without gaps, the producer's own times, no headers, lengths and deltas of one or
-two bytes. Nearly every record is, and a consumer spends most of its time here, so this loop makes
-the user's records in place, with every varint written out. It knows only what it can prove: at the
-first record that is anything else, or wrong, it stops, and the decoder of `records.record` goes on
-from there. So it never complains, and both ways give the same records; a test says so.
+Plain records have offsets without gaps, the producer's own times, no headers, and lengths and
+deltas of one or two bytes. Nearly all records are plain, and a consumer spends most of its time
+here, so this loop makes the user's records in place, with every varint written out. It knows only
+what it can prove: at the first record that is anything else, or wrong, it stops, and the decoder of
+`records.record` goes on from there. So it never complains, and both paths give the same records; a
+test says so.
 
-Measured: 0.9 us a record of 100 bytes, where the general way and a conversion take 1.4 us.
+Measured: 0.9 us a record of 100 bytes, where the slow path and a conversion take 1.4 us.
 
 Pure.
 """
@@ -41,8 +42,8 @@ def _zigzag() -> tuple[int, ...]:
     return tuple(chain.from_iterable(pairs))
 
 
-class UsualRecords:
-    """The records of one batch, from its first to the first that is not usual."""
+class PlainRecords:
+    """The records of one batch, from its first to the first that is not plain."""
 
     __slots__ = ("_base_offset", "_base_timestamp", "_end", "_header", "_payload", "_position",
                  "_taken")  # fmt: skip
@@ -54,14 +55,14 @@ class UsualRecords:
         self._taken = 0
         self._base_offset = header.base_offset
         self._base_timestamp = header.base_timestamp
-        usual = (
+        is_plain = (
             not header.append_time
             and header.count == header.last_offset_delta + 1
             and 0 < header.count * _MIN_RECORD_SIZE <= len(payload)
             and 0 <= header.base_offset <= _OFFSET_MAX
             and -TIMESTAMP_MAX <= header.base_timestamp <= TIMESTAMP_MAX
         )
-        self._end = header.count if usual else 0
+        self._end = header.count if is_plain else 0
 
     @property
     def finished(self) -> bool:
@@ -75,7 +76,7 @@ class UsualRecords:
     def take(  # noqa: C901, PLR0912, PLR0915 - calls would double the cost
         self, count: int, topic: str, partition: int, leader_epoch: int | None
     ) -> list[Record[Any, Any]]:
-        """Read up to this many; fewer where the records end, or where one is not usual."""
+        """Read up to this many; fewer where the records end, or where one is not plain."""
         payload, position, zigzag = self._payload, self._position, _zigzag()
         base_offset, base_timestamp = self._base_offset, self._base_timestamp
         make, kind, created = tuple.__new__, Record, TimestampType.CREATE_TIME
