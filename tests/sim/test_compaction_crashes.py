@@ -223,7 +223,7 @@ def test_crashes_while_a_swap_is_finished_do_no_harm(seed):
 
 @pytest.mark.parametrize("opening_hit", range(1, 5))
 def test_a_swap_finished_in_two_attempts_keeps_the_index_of_aborted_transactions(opening_hit):
-    name = "compaction.swap.after_doom"
+    name = "compaction.swap.after_schedule_delete"
     # The last swaps are those of a segment with such an index.
     for hit in range(PASSED[name] - 2, PASSED[name] + 1):
         run = crashed_run(name, hit)

@@ -77,7 +77,7 @@ COMPACTION_POINTS: Final = (
     "compaction.swap.before_ready",
     "compaction.swap.after_rename",
     "compaction.swap.after_ready",
-    "compaction.swap.after_doom",
+    "compaction.swap.after_schedule_delete",
     "compaction.swap.after_names",
     "compaction.swap.after_snapshots",
     "compaction.before_sync",

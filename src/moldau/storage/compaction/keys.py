@@ -5,7 +5,7 @@ two keys never get in each other's way. Memory is bounded all the same: the clea
 batch at which the map is full, and the next one goes on behind it.
 
 This is where a cleaning spends most of its time: in looking keys up, which lie where no cache holds
-them, and before that in finding them. Hence two readers: `scan.usual_keys` takes a record in two
+them, and before that in finding them. Hence two readers: `scan.plain_keys` takes a record in two
 thirds of the time of `note_keys`, which takes any, and its keys come into the map by one call.
 """
 
@@ -17,14 +17,14 @@ from typing import Final
 
 from moldau.base.errors import CorruptRecords
 from moldau.records.varint import read_varint
-from moldau.storage.compaction.scan import usual_keys
+from moldau.storage.compaction.scan import plain_keys
 
 ENTRY_OVERHEAD: Final = 140
 """Bytes an entry costs besides its key's: the heads of two objects and its part of the table, which
 together were measured at 100 to 130, and its offset once more when they are put in order."""
 
-UNUSUAL_STRETCH: Final = 32
-"""Records read number by number where usual ones end. Expecting them to begin again costs as much
+SLOW_STRETCH: Final = 32
+"""Records read number by number where plain ones end. Expecting them to begin again costs as much
 as three or four, and in some batches no two are alike."""
 
 NULL: Final = 1
@@ -83,13 +83,13 @@ def _note_keys(
     """Note all keys, by whichever way fits; return where the last record ends."""
     number = 0
     while number < count:
-        keys, position = usual_keys(data, position, range(number, count))
+        keys, position = plain_keys(data, position, range(number, count))
         newest.update(zip(keys, range(base_offset + number, base_offset + count), strict=False))
         number += len(keys)
-        if len(keys) < UNUSUAL_STRETCH and number < count:
-            unusual_count = min(UNUSUAL_STRETCH, count - number)
-            position = note_keys(newest, data, position, unusual_count, base_offset)
-            number += unusual_count
+        if len(keys) < SLOW_STRETCH and number < count:
+            slow_count = min(SLOW_STRETCH, count - number)
+            position = note_keys(newest, data, position, slow_count, base_offset)
+            number += slow_count
     return position
 
 

@@ -84,7 +84,7 @@ class _Shape(NamedTuple):
 
 @cache
 def _shape(length_width: int, timestamp_width: int, delta_width: int) -> _Shape | None:
-    """Return the shape of these widths; None if it is an unusual one."""
+    """Return the shape of these widths; None if it is not plain."""
     if timestamp_width not in _TIMESTAMPS:
         return None
     timestamp, width_bits, width = _TIMESTAMPS[timestamp_width]
@@ -100,7 +100,7 @@ def _shape(length_width: int, timestamp_width: int, delta_width: int) -> _Shape 
     )
 
 
-def usual_keys(data: bytes, position: int, numbers: range) -> tuple[list[bytes], int]:
+def plain_keys(data: bytes, position: int, numbers: range) -> tuple[list[bytes], int]:
     """Take the keys of records as long as these are as expected; tell where the last one ends.
 
     They have these numbers, counted in their batch; the first one says what to expect. IndexError
@@ -127,7 +127,7 @@ def usual_keys(data: bytes, position: int, numbers: range) -> tuple[list[bytes],
 
 
 def _shape_at(data: bytes, position: int, number: int) -> _Shape | None:
-    """Tell what the record of this number in its batch looks like; None if unusual."""
+    """Tell what the record of this number in its batch looks like; None if it is not plain."""
     length_width = 1 if data[position] < 0x80 else 2
     start = position = position + length_width + 1
     while data[position] >= 0x80:

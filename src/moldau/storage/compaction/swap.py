@@ -108,7 +108,7 @@ class Cleaning:
             crash_point("compaction.swap.after_ready")
             for segment in old:
                 segment.schedule_delete()
-                crash_point("compaction.swap.after_doom")
+                crash_point("compaction.swap.after_schedule_delete")
             self._rename(stem, SEGMENT_SUFFIXES, SWAP_SUFFIX, "")
             crash_point("compaction.swap.after_names")
             new = Segment(

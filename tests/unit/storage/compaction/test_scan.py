@@ -1,4 +1,4 @@
-"""The short way over records takes what the long way takes, or leaves it alone."""
+"""The fast path over records takes what the slow path takes, or leaves it alone."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from moldau.base.errors import CorruptRecords
 from moldau.records.batch import HEADER_SIZE, pack_batch, parse_header
 from moldau.storage.compaction.batches import Source, clean_data
 from moldau.storage.compaction.keys import KeyOffsets, note_keys
-from moldau.storage.compaction.scan import record_starts, usual_keys
+from moldau.storage.compaction.scan import plain_keys, record_starts
 
 KEYS = st.none() | st.binary(max_size=4) | st.sampled_from([b"k" * 63, b"k" * 64, b"k" * 9000])
 VALUE_SIZES = st.sampled_from([0, 10, 52, 53, 54, 60, 1000, 8170, 8180, 8190, 9000])
@@ -71,7 +71,7 @@ def test_records_of_one_kind_all_go_the_short_way(count):
     batch = keyed_batch([(b"key %d" % number, b"v" * 100) for number in range(count)])
     position, taken = HEADER_SIZE, []
     for numbers in (range(count), range(64, count)):
-        keys, position = usual_keys(batch, position, numbers) if numbers else ([], position)
+        keys, position = plain_keys(batch, position, numbers) if numbers else ([], position)
         taken += keys
     most = min(count, 8192)
     assert taken == [b"key %d" % number for number in range(most)]
@@ -85,21 +85,21 @@ def test_timestamps_of_any_width_go_the_short_way(step_ms):
     stamps = [NOW_MS, *[NOW_MS + step_ms] * 39]
     batch = keyed_batch(pairs, timestamps=stamps)
     second = record_starts(batch, HEADER_SIZE, 40)[1]
-    assert usual_keys(batch, second, range(1, 40)) == ([b"k"] * 39, len(batch))
+    assert plain_keys(batch, second, range(1, 40)) == ([b"k"] * 39, len(batch))
 
 
 @pytest.mark.parametrize("odd", [(None, b"v"), (b"k" * 64, b"v"), (b"k", b"v" * 9000)])
-def test_what_is_unusual_ends_the_short_way_before_it(odd):
+def test_what_is_not_plain_ends_the_fast_path_before_it(odd):
     batch = keyed_batch([(b"a", b"v"), (b"b", b"v"), odd, (b"c", b"v")])
     starts = record_starts(batch, HEADER_SIZE, 4)
     # Every other record of the kit has a header: they differ in length, not in how it is written.
-    assert usual_keys(batch, HEADER_SIZE, range(4)) == ([b"a", b"b"], starts[2])
-    assert usual_keys(batch, starts[2], range(2, 4)) == ([], starts[2])
+    assert plain_keys(batch, HEADER_SIZE, range(4)) == ([b"a", b"b"], starts[2])
+    assert plain_keys(batch, starts[2], range(2, 4)) == ([], starts[2])
 
 
 def test_a_record_with_the_wrong_number_ends_the_short_way():
     batch = misnumbered(keyed_batch([(b"a", b"1"), (b"b", b"2"), (b"c", b"3")]), 1, 2)
-    keys, position = usual_keys(batch, HEADER_SIZE, range(3))
+    keys, position = plain_keys(batch, HEADER_SIZE, range(3))
     assert (keys, position) == ([b"a"], record_starts(batch, HEADER_SIZE, 3)[1])
     assert noted(batch, 0) == {b"a": 0, b"b": 2, b"c": 2}
 
@@ -111,7 +111,7 @@ def test_a_narrower_timestamp_is_not_taken_for_a_wider_one():
     body = b"\x00" + timestamp + delta + key + b"\x01\x00"
     data = wide + bytes([2 * len(body)]) + body
     second = record_starts(data, HEADER_SIZE, 3)[1]
-    assert usual_keys(data, second, range(1, 3)) == ([b"a"], len(wide))
+    assert plain_keys(data, second, range(1, 3)) == ([b"a"], len(wide))
 
 
 @given(batches(), st.data())
