@@ -16,9 +16,9 @@ request's decision (`outcome` names them): the state may be half changed. Then e
 is told that the coordinator is not available, and the runtime loads the shard anew, so that its
 state is what the log says. Only `begin` raises.
 
-`write_at_once` is the short way of requests that come all day, come to one record and are committed
-as soon as that is appended. It stands back wherever anything waits, is refused, or is not as usual.
-A host that has ended stands back for good, so whoever comes often may keep the host it was given.
+`write_at_once` is the fast path of requests that come all day, come to one record and are committed
+as soon as that is appended. It leaves to `call` whatever waits, is refused, or needs more. A host
+that has ended leaves it everything, so whoever comes often may keep the host it was given.
 
 The host does not know what its shard coordinates, nor who asks.
 """
@@ -195,7 +195,7 @@ class Host(Generic[S]):
     ) -> bool:
         """Let a handler decide on a request that comes to one record; tell whether it is committed.
 
-        The short way for requests that come all day: no ticket, no outcome, nothing that waits.
+        The fast path of requests that come all day: no ticket, no outcome, nothing that waits.
         `now_s` is monotonic: who times its requests has just looked at that clock. `decide` is told
         the time as two numbers, in the order of `Now`. `replay` takes the value of the record into
         the state once it is appended, as `Shard.replay` would. False, with nothing appended, if
@@ -209,7 +209,7 @@ class Host(Generic[S]):
             try:
                 sealed = decide(self.shard, asked, wall_ms, now_s)
             except Exception as error:  # noqa: BLE001 - whatever it is, it is dealt with
-                self._stand_back(error)
+                self._leave_to_call(error)
                 return False
             if sealed is None:
                 return False
@@ -242,7 +242,7 @@ class Host(Generic[S]):
         try:
             return decide(self.shard, asked)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is dealt with
-            self._stand_back(error)
+            self._leave_to_call(error)
             return None
 
     def tell(self, handler: Callable[[S, Now], Outcome]) -> None:
@@ -293,8 +293,8 @@ class Host(Generic[S]):
         ticket.fail(ErrorCode.INVALID_REQUEST)
         return error.outcome if isinstance(error, HandlerFailed) else NOTHING
 
-    def _stand_back(self, error: Exception) -> None:
-        """Leave a request whose short way raised to `call`, which answers it."""
+    def _leave_to_call(self, error: Exception) -> None:
+        """Leave a request whose fast path raised to `call`, which answers it."""
         if isinstance(error, _BROKEN):
             self._fail(error)
         else:

@@ -1,4 +1,4 @@
-"""The short way of requests that only look: it never tells what the long way would not."""
+"""The fast path of requests that only look: it never tells what the slow path would not."""
 
 from __future__ import annotations
 

@@ -399,7 +399,7 @@ class TestOutcomes:
 
 
 class TestWritingAtOnce:
-    """The short way of requests that come again and again."""
+    """The fast path of requests that come again and again."""
 
     def test_a_sealed_batch_is_appended_and_replayed_and_what_follows_sees_it(self):
         async def work():

@@ -97,7 +97,7 @@ def test_a_taker_is_told_as_soon_as_the_answer_is_there():
     run(scenario)
 
 
-def test_the_usual_answer_is_read_by_the_mould_and_any_other_decoded():
+def test_the_usual_answer_is_read_by_the_template_and_any_other_decoded():
     def scenario(connection, stream):
         takers = Taker(), Taker()
         for taker in takers:

@@ -60,6 +60,6 @@ def test_records_of_different_times_cannot_be_cast():
 @pytest.mark.parametrize(
     ("position", "numbers"), [(HEADER_SIZE - 1, Struct(">b")), (HEADER_SIZE, Struct(">1000s"))]
 )
-def test_only_records_are_left_out_of_a_mould(position, numbers):
+def test_only_records_are_left_out_of_a_template(position, numbers):
     with pytest.raises(ValueError, match="not in the records"):
         BatchTemplate(sealed(1), position, numbers)

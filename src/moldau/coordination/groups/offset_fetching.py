@@ -27,8 +27,8 @@ from moldau.protocol.messages.offsets import (
 _NO_METADATA: Final = ""
 _NO_ERROR: Final = ErrorCode.NONE
 
-_USUAL_VERSION: Final = 4
-_OPENING: Final = struct.Struct(">hqiB")
+_NEWEST_VERSION: Final = 4
+_PREFIX: Final = struct.Struct(">hqiB")
 """Version, offset, leader epoch, and the length of the metadata plus one where that is short."""
 _SHORT_MAX: Final = 0x7F
 _TIMESTAMP_SIZE: Final = 8
@@ -137,11 +137,11 @@ def _kept(value: bytes | None, topic_id: bytes, partition: int) -> OffsetFetchRe
 def read_offset(value: bytes) -> Told:
     """Read what a consumer is told; ProtocolError if the value is damaged."""
     try:
-        version, offset, leader_epoch, size = _OPENING.unpack_from(value)
-        if version == _USUAL_VERSION and 0 < size <= _SHORT_MAX:
-            end = _OPENING.size + size - 1
+        version, offset, leader_epoch, size = _PREFIX.unpack_from(value)
+        if version == _NEWEST_VERSION and 0 < size <= _SHORT_MAX:
+            end = _PREFIX.size + size - 1
             tags = value[end + _TIMESTAMP_SIZE :]
-            metadata = value[_OPENING.size : end].decode() if size > 1 else _NO_METADATA
+            metadata = value[_PREFIX.size : end].decode() if size > 1 else _NO_METADATA
             if len(tags) == _TAGGED_ID_SIZE and tags.startswith(_TAGGED_ID):
                 return offset, leader_epoch, metadata, tags[len(_TAGGED_ID) :]
             if tags == _NO_TAGS:

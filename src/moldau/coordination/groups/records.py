@@ -76,7 +76,7 @@ class CommittedOffset:
     topic_id: bytes = uuid("4+", tag=0)
 
 
-_USUAL_VERSION: Final = (4).to_bytes(_TYPE_SIZE)
+_NEWEST_VERSION: Final = (4).to_bytes(_TYPE_SIZE)
 _TEXT_START: Final = _TYPE_SIZE + 8 + 4
 """Where the metadata begins in a value of that version: behind offset and leader epoch."""
 _EMPTY_TEXT: Final = b"\x01"
@@ -209,7 +209,7 @@ def check_offset(value: bytes) -> None:
     the shape of a value is looked at where that tells that it is whole: the form that we and Kafka
     4.3 write, without metadata.
     """
-    if value[:_TYPE_SIZE] == _USUAL_VERSION and value[_TEXT_START:_TIME_START] == _EMPTY_TEXT:
+    if value[:_TYPE_SIZE] == _NEWEST_VERSION and value[_TEXT_START:_TIME_START] == _EMPTY_TEXT:
         tags = value[_TAGS_START:]
         if tags == _NO_TAGS or (tags[:3] == _TAGGED_ID and len(tags) == _TAGGED_ID_SIZE):
             return

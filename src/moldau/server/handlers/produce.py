@@ -1,6 +1,6 @@
 """Produce 0-13: append what a client sent and say where it went.
 
-The usual batch is examined and appended in place while its frame still lies in the receive
+Nearly every batch is examined and appended in place while its frame still lies in the receive
 buffer. One that needs work on its records (old formats, another codec, keys of a compacted topic)
 is copied out and worked on in another process; the connection waits, so the order in which a
 client's batches take effect is the order in which it sent them. With `flush.messages` an answer
@@ -107,7 +107,7 @@ _SAME_LEADER = LeaderIdAndEpoch()
 
 
 class Destination(NamedTuple):
-    """Where the records of a usual request go."""
+    """Where the records of a request on the fast path go."""
 
     topic: str
     topic_id: TopicId | None
@@ -502,7 +502,7 @@ def _keep_records(request: ProduceRequest) -> None:
 def _appendable_unchanged(config: LogConfig) -> bool:
     """Tell whether a topic's batches are appended unseen and answered unsynced.
 
-    Asked before a batch is examined: what goes the long way in the end is not checked twice.
+    Asked before a batch is examined: what takes the slow path in the end is not checked twice.
     """
     return (
         config.flush_messages == LONG_MAX

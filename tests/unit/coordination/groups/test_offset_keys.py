@@ -45,7 +45,7 @@ def learned(*keys):
     return prefixes
 
 
-def test_an_opening_is_everything_but_the_partition():
+def test_a_prefix_is_everything_but_the_partition():
     prefixes = learned(key_bytes(partition=1), key_bytes(partition=-2), key_bytes("größe", "x"))
     assert prefixes == {
         key_bytes()[:-4]: ("g", "orders"),
@@ -65,7 +65,7 @@ def test_only_so_many_are_remembered(monkeypatch):
     assert list(prefixes.values()) == [("g", "c")]
 
 
-def test_a_version_of_the_future_is_refused_for_a_known_opening_too():
+def test_a_version_of_the_future_is_refused_for_a_known_prefix_too():
     shard = GroupShard(ShardSettings(), random.Random(1))
     shard.replay(StateRecord(key_bytes(), value()), None)
     with pytest.raises(UnknownRecord):
