@@ -214,6 +214,17 @@ def test_a_disk_that_fails_is_told_once_and_ends_the_service():
     assert both.fast_count == 1
 
 
+def test_a_prefix_with_a_long_name_is_not_kept():
+    """Four thousand of them would hold a hundred megabytes."""
+    both = Both()
+    size = produce_fast_path.PREFIX_SIZE_MAX
+    both.send(frame(batch(), client_id="c" * size))
+    assert both.fast_count == 0
+    assert not both.fast.fast_path._known
+    both.send(frame(batch(1), client_id="c" * (size - 100)))
+    assert both.fast_count == 1
+
+
 def test_prefixes_are_forgotten_before_they_fill_the_memory(monkeypatch):
     monkeypatch.setattr(network_fast_path, "PREFIXES_KEPT", 3)
     both = Both()

@@ -31,6 +31,9 @@ PRODUCE_KEY: Final = 0
 FIRST_VERSION, LAST_VERSION = 9, 13
 """Those with the flexible encoding; older clients take the slow path."""
 
+PREFIX_SIZE_MAX: Final = 1024
+"""Names of ordinary lengths take a tenth of it. Bounds what is kept: some megabytes."""
+
 _CLIENT_ID: Final = 10
 """Where the client id begins, behind its length."""
 _BEFORE_TOPICS: Final = 8
@@ -75,7 +78,7 @@ class ProduceFastPath(PrefixFastPath[_Prefix, Destination, _Records]):
             return None
         by_name = version < TOPIC_IDS_FROM and topics < frame_size - 1
         end = topics + _BEFORE_RECORDS + (frame[topics + 1] if by_name else _TOPIC_ID_SIZE)
-        if end > frame_size - HEADER_SIZE:
+        if end > frame_size - HEADER_SIZE or end > PREFIX_SIZE_MAX:
             return None
         return (version, bytes(frame[PREFIX_START:end])), (frame, end, version)
 
