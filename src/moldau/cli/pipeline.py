@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from moldau.base.errors import UserError
-from moldau.cli.frame.connection import Connection, connection_options
+from moldau.cli.frame.connection import Connection, connection_options, hide_client_warnings
 from moldau.cli.frame.durations import Milliseconds
 from moldau.cli.frame.output import output_option
 from moldau.cli.frame.output import show as show_report
@@ -240,7 +240,7 @@ def generate(**given: Any) -> None:
     from moldau.client.producer import Producer  # noqa: PLC0415
     from moldau.spark.pipelines.activity.generator import Crowd, Habits  # noqa: PLC0415
 
-    logging.getLogger("moldau.client").setLevel(logging.ERROR)  # what fails is said at the end
+    hide_client_warnings()
     crowd = Crowd(given["seed"], Habits(late=given["late"], broken=given["broken"]))
     with Producer(**Connection.of(given).for_client(Producer)) as producer:
         sending = Sending(producer, given["topic"], crowd)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 
 from moldau.base.errors import ConfigError, UserError
-from moldau.cli.frame.connection import Connection
+from moldau.cli.frame.connection import CLIENT_LOGGERS, Connection, hide_client_warnings
 from moldau.cli.frame.profiles import Profiles, save_profiles
 from moldau.client.admin import AsyncAdmin
+from moldau.client.errors import NoBrokerReachable
+from moldau.testing.virtual import run_virtually
 
 SERVERS = "bootstrap.servers"
 
@@ -91,3 +95,24 @@ def test_files_and_profiles_that_are_not_there_are_named(tmp_path):
         Connection(command_config=tmp_path / "no.properties").for_client(AsyncAdmin)
     with pytest.raises(UserError, match="there is no profile 'x'"):
         Connection(profile="x").for_client(AsyncAdmin)
+
+
+@pytest.fixture
+def _levels():
+    loggers = [logging.getLogger(name) for name in CLIENT_LOGGERS]
+    levels = [logger.level for logger in loggers]
+    yield
+    for logger, level in zip(loggers, levels, strict=True):
+        logger.setLevel(level)
+
+
+@pytest.mark.usefixtures("_levels")
+def test_a_client_that_finds_no_broker_logs_nothing_where_the_command_says_it(caplog):
+    async def story(world):
+        await world.broker.stop()
+        with pytest.raises(NoBrokerReachable):
+            await AsyncAdmin(**world.client()).start()
+
+    hide_client_warnings()
+    run_virtually(story)
+    assert not caplog.records

@@ -68,7 +68,7 @@ def test_the_wait_is_said_once(caplog):
         with pytest.raises(NoBrokerReachable):
             await AsyncProducer(**world.client()).start()
 
-    with caplog.at_level(logging.WARNING, "moldau.client"):
+    with caplog.at_level(logging.WARNING, "moldau.engine"):
         run_virtually(story)
     (said,) = [one.getMessage() for one in caplog.records]
     assert said.startswith("trying again for 10000 ms: no broker could be reached")

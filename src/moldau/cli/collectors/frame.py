@@ -7,7 +7,6 @@ it is the collectors' own business.
 from __future__ import annotations
 
 import asyncio
-import logging
 import resource
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Iterator
@@ -18,7 +17,7 @@ from typing import Any
 import click
 
 from moldau.cli.frame.completion import complete_topics
-from moldau.cli.frame.connection import Connection, connection_options
+from moldau.cli.frame.connection import Connection, connection_options, hide_client_warnings
 from moldau.cli.frame.durations import Seconds
 from moldau.cli.frame.texts import safe
 from moldau.cli.produce import CODECS
@@ -62,8 +61,7 @@ async def run_collector(
 ) -> None:
     """Run a collector until it ends, or until the first signal, which ends it in order."""
     _raise_descriptor_limit()
-    # What keeps records from getting through is said by the collector, once.
-    logging.getLogger("moldau.client").setLevel(logging.ERROR)
+    hide_client_warnings()
     stop = asyncio.Event()
     with graceful(stop.set):
         try:

@@ -11,6 +11,7 @@ Where several speak of a setting, the one nearer to the user wins:
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -30,6 +31,9 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 NEVER_LEFT_OUT = ("ssl.", "sasl.", "security.")
 """Settings that a command must understand: without them it would talk to the wrong side."""
+
+CLIENT_LOGGERS = ("moldau.client", "moldau.engine")
+"""Where a client logs: what it does itself, and what its connections do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,3 +136,9 @@ def connection_options(command: Command) -> Command:
     ):
         command = option(command)
     return command
+
+
+def hide_client_warnings() -> None:
+    """Let a client log errors only: the command says by itself what does not get through."""
+    for name in CLIENT_LOGGERS:
+        logging.getLogger(name).setLevel(logging.ERROR)
