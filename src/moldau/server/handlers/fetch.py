@@ -1,7 +1,7 @@
 """Fetch 0-18: give a client what its partitions hold, or let it wait for more.
 
 Answers name regions of files; the bytes go from the page cache to the socket. Clients older than
-Fetch 4 cannot read version 2 batches: what they get is converted (`fetch_conversion`; magic 0 up
+Fetch 4 cannot read version 2 batches: what they get is converted (`fetch.conversion`; magic 0 up
 to Fetch 1, magic 1 for 2 and 3), as Kafka did until 3.x.
 
 Followers are not served yet: a replica id is refused until there are replicas.

@@ -11,7 +11,7 @@ A request with many batches, or large ones, is worked on in turns, after its rec
 out of the receive buffer. It is worked on to its end even if the client leaves.
 
 A transactional batch is appended when the log knows its transaction, or the coordinator has
-permitted it (`transactional_writes`); the answer of a coordinator elsewhere is waited for.
+permitted it (`transactions.writes`); the answer of a coordinator elsewhere is waited for.
 """
 
 from __future__ import annotations
