@@ -6,8 +6,9 @@ is answered on the spot, so that ordinary requests never wait. The rest takes tu
 clients have such work, all of them together get one short turn for each turn of the loop.
 
 What such work makes may be a million objects, and a full run of Python's garbage collector, which
-looks at every one of them, is not done in slices. It waits until no work is paused; the youngest
-objects, among which nearly all cycles end, are collected as always.
+looks at every one of them, is not done in slices. It waits until no work has been paused for a
+while, because some of it goes on in coroutines that keep those objects. The youngest objects, among
+which nearly all cycles end, are collected as always.
 
 Between two slices anything may have changed. Work reads a snapshot, or looks again; it validates
 in slices and then applies in one piece. Work that nobody waits for any more is closed at a yield.
@@ -39,6 +40,9 @@ SLICE_S = 0.001
 """How long one of them runs before the next one does."""
 
 
+COLLECTIONS_WAIT_S = 1.0
+"""How long after the last paused work the garbage collector may make a full run again."""
+
 NEVER = 2**31 - 1
 """A threshold that the garbage collector does not reach."""
 
@@ -66,6 +70,8 @@ class SlicedWork:
         self._paused: deque[_Paused] = deque()
         self._takes_turns = False
         self._full_threshold = _FULL_THRESHOLD
+        self._collections: asyncio.TimerHandle | None = None
+        """Set while full runs are put off and no work is paused."""
         self._first_slices_s = 0.0
         """What first slices have taken in this turn of the loop."""
 
@@ -101,16 +107,22 @@ class SlicedWork:
             future.cancel()
             work.close()
         self._paused.clear()
-        if self._takes_turns:
+        if self._takes_turns or self._collections is not None:
             self._allow_full_collections()
 
     def _put_off_full_collections(self) -> None:
+        if self._collections is not None:
+            self._collections.cancel()
+            self._collections = None
         young, middle, full = gc.get_threshold()
         if full != NEVER:  # another broker in this process may have put them off already
             self._full_threshold = full
         gc.set_threshold(young, middle, NEVER)
 
     def _allow_full_collections(self) -> None:
+        if self._collections is not None:
+            self._collections.cancel()
+            self._collections = None
         young, middle, _ = gc.get_threshold()
         gc.set_threshold(young, middle, self._full_threshold)
 
@@ -152,7 +164,8 @@ class SlicedWork:
             asyncio.get_running_loop().call_soon(self._take_turns)
         else:
             self._takes_turns = False
-            self._allow_full_collections()
+            loop = asyncio.get_running_loop()
+            self._collections = loop.call_later(COLLECTIONS_WAIT_S, self._allow_full_collections)
 
     def _take_turn(self, paused: _Paused, began: float) -> None:
         work, future, _ = paused
