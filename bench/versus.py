@@ -1,8 +1,8 @@
 """Two checkouts of Moldau against each other: `python -m bench.versus OTHER`, OTHER a folder.
 
-`.venv/compiled` is one too: what `make wheel` has built of a checkout. `--this` names the one that
-OTHER is held against, by default the checkout that the command stands in; with two folders of
-compiled code, two compiled forms are compared.
+`.venv/compiled` is one too: what `make wheel` has built of a checkout. OTHER is compared with
+this checkout, or with the folder that `--this` names. Two folders of compiled code compare two
+compiled forms.
 
 On a machine that others use too, one minute differs from the next by more than most changes are
 worth. So both brokers are up at the same time and take short turns, in which the machine is the
@@ -62,7 +62,7 @@ class Side(NamedTuple):
 
 
 class Load(NamedTuple):
-    """A kind of work: what it counts, and how a broker is prepared for turns of it."""
+    """A kind of work: its unit, its rounds, and a function that prepares a broker for it."""
 
     unit: str
     rounds: int
@@ -70,7 +70,7 @@ class Load(NamedTuple):
 
 
 def commits(stack: ExitStack, broker: BrokerProcess, _: int) -> Callable[[], Turn]:
-    """Commit an offset for each of some groups, again and again."""
+    """Commit one offset after the other for 50 groups."""
     loop = commit_loop(broker.address, data_topic(broker, "commits", 1), GROUPS)
     return _small_requests(stack, broker, loop)
 
@@ -100,7 +100,7 @@ def small_produces(stack: ExitStack, broker: BrokerProcess, size: int) -> Callab
 def _small_requests(
     stack: ExitStack, broker: BrokerProcess, loop: RequestLoop
 ) -> Callable[[], Turn]:
-    """Ask for a moment; the broker's part runs on its main thread alone."""
+    """Run the loop for a moment. The broker works on its main thread only, so its CPU is that."""
     stack.callback(loop.close)
     loop.run(WARM_UP_S)
 
@@ -179,7 +179,7 @@ def main() -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("other", type=Path, help="the folder of another checkout")
-    parser.add_argument("--this", type=Path, default=HERE, help="what it is held against")
+    parser.add_argument("--this", type=Path, default=HERE, help="the folder it is compared with")
     parser.add_argument("--load", choices=LOADS, default="commits")
     parser.add_argument("--size", type=int, default=1_000, help="of records, in bytes")
     parser.add_argument("--rounds", type=int)

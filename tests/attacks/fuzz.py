@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from attacks.watched import STALL_GOAL_MS, Watched, watched_broker
+from attacks.watched import STALL_GOAL_MS, Watched, exit_on_sigterm, watched_broker
 from kits.extreme_messages import Extremes, Known
 from moldau.base.errors import ProtocolError
 from moldau.protocol.errors import ErrorCode
@@ -194,6 +194,7 @@ def _routes(client: RawClient) -> list[tuple[Api, int]]:
 
 def main() -> int:
     """Fuzz a broker of one form; return 1 if it did anything that it may not do."""
+    exit_on_sigterm()
     parser = argparse.ArgumentParser(description="Send frames of every kind to a real broker.")
     parser.add_argument("--frames", type=int, default=200_000)
     parser.add_argument("--seed", type=int, default=1)

@@ -11,7 +11,14 @@ import tempfile
 from pathlib import Path
 
 from attacks.scenes import SCENES
-from attacks.watched import MEMORY_LIMIT, MIB, STALL_GOAL_MS, Toll, watched_broker
+from attacks.watched import (
+    MEMORY_LIMIT,
+    MIB,
+    STALL_GOAL_MS,
+    Toll,
+    exit_on_sigterm,
+    watched_broker,
+)
 
 
 def attacked(name: str, folder: Path, *, compiled: bool) -> Toll:
@@ -24,6 +31,7 @@ def attacked(name: str, folder: Path, *, compiled: bool) -> Toll:
 
 def main() -> int:
     """Run the attacks; return 1 if one of them did what none may do."""
+    exit_on_sigterm()
     parser = argparse.ArgumentParser(description="Attack real brokers.")
     parser.add_argument("names", nargs="*", help=f"attacks; all of them: {', '.join(SCENES)}")
     parser.add_argument("--form", choices=["checkout", "compiled"], default="checkout")
