@@ -126,22 +126,21 @@ class LogManager:
         """Whether what was acknowledged but not synced may be gone from a directory."""
         return any(directory.power_lost for directory in self.directories)
 
-    def prepare_close(self) -> list[ClosingLog]:
-        """Begin an orderly stop, once nobody appends or flushes any more.
+    def prepare_close(self) -> Iterator[ClosingLog]:
+        """Begin an orderly stop, once nobody appends or flushes any more: log by log.
 
-        The flushes may run side by side; then `finish_close`.
+        Run each flush before the next is asked for: it holds two open files, and a broker may have
+        more logs than the system allows it files. Then `finish_close`.
         """
-        closing = []
-        for directory in self._online():
+        for directory in tuple(self._online()):
             directory.set_full(False)
             try:
-                for log in directory.logs.values():
+                for log in tuple(directory.logs.values()):
                     flush = _prepare_close(directory, log)
                     if flush is not None:
-                        closing.append(ClosingLog(log, flush))
+                        yield ClosingLog(log, flush)
             except StorageError as error:
                 directory.fail(error)
-        return closing
 
     def finish_close(self, high_watermarks: Mapping[PartitionKey, int], broker_epoch: int) -> None:
         """Write the checkpoints and the clean marks, and let the directories go."""

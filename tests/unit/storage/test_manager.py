@@ -435,3 +435,22 @@ class TestOnARealDisk:
         manager.release()
         log = opened().get(KEY)
         assert [record.value for record in read_all(log)] == [b"%d" % n for n in range(60)]
+
+
+def test_a_stop_with_many_logs_holds_few_files_open(tmp_path):
+    """Logs are closed one by one: there may be more of them than descriptors."""
+    broker = Broker(Disk(), directories=[str(tmp_path)])
+    logs = [broker.log(key) for key in keys(40)]
+    for log in logs:
+        append_values(log, b"value")
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    most = 0
+    for log, flush in broker.manager.prepare_close():
+        most = max(most, len(list(Path("/proc/self/fd").iterdir())))
+        flush.run()
+        log.flushed(flush)
+    broker.manager.finish_close({}, 1)
+    assert most <= before + 4
+    again = Broker(Disk(), directories=[str(tmp_path)])
+    assert again.reports == {}  # the stop was clean, so nothing was recovered
+    again.manager.close({})
