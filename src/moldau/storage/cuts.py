@@ -1,14 +1,14 @@
-"""What recovery takes out of a log: the bytes kept in a `.cut` file, and the line that says so.
+"""The `.cut` files with the bytes that recovery removes from a log, and the log line about them.
 
     00000000000000000042.log.8192.1700000000000.cut
-    base offset of the segment | position of the cut | when it was made, in milliseconds
+    base offset of the segment | position of the cut | time of the cut in milliseconds
 
-The file holds the bytes of the segment from that position on; at position 0 it is the whole `.log`
-under another name. No broker loads it: Kafka and Moldau look at known suffixes only. A tail of
-zeros is what a preallocated file or a power cut leaves; it holds nothing and is not kept.
+The file has the bytes of the segment from that position on; at position 0 it is the whole `.log`,
+renamed. No broker loads it: Kafka and Moldau ignore unknown suffixes. Zeros at the end of a file
+come from preallocation or a power cut; they are not kept.
 
-Retention removes a `.cut` once it is older than `retention.ms`, and the oldest ones while all of a
-partition's take more than `retention.bytes`. It does so whatever the cleanup policy is.
+Retention deletes a `.cut` file that is older than `retention.ms`, and the oldest ones while those
+of a partition take more than `retention.bytes` together, whatever the cleanup policy is.
 
 This module does not decide where a log is cut, nor when retention runs.
 """
@@ -31,24 +31,24 @@ _CUT_NAME = re.compile(r"\d{20}\.log\.\d+\.(\d+)\.cut")
 
 
 class Cut(NamedTuple):
-    """Bytes that were taken out of a log."""
+    """Bytes that recovery removed from a log."""
 
     path: str
-    """The `.log` they were in."""
+    """The `.log` file that had them."""
     position: int
     size: int
-    """Bytes; of the segments behind this one too, if those had to go."""
+    """In bytes, with the later segments that were removed too."""
     removed_segments: int
-    """How many whole segments are among them."""
+    """How many whole segments were removed; 0 if only the end of one was."""
     end_offset: int
-    """Where the log ends now."""
+    """The new log end."""
     first_offset: int
-    """The first one lost here."""
+    """The first lost offset."""
     last_offset: int
-    """The last one lost, as far as headers could be read; before the first if none could."""
+    """The last lost offset in readable headers; below `first_offset` if none is readable."""
     reason: str
     kept_as: str
-    """Where the bytes are now; nothing for a tail of zeros."""
+    """The path of the `.cut` file; empty if all bytes were zero."""
 
     def __str__(self) -> str:
         done = f"cut at position {self.position}"
@@ -68,12 +68,15 @@ class Cut(NamedTuple):
 
 
 def cut_path(log_path: str, position: int, now_ms: int) -> str:
-    """Name the file for what is cut off a `.log` at a position."""
+    """Return the path of the `.cut` file for a cut at a position."""
     return f"{log_path}.{position}.{now_ms}{CUT_SUFFIX}"
 
 
 def keep_tail(files: Files, file: File, position: int, end: int, now_ms: int) -> str:
-    """Copy the bytes of a `.log` from a position on; return the path, nothing if all are zero."""
+    """Copy the bytes of a `.log` from a position on; return the path, or "" if all are zero.
+
+    The caller truncates the `.log` after this. The copy is not synced here: the next flush does it.
+    """
     if _all_zero(file, position, end):
         return ""
     path = cut_path(file.path, position, now_ms)
@@ -99,7 +102,7 @@ def _all_zero(file: File, position: int, end: int) -> bool:
 
 
 def last_readable_offset(file: File, position: int, end: int, first_offset: int) -> int:
-    """Find the last offset that the headers from a position on name, as far as they make sense."""
+    """Return the last offset in the headers from a position on, up to the first bad header."""
     last_offset = first_offset - 1
     try:
         for batch in walk(file, position, end):
@@ -112,7 +115,7 @@ def last_readable_offset(file: File, position: int, end: int, first_offset: int)
 
 
 class CutFile(NamedTuple):
-    """One `.cut` in a partition's folder."""
+    """One `.cut` file in a partition's folder."""
 
     path: str
     size: int
@@ -120,7 +123,7 @@ class CutFile(NamedTuple):
 
 
 def find_cuts(files: Files, folder: str, names: Iterable[str]) -> list[CutFile]:
-    """Pick the `.cut` files out of a folder's names, oldest first."""
+    """List the `.cut` files among a folder's names, oldest first."""
     found = []
     for name in names:
         match = _CUT_NAME.fullmatch(name)
@@ -131,7 +134,7 @@ def find_cuts(files: Files, folder: str, names: Iterable[str]) -> list[CutFile]:
 
 
 def expired_cuts(cuts: Sequence[CutFile], config: LogConfig, now_ms: int) -> list[CutFile]:
-    """Say which `.cut` files of a partition, oldest first, are too old or too many."""
+    """List the `.cut` files that exceed `retention.ms` or `retention.bytes`; oldest first."""
     excess = -1
     if config.retention_bytes >= 0:
         excess = sum(cut.size for cut in cuts) - config.retention_bytes

@@ -1,8 +1,10 @@
-"""What of one log would survive a power cut, and what the next flush must sync.
+"""How much of a log survives a power cut, and what the next flush must sync.
 
-The recovery point moves only when a flush has run that covered everything below it. What a flush
-took is forgotten only then as well, so that one which never came back, or came back after a
-truncation, leaves nothing unsynced behind.
+The recovery point moves only after a flush of everything below it has run. Only then are the files
+of that flush taken off the list of unsynced files. So if a flush fails, or the log is truncated
+meanwhile, the next flush syncs them again.
+
+All methods run on the event loop; only `Flush.run` runs on another thread.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from moldau.storage.flushing import Flush
 
 
 class Durability:
-    """The unsynced part of a log, besides its batches."""
+    """The recovery point of a log, and its unsynced files besides the `.log` files."""
 
     __slots__ = (
         "_folder",
@@ -48,12 +50,13 @@ class Durability:
         self.flushed_ms = now_ms
 
     def names_changed(self, *written_paths: str) -> None:
-        """Files were made, renamed or removed; these were written and are not synced yet."""
+        """Note that names in the folder changed, and that these files are not synced yet."""
         self._name_changes += 1
         self._unsynced_paths += written_paths
 
     def cut_to(self, offset: int) -> bool:
-        """The log is about to be truncated; tell whether that lowers the recovery point."""
+        """Prepare a truncation to this offset; return whether the recovery point was lowered."""
+        # A flush that is running now may sync files that the truncation changes under it.
         self._truncation_count += 1
         self._name_changes += 1
         lowered = offset < self.recovery_point
@@ -63,10 +66,11 @@ class Durability:
     def flush(
         self, files: Files, logs: tuple[File, ...], end_offset: int, epochs: LeaderEpochs
     ) -> Flush:
-        """Put together what must be synced for all below this offset to be durable."""
+        """Return the sync that makes everything below this offset durable."""
         changed = self._name_changes != self._synced_name_changes
         folder = None
         if changed or epochs.dirty:
+            # Open now, on the loop: if the log is deleted, its path may soon be another log's.
             with disk_errors(self._folder):
                 folder = files.open_folder(self._folder)
         return Flush(
@@ -83,7 +87,10 @@ class Durability:
         )
 
     def flushed(self, flush: Flush, epochs: LeaderEpochs, now_ms: int) -> None:
-        """Take note that a flush has run; one from before a truncation proves nothing."""
+        """Move the recovery point after a flush has run.
+
+        A flush from before a truncation is ignored: the bytes that it synced may be gone.
+        """
         if flush.truncation_count != self._truncation_count:
             return
         self.recovery_point = max(self.recovery_point, flush.end_offset)
@@ -92,5 +99,6 @@ class Durability:
         self._synced_name_changes = flush.name_changes
         synced = set(flush.paths)
         self._unsynced_paths = [path for path in self._unsynced_paths if path not in synced]
+        # An append during the flush may have started another epoch, which is not in the file.
         if flush.epochs is not None and flush.epochs == format_epochs(epochs):
             epochs.dirty = False

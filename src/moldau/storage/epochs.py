@@ -1,16 +1,17 @@
 """Leader epochs: which leader wrote which part of a log.
 
-An entry (epoch, start offset) says: from this offset on, records were written under this epoch,
-until the next entry's start. A returning replica asks its leader where the last epoch they share
-ends and truncates there, not at its high watermark; that is what keeps acknowledged records and
-keeps two logs from diverging (KIP-101, KIP-279).
+An entry (epoch, start offset) says that the leader of this epoch wrote the records from this offset
+up to the start of the next entry. A replica that returns asks its leader where the last epoch they
+share ends, and truncates there, not at its high watermark. So no acknowledged record is lost and
+two logs never diverge (KIP-101, KIP-279).
 
     entries (0, 0) (1, 120): epoch 0 wrote [0, 120), epoch 1 writes from 120
 
-Invariant: entries ascend strictly in both fields. `LeaderEpochs` is pure; it is kept in the
-partition's `leader-epoch-checkpoint`, and `dirty` tells whether that file is behind. The file may
-hold an entry too many, which goes when the log is loaded; one that it misses must still be found
-in the batches at or above the recovery point.
+Invariant: entries ascend strictly in both fields. `LeaderEpochs` is pure. The partition's
+`leader-epoch-checkpoint` stores it, and `dirty` is true while that file is out of date. After a
+crash the file may have entries above the log end, which loading removes. An entry that it lacks
+must be in the batches at or above the recovery point: a flush writes the file before the recovery
+point moves.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ LEADER_EPOCHS = "leader-epoch-checkpoint"
 
 
 class EpochEntry(NamedTuple):
-    """Where an epoch's records begin."""
+    """An epoch and the offset of its first record."""
 
     epoch: LeaderEpoch
     start_offset: Offset
 
 
 class EpochEnd(NamedTuple):
-    """The answer to OffsetForLeaderEpoch: an epoch and the first offset that is not its own."""
+    """The answer to OffsetForLeaderEpoch: an epoch and the first offset after it."""
 
     epoch: LeaderEpoch
     end_offset: Offset
@@ -56,21 +57,22 @@ class LeaderEpochs:
     def __init__(self, entries: Iterable[EpochEntry] = ()) -> None:
         self._entries: list[EpochEntry] = []
         self.latest = NO_LEADER_EPOCH
-        """The epoch that wrote last; a plain attribute, since every append reads it."""
+        """The last epoch with records; a plain attribute, because every append reads it."""
         for entry in entries:
             self.assign(*entry)
         self.dirty = False
-        """Whether the entries have changed since they were last loaded or saved."""
+        """Whether the entries changed since the file was read or written."""
 
     @property
     def entries(self) -> tuple[EpochEntry, ...]:
         return tuple(self._entries)
 
     def assign(self, epoch: LeaderEpoch, start_offset: Offset) -> bool:
-        """Say that records from this offset on belong to this epoch; tell whether that was new.
+        """Start an epoch at this offset; return whether that changed anything.
 
-        The current epoch going on is no news. Entries that contradict the new one, by a higher
-        epoch or a later start, were never committed and go.
+        Another batch of the latest epoch changes nothing. Entries with a higher epoch or a later
+        start contradict the new one: they come from a damaged file and are removed. A log never
+        assigns a lower epoch (`Log` checks it before it writes).
         """
         entries = self._entries
         if entries and epoch == self.latest and start_offset >= entries[-1].start_offset:
@@ -83,12 +85,12 @@ class LeaderEpochs:
         return True
 
     def end_offset_for(self, epoch: LeaderEpoch, log_end_offset: Offset) -> EpochEnd:
-        """Say where an epoch ends, as Kafka answers OffsetForLeaderEpoch.
+        """Return where an epoch ends, as Kafka answers OffsetForLeaderEpoch.
 
-        The current epoch ends at the log's end. An older one ends where the next higher begins,
-        and the answer names the largest epoch of ours up to it. One older than all of ours ends
-        where our first begins: its records are gone from this log. One we have not seen, or none,
-        has no end we could name.
+        The latest epoch ends at the log end. An older one ends where the next higher one starts;
+        the answer has our largest epoch up to it. An epoch below all entries ends where the first
+        entry starts: its records are no longer in the log. An epoch above all entries, or a
+        negative one, is unknown.
         """
         entries = self._entries
         if epoch < 0 or epoch > self.latest:
@@ -100,24 +102,24 @@ class LeaderEpochs:
         return EpochEnd(floor, entries[higher].start_offset)
 
     def epoch_for(self, offset: Offset) -> LeaderEpoch:
-        """Say under which epoch a record was written; -1 when that was before our first."""
+        """Return the epoch of the record at an offset; -1 below the first entry."""
         after = bisect_right(self._entries, offset, key=_by_start)
         return self._entries[after - 1].epoch if after else NO_LEADER_EPOCH
 
     def truncate_from_end(self, end_offset: Offset) -> None:
-        """The log now ends at this offset: epochs that begin there or later are gone."""
+        """Remove the epochs that start at or above the new log end."""
         kept = [entry for entry in self._entries if entry.start_offset < end_offset]
         self._keep(kept)
 
     def truncate_from_start(self, start_offset: Offset) -> None:
-        """The log now starts at this offset: the epoch that holds it begins there."""
+        """Remove the epochs below the new log start; the one that contains it starts there."""
         after = bisect_right(self._entries, start_offset, key=_by_start)
         if after:
             first = EpochEntry(self._entries[after - 1].epoch, start_offset)
             self._keep([first, *self._entries[after:]])
 
     def clear(self) -> None:
-        """Forget every epoch: the log starts anew."""
+        """Remove every epoch, for a log that starts over."""
         self._keep([])
 
     def _keep(self, entries: list[EpochEntry]) -> None:
@@ -131,17 +133,17 @@ class LeaderEpochs:
 
 
 def format_epochs(epochs: LeaderEpochs) -> bytes:
-    """Write the entries as `leader-epoch-checkpoint` holds them."""
+    """Encode the entries in the format of `leader-epoch-checkpoint`."""
     return format_checkpoint(f"{epoch} {start}" for epoch, start in epochs.entries)
 
 
 def parse_epochs(path: str, content: bytes) -> LeaderEpochs:
-    """Read the entries of a checkpoint; DamagedFile names the line that is wrong."""
+    """Parse a checkpoint; DamagedFile names the bad line."""
     return LeaderEpochs(parse_checkpoint(path, content, _entry))
 
 
 def load_epochs(files: Files, folder: str) -> LeaderEpochs:
-    """Read a partition's epochs; no file means none yet."""
+    """Read a partition's epochs; none if the file does not exist."""
     path = f"{folder}/{LEADER_EPOCHS}"
     try:
         content = read_whole(files, path)
@@ -151,7 +153,7 @@ def load_epochs(files: Files, folder: str) -> LeaderEpochs:
 
 
 def save_epochs(files: Files, folder: str, epochs: LeaderEpochs) -> None:
-    """Bring a partition's checkpoint up to date; costs nothing when it is."""
+    """Write a partition's checkpoint and sync it, if the entries have changed."""
     if epochs.dirty:
         write_atomically(files, f"{folder}/{LEADER_EPOCHS}", format_epochs(epochs))
         epochs.dirty = False

@@ -1,12 +1,12 @@
-"""Making a log durable without holding up the event loop.
+"""Syncing a log to disk without blocking the event loop.
 
-The loop says what must be synced (`Log.prepare_flush`), a thread syncs it (`Flush.run`), the loop
-takes note (`Log.flushed`): so no state is touched outside the loop, and appends go on meanwhile.
-`Flusher` does all three. Those who come while a sync is under way wait for it and share the next
-one: that is group commit, one fsync for all produce requests that arrived during the last.
+A flush has three steps. The loop lists what to sync (`Log.prepare_flush`), a thread syncs it
+(`Flush.run`), and the loop moves the recovery point (`Log.flushed`). So only the loop touches the
+state of a log, and appends continue during the sync. `Flusher` does all three. Callers that arrive
+during a sync wait for it and share the next one (group commit).
 
-The recovery point moves only past what is durable in full: batches, indexes and snapshots of
-closed segments, the epochs of the leaders that wrote them, and the names of the files.
+Below the recovery point everything is durable: batches, the indexes and snapshots of closed
+segments, leader epochs, and file names. Recovery trusts everything below it.
 """
 
 from __future__ import annotations
@@ -27,36 +27,36 @@ from moldau.storage.topic_config import LogConfig
 
 @dataclass(frozen=True, slots=True)
 class Flush:
-    """What one sync of a log comprises; safe to run on any thread."""
+    """One sync of a log; `run` is safe on any thread."""
 
     files: Files
     path: str
-    """The log's folder, for what is said of an error."""
+    """The folder of the log, for error messages."""
     end_offset: int
     """Everything below is durable once this has run."""
     truncation_count: int
-    """How often the log had been truncated; after another time this proves nothing."""
+    """Truncations of the log so far. If another one happens, the result of this sync is void."""
     name_changes: int
-    """How often names in the folder had changed."""
+    """Name changes in the folder so far."""
     logs: tuple[File, ...]
     """Open `.log` files, oldest first."""
     paths: tuple[str, ...]
-    """Indexes, snapshots and the topic id, as far as they are new; gone by now is not needed."""
+    """Unsynced indexes, snapshots and topic id files. One that was removed is skipped."""
     folder: Folder | None
-    """Where names have changed or are about to; None if there is nothing to do in it.
+    """The folder, if a name in it has changed or the epochs must be written; else None.
 
-    Open, because the log may be deleted while this runs: its path is another log's then."""
+    It is open, because the log may be deleted during the sync and its path used again."""
     epochs: bytes | None
-    """The new content of the leader epoch checkpoint, None if it is up to date."""
+    """The new content of the leader epoch checkpoint; None if the file is up to date."""
     parent: str | None
-    """Where the folder's own name is not durable yet."""
+    """The parent folder, if the folder's own name is not durable yet."""
 
     def run(self) -> None:
-        """Sync it all; StorageError takes the log directory offline.
+        """Sync everything; a StorageError must take the log directory offline.
 
-        Only the new epochs are written here, and may find the disk full: then all is tried again
-        with the next flush. A sync that failed is never tried again, whatever it failed of: the
-        kernel may have dropped what it could not write.
+        A failed fsync is never retried: the kernel may have dropped the dirty pages, and a second
+        fsync would succeed. Only the write of the epochs may raise DiskFull; the next flush then
+        repeats everything.
         """
         try:
             with disk_failures(self.path):
@@ -66,6 +66,7 @@ class Flush:
                 self.folder.close()
 
     def _sync(self) -> None:
+        # Contents before names: a name must not become durable before the content of its file.
         for file in self.logs:
             crash_point("flush.before_sync")
             file.sync()
@@ -78,9 +79,10 @@ class Flush:
         if self.parent is not None:
             self.files.sync_folder(self.parent)
         crash_point("flush.before_epochs")
-        # Last, because they alone need room: without any, the batches are on the disk.
+        # Epochs last: they alone need space, and on a full disk the batches are synced anyway.
+        # They must be durable before `flushed` moves the recovery point.
         if self.folder is not None and self.epochs is not None:
-            # In a folder that was removed meanwhile nobody will look for them.
+            # The folder was removed: the log was deleted during the sync.
             with disk_errors(self.path), contextlib.suppress(FileNotFoundError):
                 replace_in(self.folder, LEADER_EPOCHS, self.epochs)
         crash_point("flush.after_epochs")
@@ -95,16 +97,16 @@ class Flush:
 
 
 class Flushable(Hashable, Protocol):
-    """A log, as far as flushing is concerned."""
+    """A log as the flusher sees it."""
 
     @property
     def config(self) -> LogConfig:
-        """Says by `flush.ms` how long a sync may wait."""
+        """`flush.ms` limits how long a sync may wait."""
         ...
 
     @property
     def flushed_ms(self) -> int:
-        """When the last sync was."""
+        """When the last sync ended."""
         ...
 
     @property
@@ -114,25 +116,25 @@ class Flushable(Hashable, Protocol):
 
     @property
     def log_end_offset(self) -> int:
-        """What a sync now would make durable."""
+        """The offset up to which a sync would make the log durable now."""
         ...
 
     @property
     def offline(self) -> bool:
-        """Whether it is out of use."""
+        """Whether the log has failed or is closed."""
         ...
 
     def prepare_flush(self) -> Flush | None:
-        """Say what a sync up to the end comprises now; None if all is durable."""
+        """Return the sync up to the log end; None if all is durable."""
         ...
 
     def flushed(self, flush: Flush) -> None:
-        """Take note that a sync has run."""
+        """Move the recovery point after a sync has run."""
         ...
 
 
 class Flusher:
-    """Syncs logs through the executor, one sync a log at a time."""
+    """Syncs logs through the executor, one sync per log at a time."""
 
     __slots__ = ("_executor", "_running")
 
@@ -141,9 +143,9 @@ class Flusher:
         self._running: dict[Flushable, asyncio.Task[None]] = {}
 
     async def flush(self, log: Flushable, offset: int) -> None:
-        """Return once everything below this offset is durable; StorageError if that failed.
+        """Return once everything below this offset is durable; StorageError if the sync failed.
 
-        A log truncated below the offset meanwhile counts as durable: there is nothing left.
+        Returns also if the log was truncated below the offset: nothing is left to sync.
         """
         while log.recovery_point < offset:
             running = self._running.get(log)
@@ -153,10 +155,11 @@ class Flusher:
                     return
                 running = asyncio.get_running_loop().create_task(self._run(log, flush))
                 self._running[log] = running
+            # Others wait for the same task: a cancelled caller must not cancel it.
             await asyncio.shield(running)
 
     async def settle(self) -> None:
-        """Wait for the syncs under way, whatever becomes of them; for an orderly stop."""
+        """Wait until all running syncs have ended or failed; for a clean shutdown."""
         await asyncio.gather(*self._running.values(), return_exceptions=True)
 
     async def _run(self, log: Flushable, flush: Flush) -> None:

@@ -1,23 +1,24 @@
-"""One partition's log: segments in order, appended to at the end, read anywhere, cut at both.
+"""The log of one partition: a list of segments. Appends go to the last one, reads to any.
 
-    log_start_offset <= ... <= recovery_point <= ... <= log_end_offset
-         first that is served       durable below         the next to be given out
+    log_start_offset    the first offset that readers get, at most log_end_offset
+    recovery_point      everything below is durable, at most log_end_offset
+    log_end_offset      the offset of the next record
 
-Everything happens on the event loop's thread. An append is check, write, apply with nothing in
-between: a batch is refused before anything has changed, or written whole, or cut off again. What
-blocks for long is split off (`prepare_flush`), what is due later is left with `Resources`.
+All methods run on the event loop. An append checks, writes and applies without a pause: a batch is
+refused before anything changes, or written whole, or truncated away again. Syncs block, so
+`prepare_flush` returns them as a `Flush` for another thread. `Resources` holds delayed work.
 
-Offsets are given out once: the leader rewrites the sixteen bytes before a batch's checksum and
-appends the rest as it came; a follower appends what its leader wrote, byte for byte.
+The leader assigns offsets: it rewrites the 16 bytes before a batch's checksum and appends the rest
+unchanged. A follower appends the bytes that its leader wrote.
 
-A crash of the process loses nothing that was appended. A power cut may lose what lies at or above
-the recovery point; `recovery` finds out. The leader epoch checkpoint is written before the
-recovery point moves: epochs above it are in the batches, from where recovery reads them again.
+A crash of the process loses nothing that was appended. A power cut may lose batches at or above
+the recovery point; `recovery` finds them. A flush writes the leader epoch checkpoint before the
+recovery point moves, so recovery finds every epoch in the checkpoint or in the batches it reads.
 
-Expected outcomes are raised as ApiError (out of range, refused by producer state, larger than a
-segment); a disk that fails is StorageError, bytes that rotted are CorruptRecords where a search
-runs into them, and a log whose end can no longer be trusted is `offline`. On a full disk nothing is
-half done: DiskFull, and the log can go on. Who leads and who waits is not this module's business.
+Errors: ApiError for expected refusals (offset out of range, producer state, batch too large);
+StorageError if the disk fails; DiskFull if it is full, with nothing changed; CorruptRecords if a
+read meets damaged bytes. A log whose end cannot be trusted is `offline`. This module does not know
+leadership, the in-sync replicas or the high watermark: `replication.partition` does.
 """
 
 from __future__ import annotations
@@ -88,8 +89,14 @@ class Log:
         durable: bool,
         unsynced_paths: Sequence[str] = (),
     ) -> None:
-        """Put a log together; not `durable` if not even the name of its folder is known to be."""
+        """Build a log from loaded parts; `durable` says that its folder and files are synced."""
         invariant(segments, f"{folder}: a log has a segment")
+        invariant(
+            segments[0].base_offset <= log_start_offset <= log_end_offset
+            and segments[-1].base_offset <= log_end_offset
+            and recovery_point <= log_end_offset,
+            f"{folder}: start {log_start_offset}, flushed {recovery_point}, end {log_end_offset}",
+        )
         self._resources = resources
         self._segments = Segments(segments)
         self._recovery_point_lowered = recovery_point_lowered
@@ -110,16 +117,16 @@ class Log:
         self.log_start_offset = Offset(log_start_offset)
         self.log_end_offset = Offset(log_end_offset)
         self.offline = False
-        """Set when its end or its directory cannot be trusted any more; nothing is appended."""
+        """True after its end or its directory failed: appends are refused for good."""
         self.full = False
-        """Set while its disk has no room: nothing is appended, all else goes on."""
+        """True while the disk is full: appends are refused, reads and retention continue."""
 
     def __repr__(self) -> str:
         return f"<Log {self.folder} [{self.log_start_offset}, {self.log_end_offset})>"
 
     @property
     def segments(self) -> Sequence[Segment]:
-        """Oldest first; the last is being written."""
+        """Oldest first; the last is the active one, which takes the appends."""
         return self._segments.all
 
     @property
@@ -129,17 +136,17 @@ class Log:
 
     @property
     def first_unstable_offset(self) -> Offset | None:
-        """Where the first undecided transaction begins; None if all are decided."""
+        """Where the first open or not yet replicated transaction begins; None without any."""
         return self.producers.first_unstable_offset
 
     def topic_id_written(self, topic_id: TopicId, path: str) -> None:
-        """Belong to this topic; the file that says so is durable with the next flush."""
+        """Set the topic id; the next flush syncs the file at this path, which holds it."""
         self.topic_id = topic_id
         self._durability.names_changed(path)
         self._changed = True
 
     def update_config(self, config: LogConfig) -> None:
-        """Follow new topic configs from the next append on."""
+        """Use new topic configs from the next append on."""
         self.config = config
         for segment in self.segments:
             segment.follow(config)
@@ -153,14 +160,15 @@ class Log:
         leader_epoch: int,
         origin: Origin = Origin.CLIENT,
     ) -> AppendResult:
-        """Append one batch as the leader, giving it the next offsets.
+        """Append one batch as the leader and assign the next offsets to it.
 
-        The batch was examined already (`incoming`); its bytes are not kept beyond this call.
+        `incoming` has validated the batch. The log keeps no reference to its bytes.
         """
         if header.producer_id >= 0:
             known = self.producers.check(header, origin)
             if known is not None:
                 return AppendResult(known.first_offset, known.last_offset, known.timestamp, True)
+        # Apply after the write: a refused write must leave the producer's sequence as it was.
         base_offset = self._append_batch(batch, header, leader_epoch)
         if header.producer_id >= 0:
             self.producers.apply(header, base_offset)
@@ -171,7 +179,7 @@ class Log:
     def append_marker(
         self, batch: Buffer, header: BatchHeader, leader_epoch: int, transaction_version: int = 2
     ) -> AppendResult:
-        """Append the marker that ends a producer's transaction here."""
+        """Append the marker that ends a producer's transaction in this partition."""
         marker = end_transaction_marker(batch)
         if marker is None:
             raise InvariantViolated(f"{self.folder}: not a transaction marker")
@@ -183,24 +191,25 @@ class Log:
                 with disk_errors(self.folder):
                     self._add_aborted(self.active, AbortedTransaction(*completed[:4]))
             except StorageError:
-                # Without its entry the marker would let readers have what was aborted.
+                # A marker without its `.txnindex` entry would show aborted records to consumers.
                 self.truncate_to(offset)
                 raise
         return AppendResult(offset, offset, header.max_timestamp, False)
 
     def append_checked(self, checked: bytes, timestamp: int, leader_epoch: int) -> None:
-        """Append a small batch of one record and no producer, given as what its checksum covers."""
+        """Append one small record without a producer; `checked` is what the checksum covers."""
         offset = self.log_end_offset
         batch = seal(offset, checked, leader_epoch)
         self._append_parts((batch,), len(batch), offset, timestamp, leader_epoch)
 
     def _append_batch(self, batch: Buffer, header: BatchHeader, leader_epoch: int) -> Offset:
-        """Append a batch with the next offsets and this epoch before it; return the first."""
+        """Append a batch with the next offsets and this leader epoch; return its base offset."""
         base_offset, size = self.log_end_offset, LENGTH_END + header.length
         last_offset, timestamp = base_offset + header.last_offset_delta, header.max_timestamp
         prefix = batch_prefix(base_offset, size, leader_epoch)
+        # A view: the body of a large batch goes from the request to the file without a copy. For a
+        # small one a copy is cheaper than a write of two parts.
         body = memoryview(batch)[PREFIX_SIZE:]
-        # A small batch is joined: that costs less than to write two pieces.
         parts = (prefix + body,) if size <= SMALL_BATCH_BYTES else (prefix, body)
         self._append_parts(parts, size, last_offset, timestamp, leader_epoch)
         return base_offset
@@ -213,9 +222,12 @@ class Log:
         max_timestamp: int,
         leader_epoch: int,
     ) -> None:
-        """Append a batch, given in parts, in a new segment if this one is full or too old."""
+        """Append a batch, given in parts; roll first if the active segment is full or too old."""
         if self.offline or self.full:
             raise self._refusal()
+        # Not `invariant`, which would format its message for every batch.
+        if leader_epoch < self.epochs.latest:
+            raise InvariantViolated(f"{self}: epoch {leader_epoch} after {self.epochs.latest}")
         base_offset = self.log_end_offset
         if size > self.config.segment_bytes:
             raise ApiError(
@@ -230,14 +242,14 @@ class Log:
         self._grown_to(last_offset + 1, leader_epoch, base_offset)
 
     def _write(self, segment: Segment, parts: Sequence[Buffer]) -> Segment:
-        """Write batches, to the next segment if this one's file may not grow; return which."""
+        """Write batches; roll if the file may not grow; return the segment that has them."""
         if not segment.size and self.epochs.latest < 0:
             with disk_errors(self.folder):
                 make_empty(self._resources.files, [f"{self.folder}/{LEADER_EPOCHS}"])
         try:
             segment.write(parts)
         except HalfWritten:
-            self._go_offline()
+            self.offline = True
             raise
         except FileTooLarge as error:
             if not segment.size:
@@ -246,7 +258,7 @@ class Log:
         return segment
 
     def _grown_to(self, end_offset: int, leader_epoch: int, base_offset: int) -> None:
-        """Take a batch into account that is in the file now, written in this epoch."""
+        """Move the log end after a batch was written to the file in this leader epoch."""
         if leader_epoch > self.epochs.latest:
             self.epochs.assign(LeaderEpoch(leader_epoch), Offset(base_offset))
         self.log_end_offset = Offset(end_offset)
@@ -255,12 +267,13 @@ class Log:
             self._resources.timed[self] = None
 
     def append_as_follower(self, batches: Buffer) -> int:
-        """Append what a leader sent, as it is; return how many bytes.
+        """Append batches from a leader unchanged; return how many bytes were appended.
 
-        A cut batch at the end is left out. CorruptRecords, with nothing appended, if a batch does
-        not match its checksum or does not follow the one before.
+        An incomplete batch at the end is ignored. CorruptRecords, with nothing appended, if a
+        checksum does not match or offsets go back.
         """
         view = memoryview(batches)
+        # All headers before the first write: a bad batch must not leave half a response appended.
         headers = checked_headers(view, self.log_end_offset)
         position = 0
         while headers:
@@ -268,12 +281,13 @@ class Log:
         return position
 
     def _append_run(self, view: memoryview, position: int, headers: list[BatchHeader]) -> int:
-        """Write as many of these batches as one segment takes, in one go, and take them off."""
+        """Write as many batches as fit into one segment, and remove them from the list."""
         if self.offline or self.full:
             raise self._refusal()
         first = headers[0]
         if self.active.should_roll(first.size, first.last_offset, first.max_timestamp):
-            # What compaction left out belongs into a segment, not between two: see `recovery`.
+            # The leader's log may have gaps from compaction. Start the new segment at our log end,
+            # so that the gap is inside a segment: `recovery` takes one between two for a loss.
             end_offset = self.log_end_offset
             fits = first.last_offset - end_offset <= RELATIVE_OFFSET_MAX
             self.roll(end_offset if fits else first.base_offset)
@@ -292,7 +306,7 @@ class Log:
         return end
 
     def _take_replicated(self, segment: Segment, batch: memoryview, header: BatchHeader) -> None:
-        """Account for a batch that a leader wrote and that is in our file now."""
+        """Apply a batch of the leader that is in our file now."""
         segment.account(header.size, header.base_offset, header.last_offset, header.max_timestamp)
         self._grown_to(header.next_offset, header.leader_epoch, header.base_offset)
         completed = self.producers.replay(header, batch)
@@ -305,9 +319,6 @@ class Log:
         self._segments.note_aborted(segment)
         self._durability.names_changed()
 
-    def _go_offline(self) -> None:
-        self.offline = True
-
     def _refusal(self) -> StorageError:
         if self.offline:
             return StorageError(self.folder, "the log is offline")
@@ -318,11 +329,14 @@ class Log:
         self.full = full
 
     def roll(self, base_offset: int | None = None) -> Segment:
-        """Stop writing to the last segment and begin the next; an empty one is replaced."""
+        """Close the active segment and create the next; an empty active segment is replaced."""
         start = self.log_end_offset if base_offset is None else base_offset
+        invariant(start >= self.log_end_offset, f"{self}: a roll at {start} is below the end")
         old = self.active
         if old.base_offset == start and not old.size:
             return old
+        # The new `.log` comes last: if a step before it fails, as on a full disk, the old segment
+        # stays the active one. The next flush syncs all files that are written here.
         with disk_errors(self.folder):
             crash_point("log.roll.before_store")
             old.store_indexes()
@@ -340,10 +354,10 @@ class Log:
         return segment
 
     def _keep_durable(self, end_offset: int) -> None:
-        """Sync the indexes of a segment now if everything else in it was synced before.
+        """Sync the indexes of the active segment now if all of its batches are durable.
 
-        Recovery will not look at it again once another segment begins at the recovery point. Only
-        a log that is flushed as it goes is ever in this state, and waits for the disk anyway.
+        Recovery skips a segment once the next one starts at the recovery point, so its indexes
+        must be durable before. Only logs that flush every append get here; they wait anyway.
         """
         if self.recovery_point >= end_offset:
             flush = self._flush()
@@ -361,12 +375,11 @@ class Log:
     def read(
         self, offset: int, max_bytes: int, end_offset: int, *, at_least_one: bool = True
     ) -> ReadResult:
-        """Find the bytes from the batch that holds an offset up to the limits.
+        """Find the bytes from the batch with this offset up to the limits.
 
-        Nothing at or above `end_offset` is included: it is a high watermark or a last stable
-        offset, and batches are committed whole. With `at_least_one` the first batch comes whole
-        even beyond `max_bytes`; all else may be cut anywhere. ApiError OFFSET_OUT_OF_RANGE when
-        the log does not hold the offset.
+        The result ends before `end_offset`, a high watermark or last stable offset. With
+        `at_least_one` the first batch is complete even if it exceeds `max_bytes`; the last batch
+        may be incomplete. ApiError OFFSET_OUT_OF_RANGE if the offset is not in the log.
         """
         start, end = self.log_start_offset, self.log_end_offset
         if not start <= offset <= end:
@@ -380,30 +393,27 @@ class Log:
             raise storage_error(self.folder, error) from error
 
     def search(self, timestamp: int | None) -> Search:
-        """Find the first record that is not older than this, or the newest for None, in steps."""
+        """Find the first record at or after a timestamp, or the newest for None, in steps."""
         with disk_errors(self.folder):
             return (yield from search(self, timestamp))
 
     def segment_starts(self, timestamp: int) -> list[int]:
-        """List where the segments begin that are not newer than this timestamp, oldest first.
-
-        All of them for a negative one. It is what ListOffsets 0 answers with.
-        """
+        """List base offsets of segments up to a timestamp, all if negative, for ListOffsets 0."""
         with disk_errors(self.folder):
             return starts_until(self.segments, timestamp)
 
     def aborted_transactions(self, offset: int, read: ReadResult) -> tuple[AbortedTransaction, ...]:
-        """List the aborted transactions with records in what `read` found from an offset on."""
+        """List the aborted transactions with records in the result of a read from this offset."""
         with disk_errors(self.folder):
             return aborted_in(self._segments, offset, read, self.log_end_offset)
 
-    # Making room
+    # Deleting from the start
 
     def delete_records_before(self, offset: int) -> bool:
-        """Move the log's start forward; segments below it go with the next `retain`."""
+        """Move the log start up, at most to the high watermark; `retain` deletes the segments."""
         if offset <= self.log_start_offset:
             return False
-        invariant(offset <= self.log_end_offset, f"{self.folder}: log start {offset} behind end")
+        invariant(offset <= self.log_end_offset, f"{self}: a start at {offset} is above the end")
         self.log_start_offset = Offset(offset)
         self.epochs.truncate_from_start(Offset(offset))
         self.producers.log_start_moved(offset)
@@ -411,7 +421,7 @@ class Log:
         return True
 
     def retain(self, now_ms: int, high_watermark: int) -> int:
-        """Remove the segments that are too old or too many; return how many went."""
+        """Delete the segments that retention has expired; return how many."""
         with disk_errors(self.folder):
             count = expired_count(
                 self.segments,
@@ -425,9 +435,15 @@ class Log:
                 try:
                     self.roll()
                 except DiskFull:
-                    count -= 1  # The others make room for the next time.
+                    count -= 1  # Deleting the others makes room for a roll next time.
+            # Start first, files second: the start must never be below the first segment.
             for _ in range(count):
-                self.delete_records_before(self.segments[1].base_offset)
+                start = self.segments[1].base_offset
+                invariant(
+                    start <= high_watermark <= self.log_end_offset,
+                    f"{self}: a start at {start} with high watermark {high_watermark}",
+                )
+                self.delete_records_before(start)
                 crash_point("log.retain.before_removal")
                 self._drop_oldest()
                 crash_point("log.retain.after_removal")
@@ -439,13 +455,15 @@ class Log:
         remove_snapshots(self._resources.files, self.folder, [segment.base_offset])
         self._durability.names_changed()
 
-    # Cutting
+    # Truncating
 
     def truncate_to(self, offset: int) -> bool:
-        """Cut off everything at or above an offset; tell whether anything was there.
+        """Remove everything at or above an offset; return whether there was anything.
 
-        A batch that holds the offset goes whole, so the log may end a little before it.
+        A batch that contains the offset is removed whole, so the log may end below the offset.
+        An offset below the log start lowers the start too: see `_end_at`.
         """
+        invariant(offset >= 0, f"{self}: cannot be truncated to {offset}")
         if offset >= self.log_end_offset:
             return False
         if offset < self.segments[0].base_offset:
@@ -466,10 +484,11 @@ class Log:
         return True
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Empty the log and let it go on at an offset, as a follower does that is too far behind.
+        """Delete all segments and continue with an empty log at an offset.
 
-        Or too far ahead: a leader after an unclean election may begin below our start.
+        For a follower whose leader's log starts above our end, or ends below our start.
         """
+        invariant(offset >= 0, f"{self}: cannot start at {offset}")
         with disk_failures(self.folder):
             self._forget_durability_above(offset)
             crash_point("log.restart.before_removal")
@@ -482,10 +501,10 @@ class Log:
             self.epochs.clear()
 
     def _drop_above(self, offset: int) -> None:
-        """Remove the segments that begin behind an offset, newest first, and wait for the disk.
+        """Delete the segments that start above an offset, newest first, and sync the folder.
 
-        Were a removal lost in a power cut while what is appended next is not, the old segments
-        would stand behind the new batches as if they belonged there.
+        Without the sync, a power cut could undo the deletion and keep later appends: old segments
+        would then follow new batches. This fsync blocks the event loop; truncations are rare.
         """
         count = len(self._segments)
         while self.segments and self.segments[-1].base_offset > offset:
@@ -495,14 +514,17 @@ class Log:
             self._resources.files.sync_folder(self.folder)
 
     def _forget_durability_above(self, offset: int) -> None:
-        """Say on disk that nothing above is durable, before the bytes change that once were."""
+        """Lower the recovery point, on disk too, before bytes below it change.
+
+        With the old checkpoint, recovery would trust batches that replaced the truncated ones.
+        """
         self._changed = True
         if self._durability.cut_to(offset):
             crash_point("log.truncate.before_checkpoint")
             self._recovery_point_lowered()
 
     def _end_at(self, end_offset: int) -> None:
-        """Let everything beside the batches end here too."""
+        """Truncate the log start, epochs, snapshots and producers; segments cut their indexes."""
         self.log_end_offset = Offset(end_offset)
         self.log_start_offset = min(self.log_start_offset, Offset(end_offset))
         self.epochs.truncate_from_end(Offset(end_offset))
@@ -519,18 +541,18 @@ class Log:
 
     @property
     def flushed_ms(self) -> int:
-        """When the last flush was done; `flush.ms` bounds its age."""
+        """When the last flush ended; `flush.ms` limits its age."""
         return self._durability.flushed_ms
 
     @property
     def unflushed_count(self) -> int:
-        """How many offsets a power cut may lose; `flush.messages` bounds it."""
+        """How many offsets a power cut may lose; `flush.messages` limits it."""
         return self.log_end_offset - self.recovery_point
 
     def prepare_flush(self) -> Flush | None:
-        """Say what must be synced for all up to the end to be durable; None if it is.
+        """Return the sync that makes the log durable up to its end; None if it already is.
 
-        Run it on another thread and hand it to `flushed`, one at a time: `flushing.Flusher`.
+        Run it on another thread, then call `flushed`. One at a time: `flushing.Flusher`.
         """
         return self._flush() if self.recovery_point < self.log_end_offset else None
 
@@ -541,15 +563,16 @@ class Log:
         return self._durability.flush(self._resources.files, logs, self.log_end_offset, self.epochs)
 
     def flushed(self, flush: Flush) -> None:
-        """Take note that a flush has run."""
+        """Move the recovery point after a flush has run."""
         self._durability.flushed(flush, self.epochs, self._resources.clock.wall_ms())
+        invariant(self.recovery_point <= self.log_end_offset, f"{self}: flushed above the end")
         if self.recovery_point >= self.active.base_offset:
             self._resources.rolled.pop(self, None)
 
     def prepare_close(self) -> Flush | None:
-        """Store indexes and producers for an orderly stop; None if nothing changed since opening.
+        """Store indexes and producer state for a clean shutdown; None if nothing has changed.
 
-        The flush returned must run, and be handed to `flushed`, before the stop is a clean one.
+        Run the returned flush and call `flushed` before the clean shutdown mark is written.
         """
         if not self._changed or self.offline:
             return None
@@ -563,15 +586,15 @@ class Log:
         return self._flush()
 
     def let_go(self) -> None:
-        """Give up descriptors and appended work; the log is not used any more."""
-        self._go_offline()
+        """Close files and drop scheduled work; the log is not used any more."""
+        self.offline = True
         self._resources.rolled.pop(self, None)
         self._resources.timed.pop(self, None)
         for segment in self.segments:
             segment.let_go()
 
     def replace_segments(self, old: Sequence[Segment], new: Segment) -> None:
-        """Let one segment stand for neighbours whose files it has replaced."""
+        """Replace adjacent segments by the one that compaction made of them."""
         self._segments.replace(old, new)
         self._durability.names_changed()
         self._changed = True

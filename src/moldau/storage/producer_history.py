@@ -1,8 +1,8 @@
-"""Bringing producer state back: the newest good snapshot, then the batches behind it.
+"""Restoring producer state: the newest good snapshot, then a replay of the batches after it.
 
-A snapshot lies at every segment's start and, after an orderly stop, at the log's end. It is
-written without waiting for the disk, since all it can save is time: a damaged one is removed and
-an older one used, at worst none and the whole log.
+There is a snapshot at every segment's start and, after a clean shutdown, at the log end. A snapshot
+only saves time, so writing one does not wait for the disk. If one is damaged it is removed and an
+older one is used; without any, the whole log is replayed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,11 @@ _TEMPORARY_SUFFIX = ".tmp"
 
 
 def store_snapshot(files: Files, folder: str, offset: int, producers: ProducerStates) -> str:
-    """Keep producers as they are when the log ends at this offset; return the file's path."""
+    """Write the producer state of a log that ends at this offset; return the path.
+
+    Renamed without a sync: the caller adds the path to the next flush. Until then a power cut may
+    leave a damaged file, which its CRC reveals.
+    """
     path = f"{folder}/{snapshot_name(offset)}"
     temporary = path + _TEMPORARY_SUFFIX
     files.remove(temporary)
@@ -50,40 +54,41 @@ def store_snapshot(files: Files, folder: str, offset: int, producers: ProducerSt
 
 
 def snapshot_offsets(names: Iterable[str]) -> list[int]:
-    """Pick the snapshots out of a folder's names, oldest first."""
+    """List the offsets of the snapshots among a folder's names, oldest first."""
     stems = (name.removesuffix(SNAPSHOT_SUFFIX) for name in names if name.endswith(SNAPSHOT_SUFFIX))
     return sorted(int(stem) for stem in stems if stem.isascii() and stem.isdigit())
 
 
 def remove_snapshots(files: Files, folder: str, offsets: Iterable[int]) -> None:
-    """Remove these snapshots; one that is gone is fine."""
+    """Remove these snapshots; a missing one is ignored."""
     for offset in offsets:
         files.remove(f"{folder}/{snapshot_name(offset)}")
 
 
 def stray_snapshots(offsets: Sequence[int], base_offsets: Collection[int]) -> list[int]:
-    """List the snapshots that belong to no segment's start; the newest is never one of them."""
+    """List the snapshots at no segment's start, except the newest, which may be at the log end."""
     return [offset for offset in offsets[:-1] if offset not in base_offsets]
 
 
 def restore_producers(
     files: Files, folder: str, producers: ProducerStates, segments: Sequence[Segment], end: int
 ) -> None:
-    """Make producer state what it was when the log ended at this offset.
+    """Restore the producer state of a log that ends at this offset.
 
-    Snapshots of a later end, or damaged, are removed: they would lie once the log has grown again.
+    Snapshots above the end are removed: when the log has grown again, they would describe batches
+    that were truncated.
     """
     offsets = snapshot_offsets(files.names(folder))
     remove_snapshots(files, folder, (offset for offset in offsets if offset > end))
     start = load_newest_snapshot(files, folder, producers, [o for o in offsets if o <= end])
     for segment in _overlapping(segments, start, end):
-        # What rots below the recovery point costs the state of its producers, not the log.
+        # A damaged batch below the recovery point costs its producers' state, not the log.
         with suppress(CorruptRecords):
             _replay(producers, segment, start, end)
 
 
 def _replay(producers: ProducerStates, segment: Segment, start: int, end: int) -> None:
-    """Let producer state see what a segment holds of [start, end)."""
+    """Replay the batches of a segment that are in [start, end)."""
     first = segment.batch_holding(start)
     if first is None:
         return
@@ -96,13 +101,13 @@ def _replay(producers: ProducerStates, segment: Segment, start: int, end: int) -
 def load_newest_snapshot(
     files: Files, folder: str, producers: ProducerStates, offsets: Sequence[int]
 ) -> int:
-    """Load the newest snapshot that can be read; return its offset, 0 if there is none."""
+    """Load the newest undamaged snapshot; return its offset, or 0 without any."""
     for offset in reversed(offsets):
         path = f"{folder}/{snapshot_name(offset)}"
         try:
             producers.load(read_snapshot(files, path))
         except CorruptRecords as error:
-            logger.warning("%s; it is removed, and the batches tell of producers instead", error)
+            logger.warning("%s; removed, producer state is replayed from the batches", error)
             files.remove(path)
         else:
             return offset
@@ -113,10 +118,11 @@ def load_newest_snapshot(
 def replay_batch(
     producers: ProducerStates, segment: Segment, batch: StoredBatch
 ) -> AbortedTransaction | None:
-    """Let producer state see a batch of the log; return the transaction if it aborted one."""
+    """Replay one batch; return the transaction if the batch aborted one."""
     header = batch.header
     if header is None or header.producer_id < 0:
         return None
+    # Only a marker is read whole; for data batches the header is enough.
     content = segment.handle().read(batch.position, batch.size) if header.control else b""
     completed = producers.replay(header, content)
     if completed is None or not completed.aborted:

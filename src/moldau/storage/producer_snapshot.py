@@ -1,8 +1,8 @@
-"""Producer states as bytes: the `.snapshot` files of a partition folder.
+"""The format of `.snapshot` files, which store producer state.
 
-A snapshot's number is the offset up to which its log was taken into account, exclusive. Only the
-last batch of each producer is kept, as in Kafka, so a restart shortens the memory for duplicates
-from five batches to one and whatever is replayed after it.
+The name of a snapshot is an offset: it covers the log below that offset. As in Kafka, a snapshot
+has only the last batch of each producer. So after a restart a duplicate is recognized if it is that
+batch or a batch that was replayed after the snapshot.
 
     version int16 | CRC-32C uint32 of all that follows | count int32 | entries of 46 bytes
 """
@@ -29,19 +29,19 @@ _ENTRIES_POSITION = _HEAD.size + _COUNT.size
 
 
 def snapshot_name(offset: int) -> str:
-    """Name the snapshot that covers the log up to this offset, exclusive."""
+    """Return the name of the snapshot that covers the log below this offset."""
     return f"{offset:020d}{SNAPSHOT_SUFFIX}"
 
 
 def format_snapshot(producers: Iterable[Producer]) -> bytes:
-    """Write producers as a snapshot holds them."""
+    """Encode producers as a snapshot."""
     entries = [_ENTRY.pack(*_fields(producer)) for producer in producers]
     body = _COUNT.pack(len(entries)) + b"".join(entries)
     return _HEAD.pack(_VERSION, crc32c(body)) + body
 
 
 def parse_snapshot(content: Buffer) -> list[Producer]:
-    """Read a snapshot; CorruptRecords when it is not exactly one."""
+    """Decode a snapshot; CorruptRecords if it is damaged."""
     view = memoryview(content)
     if len(view) < _ENTRIES_POSITION:
         raise CorruptRecords(f"a producer snapshot of {len(view)} bytes is too short")
@@ -61,7 +61,7 @@ def parse_snapshot(content: Buffer) -> list[Producer]:
 
 
 def read_snapshot(files: Files, path: str) -> list[Producer]:
-    """Read a snapshot file; CorruptRecords names it when it is damaged."""
+    """Read a snapshot file; CorruptRecords with its path if it is damaged."""
     try:
         return parse_snapshot(read_whole(files, path))
     except CorruptRecords as error:

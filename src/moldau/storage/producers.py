@@ -1,27 +1,29 @@
-"""What a log remembers of its producers: idempotence and open transactions.
+"""The producer state of one log: sequence numbers and open transactions.
 
-A producer with an id numbers its records per partition. Of every producer the log keeps the epoch
-and the last five batches, so that
+A producer with an id numbers its records per partition. The log keeps the epoch and the last five
+batches of every producer, so that
 
-- a batch sent twice is answered with the offset of the first time, not appended again (five is
-  the most a client keeps in flight; KIP-98, KIP-185);
-- a batch that leaves a gap is refused with OUT_OF_ORDER_SEQUENCE_NUMBER, which makes the client
-  send the missing ones first;
+- a batch sent twice is not appended again: the answer has the offsets of the first time (five is
+  the most that a client keeps in flight; KIP-98, KIP-185);
+- a batch after a gap is refused with OUT_OF_ORDER_SEQUENCE_NUMBER, and the client sends the
+  missing batches first;
 - a producer with an older epoch is fenced with INVALID_PRODUCER_EPOCH.
 
-A producer the log does not know may begin at any sequence: its state may have expired, or its
-records may have been deleted (KIP-360; UNKNOWN_PRODUCER_ID is no longer an answer). Only if an
-earlier batch of it was turned away for a moment, that one must come first. A new epoch of a known
-producer begins at 0. Sequences wrap from 2^31 - 1 to 0.
+An unknown producer may start at any sequence: its state may have expired, or its records may have
+been deleted (KIP-360; UNKNOWN_PRODUCER_ID is no longer returned). One exception: if its first batch
+was refused temporarily, that batch must come first (`expect`). A new epoch of a known producer
+starts at sequence 0. Sequences wrap from 2^31 - 1 to 0.
 
-A transactional batch opens a transaction at its first offset; a marker closes it. Nothing from
-the first open transaction on is stable, nor from one whose marker the high watermark has not
-passed yet; an aborted transaction is reported to the caller, who keeps it in `.txnindex`.
+A transactional batch opens a transaction at its first offset; a marker closes it. The transaction
+is stable once the high watermark has passed the marker. The first offset of the oldest transaction
+that is not stable is the first unstable offset. `apply_marker` returns an aborted transaction, and
+the caller writes it to `.txnindex`.
 
-The use is check, append, apply, with nothing in between: `check` changes nothing, `apply` cannot
-fail. Followers and recovery call `replay`, which trusts what a leader once accepted; a replay of
-the log from its newest snapshot yields the same state as living through it did. All of it is
-pure: no files (see `producer_snapshot`), no clock.
+A leader calls `check`, appends, and calls `apply`, without an `await` in between: `check` changes
+nothing and `apply` refuses nothing. Followers and recovery call `replay`, which checks nothing,
+because a leader has accepted the batch. A replay from a snapshot gives the same state as the
+appends did, except for batches that a snapshot does not keep. No files (see `producer_snapshot`)
+and no clock here.
 """
 
 from __future__ import annotations
@@ -34,6 +36,7 @@ from heapq import heappop, heappush
 from itertools import islice
 from typing import NamedTuple
 
+from moldau.base.checks import invariant
 from moldau.base.files import Buffer
 from moldau.base.ids import NO_OFFSET, Offset
 from moldau.protocol.errors import ApiError, ErrorCode
@@ -41,11 +44,11 @@ from moldau.records.batch import BatchHeader
 from moldau.records.control import EndTransactionMarker, end_transaction_marker
 
 BATCHES_REMEMBERED = 5
-"""As many as a client may have in flight with idempotence on."""
+"""As many as an idempotent client may have in flight."""
 
 EXPECTED_MAX = 1000
-"""Producers whose first batch is awaited again; a coordinator that loads turns away as many as
-write to a partition for the first time in that moment. Beyond, the oldest note is dropped."""
+"""How many unknown producers with a refused first batch are remembered; the oldest is dropped. A
+transaction coordinator that is loading refuses the first batches of all its producers at once."""
 
 SEQUENCE_MAX = 2**31 - 1
 NO_SEQUENCE = -1
@@ -53,11 +56,11 @@ NO_PRODUCER_EPOCH = -1
 
 
 class Origin(Enum):
-    """Who appends, which decides how much is checked."""
+    """Who appends; it decides what `check` looks at."""
 
     CLIENT = "client"
     COORDINATOR = "coordinator"
-    """Offset commits in transactions carry no sequences; only their epoch is checked."""
+    """Transactional offset commits have no sequences; only their epoch is checked."""
 
 
 class RememberedBatch(NamedTuple):
@@ -85,27 +88,27 @@ class CompletedTransaction(NamedTuple):
     producer_id: int
     first_offset: int
     last_offset: int
-    """Where the marker stands."""
+    """The offset of the marker."""
     last_stable_offset: int
-    """The first offset not yet decided once this transaction is."""
+    """The first offset of the oldest transaction still open, else the offset after the marker."""
     aborted: bool
 
 
 @dataclass(slots=True)
 class Producer:
-    """One producer, as this log knows it."""
+    """The state of one producer in this log."""
 
     producer_id: int
     epoch: int
     coordinator_epoch: int
-    """Of the transaction coordinator that sent the last marker, -1 when none did."""
+    """Of the transaction coordinator that sent the last marker; -1 without a marker."""
     last_timestamp: int
     transaction_first_offset: int
-    """-1 when no transaction is open."""
+    """-1 if no transaction is open."""
     batches: deque[RememberedBatch]
     """At most five, oldest first, all of the current epoch."""
     marker_count: int = field(default=0, compare=False)
-    """Its markers since the log was opened, or it was forgotten."""
+    """Markers since the log was opened or the producer expired."""
 
     @property
     def last_sequence(self) -> int:
@@ -113,7 +116,7 @@ class Producer:
 
 
 class ProducerStates:
-    """Every producer of one log."""
+    """All producers of one log."""
 
     __slots__ = (
         "_expected",
@@ -127,16 +130,16 @@ class ProducerStates:
     def __init__(self, producers: Iterable[Producer] = ()) -> None:
         self._producers: dict[int, Producer] = {}
         self._ongoing: OrderedDict[int, int] = OrderedDict()
-        """Open transactions, first offset -> producer id, ascending as offsets are given out."""
+        """Open transactions: first offset -> producer id. Keys ascend, so the oldest is first."""
         self._unreplicated: OrderedDict[int, int] = OrderedDict()
-        """Closed ones the high watermark has not passed, first offset -> marker's offset, which
-        ascends: the first to close is the first to go."""
+        """Closed transactions whose marker is at or above the high watermark: first offset ->
+        marker offset. Values ascend, so the high watermark passes the first one first."""
         self._unreplicated_firsts: list[int] = []
-        """A heap of their first offsets, among others that have gone."""
+        """A heap of their first offsets; offsets of stable transactions are dropped lazily."""
         self.first_unstable_offset: Offset | None = None
-        """Where what a `read_committed` consumer must not see begins; None when all is stable."""
+        """A `read_committed` consumer reads only below it; None if all transactions are stable."""
         self._expected: dict[int, tuple[int, int]] = {}
-        """Producers not known yet whose first batch was turned away: its epoch and sequence."""
+        """Epoch and sequence of the refused first batch of a producer that is still unknown."""
         self.load(producers)
 
     def __len__(self) -> int:
@@ -146,22 +149,23 @@ class ProducerStates:
         return iter(self._producers.values())
 
     def get(self, producer_id: int) -> Producer | None:
-        """Look one producer up."""
+        """Return the state of a producer; None if it is unknown."""
         return self._producers.get(producer_id)
 
     def marker_count(self, producer_id: int) -> int:
-        """Return how many markers of a producer were taken since the log was opened.
+        """Return how many markers of a producer were applied since the log was opened.
 
-        Whoever asked elsewhere about a transaction sees from it whether one ended meanwhile.
+        A caller compares it before and after it asks the coordinator, to see whether a
+        transaction ended meanwhile.
         """
         producer = self._producers.get(producer_id)
         return 0 if producer is None else producer.marker_count
 
     def expect(self, header: BatchHeader) -> None:
-        """Note that a batch was turned away for the moment, and will be sent again.
+        """Remember a batch that was refused temporarily and will be sent again.
 
-        A producer has several in flight. Without the note, the next one would find a producer that
-        nobody knows, begin with its own sequence, and shut the first one out (KIP-890).
+        A producer has several batches in flight. Without this note, the second one would be taken
+        for the first of an unknown producer, and the first one could never follow (KIP-890).
         """
         producer_id = header.producer_id
         note = (header.producer_epoch, header.base_sequence)
@@ -175,10 +179,10 @@ class ProducerStates:
         self._expected[producer_id] = note
 
     def check(self, header: BatchHeader, origin: Origin = Origin.CLIENT) -> RememberedBatch | None:
-        """Say whether a batch may be appended, without changing anything.
+        """Check whether a batch may be appended; changes nothing.
 
-        None: append it. A remembered batch: it is there already, answer with its offsets.
-        ApiError: refuse it.
+        Returns None to append it, or the earlier batch if this is a duplicate. Raises ApiError to
+        refuse it.
         """
         if header.producer_id < 0:
             return None
@@ -188,6 +192,8 @@ class ProducerStates:
                 self._check_expected(header)
             return None
         if not _continues(producer, header):
+            # Duplicates before epoch and sequence checks: a retry has an old sequence, and its
+            # answer must be the first one's offsets, not an error.
             if origin is Origin.CLIENT:
                 duplicate = _duplicate(producer, header)
                 if duplicate is not None:
@@ -203,7 +209,7 @@ class ProducerStates:
         return None
 
     def apply(self, header: BatchHeader, base_offset: int) -> None:
-        """Remember a data batch that was appended at this offset."""
+        """Update the producer after a data batch was appended at this offset."""
         if header.producer_id < 0:
             return
         producer = self._producer(header.producer_id)
@@ -214,6 +220,10 @@ class ProducerStates:
         )
         producer.last_timestamp = header.max_timestamp
         if header.transactional and producer.transaction_first_offset < 0:
+            invariant(
+                not self._ongoing or base_offset > next(reversed(self._ongoing)),
+                f"producer {header.producer_id}: a transaction at {base_offset} is out of order",
+            )
             producer.transaction_first_offset = base_offset
             self._ongoing[base_offset] = producer.producer_id
             if self.first_unstable_offset is None:
@@ -222,11 +232,11 @@ class ProducerStates:
     def check_marker(
         self, header: BatchHeader, marker: EndTransactionMarker, transaction_version: int
     ) -> None:
-        """Say whether a marker may be appended; ApiError refuses it.
+        """Check whether a marker may be appended; ApiError refuses it.
 
-        Since transaction version 2 the coordinator raises the epoch before every marker (KIP-890),
-        so an equal epoch with a transaction still open belongs to an earlier transaction; with
-        none open it is the retry of a marker already written, which is harmless.
+        Since transaction version 2 the coordinator raises the epoch for every marker (KIP-890). So
+        a marker of the current epoch belongs to an earlier transaction: it is refused if another
+        transaction is open. If none is open it is a harmless retry.
         """
         producer = self._producers.get(header.producer_id)
         if producer is None:
@@ -248,9 +258,9 @@ class ProducerStates:
     def apply_marker(
         self, header: BatchHeader, marker: EndTransactionMarker, offset: int
     ) -> CompletedTransaction | None:
-        """Remember a marker that was appended at this offset; None if it closed nothing.
+        """Close a transaction after its marker was appended at this offset; None if none was open.
 
-        What it closes is not stable before the high watermark has passed the marker.
+        The transaction becomes stable when the high watermark passes the marker.
         """
         producer = self._producer(header.producer_id)
         producer.marker_count += 1
@@ -260,6 +270,10 @@ class ProducerStates:
         first_offset = producer.transaction_first_offset
         if first_offset < 0:
             return None
+        invariant(
+            not self._unreplicated or offset > next(reversed(self._unreplicated.values())),
+            f"producer {header.producer_id}: a marker at {offset} is out of order",
+        )
         producer.transaction_first_offset = NO_OFFSET
         self._ongoing.pop(first_offset, None)
         self._unreplicated[first_offset] = offset
@@ -270,10 +284,10 @@ class ProducerStates:
         )
 
     def replay(self, header: BatchHeader, batch: Buffer) -> CompletedTransaction | None:
-        """Take a batch that is in the log already, as followers and recovery do.
+        """Apply a batch that is already in the log; for followers and recovery.
 
-        Nothing is refused: a leader accepted it once. A control batch without a record is what
-        compaction leaves of a transaction that is gone, and means nothing.
+        Nothing is checked: a leader has accepted the batch. A control batch without a record is
+        skipped: compaction has removed its transaction.
         """
         if header.producer_id < 0:
             return None
@@ -284,23 +298,23 @@ class ProducerStates:
         return None if marker is None else self.apply_marker(header, marker, header.base_offset)
 
     def high_watermark_moved(self, high_watermark: int) -> None:
-        """Let closed transactions become stable whose markers are now replicated."""
+        """Make the closed transactions stable whose markers are below the high watermark."""
         if self._unreplicated:
             self._forget_unreplicated(high_watermark)
 
     def log_start_moved(self, log_start_offset: int) -> None:
-        """Let closed transactions go whose markers are no longer in the log.
+        """Drop the closed transactions whose markers are below the log start.
 
-        Producers stay: what they last sent is worth knowing longer than the records are kept.
+        Producers stay: their sequences must outlive their records (KIP-360).
         """
         if self._unreplicated:
             self._forget_unreplicated(log_start_offset)
 
     def remove_expired(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget producers idle for `producer.id.expiration.ms`; returns how many.
+        """Remove producers idle for `producer.id.expiration.ms`; return how many.
 
-        A producer with an open transaction stays: forgetting it would leave the log unstable
-        forever.
+        A producer with an open transaction stays: without it, no marker could close the
+        transaction, and the first unstable offset would never move again.
         """
         expired = [
             producer.producer_id
@@ -313,7 +327,7 @@ class ProducerStates:
         return len(expired)
 
     def clear(self) -> None:
-        """Forget everything: the log was cut, and a snapshot and a replay follow."""
+        """Remove everything, before a snapshot is loaded and batches are replayed."""
         self._producers.clear()
         self._expected.clear()
         self._ongoing.clear()
@@ -322,10 +336,11 @@ class ProducerStates:
         self._stability_changed()
 
     def load(self, producers: Iterable[Producer]) -> None:
-        """Take over the producers of a snapshot, in place of everything known."""
+        """Replace everything by the producers of a snapshot."""
         self.clear()
         for producer in producers:
             self._producers[producer.producer_id] = producer
+        # `_ongoing` must ascend, and a snapshot is in no order.
         opened = [p for p in self._producers.values() if p.transaction_first_offset >= 0]
         for producer in sorted(opened, key=lambda p: p.transaction_first_offset):
             self._ongoing[producer.transaction_first_offset] = producer.producer_id
@@ -350,16 +365,17 @@ class ProducerStates:
             )
 
     def _forget_unreplicated(self, offset: int) -> None:
-        """Let those go whose marker lies below an offset."""
+        """Drop the closed transactions whose marker is below an offset."""
         unreplicated = self._unreplicated
         while unreplicated and next(iter(unreplicated.values())) < offset:
             unreplicated.popitem(last=False)
         self._stability_changed()
 
     def _stability_changed(self) -> None:
-        """Find the first unstable offset anew, looking at the first of each kind alone.
+        """Set the first unstable offset from the oldest open and the oldest unreplicated one.
 
-        There may be many of both: one of each producer, and after a recovery all that were closed.
+        Only these two are looked at: there may be one per producer, and after a recovery every
+        transaction that recovery has replayed.
         """
         firsts = self._unreplicated_firsts
         while firsts and firsts[0] not in self._unreplicated:
@@ -369,7 +385,7 @@ class ProducerStates:
 
 
 def _continues(producer: Producer, header: BatchHeader) -> bool:
-    """Tell whether a batch goes on right behind the last one, as nearly every batch does."""
+    """Return whether a batch has the next sequence of the same epoch, as most batches do."""
     batches = producer.batches
     return (
         header.producer_epoch == producer.epoch
@@ -379,7 +395,7 @@ def _continues(producer: Producer, header: BatchHeader) -> bool:
 
 
 def _duplicate(producer: Producer, header: BatchHeader) -> RememberedBatch | None:
-    """Find the batch of the same epoch with exactly these sequences."""
+    """Find the remembered batch of the same epoch with the same sequences."""
     if header.producer_epoch != producer.epoch:
         return None
     last_sequence = header.last_sequence

@@ -1,25 +1,29 @@
-"""Opening a partition folder: from files to a log that can be trusted.
+"""Opening the folder of a partition, with recovery after a crash.
 
-After an orderly stop only the end of the last segment is read. Otherwise everything at or above
-the recovery point is doubted: the segments from the one that holds it are read again, CRCs are
-checked from the recovery point on, indexes, producer state and leader epochs are made anew, the
-file is cut at the first batch that is wrong, and later segments go, as in Kafka. What is cut stays
-in the folder as `.cut` (`cuts`), and the report says which offsets that costs.
+After a clean shutdown only the end of the last segment is read. After a crash nothing at or above
+the recovery point is trusted. Recovery reads the segments from the one with the recovery point on
+and checks CRCs from the recovery point on. It rebuilds indexes, producer state and leader epochs.
+It truncates at the first bad batch and removes all later segments, as Kafka does. The removed bytes
+stay in the folder as `.cut` files (`cuts`), and the report lists the lost offsets.
 
-Before that, what a compaction or a removal left half done is finished or undone (names, in order):
-`.deleted` and `.cleaned` go; a `.swap` at or above the lowest `.cleaned` belongs to an unfinished
-split and goes (KAFKA-6264); any other `.swap` is complete, so the segments it replaces go and it
-takes its name; indexes without a log go.
+Recovery relies on three promises: everything below the recovery point was synced, a truncation
+lowers the recovery point on disk before it changes a byte, and every leader epoch is either in the
+epoch checkpoint or in a batch at or above the recovery point.
 
-One batch lost exactly at its border leaves no torn bytes, only a gap before the next segment. Such
-a gap is a loss as well, and what follows it is cut: a replica must fetch it again, not serve a log
-with a hole. Unless a cleaner may have made it. Ours never does, nor does a follower that takes over
-what was cleaned elsewhere, but Kafka's does: so a gap is no loss in a log that is compacted, nor
-below where it was compacted while that was its policy.
+First it completes or undoes interrupted compactions and deletions, by file names in this order:
+`.deleted` and `.cleaned` files are removed. A `.swap` at or above the lowest `.cleaned` is from an
+unfinished split and is removed (KAFKA-6264). Any other `.swap` is complete: the segments that it
+replaces are removed and it is renamed. Indexes without a `.log` are removed.
 
-On a full disk recovery goes without what others can make again: snapshots, and the index files of
-closed segments, which whoever reads them rebuilds. What nothing else could tell must find room, or
-the log is not opened: DiskFull. That is what was aborted, and the copy of what is cut.
+A power cut can lose the last batch of a segment exactly at its boundary. That leaves no damaged
+bytes, only a gap before the next segment. Such a gap is a loss, and everything after it is removed:
+a replica must fetch it again instead of serving a log with a hole. Kafka's cleaner makes such gaps
+too; ours does not, nor does a follower of a compacted log. So a gap is accepted if the log is
+compacted, or below the offset up to which it once was.
+
+On a full disk recovery skips what can be rebuilt later: snapshots, and index files of closed
+segments. Two things must be written, or the log is not opened (DiskFull): the `.txnindex`, and the
+`.cut` files.
 """
 
 from __future__ import annotations
@@ -75,18 +79,18 @@ _LEFT_BEHIND = (DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX, TEMPORARY_SUFFIX)
 
 
 class Report(NamedTuple):
-    """What opening a log had to do; empty after an orderly stop."""
+    """What recovery did; empty after a clean shutdown."""
 
     recovered_segments: int = 0
     cut_bytes: int = 0
     removed_segments: int = 0
     reason: str = ""
     warnings: tuple[str, ...] = ()
-    """One line for each loss and each file that had to be made anew."""
+    """One line per loss and per rebuilt file."""
     cuts: tuple[CutFile, ...] = ()
-    """The `.cut` files that lie in the folder now."""
+    """The `.cut` files in the folder."""
     lacked_room: bool = False
-    """Whether files were left out on a full disk that are made again some time."""
+    """Whether files were skipped because the disk is full."""
 
     def __str__(self) -> str:
         if not self.recovered_segments:
@@ -100,7 +104,7 @@ class Report(NamedTuple):
 
 
 class Opened(NamedTuple):
-    """A log ready for use, and what that took."""
+    """An open log and the report of its recovery."""
 
     log: Log
     report: Report
@@ -117,19 +121,22 @@ def open_log(
     compacted_below: int = 0,
     recovery_point_lowered: Callable[[], None],
 ) -> Opened:
-    """Open the log in a folder; `clean` says that the last stop was an orderly one.
+    """Open the log in a folder; `clean` says that the last shutdown was a clean one.
 
-    A folder without segments becomes an empty log at its start offset.
+    A folder without segments becomes an empty log at `log_start_offset`. This reads and writes
+    files: it runs before the log is in use, on a thread or before the event loop starts.
     """
     with disk_errors(folder):
         opening = _Opening(resources, folder, config, log_start_offset, compacted_below)
-        end_offset = opening.end_after_orderly_stop() if clean else None
+        # A damaged end after a clean shutdown is treated like a crash.
+        end_offset = opening.end_after_clean_shutdown() if clean else None
         trusted = end_offset is not None
         if end_offset is None:
             end_offset = opening.recover(recovery_point)
         if end_offset < log_start_offset:
             end_offset = opening.start_over(log_start_offset)
         log_start = max(log_start_offset, opening.segments[0].base_offset)
+        # The epoch file may be newer than the log: a power cut may have taken the last batches.
         opening.epochs.truncate_from_end(Offset(end_offset))
         opening.epochs.truncate_from_start(Offset(log_start))
         opening.restore_producers(end_offset, trusted=trusted)
@@ -152,7 +159,7 @@ def open_log(
 
 
 class _Opening:
-    """A log in the making."""
+    """The parts of a log while it is opened."""
 
     def __init__(
         self,
@@ -167,7 +174,7 @@ class _Opening:
         self._folder = folder
         self._config = config
         self._gaps_below = LONG_MAX if config.compacts else compacted_below
-        """Segments that begin up to here may leave a gap before them."""
+        """A segment that starts up to here may have a gap before it."""
         names = finish_interrupted(files, folder)
         self._snapshots = snapshot_offsets(names)
         self._has_cuts = any(name.endswith(CUT_SUFFIX) for name in names)
@@ -192,13 +199,13 @@ class _Opening:
         self.epochs = self._load_epochs()
 
     def _load_epochs(self) -> LeaderEpochs:
-        """Read the epochs; a file that is damaged is made anew from the headers of all batches."""
+        """Read the epochs; rebuild a damaged file from the headers of all batches."""
         try:
             return load_epochs(self._files, self._folder)
         except DamagedFile as error:
             epochs = LeaderEpochs()
             for segment in self.segments:
-                # What is behind garbage is learned by recovery, or is not in the log any more.
+                # Recovery reads the epochs after damaged bytes, or removes those batches.
                 with contextlib.suppress(CorruptRecords):
                     for batch in segment.batches():
                         if batch.leader_epoch > epochs.latest:
@@ -211,18 +218,20 @@ class _Opening:
     def _warn(self, line: str) -> None:
         self.report = self.report._replace(warnings=(*self.report.warnings, line))
 
-    def end_after_orderly_stop(self) -> int | None:
-        """Find the log's end from its last bytes; None if they are not what such a stop leaves."""
+    def end_after_clean_shutdown(self) -> int | None:
+        """Find the log end from the last segment; None if its end is damaged."""
         return self.segments[-1].end_offset()
 
     def recover(self, recovery_point: int) -> int:
-        """Check all from the recovery point on; return the offset at which the log ends now."""
+        """Check everything from the recovery point on; return the log end."""
         bases = [segment.base_offset for segment in self.segments]
         first = max(0, bisect_right(bases, recovery_point) - 1)
         start = bases[first]
-        # Epochs and snapshots above may speak of batches that were cut off since.
+        # Epochs and snapshots above `start` may describe batches that were truncated since. The
+        # batches that are read below give both again.
         self.epochs.truncate_from_end(Offset(start))
         restore_producers(self._files, self._folder, self.producers, self.segments[:first], start)
+        # Only a flush syncs the topic id, and the log may never have had one.
         self.unsynced_paths.append(f"{self._folder}/{PARTITION_METADATA}")
         end_offset = start
         number = first
@@ -243,7 +252,7 @@ class _Opening:
         return self._resources.files
 
     def _gap(self, number: int, first: int, end_offset: int) -> CorruptRecords | None:
-        """Tell what is wrong with a segment's start, seen from the end of the one before."""
+        """Return what is wrong if a segment does not start where the one before ends."""
         base_offset = self.segments[number].base_offset
         if number == first or base_offset == end_offset:
             return None
@@ -254,7 +263,7 @@ class _Opening:
     def _recover_segment(
         self, segment: Segment, recovery_point: int
     ) -> tuple[int, CorruptRecords | None]:
-        """Check one segment; return its end offset and what was wrong with the rest."""
+        """Check one segment; return its end offset, and what was wrong after it, if anything."""
         size = segment.size
         end_offset = segment.base_offset
         if end_offset > 0:
@@ -282,7 +291,7 @@ class _Opening:
         return end_offset, wrong
 
     def _store_indexes(self, segment: Segment) -> None:
-        """Store all entries or none: some would be taken for all, and none for a lost file."""
+        """Store all entries or none: a partial index looks complete, an empty one is rebuilt."""
         try:
             segment.store_indexes()
         except OSError:
@@ -291,7 +300,7 @@ class _Opening:
 
     @contextlib.contextmanager
     def _if_there_is_room(self) -> Iterator[None]:
-        """Let a write fail on a full disk that can be made up for."""
+        """Skip a write on a full disk, for files that can be rebuilt."""
         try:
             yield
         except OSError as error:
@@ -302,10 +311,11 @@ class _Opening:
     def _cut_tail(
         self, segment: Segment, size: int, end_offset: int, wrong: CorruptRecords
     ) -> None:
-        """Cut a segment's file where its good batches end, and keep what is cut."""
+        """Truncate a segment after its good batches, and keep the rest in a `.cut` file."""
         file, position = segment.handle(), segment.size
         kept_as = keep_tail(self._files, file, position, size, self._resources.clock.wall_ms())
         last_lost = last_readable_offset(file, position, size, end_offset)
+        # Copied before: after a crash in between, recovery runs again and finds the same bytes.
         crash_point("recovery.before_cut")
         file.truncate(position)
         crash_point("recovery.after_cut")
@@ -319,7 +329,10 @@ class _Opening:
         )  # fmt: skip
 
     def _remove_from(self, number: int, end_offset: int, wrong: CorruptRecords) -> None:
-        """Remove the segments from this one on, newest first: nothing may follow what is wrong."""
+        """Remove the segments from this one on, newest first.
+
+        In this order a crash in between leaves a log without a gap.
+        """
         removed = self.segments[number:]
         if not removed:
             return
@@ -339,7 +352,7 @@ class _Opening:
         )  # fmt: skip
 
     def _set_aside(self, segment: Segment) -> list[str]:
-        """Make a whole segment a `.cut` and return its path; an empty one just goes."""
+        """Rename a whole segment to `.cut` and return the path; an empty one is removed."""
         segment.let_go()
         kept = []
         if segment.size:
@@ -363,13 +376,13 @@ class _Opening:
             self._warn(str(cut))
 
     def cut_files(self) -> tuple[CutFile, ...]:
-        """List the `.cut` files in the folder; nearly no folder has any."""
+        """List the `.cut` files in the folder; most folders have none."""
         if not self._has_cuts:
             return ()
         return tuple(find_cuts(self._files, self._folder, self._files.names(self._folder)))
 
     def start_over(self, log_start_offset: int) -> int:
-        """Drop a log that ends before its own start: nothing in it may be served."""
+        """Remove all segments of a log that ends below its start: readers get none of it."""
         wrong = CorruptRecords(f"the log ended before its start, {log_start_offset}")
         self._remove_from(0, self.segments[0].base_offset, wrong)
         self.segments.append(
@@ -378,10 +391,10 @@ class _Opening:
         return log_start_offset
 
     def restore_producers(self, end_offset: int, *, trusted: bool) -> None:
-        """Bring producer state up to the end; recovery has it already.
+        """Load producer state after a clean shutdown; recovery has replayed it already.
 
-        An orderly stop without any snapshot is that of a log without producers, or of one copied
-        without them; reading all of it to find out which would make every start slow.
+        A log without any snapshot has no producers, or was copied without its snapshots. Reading
+        the whole log to find out would make every start slow, so it is not replayed.
         """
         bases = {segment.base_offset for segment in self.segments}
         remove_snapshots(self._files, self._folder, stray_snapshots(self._snapshots, bases))
@@ -394,9 +407,9 @@ def _learn_epoch(epochs: LeaderEpochs, batch: StoredBatch) -> None:
 
 
 def finish_interrupted(files: Files, folder: str) -> list[str]:
-    """Finish or undo what a compaction or a removal left half done; return the names then there.
+    """Complete or undo interrupted compactions and deletions; return the names in the folder.
 
-    Mostly there is nothing of the kind, and one look at the folder is all this costs.
+    Usually there are none, and this costs one listing of the folder.
     """
     names = files.names(folder)
     if any(name.endswith(_LEFT_BEHIND) for name in names):
@@ -424,11 +437,12 @@ def _remove_unfinished(files: Files, folder: str, names: list[str]) -> None:
 
 
 def _complete_swaps(files: Files, folder: str) -> None:
-    """Let finished segments take the place of those they were made from.
+    """Replace old segments by the compacted ones that are complete (`.swap`).
 
-    The old ones go first: as long as a log is still a swap, all this is done again after a crash.
-    Then come the logs and at last their indexes, which must not be taken for old ones: what is
-    aborted can be learned from nothing else.
+    The order makes this repeatable after a crash. First the old files are removed: as long as a
+    `.log.swap` exists, everything is done again. Then the `.log` files are renamed, and last their
+    indexes. With the indexes first, a repeat would remove a new `.txnindex` as an old file, and
+    recovery does not rebuild it below the recovery point.
     """
     names = files.names(folder)
     swaps = [name for name in names if segment_base(name, SWAP_SUFFIX) is not None]
@@ -450,7 +464,7 @@ def _complete_swaps(files: Files, folder: str) -> None:
 
 
 def segment_base(name: str, more_suffix: str = "") -> int | None:
-    """Read the base offset in the name of a segment's file; None if it is no such name."""
+    """Parse the base offset from a file name of a segment; None for any other name."""
     for suffix in SEGMENT_SUFFIXES:
         if name.endswith(suffix + more_suffix):
             stem = name.removesuffix(suffix + more_suffix)
@@ -464,7 +478,7 @@ def _bases(names: list[str], more_suffix: str) -> list[int]:
 
 
 def _swap_end(files: Files, folder: str, name: str) -> int:
-    """Find the offset behind the last batch of a segment that waits to be swapped in."""
+    """Return the offset after the last batch of a `.swap` segment."""
     end_offset = segment_base(name, SWAP_SUFFIX) or 0
     file = files.open(f"{folder}/{name}")
     try:

@@ -1,15 +1,17 @@
-"""One segment of a log: a `.log` of batches and the indexes beside it.
+"""One segment of a log: a `.log` file of batches and the indexes beside it.
 
-A segment is *being written* while it is the last of its log: then `tail` holds its indexes and
-what the next append must know. Any other is closed: a base offset, a size, and nothing else in
-memory until somebody reads. Opening and warming happen at first use, so that a log which nobody
-touches costs a few small objects and no descriptor.
+The last segment of a log is active: `tail` holds its indexes and the state that appends need. The
+others are closed: a base offset and a size, with no more in memory until a reader comes. Files are
+opened and indexes loaded at first use, so an idle log has no descriptor and few objects.
 
-A segment rolls by size (it may be filled to exactly `segment.bytes`), by the distance in time
-between its first batch and the incoming one, by full indexes, and by offsets that no longer fit
-31 bits. Positions of batches come from the index, then from a walk over headers.
+A segment is full when a batch would exceed `segment.bytes`, when the batch is `segment.ms` newer
+than the first one, when an index is full, or when an offset needs more than 31 bits relative to
+the base. A look-up takes a position from the offset index and walks the headers from there.
 
-OSError leaves as StorageError from `write` and unchanged from all else; `Log` turns those.
+Readers stop at `size`, which only `account` moves. Bytes after it in the file are from a failed
+write.
+
+`write` raises StorageError; all other methods raise OSError, which `Log` converts.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 
-from moldau.base.checks import crash_point
+from moldau.base.checks import crash_point, invariant
 from moldau.base.errors import CorruptRecords, StorageError
 from moldau.base.files import Buffer, File, read_whole, write_atomically
 from moldau.records.batch import PEEK_SIZE, peek
@@ -51,15 +53,15 @@ INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"
 DELETED_SUFFIX = ".deleted"
 SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
-"""The files of a segment, the one that makes it a segment first."""
+"""The files of a segment. First the `.log`: without it the others are orphans."""
 
 
 class HalfWritten(StorageError):  # noqa: N818 - it names the state of the file
-    """A failed write could not be taken back: nothing may follow it in this log."""
+    """A write failed and could not be undone: nothing more may be appended to this log."""
 
 
 def file_stem(base_offset: int) -> str:
-    """Name the files of a segment, without suffix: the base offset in 20 digits."""
+    """Return the file name of a segment without suffix: the base offset in 20 digits."""
     return f"{base_offset:020d}"
 
 
@@ -98,23 +100,24 @@ class Segment:
         self._closed_first: int | None = None
         self._closed_largest: TimeEntry | None = None
         self.has_aborted = has_aborted
-        """Whether there is a `.txnindex`; nearly no segment has one."""
+        """Whether there is a `.txnindex`; most segments have none."""
         self.config = config
         self.stem = f"{folder}/{file_stem(base_offset)}"
         self.base_offset = base_offset
         self.size = size
         self.created_ms = resources.clock.wall_ms()
         self.first_timestamp = NO_TIMESTAMP
-        """Of the first batch, from which rolling by time counts; set while being written."""
+        """Of the first batch; `segment.ms` counts from it. Only set in the active segment."""
         self.file: File | None = None
         self.used = False
         self.tail: Tail | None = None
+        """The indexes of the active segment; None while closed."""
 
     @classmethod
     def create(
         cls, resources: Resources, folder: str, base_offset: int, config: LogConfig
     ) -> Segment:
-        """Make an empty segment to write to."""
+        """Create an empty active segment."""
         segment = cls(resources, folder, base_offset, 0, config)
         jitter_ms = min(config.segment_jitter_ms, config.segment_ms)
         if jitter_ms > 0:
@@ -124,7 +127,7 @@ class Segment:
             segment.file = resources.files.open(segment.path, create=True)
             segment.file.truncate(0)
         except OSError:
-            # An empty `.log` left here would be taken for the log's end after a restart.
+            # After a restart, an empty `.log` would be the active segment and move the log end.
             resources.files.remove(segment.path)
             raise
         crash_point("segment.create.after_open")
@@ -138,11 +141,11 @@ class Segment:
 
     @property
     def index_paths(self) -> list[str]:
-        """The files beside the `.log`; one that was never needed is not there."""
+        """The paths of `.index`, `.timeindex` and `.txnindex`; a file may not exist."""
         return [self.stem + suffix for suffix in SEGMENT_SUFFIXES[1:]]
 
     def handle(self) -> File:
-        """Return the open `.log`, opening it if need be."""
+        """Return the `.log` file, opened at first use."""
         file = self.file
         if file is None:
             file = self.file = self._resources.files.open(self.path)
@@ -151,7 +154,11 @@ class Segment:
         return file
 
     def let_go(self) -> None:
-        """Give up the descriptor and the indexes; whoever still sends from it keeps it open."""
+        """Drop the file and the cached indexes.
+
+        The file is not closed here: a response may still be sending from it. It closes itself
+        when the last reference goes.
+        """
         self.file = None
         self._resources.indexes.drop(self.stem)
         self._resources.aborted.drop(self.stem)
@@ -159,7 +166,7 @@ class Segment:
     # Writing
 
     def should_roll(self, size: int, last_offset: int, max_timestamp: int) -> bool:
-        """Tell whether a batch must go to a new segment instead of this one."""
+        """Return whether a batch must go to a new segment."""
         far = last_offset - self.base_offset > RELATIVE_OFFSET_MAX
         if not self.size or far:
             return far
@@ -181,14 +188,14 @@ class Segment:
         size_max = self.config.segment_index_bytes
         return (
             len(tail.offsets) >= size_max // OFFSET_ENTRY_SIZE
-            # One slot stays free for the entry that closing adds.
+            # Keep one slot free: closing the segment adds a last entry.
             or len(tail.times) >= size_max // TIME_ENTRY_SIZE - 1
         )
 
     def write(self, parts: Sequence[Buffer]) -> None:
-        """Put batches at the end of the file: all of them, or none and StorageError.
+        """Append batches to the file: all of them, or none and StorageError.
 
-        `account` must follow for each of them.
+        The caller must then call `account` for each batch, in order.
         """
         file = self.file
         crash_point("segment.append.before_write")
@@ -204,7 +211,7 @@ class Segment:
         crash_point("segment.append.after_write")
 
     def _take_back(self, file: File | None, error: OSError) -> None:
-        """Cut a half-written batch off again, so that the next one does not follow garbage."""
+        """Truncate a partial write away: the next batch must not follow garbage."""
         try:
             if file is not None:
                 file.truncate(self.size)
@@ -213,11 +220,11 @@ class Segment:
         raise storage_error(self.path, error) from error
 
     def follow(self, config: LogConfig) -> None:
-        """Obey other settings from now on."""
+        """Use new topic configs from now on."""
         self.config = config
 
     def account(self, size: int, base_offset: int, last_offset: int, max_timestamp: int) -> None:
-        """Count a batch that was written behind all others."""
+        """Add a batch that was written to the file: to the size and, if due, to the indexes."""
         tail = self.tail or self.warm_up()
         position = self.size
         if not position:
@@ -228,18 +235,19 @@ class Segment:
         self.size = position + size
 
     def warm_up(self) -> Tail:
-        """Make this the segment being written, with what its indexes and first batch say."""
+        """Load the tail, which makes this segment the active one."""
         if self.tail is None:
             tail = self._stored_tail() or self._rebuilt_tail()
             with contextlib.suppress(CorruptRecords):
                 first = next(self.batches(), None)
                 self.first_timestamp = NO_TIMESTAMP if first is None else first.max_timestamp
             self.tail = tail
+            # The cache must not hold what now grows.
             self._resources.indexes.drop(self.stem)
         return self.tail
 
     def store_indexes(self) -> None:
-        """Bring the index files up to date, with the closing entry of the time index."""
+        """Write the missing index entries, with the last entry of the time index; no sync."""
         tail, files = self.tail or self.warm_up(), self._resources.files
         tail.close_times()
         crash_point("segment.indexes.before_times")
@@ -255,7 +263,7 @@ class Segment:
         crash_point("segment.indexes.after_offsets")
 
     def stop_writing(self) -> None:
-        """Keep nothing of the indexes in memory: they are stored, and another takes over."""
+        """Drop the tail: the indexes are stored and another segment is the active one."""
         if self.tail is not None:
             self._closed_first = self.first_timestamp
             self._closed_largest = self.tail.times.last
@@ -264,11 +272,11 @@ class Segment:
     # Reading
 
     def batches(self, position: int = 0) -> Iterator[StoredBatch]:
-        """Walk the batches from one that starts here."""
+        """Walk the batches from this position, where a batch must start."""
         return walk(self.handle(), position, self.size)
 
     def batch_holding(self, offset: int) -> StoredBatch | None:
-        """Find the first batch that ends at or behind this offset; None if all end before it."""
+        """Find the first batch that ends at or after this offset; None if all end before it."""
         start = self.indexes().offsets.floor(offset).position
         for batch in self.batches(start):
             if batch.last_offset >= offset:
@@ -276,7 +284,7 @@ class Segment:
         return None
 
     def position_of(self, offset: int) -> int | None:
-        """Find where the first batch starts that ends at or behind this offset."""
+        """Find the position of the first batch that ends at or after this offset."""
         if self.tail is not None:
             position = self.tail.position_of(offset)
             if position is not None:
@@ -285,20 +293,20 @@ class Segment:
         return None if place is None else place.position
 
     def place_of(self, offset: int) -> StoredPlace | None:
-        """Find the first batch that ends at or behind this offset, and its size."""
+        """Find the position and size of the first batch that ends at or after this offset."""
         start = self.indexes().offsets.floor(offset).position
         return find_offset(self.handle(), start, self.size, offset)
 
     def batch_size(self, position: int) -> int:
-        """Say how large the batch is that starts here."""
+        """Return the size of the batch at this position."""
         _, size, _ = peek(self.handle().read(position, PEEK_SIZE))
         return size
 
     def largest(self) -> TimeEntry:
-        """Say which timestamp is the largest here, and the last offset of the batch with it.
+        """Return the largest timestamp, and the last offset of the batch that has it.
 
-        -1 when no batch has a timestamp. A closed segment's time index ends in this entry, so
-        the last bytes of that file answer without loading it.
+        -1 if no batch has a timestamp. It is the last entry of a closed segment's time index, so
+        only 12 bytes are read.
         """
         if self.tail is not None:
             return TimeEntry(self.tail.largest_timestamp, self.tail.largest_offset)
@@ -307,10 +315,10 @@ class Segment:
         return self._closed_largest
 
     def first_batch_ms(self) -> int:
-        """Say the timestamp of the first batch, its largest; -1 if there is none.
+        """Return the largest timestamp of the first batch; -1 if there is none.
 
-        A closed segment is read for it once: the cleaner asks again and again. CorruptRecords if
-        no batch begins there.
+        A closed segment is read once, because the cleaner asks often. CorruptRecords if the file
+        does not start with a batch.
         """
         if self.tail is not None:
             return self.first_timestamp
@@ -320,12 +328,12 @@ class Segment:
         return self._closed_first
 
     def newest_ms(self) -> int:
-        """Say when the newest record was made, or the segment if no record tells."""
+        """Return the newest record's timestamp; without any, when this object was created."""
         largest = self.largest().timestamp
         return largest if largest >= 0 else self.created_ms
 
     def indexes(self) -> IndexPair:
-        """Return both indexes, reading or rebuilding those of a closed segment."""
+        """Return both indexes; those of a closed segment are loaded, or rebuilt if damaged."""
         if self.tail is not None:
             return IndexPair(self.tail.offsets, self.tail.times)
         cache = self._resources.indexes
@@ -337,7 +345,7 @@ class Segment:
         return pair
 
     def _stored_tail(self) -> Tail | None:
-        """Load the index files; None if they are missing or cannot belong to this log."""
+        """Load the index files; None if they are missing or do not fit the `.log`."""
         files = self._resources.files
         try:
             offsets_content = read_whole(files, self.stem + INDEX_SUFFIX)
@@ -346,13 +354,14 @@ class Segment:
             times = TimeIndex.decode(self.base_offset, times_content)
         except (FileNotFoundError, CorruptRecords):
             return None
-        # Hardly a log has neither timestamps nor a second batch: an empty file is a lost one.
+        # Index files are created empty and filled when the segment closes. An empty one beside a
+        # filled `.log` was never stored, except in the rare logs without any timestamp.
         lost = self.size and not len(times)
         lost = lost or (self.size > self.config.index_interval_bytes and not len(offsets))
         return None if lost else Tail(offsets, times)
 
     def _last_stored_time(self) -> TimeEntry | None:
-        """Read the last entry of the time index; None when it cannot be one."""
+        """Read the last entry of the time index; None if it is missing or invalid."""
         content = last_entry(self._resources.files, self.stem + TIME_INDEX_SUFFIX, TIME_ENTRY_SIZE)
         try:
             return TimeIndex.decode(self.base_offset, content).last if content else None
@@ -360,10 +369,10 @@ class Segment:
             return None
 
     def end_offset(self) -> int | None:
-        """Find the offset behind the last batch, reading only the end; None if it is damaged.
+        """Find the offset after the last batch from the end of the file; None if damaged.
 
-        For opening after an orderly stop: no index is loaded, and what the last entry says is
-        believed if the batches from there on end where the file does.
+        For opening after a clean shutdown, which loads no index. The position in the last index
+        entry counts only if the batches from there end exactly where the file does.
         """
         found = self._end_offset_from(self._last_stored_position())
         return self._end_offset_from(0) if found is None else found
@@ -376,7 +385,7 @@ class Segment:
         return next_offset if position == self.size else None
 
     def _last_stored_position(self) -> int:
-        """Read the position in the last entry of the offset index, 0 if it cannot be one."""
+        """Read the position in the last entry of the offset index; 0 if missing or invalid."""
         content = last_entry(self._resources.files, self.stem + INDEX_SUFFIX, OFFSET_ENTRY_SIZE)
         try:
             return OffsetIndex.decode(self.base_offset, content, self.size).last_position
@@ -384,7 +393,7 @@ class Segment:
             return 0
 
     def _rebuilt_tail(self) -> Tail:
-        """Make the indexes anew from the headers; garbage, if there is any, ends them."""
+        """Rebuild the indexes from the batch headers, up to the first damaged one."""
         tail = Tail.empty(self.base_offset)
         interval = self.config.index_interval_bytes
         with contextlib.suppress(CorruptRecords):
@@ -399,7 +408,7 @@ class Segment:
         return tail
 
     def _repaired_tail(self) -> Tail:
-        """Rebuild the indexes of a closed segment and keep them for the next time."""
+        """Rebuild the indexes of a closed segment and write them to their files."""
         tail = self._rebuilt_tail()
         tail.close_times()
         files = self._resources.files
@@ -407,7 +416,7 @@ class Segment:
             write_atomically(files, self.stem + TIME_INDEX_SUFFIX, tail.times.encode())
             write_atomically(files, self.stem + INDEX_SUFFIX, tail.offsets.encode())
         except OSError as error:
-            # Somebody wants to read, which a full disk does not forbid.
+            # Reads must work on a full disk; the next reader rebuilds the indexes again.
             if not is_full(error):
                 raise
         return tail
@@ -416,13 +425,14 @@ class Segment:
 
     @property
     def transactions_path(self) -> str:
-        """Where the aborted transactions are, if there are any."""
+        """The path of the `.txnindex`, which exists if `has_aborted`."""
         return self.stem + TRANSACTION_INDEX_SUFFIX
 
     def add_aborted(self, transaction: AbortedTransaction) -> None:
-        """Remember an aborted transaction whose marker was written here."""
+        """Add an aborted transaction whose ABORT marker is in this segment."""
         crash_point("segment.abort.before_entry")
         append_aborted(self._resources.files, self.transactions_path, transaction)
+        # Take the index out of the cache while it grows: the cache counts bytes at `put`.
         cache = self._resources.aborted
         index = cache.drop(self.stem) if self.has_aborted else AbortedIndex()
         self.has_aborted = True
@@ -432,9 +442,10 @@ class Segment:
         crash_point("segment.abort.after_entry")
 
     def aborted(self, end_offset: int = LONG_MAX) -> AbortedIndex:
-        """Return the aborted transactions whose markers lie here, before this offset.
+        """Return the aborted transactions whose markers are in this segment.
 
-        DamagedTransactionIndex if the file cannot be right.
+        `end_offset` is the end of the segment, to validate the file. DamagedTransactionIndex if
+        the file does not fit.
         """
         if not self.has_aborted:
             return AbortedIndex()
@@ -447,22 +458,29 @@ class Segment:
         return index
 
     def aborted_rebuilt(self, index: AbortedIndex) -> None:
-        """Use these in place of what a damaged file says."""
+        """Use a rebuilt index instead of a damaged file."""
         self.has_aborted = len(index) > 0
         self._resources.aborted.put(self.stem, index)
 
-    # Cutting and going
+    # Truncating and deleting
 
     def truncate_to(self, offset: int) -> int:
-        """Cut off every batch that ends at or behind this offset; return the new end offset.
+        """Remove every batch that ends at or after this offset; return the new end offset.
 
-        That is the offset itself, or the start of the batch that held it: batches are cut whole.
+        The end is the offset, or the base offset of the batch that contained it: a batch is
+        removed whole. The `.txnindex`, the offset index and the time index are truncated too.
         """
         batch = self.batch_holding(offset)
         tail = self.warm_up()
         if batch is None:
             return offset
         end_offset = min(offset, batch.base_offset)
+        invariant(
+            end_offset >= self.base_offset,
+            f"{self.path}: the batch at {batch.position} has offset {batch.base_offset}",
+        )
+        # A crash between these steps leaves index and batches out of step. That is safe: the
+        # recovery point is at most the new end, so recovery rebuilds all indexes of this segment.
         if self.has_aborted:
             self._resources.aborted.drop(self.stem)
             self.has_aborted = truncate_aborted(
@@ -479,7 +497,7 @@ class Segment:
         return end_offset
 
     def _find_largest_after_indexes(self, tail: Tail) -> None:
-        """Look for a larger timestamp behind the last entry of the time index."""
+        """Find the largest timestamp after the last entry of the time index."""
         start = tail.offsets.floor(tail.times.last.offset).position
         for batch in self.batches(start):
             tail.note_largest(batch.max_timestamp, batch.last_offset)
@@ -487,11 +505,11 @@ class Segment:
     def recover(
         self, check_from_offset: int, take: Callable[[StoredBatch], None]
     ) -> CorruptRecords | None:
-        """Read the file again, rebuild the indexes, and end at the first batch that is wrong.
+        """Read the whole file, rebuild the indexes, and stop at the first bad batch.
 
-        CRCs are checked from this offset on: what lies before was synced once and is trusted.
-        `take` gets every good batch in order. What was wrong is returned, None if nothing was;
-        the caller cuts the file to `size` then.
+        CRCs are checked from this offset on; below it everything was synced. `take` gets every
+        good batch in order. Returns what was wrong, or None. The caller truncates the file to
+        `size` then.
         """
         file = self.handle()
         end_position, self.size = self.size, 0
@@ -500,7 +518,7 @@ class Segment:
         self._resources.aborted.drop(self.stem)
         self._resources.files.remove(self.transactions_path)
         self.has_aborted = False
-        # Old entries could point behind the end, or into the middle of batches to come.
+        # Old entries could point after the new end, or into batches that are appended later.
         make_empty(self._resources.files, self.index_paths[:2])
         next_offset = self.base_offset
         try:
@@ -514,7 +532,11 @@ class Segment:
         return None
 
     def schedule_delete(self) -> None:
-        """Rename every file to `.deleted`, to be removed when readers are done with them."""
+        """Rename every file to `.deleted`, and remove it after `file.delete.delay.ms`.
+
+        Readers keep their open files. The `.log` is renamed first: from then on recovery takes
+        the indexes for orphans and removes them.
+        """
         resources = self._resources
         due_ms = resources.clock.wall_ms() + self.config.file_delete_delay_ms
         crash_point("segment.schedule_delete.before_log")
@@ -530,7 +552,7 @@ class Segment:
 
 
 def _check_order(batch: StoredBatch, next_offset: int, base_offset: int) -> None:
-    """Refuse a batch that goes back, or too far ahead for the indexes, in its segment."""
+    """Raise CorruptRecords if offsets go back, or need more than 31 bits from the base."""
     first_offset = batch.base_offset if batch.header is not None else batch.last_offset
     if first_offset < next_offset or batch.last_offset - base_offset > RELATIVE_OFFSET_MAX:
         raise CorruptRecords(f"offset {batch.base_offset} where {next_offset} was next")

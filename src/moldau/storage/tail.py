@@ -1,9 +1,9 @@
-"""The end of the segment being written: its indexes in memory, and when they get an entry.
+"""The indexes of the active segment in memory, and the rule for adding entries.
 
-Appending, rebuilding and recovering all go through `note`, so that an index is the same however
-it came about: an entry is due when more than `index.interval.bytes` lie between the start of the
-batch and the start of the last one that has an entry; it names the batch's last offset, and the
-time index gets the largest timestamp so far beside it if that has grown.
+Appends, rebuilds, recovery and compaction all use `note`, so every way gives the same index. A
+batch gets an entry if it starts more than `index.interval.bytes` after the last batch with an
+entry. The entry has the batch's last offset. The time index gets the largest timestamp so far, if
+that has grown.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from typing import Final
 from moldau.storage.indexes import OffsetIndex, TimeIndex
 
 RECENT_BATCHES: Final = 64
-"""Batch positions remembered at least: readers at the end of the log, and high watermarks a few
-batches behind it, are found without a search."""
+"""At least so many batch positions are remembered: reads at the log end, and at a high watermark a
+few batches below it, need no search."""
 
 SMALL_BATCH_BYTES: Final = 2048
-"""Up to here a batch is joined before it is written: that costs less than to write two pieces."""
+"""Up to this size a batch is copied into one buffer: cheaper than a write of two parts."""
 
 
 class Tail:
-    """What a segment being written keeps in memory."""
+    """What the active segment keeps in memory."""
 
     __slots__ = (
         "_older",
@@ -39,18 +39,18 @@ class Tail:
         self.offsets = offsets
         self.times = times
         self.stored_offsets = len(offsets)
-        """How many entries the index files hold already."""
+        """How many entries are in the `.index` file already."""
         self.stored_times = len(times)
         self._recent: dict[int, int] = {}
-        """Base offset -> position of the batches noted last."""
+        """Base offset -> position of the latest batches, fewer than `RECENT_BATCHES`."""
         self._older: dict[int, int] = {}
-        """Of those before, at least as many as `RECENT_BATCHES`, or none."""
+        """The `RECENT_BATCHES` before those, or none."""
         self.indexed_position = offsets.last_position
         self.largest_timestamp, self.largest_offset = times.last
 
     @classmethod
     def empty(cls, base_offset: int) -> Tail:
-        """Begin a segment."""
+        """Return the tail of a segment without batches."""
         return cls(OffsetIndex(base_offset), TimeIndex(base_offset))
 
     def note(
@@ -61,7 +61,7 @@ class Tail:
         max_timestamp: int,
         index_interval_bytes: int,
     ) -> None:
-        """Account for a batch that starts at this position, behind all others."""
+        """Add a batch that starts at this position, after all others."""
         self.note_largest(max_timestamp, last_offset)
         self._recent[base_offset] = position
         if len(self._recent) >= RECENT_BATCHES:
@@ -72,18 +72,22 @@ class Tail:
             self.indexed_position = position
 
     def position_of(self, base_offset: int) -> int | None:
-        """Say where the batch with this base offset starts, if it is one of the last."""
+        """Return the position of the batch with this base offset, if it is a recent one."""
         position = self._recent.get(base_offset)
         return self._older.get(base_offset) if position is None else position
 
     def note_largest(self, max_timestamp: int, last_offset: int) -> None:
-        """Account for the timestamp alone of a batch."""
+        """Add only the timestamp of a batch."""
         if max_timestamp > self.largest_timestamp:
             self.largest_timestamp = max_timestamp
             self.largest_offset = last_offset
 
     def truncate_to(self, end_offset: int) -> None:
-        """Forget what lies at or above this offset; the largest timestamp is a floor from now."""
+        """Remove the entries at or above this offset.
+
+        The largest timestamp falls back to the last entry's: the caller must call `note_largest`
+        for the batches after that entry.
+        """
         self.offsets.truncate_to(end_offset)
         self.times.truncate_to(end_offset)
         self.stored_offsets = min(self.stored_offsets, len(self.offsets))
@@ -94,5 +98,5 @@ class Tail:
         self.largest_timestamp, self.largest_offset = self.times.last
 
     def close_times(self) -> None:
-        """Give the time index its last entry: the largest timestamp of all."""
+        """Add the last entry of the time index: the largest timestamp of the segment."""
         self.times.append_if_larger(self.largest_timestamp, self.largest_offset)
