@@ -1,4 +1,4 @@
-"""What an append to a log comes to."""
+"""The result of an append to a log."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 
 class AppendResult(NamedTuple):
-    """Where a batch stands in the log."""
+    """The offsets of a batch in the log."""
 
     base_offset: int
     last_offset: int
     timestamp: int
-    """The batch's largest; what LogAppendTime answers with."""
+    """The largest timestamp of the batch; the answer of a topic with LogAppendTime."""
     duplicate: bool
-    """It was there already, and nothing was appended now."""
+    """The batch was in the log already, and nothing was appended."""

@@ -1,11 +1,11 @@
-"""The small files beside the logs: offset checkpoints, identities, shutdown marks.
+"""The formats of the small files beside the logs: offset checkpoints, identities, shutdown marks.
 
-Every one is replaced atomically and read whole. A file that is there but cannot be read is never
-taken for an empty one: it raises DamagedFile with its path and the line at fault, and the reader
-decides what that costs. A file that is missing is an answer, not an error: no entries, or None.
+Every file is replaced atomically and read whole. A damaged file is never taken for an empty one: it
+raises DamagedFile with its path and the bad line, and the caller decides what to do. A missing file
+is no error: it has no entries, or is None.
 
-This module owns the forms of these files. It does not know what the offsets mean, when they are
-written, or where the kernel's boot id comes from.
+This module does not know what the offsets mean, when they are written, or where the kernel's boot
+id comes from.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 
 
 class DamagedFile(StorageError):  # noqa: N818 - it names the thing
-    """A small file was read and makes no sense; the disk itself works."""
+    """A small file has bad content; the disk itself works."""
 
 
 def format_checkpoint(entries: Iterable[str]) -> bytes:
-    """Write a text checkpoint: version, entry count, one entry a line."""
+    """Encode a text checkpoint: version, entry count, one entry per line."""
     lines = list(entries)
     return "".join(f"{line}\n" for line in (_VERSION, len(lines), *lines)).encode()
 
 
 def parse_checkpoint(path: str, content: bytes, parse: Callable[[list[str]], T]) -> list[T]:
-    """Read a text checkpoint; `parse` gets the words of a line and raises ValueError on a bad one.
+    """Parse a text checkpoint; `parse` gets the words of a line and raises ValueError if it is bad.
 
-    No bytes at all mean no entries: what a crash leaves of a file created but never written.
+    An empty file has no entries: a crash can leave one that was created but never written.
     """
     lines = _text(path, content).splitlines()
     if not lines:
@@ -69,9 +69,9 @@ def parse_checkpoint(path: str, content: bytes, parse: Callable[[list[str]], T])
 
 
 def integer(text: str, bits: int) -> int:
-    """Read a decimal integer that fits into this many bits; ValueError otherwise.
+    """Parse a decimal integer that fits into this many bits; ValueError otherwise.
 
-    Stricter than int(): no underscores and no blanks, as Java reads them.
+    Stricter than int(), like Java: no underscores and no spaces.
     """
     if not _INTEGER.fullmatch(text):
         raise ValueError(f"{text!r} is not an integer")
@@ -82,7 +82,7 @@ def integer(text: str, bits: int) -> int:
 
 
 def read_offsets(files: Files, path: str) -> dict[PartitionKey, int]:
-    """Read an offset checkpoint of a log directory; no file means no entries."""
+    """Read an offset checkpoint of a log directory; empty if the file does not exist."""
     content = _content(files, path)
     return {} if content is None else dict(parse_checkpoint(path, content, _offset_entry))
 
@@ -100,7 +100,7 @@ def _offset_entry(words: list[str]) -> tuple[PartitionKey, int]:
 
 
 def read_topic_id(files: Files, folder: str) -> TopicId | None:
-    """Read the topic id a partition folder belongs to; None when it keeps none."""
+    """Read the topic id of a partition folder; None if the file does not exist."""
     path = f"{folder}/{PARTITION_METADATA}"
     content = _content(files, path)
     if content is None:
@@ -118,26 +118,26 @@ def read_topic_id(files: Files, folder: str) -> TopicId | None:
 
 
 def format_topic_id(topic_id: TopicId) -> bytes:
-    """Write a topic id as `partition.metadata` holds it; without a last newline, as in Kafka."""
+    """Encode a topic id for `partition.metadata`; without a last newline, as in Kafka."""
     return f"version: 0\ntopic_id: {uuid_text(topic_id)}".encode()
 
 
 def write_topic_id(files: Files, folder: str, topic_id: TopicId) -> None:
-    """Keep the topic id in a partition folder."""
+    """Write the topic id of a partition folder, with a sync."""
     write_atomically(files, f"{folder}/{PARTITION_METADATA}", format_topic_id(topic_id))
 
 
 @dataclass(frozen=True, slots=True)
 class MetaProperties:
-    """Whose log directory this is."""
+    """The owner of a log directory."""
 
     version: int = 1
-    """0 in the age of ZooKeeper (`broker.id`), 1 since KRaft (`node.id`)."""
+    """0 with ZooKeeper (`broker.id`), 1 since KRaft (`node.id`)."""
     cluster_id: str | None = None
     node_id: int | None = None
     directory_id: bytes | None = None
     others: Mapping[str, str] = field(default_factory=dict)
-    """Keys that we have no use for and keep as they are."""
+    """Unknown keys, which are written back unchanged."""
 
     @property
     def node_id_key(self) -> str:
@@ -145,7 +145,7 @@ class MetaProperties:
 
 
 def read_meta_properties(files: Files, folder: str) -> MetaProperties | None:
-    """Read a log directory's identity; None when it has none yet."""
+    """Read the owner of a log directory; None if it has none yet."""
     path = f"{folder}/{META_PROPERTIES}"
     content = _content(files, path)
     if content is None:
@@ -157,7 +157,7 @@ def read_meta_properties(files: Files, folder: str) -> MetaProperties | None:
 
 
 def write_meta_properties(files: Files, folder: str, identity: MetaProperties) -> None:
-    """Replace a log directory's identity."""
+    """Write the owner of a log directory."""
     properties = {"version": str(identity.version)}
     if identity.cluster_id is not None:
         properties["cluster.id"] = identity.cluster_id
@@ -192,17 +192,17 @@ def _meta_properties(properties: dict[str, str]) -> MetaProperties:
 
 @dataclass(frozen=True, slots=True)
 class CleanMark:
-    """Left by an orderly stop, and by nothing else: the logs need no recovery."""
+    """The mark of a clean shutdown: the logs need no recovery."""
 
     broker_epoch: int = -1
-    """Told to the controller at the next registration (KIP-966); -1 when none was held."""
+    """Sent to the controller at the next registration (KIP-966); -1 if there was none."""
 
 
 def read_clean_mark(files: Files, folder: str) -> CleanMark | None:
-    """Tell whether, and at which broker epoch, this directory was closed in an orderly way.
+    """Read the clean shutdown mark with its broker epoch; None without a mark.
 
-    Kafka trusts the mark for existing, whatever is in it, and older versions left it empty; an
-    unreadable epoch is therefore no epoch, not an error.
+    For Kafka only the file's existence counts, and older versions wrote it empty. So an unreadable
+    epoch is no error.
     """
     content = _content(files, f"{folder}/{CLEAN_MARK}")
     if content is None:
@@ -212,23 +212,26 @@ def read_clean_mark(files: Files, folder: str) -> CleanMark | None:
 
 
 def write_clean_mark(files: Files, folder: str, mark: CleanMark) -> None:
-    """Leave the mark; the last step of an orderly stop."""
+    """Write the mark; this must be the last write of a clean shutdown."""
     text = json.dumps({"version": 0, "brokerEpoch": mark.broker_epoch}, separators=(",", ":"))
     write_atomically(files, f"{folder}/{CLEAN_MARK}", text.encode())
 
 
 def remove_clean_mark(files: Files, folder: str) -> None:
-    """Take the mark away before anything is written: from here on a stop is an accident."""
+    """Remove the mark, with a sync, before the first append.
+
+    If a power cut brought the mark back, the next start would trust logs that need recovery.
+    """
     files.remove(f"{folder}/{CLEAN_MARK}")
     files.sync_folder(folder)
 
 
 def read_open_mark(files: Files, folder: str) -> str | None:
-    """Return the kernel boot id under which this directory was last opened, None if unknown.
+    """Return the kernel boot id of the last time this directory was opened; None if unknown.
 
-    After an unclean stop, the same boot id means that only the process died and the page cache
-    lived on; any other answer means that acknowledged bytes may be gone. So whatever cannot be
-    read is unknown, the cautious answer.
+    After a crash, the same boot id means that only the process died and the page cache survived.
+    Any other answer means that acknowledged bytes may be lost. An unreadable file is unknown,
+    which is the safe answer.
     """
     content = _content(files, f"{folder}/{OPEN_MARK}")
     if content is None:
@@ -238,7 +241,7 @@ def read_open_mark(files: Files, folder: str) -> str | None:
 
 
 def write_open_mark(files: Files, folder: str, boot_id: str) -> None:
-    """Keep the boot id under which this directory is being opened."""
+    """Write the current kernel boot id."""
     text = json.dumps({"version": 0, "bootId": boot_id}, separators=(",", ":"))
     write_atomically(files, f"{folder}/{OPEN_MARK}", text.encode())
 

@@ -1,7 +1,8 @@
-"""Every crash point of the storage floor: one before and one after each durable step.
+"""All crash points of the storage floor: one before and one after each durable step.
 
-`tests/sim/test_storage_crashes.py` visits each by name, and checks that this list and the calls
-in the code are the same; `tests/sim/test_compaction_crashes.py` visits those of compaction.
+`tests/sim/test_storage_crashes.py` crashes at each of them, and checks that this list matches the
+calls in the code. `tests/sim/test_compaction_crashes.py` does so for compaction. A new durable step
+needs crash points here.
 """
 
 from __future__ import annotations
@@ -85,4 +86,4 @@ COMPACTION_POINTS: Final = (
     "compaction.checkpoint.before_write",
     "compaction.checkpoint.after_write",
 )
-"""Passed only where logs are compacted."""
+"""Reached only if a log is compacted."""

@@ -1,15 +1,16 @@
-"""One entry of `log.dirs`: a folder of partition folders that lives and fails on its own.
+"""One log directory: an entry of `log.dirs` with a folder per partition, which fails on its own.
 
-It is locked while a broker uses it, says in `meta.properties` whose it is, and keeps four
-checkpoints beside the logs: recovery points, log starts, high watermarks, and where compaction has
-got to. Checkpoints are written from another thread; a recovery point that was lowered must not be
-overwritten by an older and higher one, hence the lock and the count.
+A broker locks it. `meta.properties` names its owner. Four checkpoints have an offset per partition:
+recovery points, log starts, high watermarks, and how far compaction has cleaned. Another thread
+writes them. A truncation lowers a recovery point and writes it at once; a checkpoint that was
+copied before must not overwrite it with the old, higher value. The lock and `_outdated_count`
+prevent that.
 
-Compaction never gets beyond the recovery point (`compaction.choice`): so whoever cuts a log below
-what was compacted lowers that point first, and with it where compaction begins again.
+Compaction never cleans above the recovery point (`compaction.choice`). So a truncation into the
+cleaned part lowers the recovery point, and `recovery_point_lowered` lowers the cleaner offset too.
 
-Folders: `<topic>-<partition>` is a log; `...-delete` is on its way out and removed; `...-stray` and
-`...-future` are left alone, and so is the metadata log, which belongs to another floor.
+Folders: `<topic>-<partition>` is a log; `...-delete` is removed; `...-stray`, `...-future` and the
+metadata log, which belongs to another floor, are ignored.
 """
 
 from __future__ import annotations
@@ -70,19 +71,19 @@ DELETE_SUFFIX = "-delete"
 STRAY_SUFFIX = "-stray"
 ROOM_PROBE = ".moldau_room"
 ROOM_PROBE_BYTES = 1024 * 1024
-"""So much must find room before appends are taken again: less would be used up in no time."""
+"""This much must fit before a full directory takes appends again; less would be full at once."""
 LOGS_PER_STEP = 1_000
-"""Logs whose offsets are noted between two pauses: half a millisecond."""
+"""Logs whose offsets are copied between two pauses: half a millisecond."""
 
 FOLDER_NAME_MAX = 255
-"""What file systems allow; the topic's part of a longer name is cut."""
+"""The limit of file systems; the topic in a longer name is truncated."""
 
 _PARTITION_FOLDER = re.compile(r"([a-zA-Z0-9._-]{1,249})-(\d{1,10})")
 _SET_ASIDE = re.compile(r".+\.[0-9a-f]{32}-(delete|stray|future)")
 
 
 def partition_of(name: str) -> PartitionKey | None:
-    """Read which partition a folder holds; None if it is no partition's."""
+    """Parse the partition from a folder name; None for any other folder."""
     match = _PARTITION_FOLDER.fullmatch(name)
     if match is None or _SET_ASIDE.fullmatch(name) or match[1] == METADATA_TOPIC:
         return None
@@ -90,23 +91,23 @@ def partition_of(name: str) -> PartitionKey | None:
 
 
 def set_aside_name(key: PartitionKey, unique: bytes, suffix: str) -> str:
-    """Name the folder of a partition that is deleted or stray, as Kafka does."""
+    """Return the folder name for a deleted or stray partition, as in Kafka."""
     tail = f"-{key.partition}.{unique.hex()}{suffix}"
     return key.topic[: FOLDER_NAME_MAX - len(tail)] + tail
 
 
 class _Checkpoints(NamedTuple):
-    """What the checkpoints of a directory say when it is loaded."""
+    """The checkpoints of a directory at load time."""
 
     recovery_points: Mapping[PartitionKey, int]
     log_starts: Mapping[PartitionKey, int]
     cleaner_offsets: Mapping[PartitionKey, int]
     compacted_otherwise: int
-    """Up to where logs without a cleaner offset may have holes; anywhere, if nobody can tell."""
+    """Where logs without a cleaner offset may have gaps: nowhere, or everywhere if unknown."""
 
 
 class LogDirectory:
-    """One folder of logs."""
+    """One folder of logs; changed only on the event loop, except where a method says so."""
 
     __slots__ = (
         "_checkpoint_lock",
@@ -134,41 +135,41 @@ class LogDirectory:
         self._resources = resources
         self._checkpoint_lock = threading.Lock()
         self._outdated_count = 0
-        """How often checkpoints under way were made to be dropped."""
+        """Raised to void the checkpoints that were copied but not written yet."""
         self._checkpointed: set[PartitionKey] = set()
-        """Logs of which a checkpoint may speak, those deleted meanwhile included."""
+        """Partitions that a checkpoint may contain, deleted ones included."""
         self._written: dict[str, Mapping[PartitionKey, int]] = {}
-        """What each checkpoint says since it was last written by this object."""
+        """The content of each checkpoint file, as last written by this object."""
         self._lock: Lock | None = None
         self._unwritten_boot_id: str | None = None
-        """What the open mark is to say once there is room for it."""
+        """The content of the open mark, while the disk is too full to write it."""
         self.path = path
         self.offline = True
         self.failure: StorageError | None = None
-        """Why the folder is offline, once it was online."""
+        """Why the directory went offline after it was online."""
         self.full = False
-        """Whether there is no room: what is there is read, and nothing is appended."""
+        """Whether the disk is full: reads work, appends are refused."""
         self.clean = False
-        """Whether the last stop was an orderly one."""
+        """Whether the last shutdown was clean."""
         self.power_lost = False
-        """Whether the machine may have lost what was not synced: an unclean stop, another boot."""
+        """Whether unsynced bytes may be lost: an unclean shutdown before the last boot."""
         self.identity = MetaProperties()
         self.high_watermarks: dict[PartitionKey, int] = {}
-        """As they were at the last checkpoint."""
+        """As of the last checkpoint."""
         self.cleaner_offsets: dict[PartitionKey, int] = {}
-        """Below these, logs have been compacted."""
+        """Compaction has cleaned the logs below these offsets."""
         self.logs: dict[PartitionKey, Log] = {}
         self.unreadable: dict[PartitionKey, str] = {}
-        """Partitions whose folder makes no sense, or whose recovery found no room, and why.
+        """Partitions that could not be opened, because of damage or a full disk, and why.
 
-        The folder stays as it is; the next start recovers it again."""
+        Their folders stay as they are; the next start recovers them again."""
         self.cuts: dict[PartitionKey, tuple[CutFile, ...]] = {}
-        """The `.cut` files of the few logs that have some."""
+        """The `.cut` files of the few logs that have any."""
 
     # Opening
 
     def lock(self) -> None:
-        """Keep every other broker out of the folder; UserError if one is in it."""
+        """Lock the directory; UserError if another broker has it."""
         with disk_errors(self.path):
             self._make_folder()
             try:
@@ -177,12 +178,12 @@ class LogDirectory:
                 raise UserError(f"{self.path} is in use by another broker") from error
 
     def check_identity(self) -> None:
-        """Read whose the folder is; StorageError if that cannot be."""
+        """Check that `meta.properties` is readable; StorageError if not."""
         with disk_errors(self.path):
             read_meta_properties(self._resources.files, self.path)
 
     def open(self, cluster_id: str, node_id: int, boot_id: str) -> None:
-        """See whose the folder is, locked if it was not; UserError if it is somebody else's."""
+        """Lock the directory if needed and check its owner; UserError if it is another node."""
         if self._lock is None:
             self.lock()
         files = self._resources.files
@@ -194,14 +195,14 @@ class LogDirectory:
             try:
                 write_open_mark(files, self.path, boot_id)
             except OSError as error:
-                # An older mark, or none, makes the next start take more care than it must.
+                # With an old mark or none, the next start assumes a power cut, which is safe.
                 if not is_full(error):
                     raise
                 self.full, self._unwritten_boot_id = True, boot_id
         self.offline = False
 
     def _make_folder(self) -> None:
-        """Make the folder if it is missing, and its name durable: all that follows relies on it."""
+        """Create a missing folder and sync its parent: no later sync would make it durable."""
         files = self._resources.files
         if not files.exists(self.path):
             files.make_folder(self.path)
@@ -224,11 +225,10 @@ class LogDirectory:
         return found
 
     def load(self, config_of: Callable[[str], LogConfig]) -> dict[PartitionKey, Report]:
-        """Open every log; return what those needed that had to be recovered.
+        """Open every log; return the reports of the recovered ones.
 
-        A small file that makes no sense costs what only it could tell; a log that cannot be put
-        together, also for want of room, costs its partition. The disk itself must work:
-        StorageError otherwise. On a full one the logs are read from and not appended to.
+        A damaged checkpoint is ignored. A log that cannot be opened becomes `unreadable`. A
+        failing disk raises StorageError; on a full disk all logs refuse appends.
         """
         files = self._resources.files
         reports = {}
@@ -251,10 +251,11 @@ class LogDirectory:
                     logger.warning("%s: %s", key, line)
                 if report.recovered_segments:
                     reports[key] = report
-                # A log that lost its end may grow again to where it was compacted up to.
+                # Drop an offset above the log end: the log may grow past it with dirty records.
                 cleaned = checkpoints.cleaner_offsets.get(key, LONG_MAX)
                 if cleaned <= self.logs[key].log_end_offset:
                     self.cleaner_offsets[key] = cleaned
+            # Loading appends nothing: after a crash up to here, the logs are still clean.
             crash_point("manager.open.before_clean_mark_removal")
             remove_clean_mark(files, self.path)
             crash_point("manager.open.after_clean_mark_removal")
@@ -267,7 +268,7 @@ class LogDirectory:
         return reports
 
     def _read_checkpoints(self) -> _Checkpoints:
-        """Read what the last run left; one file that is damaged is as good as none."""
+        """Read the checkpoints; a damaged file counts as empty."""
         recovery_points = self._read_offsets(RECOVERY_POINTS, "every log is checked in full")
         log_starts = self._read_offsets(
             LOG_STARTS, "logs start with their first segment: deleted records may be back"
@@ -315,8 +316,8 @@ class LogDirectory:
         try:
             log.topic_id = read_topic_id(self._resources.files, folder)
         except DamagedFile as error:
-            # The cluster's metadata knows the id and gives it again. A power cut may have torn a
-            # file that was never synced: that is no news.
+            # `open_or_create` writes the id again from the cluster's metadata. After a power cut,
+            # a damaged file in a log that was never flushed is expected: no warning.
             if not self.power_lost or log.recovery_point:
                 logger.warning("%s; the cluster's metadata says whose it is", error)
         self.logs[key] = log
@@ -325,7 +326,7 @@ class LogDirectory:
         return report
 
     def create(self, key: PartitionKey, topic_id: TopicId, config: LogConfig) -> Log:
-        """Make an empty log; nothing waits for the disk until its first flush."""
+        """Create an empty log; its first flush makes its folder and files durable."""
         folder = f"{self.path}/{key}"
         with disk_errors(self.path):
             if key in self._checkpointed:
@@ -335,13 +336,13 @@ class LogDirectory:
             try:
                 return self._create(key, folder, topic_id, config)
             except (OSError, StorageError):
-                # What is half made would be loaded as a log after a restart.
+                # The next start would load an incomplete folder as a log.
                 with contextlib.suppress(OSError):
                     self._resources.files.remove_folder(folder)
                 raise
 
     def _clear_name(self, key: PartitionKey, folder: str) -> None:
-        """Set a folder aside that is in the way: the disk refused to rename it at its deletion."""
+        """Set aside an old folder of this name, whose rename failed when it was deleted."""
         resources = self._resources
         if resources.files.exists(folder):
             aside = set_aside_name(key, resources.random.randbytes(16), STRAY_SUFFIX)
@@ -370,9 +371,9 @@ class LogDirectory:
         return log
 
     def keep_topic_id(self, log: Log, topic_id: TopicId) -> None:
-        """Write the topic's id beside a log that has none, without waiting for the disk.
+        """Write the topic id of a log without a sync; the next flush syncs it.
 
-        Waiting would make a topic of many partitions take seconds.
+        A sync per partition would make the creation of a large topic take seconds.
         """
         path = f"{log.folder}/{PARTITION_METADATA}"
         with disk_errors(self.path):
@@ -385,11 +386,11 @@ class LogDirectory:
         log.topic_id_written(topic_id, path)
 
     def keeps_promises(self, key: PartitionKey) -> bool:
-        """Tell whether a log may hold what was promised: no power cut, or it was flushed before."""
+        """Return whether a log is as it was closed: no power cut, or it has been flushed."""
         return not self.power_lost or self.logs[key].recovery_point > 0
 
     def forget_log(self, key: PartitionKey) -> int:
-        """Take a log out of use that is about to be renamed; return how long its files stay."""
+        """Drop a log before its folder is renamed; return how long its files must stay."""
         log = self.logs.pop(key, None)
         for known in (self.high_watermarks, self.cleaner_offsets, self.unreadable, self.cuts):
             known.pop(key, None)
@@ -401,7 +402,7 @@ class LogDirectory:
     # Failing and closing
 
     def set_full(self, full: bool) -> bool:
-        """Refuse appends for want of room, or take them again; tell whether that is news."""
+        """Refuse appends while the disk is full, or accept them; return whether that changed."""
         if full == self.full:
             return False
         self.full = full
@@ -410,10 +411,10 @@ class LogDirectory:
         return True
 
     def has_room(self) -> bool:
-        """Try whether something can be written again; may block, and may run on any thread.
+        """Test with a write whether there is room; may block, and may run on any thread.
 
-        A quota, and the blocks kept for root, do not show in the free space: so it is written. Then
-        there is room for the open mark too, if the start found none.
+        Free space does not show quotas or blocks reserved for root, so only a write can tell. It
+        also writes the open mark, if the start found no room for it.
         """
         files, path = self._resources.files, f"{self.path}/{ROOM_PROBE}"
         try:
@@ -435,14 +436,14 @@ class LogDirectory:
         return True
 
     def fail(self, error: StorageError) -> None:
-        """Take the folder and its logs out of use: what it holds cannot be trusted any more."""
+        """Take the directory and its logs offline: their files cannot be trusted any more."""
         self.offline = True
         self.failure = error
         for log in self.logs.values():
             log.let_go()
 
     def remove_expired_cuts(self, now_ms: int) -> None:
-        """Remove the `.cut` files that are too old or too many."""
+        """Delete the `.cut` files that retention has expired."""
         for key, cuts in tuple(self.cuts.items()):
             log = self.logs.get(key)
             if log is None:
@@ -457,14 +458,14 @@ class LogDirectory:
                 del self.cuts[key]
 
     def finish(self, broker_epoch: int) -> None:
-        """Leave the mark of an orderly stop; the logs are closed and checkpointed."""
+        """Write the clean shutdown mark, after all logs are flushed and checkpointed."""
         with disk_errors(self.path):
             crash_point("manager.close.before_clean_mark")
             write_clean_mark(self._resources.files, self.path, CleanMark(broker_epoch))
             crash_point("manager.close.after_clean_mark")
 
     def release(self) -> None:
-        """Let another process use the folder."""
+        """Unlock the directory."""
         if self._lock is not None:
             self._lock.release()
             self._lock = None
@@ -472,7 +473,10 @@ class LogDirectory:
     # Checkpoints
 
     def recovery_point_lowered(self) -> None:
-        """Write the recovery points now: a log is about to lose what was durable."""
+        """Write the recovery points now, before a log truncates durable batches.
+
+        This blocks the event loop for a few fsyncs; truncations are rare.
+        """
         with disk_errors(self.path), self._checkpoint_lock:
             self._outdated_count += 1
             lowered = {
@@ -486,10 +490,10 @@ class LogDirectory:
             self._write(RECOVERY_POINTS, self._recovery_points())
 
     def _forget(self, key: PartitionKey) -> None:
-        """Let no checkpoint speak of a deleted log any more, before its name is used again.
+        """Remove a deleted log from all checkpoints before its name is used again.
 
-        What it says would be taken for the new log's: its beginning would be cut off, and what a
-        power cut has torn would be trusted unread.
+        With the old log start the new log would lose its first records, and with the old recovery
+        point recovery would trust damaged batches.
         """
         with self._checkpoint_lock:
             self._outdated_count += 1
@@ -505,7 +509,7 @@ class LogDirectory:
     def prepare_checkpoints(
         self, high_watermarks: Mapping[PartitionKey, int]
     ) -> Callable[[], None]:
-        """Note what to write now and return the call that writes it, on any thread."""
+        """Copy the offsets and return the call that writes them, on any thread."""
         noting = self.prepare_checkpoints_in_steps(high_watermarks.get)
         try:
             while True:
@@ -517,10 +521,10 @@ class LogDirectory:
     def prepare_checkpoints_in_steps(
         self, high_watermark_of: Callable[[PartitionKey], int | None]
     ) -> Generator[None, None, Callable[[], None]]:
-        """Do the same, and pause after some logs: there may be ten thousand.
+        """Do the same with a pause after every `LOGS_PER_STEP` logs: there may be ten thousand.
 
-        A log that is deleted meanwhile, and made again under its name, is known to have been noted:
-        then `_forget` keeps what was noted of the old one from being written.
+        A log may be deleted and created again during a pause. It is in `_checkpointed` then, so
+        `create` calls `_forget`, which voids this copy.
         """
         outdated_count = self._outdated_count
         recovery_points: dict[PartitionKey, int] = {}
@@ -555,7 +559,7 @@ class LogDirectory:
         return write
 
     def prepare_cleaner_checkpoint(self, key: PartitionKey, offset: int) -> Callable[[], None]:
-        """Note how far a log was compacted; the call returned writes it, on any thread."""
+        """Record how far a log was compacted; the returned call writes it, on any thread."""
         self.cleaner_offsets[key] = offset
         self._checkpointed.add(key)
         offsets, outdated_count = dict(self.cleaner_offsets), self._outdated_count
@@ -573,7 +577,7 @@ class LogDirectory:
         return {key: log.recovery_point for key, log in self.logs.items()}
 
     def _log_starts(self) -> dict[PartitionKey, int]:
-        """Where logs start that do not start with their first segment."""
+        """The log starts that differ from the base offset of the first segment."""
         return {
             key: log.log_start_offset
             for key, log in self.logs.items()
@@ -581,10 +585,10 @@ class LogDirectory:
         }
 
     def _write(self, name: str, offsets: Mapping[PartitionKey, int]) -> None:
-        """Replace a checkpoint, unless it says the same already: idle logs must cost no sync."""
+        """Replace a checkpoint, unless it has the same content: idle logs must cost no sync."""
         if self._written.get(name) == offsets:
             return
-        # What a write that fails leaves behind is not known.
+        # After a failed write the content of the file is unknown.
         self._written.pop(name, None)
         write_offsets(self._resources.files, f"{self.path}/{name}", offsets)
         self._written[name] = dict(offsets)

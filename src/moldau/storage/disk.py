@@ -1,8 +1,8 @@
-"""The files port over the operating system.
+"""The files port on the operating system.
 
-One system call per append and per read: the kernel keeps the end of the file (O_APPEND) and its
-size, so nothing is remembered here that another handle or a failed write could make untrue. This
-module knows nothing of logs; what a failure means is decided by its callers.
+An append or a read is one system call. The kernel knows the end of a file (O_APPEND) and its size;
+a copy kept here could be wrong after a failed write or a write through another handle. This module
+does not know logs; callers decide what an error means.
 """
 
 # Paths are plain strings, because a broker holds many thousands of them.
@@ -19,21 +19,21 @@ from collections.abc import Sequence
 from moldau.base.files import Buffer
 
 VECTOR_COUNT_MAX = os.sysconf("SC_IOV_MAX")
-"""How many buffers the kernel takes in one call."""
+"""How many buffers the kernel accepts in one `writev`."""
 
 RESIDENCY_STRIDE = 128 * 1024
-"""The kernel's usual read-ahead: pages come and go in runs of about this size, so that one byte
-from each run tells about all of it."""
+"""The kernel's usual read-ahead: pages are cached and dropped in runs of about this size, so one
+byte per run is enough to probe."""
 
 WARM_CHUNK = 256 * 1024
 """Small enough to stay in the processor's cache, so that warming costs one pass over memory."""
 
 WARM_AHEAD = 4 * 1024 * 1024
-"""Whoever reads what is not in memory reads on: the disk works on that much while the last piece
-is sent. It is what four fetches of the usual size ask for."""
+"""A consumer that reads from disk usually continues. The disk reads this much ahead, the size of
+four usual fetches, while a response is sent."""
 
 FILE_MODE = 0o644
-"""Others may look, as with Kafka's files under the usual umask; secrets are not kept in logs."""
+"""World-readable, like Kafka's files with the usual umask."""
 
 _probe = [bytearray(1)]
 _held_locks: set[str] = set()
@@ -68,7 +68,7 @@ class DiskFile:
             self._append_rest(parts, written)
 
     def _append_rest(self, parts: Sequence[Buffer], written: int) -> None:
-        """Go on after a short write: at the edge of a full disk the next one says why."""
+        """Continue after a short write: on a full disk the next write raises the error."""
         rest = memoryview(b"".join(parts))[written:]
         while rest:
             rest = rest[os.write(self._descriptor, rest) :]
@@ -103,7 +103,7 @@ class DiskFile:
         except BlockingIOError:
             return False
         except OSError as error:
-            # Some file systems cannot tell: then trying is all that is left.
+            # Some file systems do not support this: assume that the pages are cached.
             if error.errno != errno.EOPNOTSUPP:
                 raise
         return True
@@ -129,7 +129,7 @@ class DiskFile:
 
 
 class DiskFolder:
-    """One descriptor of a folder, and what is done below it."""
+    """One descriptor of a folder; names are relative to it, also after the folder is moved."""
 
     __slots__ = ("_descriptor", "_flags", "_path")
 
@@ -164,11 +164,11 @@ class DiskFolder:
 
 
 class DiskLock:
-    """A POSIX record lock on a whole file, the kind Java's FileLock takes on `.lock`.
+    """A POSIX record lock on a whole file, like Java's FileLock on `.lock`.
 
-    So Kafka and Moldau exclude each other from a folder. Such a lock belongs to the process: the
-    kernel grants it twice to the same one, and drops it when *any* descriptor of the file is
-    closed. Hence the set of paths held here, which is asked before the file is even opened.
+    So Kafka and Moldau exclude each other from a folder. The lock belongs to the process: the
+    kernel grants it twice to the same process, and drops it when *any* descriptor of the file is
+    closed. So `_held_locks` is checked before the file is even opened.
     """
 
     __slots__ = ("_descriptor", "_path")
@@ -189,7 +189,7 @@ class DiskLock:
         _held_locks.add(self._path)
 
     def release(self) -> None:
-        """Let another process in; releasing twice is harmless."""
+        """Release the lock; a second call is harmless."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -199,8 +199,7 @@ class DiskLock:
 class Disk:
     """This machine's file system.
 
-    `read_only` opens files without asking for the right to write, for tools that look at a folder
-    of somebody else's.
+    `read_only` opens files for reading only, for tools that have no write permission.
     """
 
     def __init__(self, *, read_only: bool = False) -> None:

@@ -1,14 +1,14 @@
-"""Turning what the operating system says into what the storage floor says.
+"""Converting OSError to StorageError.
 
-The files port raises OSError; above it only StorageError is known, which names the path so that
-the manager can find the log directory that goes offline. Hot paths write the same `except` out.
+The files port raises OSError. The floors above know only StorageError, which has a path, so that
+the manager can find the log directory and take it offline. Hot paths have the `except` inline.
 
-A full disk is told apart, as DiskFull: the directory stays online, refuses writes, and goes on when
-there is room. That is right only where a refused write has left nothing half done. After a failed
-sync, or in the middle of a truncation, a full disk is a failure like any other (`disk_failures`).
+A full disk is DiskFull: the directory stays online and refuses writes until there is room. Use
+`disk_errors` only where a refused write leaves nothing half done. A sync, or the middle of a
+truncation, needs `disk_failures`: there a full disk is a failure like any other.
 
-A file that may not grow any more is FileTooLarge. That says nothing of the disk or of other files:
-a log goes on in its next segment (`Log`). Whoever cannot do such a thing treats it as a failure.
+A file that may not grow is FileTooLarge. `Log` then continues in a new segment; other callers treat
+it as a failure.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 def is_full(error: OSError) -> bool:
-    """Tell whether an operation failed for want of room, on the disk or in a quota."""
+    """Return whether an operation failed because the disk or a quota is full."""
     return error.errno in _NO_ROOM
 
 
 def storage_error(path: str, error: OSError) -> StorageError:
-    """Make the storage floor's error out of the one the disk gave."""
+    """Convert an OSError to StorageError, DiskFull or FileTooLarge."""
     kind = DiskFull if is_full(error) else StorageError
     if error.errno == errno.EFBIG:
         kind = FileTooLarge
@@ -37,7 +37,7 @@ def storage_error(path: str, error: OSError) -> StorageError:
 
 @contextmanager
 def disk_errors(path: str) -> Iterator[None]:
-    """Raise the OSErrors of a block as StorageError for this path."""
+    """Convert every OSError of a block to StorageError, DiskFull or FileTooLarge."""
     try:
         yield
     except OSError as error:
@@ -46,7 +46,7 @@ def disk_errors(path: str) -> Iterator[None]:
 
 @contextmanager
 def disk_failures(path: str) -> Iterator[None]:
-    """Raise the OSErrors of a block that must not end half-way: the directory goes offline."""
+    """Convert every OSError to StorageError, for a block that must not stop halfway."""
     try:
         yield
     except OSError as error:

@@ -1,18 +1,18 @@
-"""What a leader does with produced bytes before they are appended.
+"""Validation of produced batches by a leader, before the append.
 
-`examine` looks at the header of the one batch that a producer may send per partition, checks it and
-its checksum, and says what is left to do. Nearly always that is nothing: the producer's bytes
-become the file's bytes. The rest is
+A producer may send one batch per partition. `examine` runs on the event loop and checks its header
+and its checksum. Usually nothing else is to do, and the producer's bytes go to the file unchanged.
+Otherwise
 
-- LogAppendTime: the header alone is rewritten, here and now;
-- work on every record, which must not run on the event loop: old formats are converted, a codec
-  that is not the topic's is changed, the keys of a compacted topic are looked at, and the records
-  of a batch with a wrong timestamp, to name the bad ones (unless they are few). `examine` then
-  returns a `Rework`, and `rework` does it, in another process.
+- for LogAppendTime `examine` rewrites the header;
+- work on every record must not run on the event loop, unless the records are few and uncompressed:
+  conversion of old formats, compression with the topic's codec, the check for missing keys in a
+  compacted topic, and the check of single timestamps if the header's are out of range. `examine`
+  then returns a `Rework`, which `rework` executes in another process.
 
-What is refused is refused with the error Kafka gives for it, and nothing has changed. The records
-themselves are not looked at otherwise: a batch whose header and checksum are right is taken at
-its word on its timestamps and its count. This module knows no log, no offsets and no clock.
+A refusal has Kafka's error code. The records are not checked otherwise: a batch with a valid header
+and checksum may have a wrong count or wrong timestamps. This module knows no log, no offsets and no
+clock.
 """
 
 from __future__ import annotations
@@ -43,26 +43,26 @@ from moldau.storage.record_checks import append_time_refused, check_records, has
 from moldau.storage.topic_config import LogConfig
 
 FIRST_VERSION_OF_BATCHES = 3
-"""Produce 3 and later carry one batch of magic 2, earlier ones carry old messages (KIP-98)."""
+"""Produce 3 and later has one batch of magic 2; earlier versions have old messages (KIP-98)."""
 
 FIRST_VERSION_WITH_ZSTD = 7
-"""A client that speaks no Produce 7 cannot know zstd (KIP-110)."""
+"""The first Produce version with zstd (KIP-110)."""
 
 RECORDS_LOOKED_AT_HERE = 16
-"""So many records without a codec are looked at on the spot, in less time than it takes to hand
-them to another process."""
+"""Up to so many uncompressed records are checked on the event loop: faster than handing them to
+another process."""
 
 _MAGIC_POSITION = PEEK_SIZE - 1
 _NEVER_FROM_CLIENTS = CONTROL_BIT | APPEND_TIME_BIT
 _TOPIC_CODECS = {"uncompressed": Codec.NONE} | {codec.label: codec for codec in Codec if codec}
-"""By `compression.type`; not here is `producer`, which leaves a batch as it came."""
+"""By `compression.type`. `producer` is missing: it leaves a batch unchanged."""
 
 
 class RefusedUnseen(ApiError):  # noqa: N818 - it names what happened
-    """Records are refused before the log is asked, so the answer tells nothing of the log.
+    """A batch is refused without a look at the log, so the answer has no log start offset.
 
-    Other refusals tell where the log starts: a producer that is told of an unknown id or sequence
-    learns from it whether its records were deleted (KIP-360).
+    Other refusals have it: a producer with an unknown id or sequence sees from it whether its
+    records were deleted (KIP-360).
     """
 
 
@@ -75,7 +75,7 @@ class Incoming(NamedTuple):
 
 
 class Rework(NamedTuple):
-    """Work on single records that must be done before a batch can be appended; it pickles."""
+    """Work on single records before a batch can be appended; it can be pickled."""
 
     config: LogConfig
     now_ms: int
@@ -84,9 +84,9 @@ class Rework(NamedTuple):
 def examine(
     records: Buffer | None, config: LogConfig, now_ms: int, produce_version: int
 ) -> Incoming | Rework:
-    """Check what a producer sent for one partition and say what it needs; ApiError refuses it.
+    """Check the bytes that a producer sent for one partition; ApiError refuses them.
 
-    The answer is ready to be appended, or a Rework, which goes with the same bytes to `rework`.
+    Returns a batch ready to append, or a Rework to pass to `rework` with the same bytes.
     """
     if not records:
         raise RefusedUnseen(ErrorCode.INVALID_RECORD, "there is no record batch")
@@ -115,7 +115,7 @@ def _rework_of(header: BatchHeader, config: LogConfig, now_ms: int) -> Rework:
 
 
 def rework(records: bytes, task: Rework) -> Incoming:
-    """Do what a Rework asks for; ApiError refuses the records. Made for `Executor.compute`."""
+    """Execute a Rework; ApiError refuses the records. For `Executor.compute`."""
     config = task.config
     try:
         batch = _in_wanted_form(records, config)
@@ -123,7 +123,7 @@ def rework(records: bytes, task: Rework) -> Incoming:
     except BatchTooLarge as error:
         raise _too_much(error) from error
     except CorruptRecords as error:
-        # A version 2 batch has passed its checksum: what is wrong inside was sent that way.
+        # A batch of magic 2 has passed its checksum: it was sent like this, not damaged later.
         new = records[_MAGIC_POSITION] == MAGIC
         code = ErrorCode.INVALID_RECORD if new else ErrorCode.CORRUPT_MESSAGE
         raise ApiError(code, str(error)) from error
@@ -144,7 +144,7 @@ def _check_each(batch: Buffer, header: BatchHeader, config: LogConfig, now_ms: i
         if not has_wrong_time(header, config, now_ms):
             raise ApiError(ErrorCode.INVALID_RECORD, str(error)) from error
     if has_wrong_time(header, config, now_ms):
-        # No record has the time that the header tells of, or none can have it.
+        # The records are unreadable, or none has the timestamp in the header: blame the batch.
         raise ApiError(
             ErrorCode.INVALID_TIMESTAMP,
             f"The batch tells of timestamps from {header.base_timestamp} to"
@@ -153,7 +153,7 @@ def _check_each(batch: Buffer, header: BatchHeader, config: LogConfig, now_ms: i
 
 
 def _in_wanted_form(records: bytes, config: LogConfig) -> bytes:
-    """Make one batch of magic 2 in the topic's codec, unless it is one already."""
+    """Return one batch of magic 2 with the topic's codec; unchanged if it already is one."""
     codec = _TOPIC_CODECS.get(config.compression_type)
     level = None if codec is None else _level(codec, config)
     if records[_MAGIC_POSITION] != MAGIC:
@@ -164,7 +164,7 @@ def _in_wanted_form(records: bytes, config: LogConfig) -> bytes:
 
 
 def _check_old(records: Buffer, config: LogConfig, produce_version: int) -> None:
-    """Let messages of magic 0 and 1 pass that a producer of their time sent."""
+    """Accept messages of magic 0 and 1 only in the Produce versions that had them."""
     if len(records) < PEEK_SIZE:
         raise _not_one_batch(f"{len(records)} bytes are too few for one")
     try:
@@ -181,18 +181,19 @@ def _check_old(records: Buffer, config: LogConfig, produce_version: int) -> None
 
 
 def _checked_header(records: Buffer, config: LogConfig) -> BatchHeader:
-    """Read the header of the one batch there is, and make sure of its bytes and its claims."""
+    """Parse the header of the batch; check its size, its checksum and its fields."""
     try:
         header = parse_header(records)
     except CorruptRecords:
         raise _without_header(records) from None
-    # Fields by position: this runs for every batch, and names cost more than the comparisons.
+    # Fields by position: this runs for every batch, and attribute access would cost more.
     base_offset, length, _, _, crc, attributes, delta, _, _, producer, epoch, sequence, count = (
         header
     )
     size = LENGTH_END + length
     if size != len(records):
         raise _wrong_size(size, len(records))
+    # Before the checksum: a batch that is too large must not cost a pass over all its bytes.
     if size > config.max_message_bytes:
         raise _too_large(size, config)
     if not crc_ok(records, 0, size):
@@ -209,7 +210,7 @@ def _checked_header(records: Buffer, config: LogConfig) -> BatchHeader:
 
 
 def _false_claim(header: BatchHeader) -> ApiError:
-    """Say what in a header contradicts itself, or is not a client's to say."""
+    """Return the error for a header that is inconsistent, or that no client may send."""
     if header.count != header.last_offset_delta + 1 or header.count <= 0:
         return ApiError(
             ErrorCode.INVALID_RECORD,
@@ -250,12 +251,12 @@ def _too_large(size: int, config: LogConfig) -> ApiError:
 
 
 def _too_much(error: BatchTooLarge) -> ApiError:
-    """Refuse with the error on which Java's producer splits a batch and sends the parts."""
+    """Return the error on which Java's producer splits a batch and sends the parts."""
     return ApiError(ErrorCode.MESSAGE_TOO_LARGE, str(error))
 
 
 def _without_header(records: Buffer) -> ApiError:
-    """Tell a batch whose length cannot be from one that ends too soon."""
+    """Return the error for an impossible length, or for a batch that is incomplete."""
     try:
         _, size, _ = peek(records)
     except CorruptRecords as error:
@@ -283,7 +284,7 @@ def _level(codec: Codec, config: LogConfig) -> int | None:
 
 
 def _stamped(incoming: Incoming, config: LogConfig, now_ms: int) -> Incoming:
-    """Give a batch the leader's time where the topic asks for it."""
+    """Set the leader's time in the header if the topic has LogAppendTime."""
     if config.message_timestamp_type == "CreateTime":
         return incoming
     header, parts = with_append_time(incoming.header, incoming.batch, now_ms)

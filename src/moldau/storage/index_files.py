@@ -1,15 +1,13 @@
 """Reading and writing the `.index` and `.timeindex` files of a segment.
 
-They lie beside the `.log` from its first batch on, empty at first, so that tools which look at a
-running broker find them; their entries come when the segment is rolled or closed. Kafka makes them
-with the `.log`. Three more files for each partition without a record would make the creation of a
-topic of 2000 partitions a third slower.
+The first batch of a segment creates both files empty, so that tools find them on a running broker.
+Their entries are written when the segment is closed. Kafka creates the files with the `.log`; here
+that would make the creation of a topic with 2000 partitions a third slower.
 
-Kafka maps the files into memory, so its tools see an entry at once. Here that would be a write for
-every `index.interval.bytes` of log, as many as there are appends of that size. Storing them from
-time to time, say with the checkpoints, would be two files to open and write for each busy partition
-and minute. Nobody but a tool on a running broker would gain: the broker has the entries in memory,
-and after a kill recovery makes those of the last segment anew whatever its files say.
+Kafka maps the files into memory, so its tools see every entry at once. Here every entry would be a
+write. Writing entries with the checkpoints would open and write two files per busy partition and
+minute. Only tools on a running broker would gain: the broker has the entries in memory, and after a
+crash recovery rebuilds the indexes of the last segment anyway.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ from moldau.base.files import Files
 
 
 def store_entries(files: Files, path: str, kept_size: int, content: bytes) -> None:
-    """Let an index file hold its first bytes and these; a write that fails can be repeated."""
+    """Keep the first bytes of an index file and append these; safe to repeat after an error."""
     file = files.open(path, create=True)
     try:
         file.truncate(kept_size)
@@ -31,7 +29,7 @@ def store_entries(files: Files, path: str, kept_size: int, content: bytes) -> No
 
 
 def last_entry(files: Files, path: str, entry_size: int) -> bytes:
-    """Read the last entry of an index file; nothing if there is none, or half a one."""
+    """Read the last entry of an index file; empty if there is none or it is incomplete."""
     try:
         file = files.open(path)
     except FileNotFoundError:
@@ -46,7 +44,7 @@ def last_entry(files: Files, path: str, entry_size: int) -> bytes:
 
 
 def make_empty(files: Files, paths: Iterable[str]) -> None:
-    """Let these files be there, with nothing in them."""
+    """Create these files empty, or truncate them to nothing."""
     for path in paths:
         file = files.open(path, create=True)
         try:

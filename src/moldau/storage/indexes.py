@@ -1,19 +1,19 @@
-"""The sparse indexes of a segment, as arrays in memory and as bytes on disk.
+"""The sparse indexes of a segment, in memory and as bytes on disk.
 
-An index is a hint about the `.log` beside it and never its master: nothing in it is checksummed,
-and whatever looks wrong is rebuilt from the batches. The forms are Kafka's:
+An index is derived from the `.log` beside it: it has no checksum, and a damaged one is rebuilt from
+the batches. The formats are Kafka's:
 
     .index      8 bytes: int32 last offset of a batch relative to the segment's base,
                          int32 position where that batch starts
     .timeindex 12 bytes: int64 largest timestamp so far,
                          int32 relative last offset of the batch that holds it
-    .txnindex  34 bytes: int16 version 0, int64 producer id, first offset, last offset (where the
-                         ABORT marker stands), last stable offset once it was written
+    .txnindex  34 bytes: int16 version 0, int64 producer id, first offset, last offset (of the
+                         ABORT marker), last stable offset after the marker
 
-All ascend. A segment that is written to keeps the entries of the first two in memory and stores
-them when it is rolled or closed; `transaction_index` writes those of the third kind at once. What
-is not being written is read when somebody asks and kept in an `IndexCache` while there is room.
-This module does not know files, nor when an entry is due.
+Entries ascend. The active segment keeps its `.index` and `.timeindex` entries in memory and stores
+them when it is closed; `transaction_index` writes each `.txnindex` entry at once. The indexes of
+closed segments are loaded on demand and kept in an `IndexCache`. This module does not access files,
+and `tail` decides when an entry is due.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ OFFSET_ENTRY_SIZE = 8
 TIME_ENTRY_SIZE = 12
 ABORTED_ENTRY_SIZE = 34
 RELATIVE_OFFSET_MAX = 2**31 - 1
-"""A segment holds no offset further from its base: the indexes have 31 bits for it."""
+"""The largest distance of an offset from the base of its segment: indexes have 31 bits for it."""
 
 NO_TIMESTAMP = -1
 
@@ -66,7 +66,7 @@ class TimeEntry(NamedTuple):
 
 
 class OffsetIndex:
-    """Entries of one `.index`, each packed into one number so that `bisect` finds them in C."""
+    """The entries of an `.index`, each packed into one integer so that `bisect` runs in C."""
 
     __slots__ = ("_entries", "base_offset")
 
@@ -76,7 +76,10 @@ class OffsetIndex:
 
     @classmethod
     def decode(cls, base_offset: int, content: Buffer, log_size: int) -> OffsetIndex:
-        """Read an index; CorruptRecords if it cannot belong to a log of this size."""
+        """Decode an index; CorruptRecords if it does not fit a `.log` of this size.
+
+        Only the first and the last entry are checked: this runs on the event loop.
+        """
         if len(content) % OFFSET_ENTRY_SIZE:
             raise CorruptRecords(f"an offset index of {len(content)} bytes has half an entry")
         index = cls(base_offset)
@@ -94,7 +97,7 @@ class OffsetIndex:
         return index
 
     def encode(self, first: int = 0) -> bytes:
-        """Write the entries from this one on as the file holds them."""
+        """Encode the entries from this one on for the file."""
         entries = self._entries[first:]
         if _SWAPPED:
             entries.byteswap()
@@ -109,26 +112,26 @@ class OffsetIndex:
 
     @property
     def size(self) -> int:
-        """Bytes of the file this makes."""
+        """The size of the file in bytes."""
         return len(self._entries) * OFFSET_ENTRY_SIZE
 
     @property
     def last_position(self) -> int:
-        """Where the batch of the last entry starts, 0 without entries."""
+        """The position in the last entry; 0 without entries."""
         return self._entries[-1] & _POSITION_MASK if self._entries else 0
 
     def append(self, offset: int, position: int) -> None:
-        """Add an entry; the caller goes through the log in order."""
+        """Add an entry; the caller adds them in the order of the log."""
         self._entries.append((offset - self.base_offset) << _POSITION_BITS | position)
 
     def floor(self, offset: int) -> OffsetEntry:
-        """Find the last entry not above this offset, or the segment's start if there is none."""
+        """Return the last entry at or below this offset, else the start of the segment."""
         bound = max(0, offset + 1 - self.base_offset) << _POSITION_BITS
         after = bisect_left(self._entries, bound)
         return self[after - 1] if after else OffsetEntry(self.base_offset, 0)
 
     def ceiling(self, position: int) -> int | None:
-        """Find an offset at or behind the end of the batches that start before this position."""
+        """Return an offset at or after all batches that start before this position, if known."""
         after = bisect_left(self._entries, position, key=_position)
         return self[after].offset if after < len(self._entries) else None
 
@@ -150,7 +153,7 @@ def _both_ascend(first: int, last: int) -> bool:
 
 
 class TimeIndex:
-    """Entries of one `.timeindex`, kept as the file's bytes: look-ups by time are rare."""
+    """The entries of a `.timeindex`, as the bytes of the file: look-ups by time are rare."""
 
     __slots__ = ("_entries", "base_offset", "last")
 
@@ -161,7 +164,7 @@ class TimeIndex:
 
     @classmethod
     def decode(cls, base_offset: int, content: Buffer) -> TimeIndex:
-        """Read an index; CorruptRecords if it cannot be one."""
+        """Decode an index; CorruptRecords if it is invalid. Checks the first and last entry."""
         if len(content) % TIME_ENTRY_SIZE:
             raise CorruptRecords(f"a time index of {len(content)} bytes has half an entry")
         index = cls(base_offset)
@@ -178,7 +181,7 @@ class TimeIndex:
         return index
 
     def encode(self, first: int = 0) -> bytes:
-        """Write the entries from this one on as the file holds them."""
+        """Encode the entries from this one on for the file."""
         return bytes(self._entries[first * TIME_ENTRY_SIZE :])
 
     def __len__(self) -> int:
@@ -190,20 +193,20 @@ class TimeIndex:
 
     @property
     def size(self) -> int:
-        """Bytes of the file this makes."""
+        """The size of the file in bytes."""
         return len(self._entries)
 
     def append_if_larger(self, timestamp: int, offset: int) -> None:
-        """Add an entry unless the largest timestamp is still the last entry's."""
+        """Add an entry if its timestamp is larger than the last entry's."""
         if timestamp > self.last.timestamp:
             invariant(offset >= self.last.offset, f"time index goes back to offset {offset}")
             self._entries += _TIME_ENTRY.pack(timestamp, offset - self.base_offset)
             self.last = TimeEntry(timestamp, offset)
 
     def floor(self, timestamp: int) -> TimeEntry:
-        """Find the last entry not above this timestamp, or the segment's start if there is none.
+        """Return the last entry at or below this timestamp, else the start of the segment.
 
-        Every batch up to the entry's offset is at most as new as the entry.
+        No batch up to the entry's offset is newer than the entry.
         """
         low, high = 0, len(self)
         while low < high:
@@ -228,7 +231,7 @@ class TimeIndex:
 
 
 class AbortedTransaction(NamedTuple):
-    """Records of this producer in [first offset, last offset] were aborted."""
+    """The records of this producer in [first offset, last offset] were aborted."""
 
     producer_id: int
     first_offset: int
@@ -237,17 +240,17 @@ class AbortedTransaction(NamedTuple):
 
 
 def encode_aborted(transactions: Iterable[AbortedTransaction]) -> bytes:
-    """Write entries as `.txnindex` holds them."""
+    """Encode entries for a `.txnindex`."""
     return b"".join(_ABORTED_ENTRY.pack(_ABORTED_VERSION, *entry) for entry in transactions)
 
 
 def decode_aborted(content: Buffer) -> list[AbortedTransaction]:
-    """Read all entries; CorruptRecords if the bytes are not exactly some of them."""
+    """Decode all entries; CorruptRecords if the bytes are not whole entries of version 0."""
     return list(AbortedIndex.decode(content))
 
 
 class AbortedIndex:
-    """Entries of one `.txnindex`, kept as the file's bytes: a fetch needs a few out of many."""
+    """The entries of a `.txnindex`, as the bytes of the file: a fetch needs a few of many."""
 
     __slots__ = ("_entries",)
 
@@ -256,7 +259,7 @@ class AbortedIndex:
 
     @classmethod
     def decode(cls, content: Buffer) -> AbortedIndex:
-        """Read an index; CorruptRecords if the bytes are not exactly some entries."""
+        """Decode an index; CorruptRecords if the bytes are not whole entries of version 0."""
         if len(content) % ABORTED_ENTRY_SIZE:
             raise CorruptRecords(f"a transaction index of {len(content)} bytes has half an entry")
         high, low = content[::ABORTED_ENTRY_SIZE], content[1::ABORTED_ENTRY_SIZE]
@@ -267,10 +270,10 @@ class AbortedIndex:
         return index
 
     def check(self, base_offset: int, end_offset: int) -> None:
-        """Raise CorruptRecords unless all markers lie in [base, end) and every entry makes sense.
+        """Raise CorruptRecords unless all markers are in [base, end) and every entry is plausible.
 
-        Whole columns are compared in C: a segment may have a hundred thousand entries, and the
-        event loop waits.
+        Whole columns are compared in C: a segment may have a hundred thousand entries, and this
+        runs on the event loop.
         """
         if not self._entries:
             return
@@ -286,12 +289,12 @@ class AbortedIndex:
             )
         negative = any(min(one) < 0 for one in (producer_ids, first_offsets, stable_offsets))
         ends_first = not all(map(lt, first_offsets, last_offsets))
-        # All before a marker is decided at best up to the offset behind it.
+        # The last stable offset after a marker is at most the offset after the marker.
         if negative or ends_first or max(map(sub, stable_offsets, last_offsets)) > 1:
             raise CorruptRecords("a transaction index has an entry that cannot be one")
 
     def _column(self, position: int) -> array[int]:
-        """Gather the number that stands at this position of every entry."""
+        """Return the 64-bit number at this position of every entry."""
         content = bytearray(len(self) * _NUMBER_SIZE)
         for number in range(_NUMBER_SIZE):
             content[number::_NUMBER_SIZE] = self._entries[position + number :: ABORTED_ENTRY_SIZE]
@@ -302,7 +305,7 @@ class AbortedIndex:
         return column
 
     def encode(self) -> bytes:
-        """Write the entries as the file holds them."""
+        """Encode the entries for the file."""
         return bytes(self._entries)
 
     def __len__(self) -> int:
@@ -317,20 +320,20 @@ class AbortedIndex:
 
     @property
     def size(self) -> int:
-        """Bytes of the file this makes."""
+        """The size of the file in bytes."""
         return len(self._entries)
 
     def append(self, transaction: AbortedTransaction) -> None:
-        """Add an entry; markers come in the order of their offsets."""
+        """Add an entry; the caller adds them in the order of their markers."""
         self._entries += _ABORTED_ENTRY.pack(_ABORTED_VERSION, *transaction)
 
     def ending_from(self, offset: int) -> Iterator[AbortedTransaction]:
-        """Go through the transactions whose marker stands at or behind an offset."""
+        """Yield the transactions whose marker is at or after an offset."""
         for number in range(self._count_ending_before(offset), len(self)):
             yield self[number]
 
     def truncate_to(self, end_offset: int) -> None:
-        """Drop the transactions whose marker stands at or above this offset."""
+        """Drop the transactions whose marker is at or above this offset."""
         del self._entries[self._count_ending_before(end_offset) * ABORTED_ENTRY_SIZE :]
 
     def _count_ending_before(self, offset: int) -> int:
@@ -345,7 +348,7 @@ class AbortedIndex:
 
 
 class IndexPair(NamedTuple):
-    """Both indexes of one segment."""
+    """The offset index and the time index of one segment."""
 
     offsets: OffsetIndex
     times: TimeIndex
@@ -356,11 +359,11 @@ class IndexPair(NamedTuple):
 
 
 class Cached(Protocol):
-    """What a cache of indexes holds: it must not grow while it is in there."""
+    """An index in a cache; it must not grow there, because the cache counts its bytes once."""
 
     @property
     def size(self) -> int:
-        """Bytes it takes."""
+        """Its size in bytes."""
         ...
 
 
@@ -368,7 +371,7 @@ _Cached = TypeVar("_Cached", bound=Cached)
 
 
 class IndexCache(Generic[_Cached]):
-    """Indexes of segments, least recently used first out, bounded by their bytes."""
+    """Indexes of closed segments, limited in bytes; the least recently used is dropped first."""
 
     __slots__ = ("_capacity_bytes", "_kept", "size")
 
@@ -378,14 +381,14 @@ class IndexCache(Generic[_Cached]):
         self.size = 0
 
     def get(self, stem: str) -> _Cached | None:
-        """Look a segment's indexes up by the path of its files without their suffix."""
+        """Return the indexes of a segment, by the path of its files without suffix."""
         found = self._kept.get(stem)
         if found is not None:
             self._kept.move_to_end(stem)
         return found
 
     def put(self, stem: str, indexes: _Cached) -> None:
-        """Keep a segment's indexes; others make room, and one too large for all is not kept."""
+        """Add the indexes of a segment and drop others for them; too large ones are not kept."""
         self.drop(stem)
         if indexes.size > self._capacity_bytes:
             return
@@ -396,7 +399,7 @@ class IndexCache(Generic[_Cached]):
             self.size -= oldest.size
 
     def drop(self, stem: str) -> _Cached | None:
-        """Forget a segment's indexes: it is written to again, or gone; return what was kept."""
+        """Remove the indexes of a segment that changes or is deleted; return them if cached."""
         dropped = self._kept.pop(stem, None)
         if dropped is not None:
             self.size -= dropped.size

@@ -1,11 +1,11 @@
 """All logs of a broker, over all of its log directories.
 
-Directories fail alone: a StorageError names a path, `directory_failed` takes the directory that
-holds it out of use with all its logs, and the others go on. New logs go where the fewest are.
+Each directory fails alone: a StorageError has a path, and `directory_failed` takes the directory of
+that path offline with all its logs. A new log goes to the directory with the fewest logs.
 
 Nothing here runs by itself. The broker calls `retain`, `remove_expired`, `due_for_flush` and
-`prepare_checkpoints` at its intervals, on the loop; what they return to be run elsewhere says so.
-An idle log is a few small objects: no timer, no descriptor, no index in memory.
+`prepare_checkpoints` periodically, on the event loop. Whatever blocks is returned as a call for
+another thread. An idle log has no timer, no open file and no index in memory.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ from moldau.storage.topic_config import LogConfig
 logger = logging.getLogger(__name__)
 
 LogConfigOf = Callable[[str], LogConfig]
-"""What a topic's configs come to, by its name."""
+"""Returns the resolved configs of a topic by its name."""
 
 
 class ClosingLog(NamedTuple):
-    """A log about to close; `flush.run` may go to the executor, then `log.flushed(flush)`."""
+    """A log that closes: run `flush.run` on any thread, then `log.flushed(flush)` on the loop."""
 
     log: Flushable
     flush: Flush
 
 
 class LogManager:
-    """Every log of one broker."""
+    """All logs of one broker."""
 
     def __init__(self, resources: Resources, paths: Sequence[str]) -> None:
         self._resources = resources
@@ -57,9 +57,9 @@ class LogManager:
     # Opening and closing
 
     def lock(self) -> list[str]:
-        """Keep other brokers out of every directory; return those that can be used at all.
+        """Lock every directory against other brokers; return the paths that are usable.
 
-        Before anything is read or written: whatever lies there may be another broker's.
+        Call this before anything is read or written: another broker may be using the files.
         """
         usable = []
         for directory in self.directories:
@@ -68,16 +68,16 @@ class LogManager:
                 directory.check_identity()
                 usable.append(directory.path)
             except StorageError:
-                continue  # `open` tries again and says why it stays offline
+                continue  # `open` tries again and reports why the directory stays offline
             except UserError:
                 self.release()
                 raise
         return usable
 
     def open(self, cluster_id: str, node_id: int, boot_id: str) -> list[StorageError]:
-        """Take every directory; return the errors of those that stay offline.
+        """Open every directory; return the errors of those that stay offline.
 
-        UserError if one is in use, belongs to another node, or none can be used at all.
+        UserError if a directory is in use or belongs to another node, or if none is usable.
         """
         errors = []
         for directory in self.directories:
@@ -95,10 +95,10 @@ class LogManager:
         return errors
 
     def load(self, config_of: LogConfigOf) -> dict[PartitionKey, Report]:
-        """Open the logs of every directory; return what those needed that were recovered.
+        """Open the logs of every directory; return the reports of the recovered ones.
 
-        A directory that fails meanwhile goes offline. A broker may instead load its directories
-        side by side, with `load_directory` through the executor.
+        A directory that fails goes offline. A broker may instead call `load_directory` through
+        the executor, to load several directories in parallel.
         """
         reports: dict[PartitionKey, Report] = {}
         for directory in self.directories:
@@ -108,7 +108,7 @@ class LogManager:
     def load_directory(
         self, directory: LogDirectory, config_of: LogConfigOf
     ) -> dict[PartitionKey, Report]:
-        """Open the logs of one directory; a failure takes it offline and is raised no further."""
+        """Open the logs of one directory; if it fails it goes offline, and nothing is raised."""
         if directory.offline:
             return {}
         try:
@@ -123,16 +123,17 @@ class LogManager:
 
     @property
     def power_lost(self) -> bool:
-        """Whether what was acknowledged but not synced may be gone from a directory."""
+        """Whether a directory may have lost acknowledged records that were not synced."""
         return any(directory.power_lost for directory in self.directories)
 
     def prepare_close(self) -> Iterator[ClosingLog]:
-        """Begin an orderly stop, once nobody appends or flushes any more: log by log.
+        """Start a clean shutdown, after the last append and flush: log by log.
 
-        Run each flush before the next is asked for: it holds two open files, and a broker may have
-        more logs than the system allows it files. Then `finish_close`.
+        Run each flush before you ask for the next. It holds two open files, and a broker may have
+        more logs than the system allows it files. Then call `finish_close`.
         """
         for directory in tuple(self._online()):
+            # There may be room again. If not, `_prepare_close` marks the directory as full.
             directory.set_full(False)
             try:
                 for log in tuple(directory.logs.values()):
@@ -143,15 +144,19 @@ class LogManager:
                 directory.fail(error)
 
     def finish_close(self, high_watermarks: Mapping[PartitionKey, int], broker_epoch: int) -> None:
-        """Write the checkpoints and the clean marks, and let the directories go."""
+        """Write the checkpoints, then the clean shutdown marks, and unlock the directories.
+
+        The mark comes last: it promises that logs, indexes, snapshots and checkpoints are
+        complete, and the next start then skips recovery.
+        """
         crash_point("manager.close.before_checkpoints")
         for directory in self._online():
             try:
                 directory.prepare_checkpoints(high_watermarks)()
-                # A request under way may have appended behind the last sync; then the indexes, the
-                # epochs and the snapshot of that log end before it does, and recovery has to look.
+                # A request may have appended after the last sync. Indexes, epochs and snapshot of
+                # that log are then incomplete: no clean mark, so that the next start recovers it.
                 unflushed = any(log.unflushed_count for log in directory.logs.values())
-                # The same goes for a log whose recovery was broken off at the start.
+                # The same holds for a log that could not be recovered at the start.
                 if not (directory.full or unflushed or directory.unreadable):
                     directory.finish(broker_epoch)
             except StorageError as error:
@@ -161,7 +166,7 @@ class LogManager:
         self.release()
 
     def close(self, high_watermarks: Mapping[PartitionKey, int], broker_epoch: int = -1) -> None:
-        """Stop in an orderly way, one log after the other."""
+        """Shut down cleanly, one log after the other, on the calling thread."""
         for log, flush in self.prepare_close():
             try:
                 flush.run()
@@ -186,29 +191,29 @@ class LogManager:
         return len(self._homes)
 
     def get(self, key: PartitionKey) -> Log | None:
-        """Look a log up; it may be offline."""
+        """Return the log of a partition, which may be offline; None if there is none."""
         directory = self._homes.get(key)
         return None if directory is None else directory.logs[key]
 
     def is_missing(self, key: PartitionKey) -> bool:
-        """Tell whether a partition has no folder, and no directory is offline that may have it."""
+        """Return whether a partition certainly has no folder: no directory is offline."""
         return (
             key not in self._homes
             and not any(one.offline or key in one.unreadable for one in self.directories)
         )  # fmt: skip
 
     def checkpointed_end(self, key: PartitionKey) -> int:
-        """Return the highest high watermark that a checkpoint tells of a partition; 0 if none."""
+        """Return the highest high watermark of a partition in any checkpoint; 0 if none."""
         return max(directory.high_watermarks.get(key, 0) for directory in self.directories)
 
     def open_or_create(
         self, key: PartitionKey, topic_id: TopicId, config: LogConfig, *, new: bool = False
     ) -> Log:
-        """Return the log of a partition, made if need be.
+        """Return the log of a partition; create it if it does not exist.
 
-        A log of an older topic of the same name is set aside. StorageError if the log may lie in
-        a directory that is offline: a second, empty one would be taken for the truth. That of a
-        partition known to be `new` lies nowhere yet.
+        The log of an older topic with the same name is set aside. StorageError if the log may be
+        in an offline directory: an empty second log would hide its records. A `new` partition
+        cannot have one there.
         """
         log = self._own_log(key, topic_id)
         if log is None:
@@ -220,10 +225,11 @@ class LogManager:
         return log
 
     def _own_log(self, key: PartitionKey, topic_id: TopicId) -> Log | None:
-        """Find this topic's log among those of the partition's name, and set the others aside.
+        """Find the log with this topic id among those with the partition's name; set others aside.
 
-        A power cut can undo the removal of an older topic's, also in another directory than the
-        new one's. A log whose topic's id it has taken may be such a one, unless it was flushed.
+        A power cut can undo the deletion of an older topic, so there may be several, in several
+        directories. A power cut can also take the topic id file. A log without an id counts as
+        ours only if that cannot have happened, or if the log was flushed (`keeps_promises`).
         """
         homes = [directory for directory in self.directories if key in directory.logs]
         own = next((home for home in homes if home.logs[key].topic_id == topic_id), None)
@@ -257,7 +263,7 @@ class LogManager:
         return log
 
     def high_watermark(self, key: PartitionKey, log: Log) -> Offset:
-        """Return the high watermark of the last checkpoint, as far as the log still has it."""
+        """Return the high watermark of the last checkpoint, limited to the offsets of the log."""
         directory = self._homes[key]
         known = directory.high_watermarks.get(key, log.log_start_offset)
         return Offset(max(log.log_start_offset, min(known, log.log_end_offset)))
@@ -265,28 +271,28 @@ class LogManager:
     # Compaction
 
     def dirt(self, key: PartitionKey, last_stable_offset: int) -> Dirt:
-        """Find out what there is to compact in a log."""
+        """Return what compaction could clean in a log."""
         directory = self._homes[key]
         log, now_ms = directory.logs[key], self._resources.clock.wall_ms()
         with disk_errors(log.folder):
             return assess(log, directory.cleaner_offsets.get(key), last_stable_offset, now_ms)
 
     def prepare_cleaning(self, key: PartitionKey, dirt: Dirt, limits: Limits) -> Cleaning:
-        """Begin to compact a log; what its plan says is done elsewhere."""
+        """Plan a compaction; `Cleaning.plan` goes to a worker process."""
         return Cleaning(self._resources, self._homes[key].logs[key], dirt, limits)
 
     def cleaned(self, key: PartitionKey, end_offset: int) -> Callable[[], None]:
-        """Note that a log was compacted up to here; the call returned writes it, on any thread."""
+        """Record how far a log was compacted; the returned call writes it, on any thread."""
         return self._homes[key].prepare_cleaner_checkpoint(key, end_offset)
 
     # Deletion
 
     def delete(self, key: PartitionKey) -> None:
-        """Take a log out of use at once, and its files after `file.delete.delay.ms`."""
+        """Remove a log at once; its files are deleted after `file.delete.delay.ms`."""
         self._remove(key, DELETE_SUFFIX)
 
     def set_aside(self, key: PartitionKey) -> None:
-        """Take a log out of use that the cluster does not know, and keep its files as stray."""
+        """Remove a log that the cluster does not know; its files stay in a `-stray` folder."""
         self._remove(key, STRAY_SUFFIX)
 
     def _remove(self, key: PartitionKey, suffix: str) -> None:
@@ -312,11 +318,10 @@ class LogManager:
     # Failure
 
     def directory_failed(self, error: StorageError) -> LogDirectory | None:
-        """Take the directory offline in which this happened; None if that is no news.
+        """Take the directory of a failed path offline and return it; None if nothing changed.
 
-        One that is full stays online and takes no appends. A sync or a read may still be under way
-        in a log that was deleted meanwhile: that its files are not where they were says nothing of
-        the disk.
+        A full directory stays online and refuses appends. An error in the folder of a deleted log
+        is ignored: a sync or a read was still running there, and the disk is fine.
         """
         for directory in self.directories:
             if f"{error.path}/".startswith(f"{directory.path}/"):
@@ -330,21 +335,21 @@ class LogManager:
 
     @property
     def full_directories(self) -> list[LogDirectory]:
-        """Those that take no appends for want of room."""
+        """The online directories that refuse appends because they are full."""
         return [directory for directory in self._online() if directory.full]
 
     @property
     def can_make_logs(self) -> bool:
-        """Whether there is a directory to make one in."""
+        """Whether a directory is online and not full."""
         return any(not directory.full for directory in self._online())
 
     def _online(self) -> Iterator[LogDirectory]:
         return (directory for directory in self.directories if not directory.offline)
 
-    # What is due from time to time
+    # Periodic work
 
     def retain(self, now_ms: int, high_watermark_of: Callable[[PartitionKey], int]) -> int:
-        """Remove segments that are too old or too many; return how many went."""
+        """Delete the segments that retention has expired; return how many."""
         count = 0
         for directory in self._online():
             try:
@@ -355,15 +360,15 @@ class LogManager:
         return count
 
     def remove_expired_cuts(self, now_ms: int) -> None:
-        """Remove what recovery cut from logs and nobody needs to keep any longer."""
+        """Delete the `.cut` files that retention has expired."""
         for directory in self._online():
             directory.remove_expired_cuts(now_ms)
 
     def remove_expired(self, now_ms: int, limit: int | None = None) -> int:
-        """Remove the files and folders whose time has come, so many at most; return how many.
+        """Delete the files and folders that are due, at most `limit`; return how many.
 
-        They were put aside in the order of time, except where delays differ between topics; one
-        that waits longer than it must does no harm.
+        They are queued in the order of deletion. If topics have different delays, some wait
+        longer than they must, which is harmless.
         """
         scheduled_deletes, files = self._resources.scheduled_deletes, self._resources.files
         count = 0
@@ -378,9 +383,9 @@ class LogManager:
         return count
 
     def due_for_flush(self, now_ms: int) -> list[Flushable]:
-        """Say which logs want a sync now: a segment was closed, or `flush.ms` has passed.
+        """Return the logs to sync now: a segment was closed, or `flush.ms` has passed.
 
-        Each goes to the broker's one `Flusher`, which also serves those who wait for a sync.
+        Pass each to the broker's one `Flusher`, so that a log never has two syncs at a time.
         """
         rolled, timed = self._resources.rolled, self._resources.timed
         late = [log for log in timed if now_ms - log.flushed_ms >= log.config.flush_ms]
@@ -393,20 +398,20 @@ class LogManager:
     def prepare_checkpoints(
         self, high_watermarks: Mapping[PartitionKey, int]
     ) -> list[Callable[[], None]]:
-        """Note the offsets of every directory; the calls returned write them, on any thread."""
+        """Copy the offsets of every directory; the returned calls write them, on any thread."""
         return [directory.prepare_checkpoints(high_watermarks) for directory in self._online()]
 
     def prepare_checkpoints_in_steps(
         self, high_watermark_of: Callable[[PartitionKey], int | None]
     ) -> list[Generator[None, None, Callable[[], None]]]:
-        """Do the same in steps, for each directory."""
+        """Do the same in steps, one generator per directory."""
         return [one.prepare_checkpoints_in_steps(high_watermark_of) for one in self._online()]
 
 
 def _prepare_close(directory: LogDirectory, log: Log) -> Flush | None:
-    """Prepare the close of a log; on a full disk its batches are synced all the same.
+    """Prepare the close of a log; on a full disk sync at least its batches.
 
-    The stop is no orderly one then: recovery makes anew what could not be written.
+    The shutdown is not clean then, and recovery rebuilds what could not be written.
     """
     try:
         return log.prepare_close()
@@ -416,7 +421,7 @@ def _prepare_close(directory: LogDirectory, log: Log) -> Flush | None:
 
 
 def _was_removed(directory: LogDirectory, path: str) -> bool:
-    """Tell whether a path lies in the folder of a log that is not in use any more."""
+    """Return whether a path is in the folder of a log that was removed."""
     name = path.removeprefix(directory.path).lstrip("/").partition("/")[0]
     key = partition_of(name)
     return key is not None and key not in directory.logs

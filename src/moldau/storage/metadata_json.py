@@ -1,7 +1,7 @@
-"""Records of the metadata log as JSON, the way Kafka's tools print them.
+"""Records of the metadata log as JSON, as Kafka's tools print them.
 
-A metadata record's value is framed: varints for frame version, record type and message version,
-then the message. This module knows the declarations of messages, and no files.
+The value of a metadata record starts with three varints: frame version, record type and message
+version. The message follows. This module does not read files.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _CONTROL_RECORDS: Mapping[int, tuple[str, type[Any]]] = {
     ControlType.KRAFT_VERSION: ("KRaftVersion", control_records.KRaftVersionRecord),
     ControlType.KRAFT_VOTERS: ("KRaftVoters", control_records.VotersRecord),
 }
-"""By type: how Kafka's tool introduces the JSON, spelt as there, and what the value is."""
+"""By type: the label that Kafka's tool prints, with its spelling, and the message class."""
 
 _METADATA_RECORDS: Mapping[int, type[Any]] = {
     declared.KEY: declared
@@ -40,7 +40,7 @@ _METADATA_RECORDS: Mapping[int, type[Any]] = {
 
 
 def metadata_record_text(value: bytes | None) -> str:
-    """Write the value of a metadata record as JSON; ProtocolError if it is none."""
+    """Format the value of a metadata record as JSON; ProtocolError if it is invalid."""
     if value is None:
         raise ProtocolError("a metadata record has a value")
     key, version, position = _frame(value)
@@ -53,7 +53,7 @@ def metadata_record_text(value: bytes | None) -> str:
 
 
 def control_record_text(kind: int, value: bytes | None) -> str | None:
-    """Write what a control record of the metadata log says; None if it is not of that log."""
+    """Format a control record of the metadata log; None for any other control type."""
     if kind not in _CONTROL_RECORDS:
         return None
     if value is None or len(value) < _MESSAGE_VERSION.size:
@@ -64,7 +64,7 @@ def control_record_text(kind: int, value: bytes | None) -> str | None:
 
 
 def _frame(value: bytes) -> tuple[int, int, int]:
-    """Read record type and message version, and where the message begins."""
+    """Return the record type, the message version and the position of the message."""
     try:
         frame_version, position = read_uvarint(value, 0)
         key, position = read_uvarint(value, position)

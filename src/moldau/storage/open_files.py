@@ -1,13 +1,12 @@
-"""A bound on open descriptors, however many segments there are.
+"""A limit on open files, however many segments there are.
 
-A segment opens its `.log` when it is first read or written and keeps the handle in its own
-attribute, where the hot path finds it without asking anybody. This module only remembers who has
-one, and when there are too many takes it from a segment that has not used it for a while (the
-clock algorithm: a used one gets a second chance, so that nothing is reordered on every access).
+A segment opens its `.log` at first use and keeps it in its own attribute, where the hot path finds
+it without a look-up. This module lists the segments with an open file. If there are too many, it
+takes the file from one that has not used it lately. It uses the clock algorithm: a file that was
+used gets a second chance, so an access only sets a flag.
 
-A handle taken away may still be on its way to a socket inside a `FileRegion`, or in the hands of
-a thread that syncs it. It is therefore never closed here: the last one to hold it lets go, and
-the file closes itself.
+A file is never closed here. A response may still be sending from it, or a thread may be syncing it.
+It closes itself when the last reference goes.
 """
 
 from __future__ import annotations
@@ -19,15 +18,15 @@ from moldau.base.files import File
 
 
 class Holder(Protocol):
-    """Whoever keeps an open file in an attribute."""
+    """An object with an open file in an attribute: a segment."""
 
     file: File | None
     used: bool
-    """Set by the holder on every access, reset here."""
+    """The holder sets it on every access; `OpenFiles` resets it."""
 
 
 class OpenFiles:
-    """Who has a file open, in the order of opening."""
+    """The holders with an open file, in the order of the clock hand."""
 
     __slots__ = ("_capacity", "_holders")
 
@@ -39,14 +38,14 @@ class OpenFiles:
         return len(self._holders)
 
     def opened(self, holder: Holder) -> None:
-        """Count a file that its holder has just opened; another may lose its own for it."""
+        """Add a holder that has just opened its file; others may lose theirs."""
         holder.used = True
         self._holders.append(holder)
         while len(self._holders) > self._capacity:
             self._take_one()
 
     def _take_one(self) -> None:
-        """Take the file of the first holder that did not use it since the hand last passed."""
+        """Take the file of the first holder that has not used it since the last pass."""
         holders = self._holders
         while True:
             holder = holders.popleft()

@@ -1,8 +1,8 @@
-"""Reading a log: which region of which file answers a fetch.
+"""Reading a log: which region of which file a fetch returns.
 
-`Log` owns the segments and asks these functions; they change nothing. A read stays within one
-segment, as in Kafka: what follows is asked for with the next fetch. Regions are bytes of a file
-not yet read, so that they can go to a socket without passing through Python.
+`Log` owns the segments and calls these functions, which change nothing. A read stays within one
+segment, as in Kafka; the next fetch continues. A region is a part of a file that is not read here,
+so that `sendfile` can send it without a copy through Python.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from moldau.storage.segments import Segments
 
 
 class ReadResult(NamedTuple):
-    """What a read found: nothing, or one region that starts at the batch with the offset."""
+    """The result of a read: nothing, or one region that starts at the batch with the offset."""
 
     regions: tuple[FileRegion, ...]
     size: int
     first_batch_cut: bool
-    """The limit was too small for one batch and the caller did not ask for a whole one."""
+    """The first batch is incomplete: it exceeds the limit, and `at_least_one` was false."""
     segment_base_offset: int
 
 
@@ -34,7 +34,7 @@ def read_segments(
     *,
     at_least_one: bool,
 ) -> ReadResult:
-    """Make the region from the batch that holds an offset, below `end_offset`; see `Log.read`."""
+    """Return the region from the batch with an offset, below `end_offset`; see `Log.read`."""
     number = segments.number_of(offset)
     while offset < end_offset and number < len(segments.all):
         segment = segments.all[number]
@@ -44,13 +44,13 @@ def read_segments(
             return _read_segment(
                 segment, position, end_position, max_bytes, at_least_one=at_least_one
             )
-        # Compaction may leave nothing between an offset and its segment's end.
+        # Compaction may have removed all batches from the offset to the end of the segment.
         number += 1
     return ReadResult((), 0, False, segments.all[-1].base_offset)
 
 
 def _end_position(segments: Segments, number: int, end_offset: int, log_end_offset: int) -> int:
-    """Find where the batch at `end_offset` starts, if it is in this segment."""
+    """Return where the batch with `end_offset` starts, else the end of the segment."""
     segment = segments.all[number]
     if end_offset >= segments.end_of(number, log_end_offset):
         return segment.size
@@ -61,9 +61,9 @@ def _end_position(segments: Segments, number: int, end_offset: int, log_end_offs
 def _read_segment(
     segment: Segment, position: int, end_position: int, max_bytes: int, *, at_least_one: bool
 ) -> ReadResult:
-    """Make the region from a batch's start up to the limits; the last batch may be cut.
+    """Return the region from a batch up to the limits; the last batch may be incomplete.
 
-    The first batch's size is looked up only if the limit might fall into it.
+    The size of the first batch is read only if the region exceeds the limit.
     """
     size = end_position - position
     cut = False
@@ -80,7 +80,7 @@ def _read_segment(
 def aborted_in(
     segments: Segments, offset: int, read: ReadResult, log_end_offset: int
 ) -> tuple[AbortedTransaction, ...]:
-    """List the aborted transactions with records in what was read from an offset on."""
+    """List the aborted transactions with records in the result of a read from an offset."""
     base_offset = read.segment_base_offset
     if not read.regions or not segments.has_aborted_from(base_offset):
         return ()
@@ -94,10 +94,11 @@ def aborted_in(
 def _aborted_between(
     segments: Segments, base_offset: int, start_offset: int, end_offset: int, log_end_offset: int
 ) -> tuple[AbortedTransaction, ...]:
-    """List the aborted transactions that have records in [start, end).
+    """List the aborted transactions with records in [start, end).
 
-    A marker comes after its records, so the search begins in the segment of the start and may
-    end as soon as an entry shows that everything before the end was decided.
+    A marker comes after its records, so the search starts in the segment of the start offset. It
+    ends at the first entry whose last stable offset is at or above the end: later entries have no
+    records below it.
     """
     found = []
     for number in segments.aborting_from(base_offset):
@@ -111,5 +112,5 @@ def _aborted_between(
 
 
 def _offset_behind(segment: Segment, region: FileRegion) -> int | None:
-    """Name an offset not before the end of what was read; None if only the segment's end is."""
+    """Return an offset at or after the end of a region; None if the index has none."""
     return segment.indexes().offsets.ceiling(region.position + region.size)

@@ -1,9 +1,9 @@
-"""Looking at every record of a batch, and naming those that make a leader refuse it (KIP-467).
+"""Checks of every record of a batch, which list the bad records for the producer (KIP-467).
 
-A batch is appended whole or not at all. A producer that is told which records were bad can report
-those, and send the others again. The texts are Kafka's.
+A batch is appended whole or not at all. If the answer lists the bad records, the producer can
+report those and send the others again. The texts are Kafka's.
 
-This is work for each record. The event loop does it for a few records at most; see `incoming`.
+These checks cost time per record. The event loop runs them for a few records only; see `incoming`.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from moldau.records.record import RecordSpan, iter_spans, payload_of
 from moldau.storage.topic_config import LogConfig
 
 NAMED_MAX: Final = 1000
-"""So many bad records are named. Kafka names all, but a small compressed batch may hold millions:
-a client would make the broker build an answer that is a thousand times its request."""
+"""At most so many bad records are listed. Kafka lists all, but a small compressed batch may have
+millions, and the answer would be a thousand times larger than the request."""
 
 NO_KEY: Final = "Compacted topic cannot accept message without key in topic partition"
-"""The name of the partition follows, which is not known here."""
+"""`in_partition` adds the name of the partition, which is not known here."""
 
 FIRST_NAMED: Final = 3
-"""How many of the bad records a message for people repeats."""
+"""How many bad records the error message shows."""
 
 
 class BadRecord(NamedTuple):
-    """One record that makes a leader refuse its batch."""
+    """One record for which a batch is refused."""
 
     batch_index: int
-    """Its place in the batch, from 0."""
+    """Its index in the batch, from 0."""
     why: str
 
 
 class RecordsRefused(ApiError):  # noqa: N818 - it names what happened
-    """A batch is refused because of some of its records; it pickles, to come from a worker."""
+    """A batch is refused because of some of its records; a worker may raise it (it pickles)."""
 
     def __init__(self, code: ErrorCode, bad: tuple[BadRecord, ...], count: int) -> None:
         super().__init__(code, _message(code, bad, count))
@@ -48,7 +48,7 @@ class RecordsRefused(ApiError):  # noqa: N818 - it names what happened
         return type(self), (self.code, self.bad, self.count)
 
     def in_partition(self, name: str) -> RecordsRefused:
-        """Return the same with texts that name the partition, as Kafka's do."""
+        """Return the same error with the partition in its texts, as in Kafka."""
         named = tuple(
             one._replace(why=f"{NO_KEY} {name}") if one.why == NO_KEY else one for one in self.bad
         )
@@ -56,16 +56,16 @@ class RecordsRefused(ApiError):  # noqa: N818 - it names what happened
 
 
 def append_time_refused(count: int) -> RecordsRefused:
-    """Refuse a batch whose producer claims to know when the leader appends it."""
+    """Return the error for a batch of a producer with the LogAppendTime attribute."""
     why = "Invalid timestamp type: Producer should not set timestamp type to LogAppendTime."
     bad = tuple(BadRecord(index, why) for index in range(min(count, NAMED_MAX)))
     return RecordsRefused(ErrorCode.INVALID_TIMESTAMP, bad, count)
 
 
 def check_records(batch: Buffer, config: LogConfig, now_ms: int) -> None:
-    """Raise RecordsRefused if the topic cannot take all records of a batch of magic 2.
+    """Raise RecordsRefused if the topic refuses a record of a batch of magic 2.
 
-    CorruptRecords if they cannot be read.
+    CorruptRecords if the records are unreadable.
     """
     header = parse_header(batch)
     takes_no_key = not config.compacts
@@ -88,7 +88,7 @@ def check_records(batch: Buffer, config: LogConfig, now_ms: int) -> None:
 
 
 def _time_window(config: LogConfig, now_ms: int) -> tuple[float, float]:
-    """Return the oldest and the newest timestamp that the topic takes from a producer."""
+    """Return the oldest and the newest timestamp that the topic accepts."""
     if config.message_timestamp_type != "CreateTime":
         return float("-inf"), float("inf")
     return (
@@ -98,11 +98,11 @@ def _time_window(config: LogConfig, now_ms: int) -> tuple[float, float]:
 
 
 def has_wrong_time(header: BatchHeader, config: LogConfig, now_ms: int) -> bool:
-    """Tell whether the first or the newest timestamp of a batch is outside of the window.
+    """Return whether the base or the largest timestamp of a batch is out of range.
 
-    Records in between may be older than both; looking at each would cost more than it protects.
+    A record in between may be older than both. A check of each would cost time per record.
     """
-    # This runs for every batch: the usual one is in the window of any type of timestamp.
+    # This runs for every batch: most are in range, so the type of timestamp is checked later.
     oldest = now_ms - config.message_timestamp_before_max_ms
     newest = now_ms + config.message_timestamp_after_max_ms
     if oldest <= header.base_timestamp <= newest and oldest <= header.max_timestamp <= newest:

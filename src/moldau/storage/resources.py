@@ -1,9 +1,8 @@
-"""What all logs of one broker share: the ports, the bounded caches, the work left for later.
+"""What all logs of one broker share: ports, bounded caches and delayed work.
 
-Owned by the manager and only changed on the event loop's thread. Logs put work here that is not
-theirs to time: files to be removed after a delay, logs whose closed segments want a sync. So an
-idle log costs no timer, and nobody has to go through all logs to find the few with something to
-do.
+The manager owns it, and only the event loop changes it. Logs queue work here that is due later:
+files to delete after a delay, logs to sync. So an idle log needs no timer, and the broker never
+scans all logs to find the few with work.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from moldau.storage.open_files import OpenFiles
 
 
 class ScheduledDelete(NamedTuple):
-    """A file or folder that goes for good at a time; until then a reader may still be in it."""
+    """A file or folder to delete at a time; until then a reader may still use it."""
 
     due_ms: int
     path: str
@@ -28,7 +27,7 @@ class ScheduledDelete(NamedTuple):
 
 
 class Resources:
-    """The shared part of every log."""
+    """The objects that all logs share."""
 
     __slots__ = (
         "aborted",
@@ -60,6 +59,8 @@ class Resources:
         self.aborted: IndexCache[AbortedIndex] = IndexCache(aborted_bytes)
         self.scheduled_deletes: deque[ScheduledDelete] = deque()
         self.timed: dict[Flushable, None] = {}
-        """Logs with `flush.ms` that were appended to since it was last looked at."""
+        """Logs with `flush.ms` and appends since their last timed flush.
+
+        Dicts instead of sets: their order makes simulations repeatable."""
         self.rolled: dict[Flushable, None] = {}
-        """Logs with a closed segment that was not synced yet; ordered, so that runs repeat."""
+        """Logs with a closed segment that is not synced yet."""

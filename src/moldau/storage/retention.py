@@ -1,12 +1,13 @@
-"""Which segments are too old or too many: a decision, nothing else.
+"""Which segments retention deletes. This module only decides.
 
-Only whole segments go, from the oldest on, and none that reaches above the high watermark:
+Retention deletes whole segments, oldest first, and never one with offsets at or above the high
+watermark: another leader may have other records there. It deletes
 
-- those wholly below the log's start offset (records were deleted by request), whatever the policy;
-- with the `delete` policy, while the rest still holds at least `retention.bytes`;
-- with the `delete` policy, while the newest record in them is older than `retention.ms`.
+- segments below the log start, whatever the cleanup policy (an admin deleted their records);
+- with the `delete` policy, segments while the others have at least `retention.bytes`;
+- with the `delete` policy, segments whose newest record is older than `retention.ms`.
 
-The segment being written may go as well, unless it is empty; the caller rolls it first.
+The active segment may be deleted too, unless it is empty; the caller rolls it first.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from moldau.storage.topic_config import LogConfig
 
 
 class Candidate(Protocol):
-    """A segment, as far as retention is concerned."""
+    """A segment as retention sees it."""
 
     @property
     def base_offset(self) -> int: ...
@@ -27,7 +28,7 @@ class Candidate(Protocol):
     def size(self) -> int: ...
 
     def newest_ms(self) -> int:
-        """Time of the newest record; may cost a read, so only asked for the oldest segments."""
+        """Timestamp of the newest record; may read a file, so only the oldest are asked."""
         ...
 
 
@@ -40,7 +41,7 @@ def expired_count(
     high_watermark: int,
     log_end_offset: int,
 ) -> int:
-    """Say how many of the oldest segments are to go."""
+    """Return how many of the oldest segments to delete."""
     ends = [segment.base_offset for segment in segments[1:]] + [log_end_offset]
     removable = _removable_count(segments, ends, high_watermark)
     count = 0
@@ -63,7 +64,7 @@ def expired_count(
 def _removable_count(
     segments: Sequence[Candidate], ends: Sequence[int], high_watermark: int
 ) -> int:
-    """Count the oldest segments that lie wholly below the high watermark and hold something."""
+    """Count the oldest segments below the high watermark, without an empty active one."""
     count = 0
     while count < len(segments) and ends[count] <= high_watermark:
         count += 1

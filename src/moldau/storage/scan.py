@@ -1,11 +1,12 @@
 """Walking the batches of a `.log` file by their headers.
 
-`walk` trusts the file and reads only what it needs of each header, for look-ups; `walk_checked`
-trusts nothing, reads every byte and checks every CRC, for recovery, and `walk_doubting` does that
-but goes on behind a CRC that is wrong. All know the messages of
-magic 0 and 1 that a folder from an old cluster may still hold: their one offset is that of the
-last record inside, the only one that a search needs. `checked_headers` does the same for batches
-that came over the network.
+- `walk` trusts the file and reads only headers, for look-ups;
+- `walk_checked` reads every byte and checks CRCs, for recovery;
+- `walk_doubting` does the same and continues after a wrong CRC, for the scrub;
+- `checked_headers` checks batches that came over the network.
+
+All but the last also read messages of magic 0 and 1 in the folder of an old cluster. Such a message
+has one offset, that of the last record inside, which is the one that a search needs.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ from moldau.records.batch import (
 from moldau.records.checksum import crc32c
 
 WALK_CHUNK = 8 * 1024
-"""Two index intervals: a search from an index entry mostly ends inside the first read."""
+"""Two index intervals: a search from an index entry usually needs one read."""
 
 CHECK_CHUNK = 1024 * 1024
-"""Recovery reads everything; more than this a call gains nothing."""
+"""Recovery reads everything; larger reads are not faster."""
 
 _MAGIC_POSITION = 16
 _OLD_TIMESTAMP = Struct(">q")
@@ -46,14 +47,14 @@ _LENGTH_MIN = HEADER_SIZE - LENGTH_END
 
 
 class StoredPlace(NamedTuple):
-    """Where one batch lies in a `.log`."""
+    """Position and size of a batch in a `.log`."""
 
     position: int
     size: int
 
 
 class StoredBatch(NamedTuple):
-    """One batch, or one message of an old format, where it lies in a `.log`."""
+    """One batch, or one message of an old format, in a `.log`."""
 
     position: int
     size: int
@@ -73,7 +74,7 @@ class StoredBatch(NamedTuple):
 
 
 def walk(file: File, position: int, end_position: int) -> Iterator[StoredBatch]:
-    """Go from batch to batch; a batch that is cut ends the walk, garbage is CorruptRecords."""
+    """Yield the batches; stop at an incomplete one, raise CorruptRecords at garbage."""
     window = _Window(file, end_position, WALK_CHUNK)
     while end_position - position >= PEEK_SIZE:
         batch = _describe(window, position)
@@ -84,10 +85,10 @@ def walk(file: File, position: int, end_position: int) -> Iterator[StoredBatch]:
 
 
 def find_offset(file: File, position: int, end_position: int, offset: int) -> StoredPlace | None:
-    """Find the first batch from a position on that ends at or behind an offset.
+    """Find the first batch from a position on that ends at or after an offset.
 
-    What every fetch begins with: so it is `walk` without the batches that are passed over, and
-    without all of a header that it does not need.
+    Every fetch starts with this. So it does not build the batches that `walk` yields, and it
+    unpacks only four fields of a header.
     """
     content, start = b"", position
     while end_position - position >= HEADER_SIZE:
@@ -106,7 +107,7 @@ def find_offset(file: File, position: int, end_position: int, offset: int) -> St
         if base_offset + delta >= offset:
             return StoredPlace(position, size)
         position += size
-    # Old formats, garbage and the end of the file are the long walk's.
+    # `walk` handles old formats, garbage and the end of the file.
     for batch in walk(file, position, end_position):
         if batch.last_offset >= offset:
             return StoredPlace(batch.position, batch.size)
@@ -116,10 +117,9 @@ def find_offset(file: File, position: int, end_position: int, offset: int) -> St
 def walk_checked(
     file: File, position: int, end_position: int, *, check_from_offset: int
 ) -> Iterator[StoredBatch]:
-    """Go from batch to batch and check each CRC from this offset on.
+    """Yield the batches, and check CRCs from this offset on.
 
-    CorruptRecords says what was wrong with the batch that would have come next; a cut one is as
-    wrong as any other, since nothing whole follows it.
+    CorruptRecords describes the first bad batch. An incomplete batch is bad too.
     """
     doubted = walk_doubting(file, position, end_position, check_from_offset=check_from_offset)
     for batch, crc_matches in doubted:
@@ -129,7 +129,7 @@ def walk_checked(
 
 
 class DoubtedBatch(NamedTuple):
-    """A batch, and whether its bytes are what its CRC says."""
+    """A batch, and whether its CRC matches."""
 
     batch: StoredBatch
     crc_matches: bool
@@ -138,7 +138,7 @@ class DoubtedBatch(NamedTuple):
 def walk_doubting(
     file: File, position: int, end_position: int, *, check_from_offset: int = 0
 ) -> Iterator[DoubtedBatch]:
-    """Go from batch to batch and compare CRCs; CorruptRecords where none begins, or one is cut."""
+    """Yield the batches with their CRC checks; CorruptRecords at garbage or an incomplete one."""
     window = _Window(file, end_position, CHECK_CHUNK)
     while position < end_position:
         if end_position - position < PEEK_SIZE:
@@ -152,10 +152,10 @@ def walk_doubting(
 
 
 def checked_headers(view: memoryview, next_offset: int) -> list[BatchHeader]:
-    """Read the headers of batches from a leader; CorruptRecords if one is not what it claims.
+    """Parse and check the headers of batches from a leader; CorruptRecords if one is bad.
 
-    Each must match its CRC and begin at or behind the end of the one before. The last may be cut
-    and is left out then: a leader cuts its answers by bytes.
+    Each must match its CRC and start at or above the end of the one before; compaction may leave
+    gaps. An incomplete last batch is ignored: a leader limits its answer by bytes.
     """
     headers = []
     for span in iter_batches(view, allow_cut=True):
@@ -170,7 +170,7 @@ def checked_headers(view: memoryview, next_offset: int) -> list[BatchHeader]:
 
 
 class _Window:
-    """A piece of a file in memory that moves along with the walk."""
+    """A part of a file in memory that moves along with the walk."""
 
     __slots__ = ("_chunk_size", "_end_position", "_file", "_start", "content")
 
@@ -182,7 +182,10 @@ class _Window:
         self.content = b""
 
     def seek(self, position: int, size: int) -> int:
-        """Return where a position lies in `content`, with this many bytes unless the file ends."""
+        """Return the index of a position in `content`, with this many bytes loaded after it.
+
+        Fewer bytes are loaded at the end of the file.
+        """
         at = position - self._start
         if at + size > len(self.content):
             wanted = min(max(size, self._chunk_size), self._end_position - position)
@@ -192,7 +195,7 @@ class _Window:
         return at
 
     def pieces(self, position: int, end_position: int) -> Iterator[memoryview]:
-        """Give a range out in pieces, none larger than a chunk."""
+        """Yield a range in pieces, none larger than a chunk."""
         while position < end_position:
             at = self.seek(position, 1)
             piece = memoryview(self.content)[at : at + end_position - position]
@@ -221,7 +224,7 @@ def _describe(window: _Window, position: int) -> StoredBatch:
 
 
 def _crc_matches(window: _Window, batch: StoredBatch) -> bool:
-    """Compute the CRC piece by piece, so that a false length cannot ask for all memory."""
+    """Check the CRC piece by piece: a wrong length must not allocate all memory."""
     if batch.header is not None:
         stored, checked_from = batch.header.crc, 21
         update: Callable[[memoryview, int], int] = crc32c

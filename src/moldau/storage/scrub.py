@@ -1,11 +1,11 @@
-"""Looking for damaged batches in a segment that nobody writes to any more.
+"""Finding damaged batches in a closed segment.
 
-Every byte is read and every CRC compared, in steps, so that the caller can rest in between. A batch
-whose CRC is wrong is passed over by its length; where no batch begins, the rest of the file cannot
-be looked at. Nothing is changed. Steps are made for `Executor.compute`: plain values in and out.
+A scrub reads every byte and checks every CRC, in steps with pauses in between. It skips a batch
+with a wrong CRC by its length. Where no batch starts, it cannot read the rest of the file. It
+changes nothing. The steps take and return plain values, for `Executor.compute`.
 
-Whether the segment is still the one that was asked about is for the caller to see: compaction may
-have put another file in its place meanwhile.
+Compaction may replace the file between two steps: the caller must check that the segment is still
+the same.
 """
 
 from __future__ import annotations
@@ -18,32 +18,32 @@ from moldau.storage.scan import StoredBatch, walk_doubting
 
 
 class Damage(NamedTuple):
-    """Bytes of a segment that are not what was written."""
+    """Damaged bytes of a segment."""
 
     position: int
     size: int
     first_offset: int
     last_offset: int
-    """As the header says, which may be damaged itself; -1 where there is none."""
+    """From the header, which may be damaged itself; -1 without a header."""
     reason: str
 
 
 class ScrubStep(NamedTuple):
-    """How far a segment was looked at."""
+    """How far a segment was checked."""
 
     position: int
-    """Where the next step begins; the end if nothing is left."""
+    """Where the next step starts; the end of the file if nothing is left."""
     next_offset: int
-    """The least offset that may come next."""
+    """The smallest offset that the next batch may have."""
     damages: tuple[Damage, ...]
 
 
 def scrub_step(
     files: Files, path: str, begin: ScrubStep, end_position: int, budget_bytes: int
 ) -> ScrubStep:
-    """Look at the batches of a `.log` from where a step ended, until the budget is used up.
+    """Check the batches of a `.log` from the end of the last step, until the budget is used.
 
-    OSError if it cannot be read; FileNotFoundError if it is gone.
+    OSError if the file cannot be read; FileNotFoundError if it was deleted.
     """
     position, next_offset = begin.position, begin.next_offset
     pause_at = position + budget_bytes

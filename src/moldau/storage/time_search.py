@@ -1,13 +1,13 @@
-"""Searching a log by time, in steps that none of them takes long.
+"""Searching a log by timestamp, in short steps.
 
-A search narrows down without reading records: segments by their largest timestamp, batches by
-index and headers. Then the records of one batch decide, and those may be many, and inflate to a
-thousand times what a client sent. So a search is a generator: a few uncompressed records it looks
-at itself, for all others it yields a `Look`, which another process answers (`look_into`). Most
-searches never yield. Who has nobody waiting behind lets `finish` do everything on the spot.
+A search first selects segments by their largest timestamp, then batches by index and headers. Then
+it must read the records of a batch, which may be many and may decompress to a thousand times their
+size. So a search is a generator. It reads a few uncompressed records itself. For all others it
+yields a `Look`, which another process answers with `look_into`. Most searches never yield. Callers
+that may block use `finish`, which runs all steps.
 
-A header is taken at its word when a batch is appended. A batch that claims to hold what is looked
-for and does not is passed over, and the search goes on behind it.
+The timestamps in a header are not checked when a batch is appended. If a batch has no matching
+record in spite of its header, the search continues after it.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from moldau.storage.scan import StoredBatch
 from moldau.storage.segment import Segment
 
 IN_PLACE_COUNT: Final = 1000
-"""Records that a search reads itself before it hands work away: one or two milliseconds."""
+"""How many records a search reads on the event loop before it yields: one or two milliseconds."""
 
 _OLD_ATTRIBUTES_POSITION: Final = 17
-"""In a message of magic 0 or 1: behind offset, size, checksum and magic."""
+"""In a message of magic 0 or 1: after offset, size, checksum and magic."""
 
 
 class TimestampOffset(NamedTuple):
-    """A record found by its time."""
+    """A record found by its timestamp."""
 
     timestamp: int
     offset: int
@@ -41,28 +41,28 @@ class TimestampOffset(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What a search asks about a record."""
+    """The timestamp and offset of a record that a look has found."""
 
     timestamp: int
     offset: int
 
 
 class Look(NamedTuple):
-    """A question about the records of one batch; it pickles."""
+    """A search in the records of one batch; it can be pickled."""
 
     content: bytes
     timestamp: int | None
-    """Wanted is the first record that is not older; with None the newest, the first of several."""
+    """Find the first record at or after it; for None the newest, the first one of several."""
     start_offset: int
-    """Records before it do not count."""
+    """Ignore records below it."""
 
 
 Search = Generator[Look, Seen | None, TimestampOffset | None]
-"""Yields what must be looked at, is sent what `look_into` found, returns the record or None."""
+"""Yields a `Look`, is sent the result of `look_into`, and returns the record or None."""
 
 
 class Searched(Protocol):
-    """What a search has to know of a log."""
+    """A log as a search sees it."""
 
     log_start_offset: Offset
 
@@ -73,16 +73,17 @@ class Searched(Protocol):
 
 
 def search(log: Searched, timestamp: int | None) -> Search:
-    """Find the first record that is not older than this, or with None the newest of all.
+    """Find the first record at or after a timestamp, or the newest record for None.
 
-    Between two steps the log may grow and lose its oldest segments: the search then begins again.
-    It must not be cut at its end, nor given up; a leader's is neither while its epoch lasts.
+    Between two steps the log may grow, or lose its oldest segments, which restarts the search. It
+    must not be truncated or closed. A leader's log is neither during its epoch, so the caller must
+    stop the search when leadership changes.
     """
     while True:
         attempt = _Attempt(log)
         try:
             since = (yield from attempt.largest()) if timestamp is None else timestamp
-            # Without any timestamp nothing is the newest.
+            # A log without any timestamp has no newest record.
             unknown = timestamp is None and since < 0
             return None if unknown else (yield from attempt.first_since(since))
         except _Outdated:
@@ -90,7 +91,7 @@ def search(log: Searched, timestamp: int | None) -> Search:
 
 
 def finish(steps: Search) -> TimestampOffset | None:
-    """Go through all steps of a search here and now."""
+    """Run all steps of a search on the calling thread."""
     seen = None
     while True:
         try:
@@ -102,7 +103,7 @@ def finish(steps: Search) -> TimestampOffset | None:
 
 
 def look_into(look: Look) -> Seen | None:
-    """Find the record that a search asks for, if it is there. Made for `Executor.compute`."""
+    """Find the record that a `Look` asks for, if there is one. For `Executor.compute`."""
     inside = (seen for seen in _times(look.content) if seen.offset >= look.start_offset)
     timestamp = look.timestamp
     if timestamp is None:
@@ -111,7 +112,7 @@ def look_into(look: Look) -> Seen | None:
 
 
 def _times(content: bytes) -> Iterator[Seen]:
-    """Read when the records of one batch were made, one after the other."""
+    """Yield the timestamps and offsets of the records of one batch."""
     for span in iter_batches(content):
         if span.magic == MAGIC:
             header = parse_header(content, span.position)
@@ -124,11 +125,11 @@ def _times(content: bytes) -> Iterator[Seen]:
 
 
 class _Outdated(Exception):  # noqa: N818 - it names the state of the attempt
-    """What was being searched is no longer the log."""
+    """The log has changed since the attempt started."""
 
 
 class _Attempt:
-    """A search of the log as it is at one moment."""
+    """One search of the segments that the log has at this moment."""
 
     __slots__ = ("_in_place_left", "_log", "_segments", "_start_offset")
 
@@ -139,7 +140,7 @@ class _Attempt:
         self._in_place_left = IN_PLACE_COUNT
 
     def first_since(self, timestamp: int) -> Search:
-        """Find the first record that is not older than this timestamp."""
+        """Find the first record at or after a timestamp."""
         for segment in self._segments:
             if segment.largest().timestamp < timestamp:
                 continue
@@ -155,7 +156,7 @@ class _Attempt:
         return None
 
     def largest(self) -> Generator[Look, Seen | None, int]:
-        """Say what the largest timestamp is; -1 without any."""
+        """Return the largest timestamp; -1 without any."""
         largest = -1
         for segment in self._segments:
             if self._start_offset <= segment.base_offset:
@@ -165,7 +166,7 @@ class _Attempt:
         return largest
 
     def _largest_since_start(self, segment: Segment) -> Generator[Look, Seen | None, int]:
-        """Say it of the one segment that also holds records before the log's start."""
+        """Return it for the one segment that also has records below the log start."""
         first = segment.batch_holding(self._start_offset)
         if first is None:
             return -1
@@ -181,7 +182,7 @@ class _Attempt:
     def _look(
         self, segment: Segment, batch: StoredBatch, timestamp: int | None
     ) -> Generator[Look, Seen | None, Seen | None]:
-        """Look at the records of a batch, in place if that is soon done."""
+        """Search the records of a batch: here if they are few, else yield a `Look`."""
         content = segment.handle().read(batch.position, batch.size)
         if len(content) < batch.size:
             raise CorruptRecords(f"only {len(content)} of {batch.size} bytes are there")
@@ -200,14 +201,14 @@ class _Attempt:
 
 
 def _uncompressed_count(batch: StoredBatch, content: bytes) -> int | None:
-    """Say how many records there are, as far as the header tells; None if they are compressed."""
+    """Return the record count in the header; None if the records are compressed."""
     if batch.header is not None:
         return None if batch.header.codec else batch.header.count
     return None if content[_OLD_ATTRIBUTES_POSITION] & CODEC_BITS else 1
 
 
 def starts_until(segments: Sequence[Segment], timestamp: int) -> list[int]:
-    """List the base offsets of segments not newer than this timestamp; all for a negative one."""
+    """List the base offsets of segments up to a timestamp; all if it is negative."""
     return [
         segment.base_offset
         for segment in segments

@@ -1,8 +1,7 @@
-"""The settings of one log, typed: what a topic's configs mean to storage.
+"""The topic configs that storage uses, as typed values.
 
-Names are Kafka's topic configs with `_` for `.`; defaults are Kafka 4's. The table that parses,
-validates and describes them for users is `server.topic_configs`; this file only says what storage
-needs to know.
+Names are Kafka's with `_` for `.`; defaults are those of Kafka 4. The table
+`server.configuration.topic_configs` parses, validates and describes them for users.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ DAY_MS = 24 * 60 * 60 * 1000
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
-    """The configs of one topic, resolved: topic value, else broker value, else default."""
+    """The resolved configs of one topic: topic value, else broker value, else default."""
 
     cleanup_policy: frozenset[str] = frozenset({"delete"})
     compression_gzip_level: int = -1

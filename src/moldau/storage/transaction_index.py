@@ -1,15 +1,14 @@
-"""The `.txnindex` of a segment: which transactions whose marker it holds were aborted.
+"""The `.txnindex` of a segment: the aborted transactions whose ABORT marker is in the segment.
 
-The file is made with the first abort; most segments have none. Unlike the other indexes it is
-written at once, because what it says cannot be learned again without reading the log from the
-transaction's first record on. The form of an entry is in `indexes`.
+The first abort creates the file; most segments have none. Unlike the other indexes, every entry is
+written at once: a rebuild has to read the log from the transaction's first record on. `indexes` has
+the format of an entry.
 
-A reader who trusts a damaged file shows records that were aborted. So a file is checked when it is
-first read, and one that cannot be right is DamagedTransactionIndex: `transaction_index_rebuild`
-makes it anew. An empty file counts as damaged: we leave none behind, Kafka may, and a crash of the
-machine can, so the batches have to say which it is. What cannot be known from the file: whether
-whole entries are missing at its end, whether numbers in it were exchanged for others that fit, and
-whether there should be a file where none was at the start.
+With a wrong index, consumers would get aborted records. So a file is checked when it is loaded, and
+a damaged one raises DamagedTransactionIndex; `transaction_index_rebuild` rebuilds it. An empty file
+counts as damaged: Moldau never leaves one, but Kafka or a power cut may, and only the batches tell
+what it should contain. The check does not find missing entries at the end, plausible wrong numbers,
+or a missing file.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ from moldau.storage.indexes import AbortedIndex, AbortedTransaction, encode_abor
 TRANSACTION_INDEX_SUFFIX = ".txnindex"
 TEMPORARY_SUFFIX = ".tmp"
 EMPTY = "a transaction index is empty"
-"""Why a file is doubted that may be right: only the batches can tell."""
+"""The reason for a file that may be right; only the batches can tell."""
 
 
 class DamagedTransactionIndex(CorruptRecords):
-    """A `.txnindex` that does not fit its segment; the batches can say what belongs into it."""
+    """A `.txnindex` that does not fit its segment; it can be rebuilt from the batches."""
 
     def __init__(self, path: str, base_offset: int, reason: str) -> None:
         super().__init__(path, base_offset, reason)
@@ -38,9 +37,9 @@ class DamagedTransactionIndex(CorruptRecords):
 
 
 def load_aborted(files: Files, path: str, base_offset: int, end_offset: int) -> AbortedIndex:
-    """Read the index of a segment that has one; DamagedTransactionIndex if it cannot be right.
+    """Load and check the index of a segment with offsets in [base offset, end offset).
 
-    The segment's offsets are in [base offset, end offset).
+    DamagedTransactionIndex if the file is missing or does not fit.
     """
     try:
         content = read_whole(files, path)
@@ -56,12 +55,12 @@ def load_aborted(files: Files, path: str, base_offset: int, end_offset: int) -> 
 
 
 def check_stored(files: Files, path: str, base_offset: int, end_offset: int) -> None:
-    """Raise DamagedTransactionIndex if the index of a segment cannot be right."""
+    """Raise DamagedTransactionIndex if the index of a segment does not fit."""
     load_aborted(files, path, base_offset, end_offset)
 
 
 def read_aborted(files: Files, path: str) -> AbortedIndex:
-    """Read aborted transactions, in whichever segment they are; no file means none."""
+    """Load an index without checking it against a segment; empty if there is no file."""
     try:
         content = read_whole(files, path)
     except FileNotFoundError:
@@ -73,7 +72,7 @@ def read_aborted(files: Files, path: str) -> AbortedIndex:
 
 
 def append_aborted(files: Files, path: str, transaction: AbortedTransaction) -> None:
-    """Add an aborted transaction behind the others; an OSError leaves no part of it."""
+    """Append an aborted transaction to the file; after an OSError nothing is appended."""
     file = files.open(path, create=True)
     try:
         size = file.size()
@@ -87,7 +86,7 @@ def append_aborted(files: Files, path: str, transaction: AbortedTransaction) -> 
 
 
 def truncate_aborted(files: Files, path: str, end_offset: int) -> bool:
-    """Drop the transactions whose marker lies at or above this offset; tell if any is left."""
+    """Drop the transactions whose marker is at or above this offset; return if any is left."""
     kept = read_aborted(files, path)
     kept.truncate_to(end_offset)
     if not kept.size:
@@ -102,9 +101,9 @@ def truncate_aborted(files: Files, path: str, end_offset: int) -> bool:
 
 
 def store_beside(files: Files, path: str, index: AbortedIndex) -> None:
-    """Write an index under a temporary name, and wait until it is on the disk; may block.
+    """Write an index to a temporary file and sync it; may block. The caller renames it.
 
-    Without the sync a power cut could leave the new name with less than the content.
+    Without the sync a power cut could leave the renamed file without all of its content.
     """
     temporary = path + TEMPORARY_SUFFIX
     files.remove(temporary)

@@ -1,19 +1,18 @@
-"""Making a `.txnindex` anew from the batches of its segment, and of those before it if need be.
+"""Rebuilding a `.txnindex` from the batches of its segment, and of earlier segments if needed.
 
-An entry says where an aborted transaction began, which may be segments before its marker. So the
-rebuild begins where the open transactions are known: at the newest good producer snapshot that is
-not behind the segment's start, mostly right there, or at the log's first segment. From there on
-`ProducerStates` is shown every header, as in recovery, and of control batches the record as well;
-records of others are not read. What begins before the log does has its first offset where the log
-still has records of it, which is as good for readers.
+An entry has the first offset of an aborted transaction, which may be segments before the marker. So
+the rebuild starts where the open transactions are known: at the newest good producer snapshot at or
+below the segment's start, usually right there, or else at the first segment. From there it replays
+every batch header through `ProducerStates`, as recovery does. Only control batches are read whole.
+A transaction that started before the log start gets the first offset that is still in the log,
+which is enough for readers.
 
-Nothing may be guessed: a batch that cannot be read, there or before, is CorruptRecords, because the
-marker that nobody sees would let aborted records through. CRCs of control batches are compared.
-Those of others are not, since that would mean to read everything: a producer id that rotted in a
-header is for the scrub to find. Where compaction has removed the records of an aborted transaction
-its entry is not made again; nobody needs it.
+An unreadable batch is CorruptRecords: it may be a marker, and without its entry consumers would get
+aborted records. CRCs are checked for control batches only; checking all would read everything. The
+scrub finds damage in other headers. If compaction has removed all records of an aborted
+transaction, it gets no entry, and needs none.
 
-It goes in steps made for `Executor.compute`: plain values in and out. Nothing is changed.
+The steps take and return plain values, for `Executor.compute`, and change no file.
 """
 
 from __future__ import annotations
@@ -37,34 +36,34 @@ from moldau.storage.scan import StoredBatch, walk
 
 
 class RebuildStep(NamedTuple):
-    """How far a rebuild has got."""
+    """The state of a rebuild between two steps."""
 
     known_offset: int
-    """Batches that end before it need not be read."""
+    """The snapshot covers the batches that end below; they are skipped."""
     open_transactions: bytes
     """Producers with an open transaction, as a snapshot."""
     position: int = 0
-    """Where the next step begins in its segment."""
+    """Where the next step starts in its segment."""
     entries: bytes = b""
-    """What the index of that segment holds so far."""
+    """The entries of that segment so far."""
 
     def at_next_segment(self) -> RebuildStep:
-        """Go on with the first batch of the next segment."""
+        """Return the step for the start of the next segment."""
         return RebuildStep(self.known_offset, self.open_transactions)
 
 
 def begin_rebuild(files: Files, folder: str, base_offset: int) -> RebuildStep:
-    """Begin at the newest good snapshot not behind this segment's start, or with the log's start.
+    """Start at the newest good snapshot at or below this base offset, or at the log start.
 
-    The caller goes on with the segment that holds `known_offset`, and ends with the one that has
-    this base offset.
+    The caller continues with the segment that contains `known_offset`, and ends with the segment
+    of this base offset.
     """
     offsets = [one for one in snapshot_offsets(files.names(folder)) if one <= base_offset]
     for offset in reversed(offsets):
         try:
             producers = read_snapshot(files, f"{folder}/{snapshot_name(offset)}")
         except CorruptRecords:
-            continue  # an older one, or the whole log, tells the same
+            continue  # an older snapshot, or the whole log, gives the same result
         return RebuildStep(offset, _open_transactions(ProducerStates(producers)))
     return RebuildStep(0, _open_transactions(ProducerStates()))
 
@@ -72,9 +71,9 @@ def begin_rebuild(files: Files, folder: str, base_offset: int) -> RebuildStep:
 def rebuild_step(
     files: Files, path: str, begin: RebuildStep, end_position: int, budget_bytes: int
 ) -> RebuildStep:
-    """Read the batches of a `.log` from where a step ended, until the budget is used up.
+    """Read the batches of a `.log` from the end of the last step, until the budget is used.
 
-    CorruptRecords if the index cannot be made anew, OSError if the file cannot be read or is gone.
+    CorruptRecords if a rebuild is not possible; OSError if the file is unreadable or deleted.
     """
     producers = ProducerStates(parse_snapshot(begin.open_transactions))
     found = AbortedIndex()
@@ -100,7 +99,7 @@ def _open_transactions(producers: ProducerStates) -> bytes:
 
 
 def _take(producers: ProducerStates, file: File, batch: StoredBatch) -> AbortedTransaction | None:
-    """Show producer state a batch; return the transaction if it aborted one."""
+    """Replay one batch; return the transaction if the batch aborted one."""
     header = batch.header
     if header is None:
         return None
