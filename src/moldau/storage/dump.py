@@ -1,12 +1,11 @@
-"""What lies in the files of a log directory, as text, line by line.
+"""Printing the files of a log directory as text.
 
-The lines for standard output are Kafka's (`dump_lines`). What is wrong with a file is gathered and
-told at the end, for standard error, with the file and the position: every batch whose checksum or
-records do not hold, bytes that are no batch, index entries that point elsewhere. Gaps between
-offsets are told as well but are no corruption: compaction leaves them.
+The lines for standard output are Kafka's (`dump_lines`). Problems are collected for standard error,
+with file and position: batches with a wrong checksum or unreadable records, bytes that are no
+batch, wrong index entries. Gaps between offsets are listed too, but are no corruption: compaction
+leaves them.
 
-Nothing is ever written. Checkpoints, which Kafka's tool does not take, are printed in a form of
-our own.
+Nothing is written. Checkpoints, which Kafka's tool does not support, have a format of our own.
 """
 
 from __future__ import annotations
@@ -35,17 +34,17 @@ from moldau.storage.producer_snapshot import parse_snapshot
 from moldau.storage.scan import StoredBatch, walk
 
 ALL_BYTES = 2**31 - 1
-"""No `.log` is larger, so as a limit it is none."""
+"""No `.log` is larger, so this means no limit."""
 
 MAX_MESSAGE_SIZE = 5 * 1024 * 1024
-"""The tool's default for the largest batch that an index entry may point at, as in Kafka."""
+"""The default limit for a batch at an index entry, as in Kafka."""
 
 BOOTSTRAP_SNAPSHOT = "bootstrap.checkpoint"
 
 
 @dataclass(frozen=True, slots=True)
 class DumpOptions:
-    """What to print and what to check, by the names of the tool's options."""
+    """What to print and what to check, with the names of Kafka's options."""
 
     print_data_log: bool = False
     deep_iteration: bool = False
@@ -55,17 +54,17 @@ class DumpOptions:
     max_message_size: int = MAX_MESSAGE_SIZE
     max_bytes: int = ALL_BYTES
     decoder: Decoder | None = None
-    """Makes text of keys and values; without one they are text themselves."""
+    """Converts keys and values to text; without one they are printed as UTF-8."""
     form: LineFormat = field(default_factory=CurrentForm)
 
     @property
     def contents(self) -> bool:
-        """Whether keys and values are wanted."""
+        """Whether to print keys and values."""
         return self.print_data_log or self.decoder is not None
 
     @property
     def deep(self) -> bool:
-        """Whether records are wanted."""
+        """Whether to print records."""
         return self.deep_iteration or self.contents
 
 
@@ -86,14 +85,14 @@ class LogDump:
         return bool(self._problems)
 
     def findings(self) -> Iterator[str]:
-        """Tell what was found out about the files dumped so far, for standard error."""
+        """Yield notices, problems and gaps of the files so far, for standard error."""
         yield from self._notices
         yield from self._problems
         for path, pairs in self._gaps.items():
             yield from self._form.gaps(path, pairs)
 
     def lines(self, path: str) -> Iterator[str]:
-        """Dump one file; UserError if it cannot be read at all."""
+        """Dump one file; UserError if it cannot be read."""
         yield f"Dumping {path}"
         dump = self._dumper(path)
         if dump is None:
@@ -297,7 +296,7 @@ class LogDump:
 
 
 class _GapFinder:
-    """Offsets that were passed over, as (last before, first after)."""
+    """Collects gaps between offsets, as (last before, first after)."""
 
     def __init__(self) -> None:
         self.pairs: list[tuple[int, int]] = []
@@ -324,7 +323,7 @@ def _beside(path: str, suffix: str) -> str:
 def _first(
     file: File, start: int, end: int, wanted: Callable[[StoredBatch], bool]
 ) -> StoredBatch | None:
-    """Find the first batch from a position on that is wanted; None also where there is none."""
+    """Return the first wanted batch from a position on; None if there is none."""
     if start < 0:
         return None
     try:

@@ -1,8 +1,8 @@
-"""What the dump tool makes of keys and values: text, by a decoder that was asked for.
+"""Decoders of the dump tool, which convert keys and values to text.
 
-A decoder takes a record and says what to print as its key and as its payload; None leaves either
-out. Those of internal topics come from the floor above, which knows their records. A decoder never
-raises: what it cannot read it says in words, in the place where Kafka's tool says it.
+A decoder takes a record and returns the texts for its key and its payload; None omits one. The
+decoders of internal topics are on the floor above, which knows their records. A decoder never
+raises: for unreadable bytes it returns an error text, where Kafka's tool prints one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _PACKAGES: Final = ("org.apache.kafka.tools.api", "kafka.serializer")
 
 
 class Contents(NamedTuple):
-    """What is printed of one record's key and value."""
+    """The texts for the key and the value of a record."""
 
     key: str | None
     payload: str | None
@@ -32,12 +32,12 @@ Decoder = Callable[[InspectedRecord], Contents]
 
 
 def plain_text(record: InspectedRecord) -> Contents:
-    """Take keys and values for text."""
+    """Decode keys and values as UTF-8."""
     return Contents(_text(record.key), _text(record.value))
 
 
 def metadata_record(record: InspectedRecord) -> Contents:
-    """Take values for records of the metadata log, which have no keys."""
+    """Decode values as records of the metadata log, which have no keys."""
     try:
         return Contents(None, metadata_record_text(record.value))
     except ProtocolError as error:
@@ -45,7 +45,7 @@ def metadata_record(record: InspectedRecord) -> Contents:
 
 
 def by_classes(key_class: str, value_class: str) -> Decoder:
-    """Decode by the names of Kafka's own decoder classes; UserError for any other."""
+    """Return the decoder for the names of two of Kafka's decoder classes; UserError if unknown."""
     key_decoder, value_decoder = _decoder_of(key_class), _decoder_of(value_class)
     return lambda record: Contents(key_decoder(record.key), value_decoder(record.value))
 
@@ -66,7 +66,7 @@ def _text(content: bytes | None) -> str | None:
 
 
 def _integer(content: bytes | None, size: int) -> str | None:
-    """Read the number that bytes begin with, as Kafka does; too few are said to be."""
+    """Decode the integer at the start of the bytes, as Kafka does; an error text if too short."""
     if content is None:
         return None
     if len(content) < size:

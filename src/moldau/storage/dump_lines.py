@@ -1,9 +1,8 @@
-"""The lines of the dump tool, letter for letter those of Kafka's own.
+"""The output lines of the dump tool, exactly as Kafka's tool prints them.
 
-Two forms: `CurrentForm` is that of Kafka 4 (a line per batch, and below it an indented line per
-record), `OldForm` that of Kafka 1.1 (a line per batch or a line per record). Scripts parse both,
-so their spelling, which is not consistent, is kept. This module turns values into text and knows
-no files.
+`CurrentForm` is that of Kafka 4: a line per batch, followed by an indented line per record.
+`OldForm` is that of Kafka 1.1: a line per batch or a line per record. Scripts parse both, so their
+inconsistent spelling is kept. This module formats values and does not read files.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ from moldau.storage.producers import NO_SEQUENCE, Producer, RememberedBatch
 
 
 class LineFormat(Protocol):
-    """How everything is written."""
+    """The output format of every kind of line."""
 
     shows_batches_of_records: bool
-    """Whether a batch has its own line also when its records have theirs."""
+    """Whether a batch has a line of its own when its records are printed."""
 
     def start(self, base_offset: int) -> str: ...
     def batch(self, batch: InspectedBatch) -> str: ...
@@ -188,7 +187,7 @@ def _header_keys(record: InspectedRecord) -> str:
 
 
 def _valid(batch: InspectedBatch, record: InspectedRecord) -> bool:
-    """Tell whether a record's own checksum holds; only an old, unwrapped message has one."""
+    """Return whether a record's checksum matches; only an unwrapped old message has its own."""
     return batch.valid or record.crc != batch.crc
 
 

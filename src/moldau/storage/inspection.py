@@ -1,8 +1,8 @@
-"""Looking into a segment's files without trusting them: everything as it lies there, good or bad.
+"""Reading the files of a segment without trusting them, good or damaged.
 
-For the dump tool and the offline check, which must say what is wrong and go on, where a broker
-would stop. A batch with a wrong checksum is shown like any other, marked as not valid. Of a `.log`
-one batch at a time is read; nothing is written.
+The dump tool and the offline check must report damage and continue, where a broker would stop. So a
+batch with a wrong checksum is returned like any other, with `valid` false. A `.log` is read one
+batch at a time; nothing is written.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ _SEQUENCE_MASK = 2**31 - 1
 
 
 class InspectedBatch(NamedTuple):
-    """One batch, or one message of an old format, where it lies."""
+    """One batch, or one message of an old format, with its position."""
 
     position: int
     content: bytes
     crc: int
     """As stored."""
     valid: bool
-    """Whether the stored checksum is right."""
+    """Whether the stored checksum matches."""
     header: BatchHeader | Message
 
     @property
@@ -62,7 +62,7 @@ class InspectedBatch(NamedTuple):
 
     @property
     def base_offset(self) -> int:
-        """Of an old message its own, which is that of the last message it wraps."""
+        """For an old message its only offset, that of the last message it wraps."""
         return self.header.offset if isinstance(self.header, Message) else self.header.base_offset
 
     @property
@@ -80,7 +80,7 @@ class InspectedBatch(NamedTuple):
 
 
 class InspectedRecord(NamedTuple):
-    """One record, with what only its batch knew."""
+    """One record, with fields from its batch."""
 
     offset: int
     timestamp: int
@@ -89,21 +89,21 @@ class InspectedRecord(NamedTuple):
     header_keys: tuple[str, ...] = ()
     sequence: int = _NO_SEQUENCE
     control_type: int | None = None
-    """The number in a control record's key, None for data."""
+    """The type in a control record's key; None for data."""
     marker: EndTransactionMarker | None = None
-    """What a control record that ends a transaction says."""
+    """The content of a transaction marker."""
     crc: int | None = None
-    """Of the message that held it, in the old formats."""
+    """The checksum of its message, in the old formats."""
 
 
 def inspect_batches(
     file: File, position: int = 0, end_position: int | None = None
 ) -> Iterator[InspectedBatch]:
-    """Go from batch to batch; ends before one that is cut, CorruptRecords where there is none."""
+    """Yield the batches; stop at an incomplete one, raise CorruptRecords at garbage."""
     end = file.size() if end_position is None else min(end_position, file.size())
     while end - position >= PEEK_SIZE:
         start = file.read(position, PEEK_SIZE)
-        # First the length: behind a torn write, what else is there means nothing.
+        # Length first: in an incomplete write the other fields may be garbage.
         if LENGTH_END + _LENGTH.unpack_from(start, _LENGTH_POSITION)[0] > end - position:
             return
         _, size, magic = peek(start)
@@ -112,7 +112,7 @@ def inspect_batches(
 
 
 def inspect_records(batch: InspectedBatch) -> Iterator[InspectedRecord]:
-    """Go from record to record; CorruptRecords where the next one should be."""
+    """Yield the records; CorruptRecords at an unreadable one."""
     header = batch.header
     if isinstance(header, Message):
         return _old_records(batch, header)
@@ -120,7 +120,7 @@ def inspect_records(batch: InspectedBatch) -> Iterator[InspectedRecord]:
 
 
 def offset_entries(base_offset: int, content: bytes) -> Iterator[OffsetEntry]:
-    """Read a `.index` up to the zeros that one left by a crash ends in."""
+    """Yield the entries of a `.index`, up to the zeros that a crash may leave at its end."""
     for number, (relative, position) in enumerate(_whole_entries(_OFFSET_ENTRY, content)):
         if number and not relative:
             return
@@ -128,7 +128,7 @@ def offset_entries(base_offset: int, content: bytes) -> Iterator[OffsetEntry]:
 
 
 def time_entries(base_offset: int, content: bytes) -> Iterator[TimeEntry]:
-    """Read a `.timeindex` up to the zeros that one left by a crash ends in."""
+    """Yield the entries of a `.timeindex`, up to the zeros that a crash may leave at its end."""
     for number, (timestamp, relative) in enumerate(_whole_entries(_TIME_ENTRY, content)):
         if number and not relative:
             return
@@ -147,7 +147,7 @@ def _inspected(position: int, content: bytes, magic: int) -> InspectedBatch:
         )
     (stored,) = _CRC.unpack_from(content, LENGTH_END)
     computed = zlib.crc32(memoryview(content)[_OLD_CHECKED_POSITION:])
-    # The reader of old messages refuses a wrong checksum, so a wrong one is put right for it.
+    # `read_message` refuses a wrong checksum, so it gets a copy with a right one.
     repaired = bytearray(content)
     _CRC.pack_into(repaired, LENGTH_END, computed)
     message = read_message(repaired, BatchSpan(0, len(content), 0, magic))

@@ -1,17 +1,16 @@
-"""The offline check of a partition's folder: whether its files hold what they promise each other.
+"""The offline check of a partition's folder, for operators and at the end of tests.
 
-Reads everything and writes nothing; for operators who want to know, and for tests, which end with
-it. An empty list means:
+It reads everything and writes nothing. No findings mean:
 
-- every `.log` is whole batches with right checksums and readable records, in ascending offsets
-  without holes (a compacted log may have holes), in segments that do not overlap;
-- leader epochs never go back and are those of `leader-epoch-checkpoint`;
-- every index entry points at the batch it names, and entries ascend; the time index names the
-  newest batch so far;
+- every `.log` consists of whole batches with right checksums and readable records; offsets ascend
+  without gaps (a compacted log may have gaps), and segments do not overlap;
+- leader epochs never decrease, and match `leader-epoch-checkpoint`;
+- every index entry points to its batch, and entries ascend; each entry of the time index has the
+  largest timestamp so far;
 - every entry of a `.txnindex` ends at a control batch of its segment;
-- producer snapshots, checkpoints and the topic id can be read.
+- producer snapshots, the epoch checkpoint and the topic id are readable.
 
-Indexes and snapshots may be missing: they can be made again.
+Indexes and snapshots may be missing: they can be rebuilt.
 """
 
 from __future__ import annotations
@@ -37,11 +36,11 @@ from moldau.storage.producer_snapshot import SNAPSHOT_SUFFIX, parse_snapshot
 
 
 class Finding(NamedTuple):
-    """One thing that is wrong, and where."""
+    """One problem and its place."""
 
     path: str
     position: int | None
-    """In bytes, where the file has positions worth naming."""
+    """The byte position in the file, if there is one."""
     message: str
 
     def __str__(self) -> str:
@@ -50,7 +49,7 @@ class Finding(NamedTuple):
 
 
 class _CheckedBatch(NamedTuple):
-    """What the checks of other files need to know of a batch."""
+    """The fields of a batch that the checks of other files need."""
 
     position: int
     base_offset: int
@@ -60,12 +59,12 @@ class _CheckedBatch(NamedTuple):
 
 
 def verify_partition(files: Files, folder: str, *, compacted: bool = False) -> list[Finding]:
-    """Check one partition's folder; no findings mean that it is sound."""
+    """Check one partition's folder; an empty list means no problem."""
     return list(_Check(files, folder, compacted=compacted).findings())
 
 
 class _Check:
-    """One walk over a folder."""
+    """One check of a folder."""
 
     def __init__(self, files: Files, folder: str, *, compacted: bool) -> None:
         self._files = files
@@ -74,7 +73,7 @@ class _Check:
         self._epochs: LeaderEpochs | None = None
         self._epoch = -1
         self._next_offset: int | None = None
-        """Where the next batch must begin, once there was one."""
+        """The offset of the next batch; None before the first one."""
 
     def findings(self) -> Iterator[Finding]:
         names = self._files.names(self._folder)
@@ -169,7 +168,7 @@ class _Check:
         if self._epochs is None or epoch < 0:
             return
         kept = self._epochs.epoch_for(Offset(header.base_offset))
-        # Epochs begin at the log's start; a segment may begin before it (DeleteRecords).
+        # Epochs start at the log start; a segment may start below it (DeleteRecords).
         deleted = kept < 0 and len(self._epochs.entries) > 0
         if kept != epoch and not deleted:
             message = f"leader epoch {epoch} where {LEADER_EPOCHS} has {kept}"
@@ -247,7 +246,7 @@ class _Check:
 
 
 def _newest_so_far(batches: list[_CheckedBatch]) -> dict[int, int]:
-    """By a batch's last offset, its timestamp, for batches no earlier one is newer than."""
+    """Map the last offset to the timestamp, for batches at least as new as all before them."""
     newest, found = -1, {}
     for batch in batches:
         if batch.max_timestamp >= newest:

@@ -1,13 +1,16 @@
-"""Compaction: of the records with one key a compacted log keeps the newest.
+"""Compaction: a compacted log keeps the newest record of every key.
 
-`choice` says which log is worth the work and what of it may be touched; `work` does it, in another
-process and on files alone: `keys` remembers where each key was written last, `batches` copies what
-is still the newest, both by what `scan` finds; `transactions` tells what was aborted, `output`
-writes the new segment beside the old ones; `swap` lets it take their place, on the event loop. The
-broker's cleaner, which calls them in turn, is `server.compaction`.
+- `choice` selects the logs to clean and the segments that may be cleaned;
+- `work` cleans in another process, which only reads and writes files;
+- `source` reads the old segments for it, and `output` writes the new one beside them;
+- `keys` collects the newest offset of every key, and `batches` copies the records to keep;
+- `scan` parses records fast for both, and `transactions` tracks which batches were aborted;
+- `swap` replaces the old segments by the new one, on the event loop.
 
-Everything follows Kafka's cleaner: offsets and records never change, only disappear; the segment
-being written, and whatever is undecided or not committed, is never touched; a deleted key's
-tombstone and a transaction's marker stay for `delete.retention.ms` after the first cleaning that
-could have removed them (KIP-534).
+`server.upkeep.compaction` is the broker's cleaner, which calls them.
+
+The rules are those of Kafka's cleaner. Compaction removes records and never changes an offset or a
+record. It does not touch the active segment, open transactions or uncommitted records. Tombstones
+and transaction markers stay for `delete.retention.ms` after the first cleaning that could have
+removed them (KIP-534).
 """

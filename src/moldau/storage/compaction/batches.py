@@ -1,13 +1,14 @@
-"""What a cleaning leaves of one batch: the second of its two passes.
+"""Cleaning one batch: the second of the two passes of a cleaning.
 
-Records that stay are copied as runs of bytes: offsets and timestamps inside a batch count from its
-header, so nothing in a record changes when its neighbours go. Only the header is written anew, with
-the right count, largest timestamp and checksum. A batch of which nothing goes stays as it is to the
-byte, compressed or not; a checksum that does not match is never replaced by one that does.
+The records to keep are copied as runs of bytes. Offsets and timestamps in a record are relative to
+the batch header, so a record does not change when others are removed. Only the header is rewritten,
+with a new count, largest timestamp and checksum. A batch that keeps all its records is copied
+unchanged, compressed or not. A batch with a wrong checksum is never rewritten: a new checksum would
+hide the damage.
 
-The exception is the first cleaning that meets a tombstone, or the marker of a transaction of which
-nothing is left: it sets the time until which they stay. That delete horizon takes the place of the
-base timestamp, with an attribute bit to say so, and the deltas of the records follow (KIP-534).
+One exception: the first cleaning that meets a tombstone, or a marker whose transaction has no
+records left, sets their delete horizon. It replaces the base timestamp, an attribute bit marks it,
+and the timestamp deltas of the records are adjusted (KIP-534).
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ NO_POSITION: Final = -1
 
 
 class Source(NamedTuple):
-    """A batch where it was read."""
+    """A batch in the bytes that were read."""
 
     data: bytes
     position: int
@@ -47,12 +48,12 @@ class Source(NamedTuple):
 
     @property
     def content(self) -> bytes:
-        """The bytes of this batch alone, copied: a view would hold on to all that was read."""
+        """A copy of the bytes of this batch: a view would keep the whole chunk in memory."""
         return self.data[self.position : self.position + self.header.size]
 
 
 class Kept(NamedTuple):
-    """What stays of a batch."""
+    """The new form of a batch that is kept."""
 
     header: BatchHeader
     content: bytes
@@ -60,30 +61,30 @@ class Kept(NamedTuple):
 
 
 class Survivors(NamedTuple):
-    """Which records of an uncompressed payload stay."""
+    """The records of an uncompressed payload that are kept."""
 
     runs: list[tuple[int, int]]
-    """Where they lie, neighbours together."""
+    """Their positions; adjacent records are one run."""
     record_count: int
     tombstones: bool
     """Whether a tombstone is among them."""
     timestamps: Sequence[int] = ()
-    """Where the timestamp delta of each of them is; not asked for when all stay."""
+    """The position of each timestamp delta; not needed if all records are kept."""
 
 
 class _Examined(NamedTuple):
-    """Records, and all that decides whether they stay."""
+    """Records, and what decides whether they are kept."""
 
     newest: dict[bytes, int]
     data: bytes
     starts: Sequence[int]
-    """Where each record begins, and where the last one ends."""
+    """Where each record starts, and where the last one ends."""
     base_offset: int
     keep_tombstones: bool
 
 
 def inflated(source: Source) -> tuple[bytes, int, int]:
-    """Return the records of a batch, uncompressed: in what, from where, to where."""
+    """Return the uncompressed records of a batch: the buffer, their start and their end."""
     data, position, header = source
     if header.codec is Codec.NONE:
         return data, position + HEADER_SIZE, position + header.size
@@ -99,13 +100,13 @@ def clean_data(
     *,
     staying: Sequence[int] | None = None,
 ) -> Kept | None:
-    """Keep what is the newest of its key; None if that is nothing.
+    """Keep the records that are the newest of their key; None if there are none.
 
-    Tombstones stay until the batch's delete horizon has passed. A record without a key can never
-    be replaced, and goes: it was written before the topic was a compacted one.
+    Tombstones stay until the delete horizon of the batch has passed. A record without a key is
+    removed: nothing could ever replace it. It was written before the topic was compacted.
 
-    Of a batch whose keys are all in the map the caller can tell the offsets of those that are the
-    newest. Looking for them alone takes a third of the time when few are.
+    `staying` has the offsets of the newest records, if all keys of the batch are in the map.
+    Looking only at those takes a third of the time if they are few.
     """
     header = source.header
     horizon_passed = header.has_delete_horizon and header.base_timestamp <= now_ms
@@ -124,7 +125,7 @@ def clean_data(
 def clean_control(
     source: Source, now_ms: int, delete_retention_ms: int, *, discardable: bool
 ) -> Kept | None:
-    """Keep a control batch until its delete horizon, which begins when it may be discarded."""
+    """Keep a control batch until its delete horizon, which is set once it is discardable."""
     header = source.header
     if not header.count or (
         discardable and header.has_delete_horizon and header.base_timestamp <= now_ms
@@ -138,7 +139,7 @@ def clean_control(
 
 
 def emptied(source: Source) -> Kept:
-    """Keep the header alone, for what it says of its producer and of the log's end."""
+    """Keep only the header, for its producer's sequence and for its last offset."""
     header = source.header._replace(
         attributes=source.header.attributes & ~(CODEC_BITS | DELETE_HORIZON_BIT),
         base_timestamp=NO_TIMESTAMP,
@@ -156,7 +157,7 @@ def _survivors(
     *,
     keep_tombstones: bool,
 ) -> Survivors:
-    """Find what stays; if it is known which offsets those are, look at no others."""
+    """Find the records to keep; with `staying`, look at those offsets only."""
     data, position, end = payload
     try:
         starts = record_starts(data, position, header.count)
@@ -175,9 +176,10 @@ def _survivors(
 
 
 def _counts_one_by_one(header: BatchHeader, staying: Sequence[int]) -> bool:
-    """Tell whether an offset can tell a record's number.
+    """Return whether the header allows to compute the index of a record from its offset.
 
-    Nobody has checked that the records do count so; whoever relies on it finds out by their keys.
+    The records may still be numbered otherwise. `_survivors` finds out, because the records at
+    these indexes are then not the newest of their keys.
     """
     return header.count == header.last_offset_delta + 1 and len(set(staying)) == len(staying)
 
@@ -185,7 +187,7 @@ def _counts_one_by_one(header: BatchHeader, staying: Sequence[int]) -> bool:
 def _examine(  # noqa: C901, PLR0912, PLR0915 - where the second pass spends its time
     examined: _Examined, numbers: Sequence[int]
 ) -> tuple[Survivors, int]:
-    """Look at the records of these numbers; return also how many are the newest of their key."""
+    """Examine the records of these indexes; return also how many are the newest of their key."""
     newest, data, starts, base_offset, keep_tombstones = examined
     newest_of = newest.get
     runs: list[tuple[int, int]] = []
@@ -243,7 +245,7 @@ def _examine(  # noqa: C901, PLR0912, PLR0915 - where the second pass spends its
 def _rewritten(
     source: Source, payload: bytes, survivors: Survivors, horizon_ms: int | None
 ) -> Kept:
-    """Make the batch of the records that stay."""
+    """Build the batch of the records to keep."""
     header = source.header
     if not crc_ok(source.data, source.position, header.size):
         raise CorruptRecords(f"the batch at offset {header.base_offset} does not match its CRC")
@@ -270,7 +272,7 @@ def _rewritten(
 
 
 def _with_deltas_moved(data: bytes, runs: list[tuple[int, int]], distance_ms: int) -> bytes:
-    """Copy records whose base timestamp moves, so that their own timestamps do not."""
+    """Copy records with adjusted timestamp deltas, for another base timestamp."""
     written = VARINT
     parts: list[bytes] = []
     for start, run_end in runs:

@@ -1,13 +1,13 @@
-"""Which log is worth cleaning, and what of it may be cleaned: decisions, nothing else.
+"""Which log to clean, and up to which segment. This module only decides.
 
-    log start ... first dirty ........... first uncleanable ... end
-       cleaned once       dirty: to be cleaned      not to be touched
+    log start ...... first dirty ...... first uncleanable ...... log end
+             cleaned             dirty                 not touched
 
-The first dirty offset is where the last cleaning ended. Not to be touched are the segment being
-written, whatever is not yet committed, decided and on the disk, and what is younger than
-`min.compaction.lag.ms`. A log is cleaned when the dirty part is more than
-`min.cleanable.dirty.ratio` of what both parts hold, or something dirty is older than
-`max.compaction.lag.ms` (KIP-354); of several the one with the highest ratio.
+The last cleaning ended at the first dirty offset. A cleaning does not touch the active segment,
+anything at or above the last stable offset or the recovery point, or segments younger than
+`min.compaction.lag.ms`. A log is cleaned if the dirty part is more than `min.cleanable.dirty.ratio`
+of both parts, or if a dirty segment is older than `max.compaction.lag.ms` (KIP-354). The log with
+the highest ratio is cleaned first.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from moldau.storage.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, Segment
 from moldau.storage.topic_config import LONG_MAX
 
 GROUP_COUNT_MAX: Final = 64
-"""Segments cleaned into one. Swapping them is a few renames each, which the event loop waits for;
-a log of more and smaller ones is grouped further with the next cleaning."""
+"""At most so many segments are cleaned into one. Swapping costs a few renames per segment on the
+event loop. If there are more small segments, the next cleaning groups them further."""
 
 
 class Dirt(NamedTuple):
-    """What there is to clean in a log."""
+    """The part of a log that can be cleaned."""
 
     first_dirty_offset: int
     end_offset: int
@@ -37,7 +37,7 @@ class Dirt(NamedTuple):
     clean_bytes: int
     dirty_bytes: int
     overdue: bool
-    """Something dirty has waited for longer than it may."""
+    """Whether a dirty segment is older than `max.compaction.lag.ms`."""
 
     @property
     def ratio(self) -> float:
@@ -45,19 +45,19 @@ class Dirt(NamedTuple):
         return self.dirty_bytes / total if total else 0.0
 
     def worth_cleaning(self, min_ratio: float) -> bool:
-        """Tell whether it is time to clean this."""
+        """Return whether this log should be cleaned."""
         return self.dirty_bytes > 0 and (self.overdue or self.ratio > min_ratio)
 
 
 def assess(log: Log, cleaner_offset: int | None, last_stable_offset: int, now_ms: int) -> Dirt:
-    """Find out what there is to clean, given where the last cleaning ended, if there was one.
+    """Return what can be cleaned; `cleaner_offset` is where the last cleaning ended, if any.
 
-    CorruptRecords if the log is not what it claims to be where this looks at it.
+    CorruptRecords if the log is damaged where this reads it.
     """
     start, end = log.log_start_offset, log.log_end_offset
     first_dirty = start if cleaner_offset is None else cleaner_offset
     if not start <= first_dirty <= end:
-        # Records were deleted by request, or the log was cut and has lost its end.
+        # An admin deleted records, or the log was truncated below the cleaned part.
         first_dirty = start
     bases = [segment.base_offset for segment in log.segments]
     dirty_number = max(0, bisect_right(bases, first_dirty) - 1)
@@ -77,11 +77,10 @@ def assess(log: Log, cleaner_offset: int | None, last_stable_offset: int, now_ms
 def _end_number(
     log: Log, bases: Sequence[int], dirty_number: int, last_stable_offset: int, now_ms: int
 ) -> int:
-    """Find the first segment that must not be touched.
+    """Return the number of the first segment that must not be touched.
 
-    Only what is on the disk is cleaned, so that a cleaning never ends above the recovery point:
-    whoever cuts a log below where it was cleaned has to lower that point first, and both are
-    lowered together.
+    A cleaning never ends above the recovery point. So a truncation into the cleaned part lowers
+    the recovery point first, and `LogDirectory.recovery_point_lowered` lowers both.
     """
     sure = min(last_stable_offset, log.recovery_point, bases[-1])
     number = min(max(0, bisect_right(bases, sure) - 1), len(bases) - 1)
@@ -94,7 +93,7 @@ def _end_number(
 
 
 def _overdue(log: Log, dirty: Sequence[Segment], now_ms: int) -> bool:
-    """Tell whether the first batch of a dirty segment is older than the lag allows."""
+    """Return whether the first batch of a dirty segment is older than the lag allows."""
     lag_ms = log.config.max_compaction_lag_ms
     if lag_ms >= LONG_MAX:
         return False
@@ -109,10 +108,9 @@ def group_segments(
     segment_bytes: int,
     index_bytes: int,
 ) -> list[list[SegmentFiles]]:
-    """Put neighbours together that fit into one segment, so that cleaned ones do not stay small.
+    """Group adjacent segments that fit into one, so that cleaned segments do not stay small.
 
-    They fit by their bytes, by those of each index, and by their offsets, for which an index has
-    31 bits.
+    The limits are the size of the `.log`, the size of each index, and 31 bits for the offsets.
     """
     groups: list[list[SegmentFiles]] = []
     sizes: tuple[int, ...] = (0, 0, 0)
@@ -142,5 +140,5 @@ def group_segments(
 
 
 def _size(files: Files, path: str) -> int:
-    """Return the size of an index; a missing one is made again when it is needed."""
+    """Return the size of an index; 0 if it is missing and will be rebuilt."""
     return files.size(path) if files.exists(path) else 0

@@ -1,12 +1,12 @@
-"""Where each key was written last, in a part of a log: the first of the two passes of a cleaning.
+"""The newest offset of every key in the dirty part: the first of the two passes of a cleaning.
 
-Keys are kept as they are, not as hashes: a number would take as much memory as most keys do, and so
-two keys never get in each other's way. Memory is bounded all the same: the cleaning ends with the
-batch at which the map is full, and the next one goes on behind it.
+The map has the keys, not hashes of them: a hash would take as much memory as most keys, and keys
+never collide. Memory is limited: when the map is full, the cleaning ends with that batch, and the
+next cleaning continues after it.
 
-This is where a cleaning spends most of its time: in looking keys up, which lie where no cache holds
-them, and before that in finding them. Hence two readers: `scan.plain_keys` takes a record in two
-thirds of the time of `note_keys`, which takes any, and its keys come into the map by one call.
+A cleaning spends most of its time here: in look-ups, which miss the processor's caches, and in
+parsing records. So there are two parsers. `scan.plain_keys` handles records with a regular layout
+in two thirds of the time of `note_keys`, which handles all, and adds its keys with one call.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from moldau.records.varint import read_varint
 from moldau.storage.compaction.scan import plain_keys
 
 ENTRY_OVERHEAD: Final = 140
-"""Bytes an entry costs besides its key's: the heads of two objects and its part of the table, which
-together were measured at 100 to 130, and its offset once more when they are put in order."""
+"""Bytes per entry besides the key: two object headers and a part of the table, 100 to 130 bytes as
+measured, and the offset once more in the sorted array."""
 
 SLOW_STRETCH: Final = 32
-"""Records read number by number where plain ones end. Expecting them to begin again costs as much
-as three or four, and in some batches no two are alike."""
+"""How many records `note_keys` parses before `plain_keys` is tried again. A failed try costs as
+much as three or four records, and in some batches no two records are alike."""
 
 NULL: Final = 1
-"""The length of a key or value that is not there, as one byte of varint."""
+"""The length of a null key or value (-1), as a varint of one byte."""
 
 
 class KeyOffsets:
-    """The newest offset of every key seen, bounded by bytes."""
+    """The newest offset of every key so far, limited in bytes."""
 
     __slots__ = ("_capacity_bytes", "newest", "size")
 
@@ -40,7 +40,7 @@ class KeyOffsets:
         self._capacity_bytes = capacity_bytes
         self.newest: dict[bytes, int] = {}
         self.size = 0
-        """Bytes this takes, as good as can be told."""
+        """Estimated memory in bytes."""
 
     @property
     def full(self) -> bool:
@@ -49,9 +49,10 @@ class KeyOffsets:
     def note_records(
         self, data: bytes, position: int, end: int, count: int, base_offset: int
     ) -> None:
-        """Take the keys of a batch's uncompressed records.
+        """Add the keys of a batch's uncompressed records.
 
-        A batch is taken whole, so that a cleaning gets on even with one that fills the map alone.
+        A batch is always added whole, so that a cleaning makes progress even if one batch fills
+        the map.
         """
         newest = self.newest
         known_count = len(newest)
@@ -64,13 +65,13 @@ class KeyOffsets:
         self._grown(known_count)
 
     def note(self, key: bytes, offset: int) -> None:
-        """Take one key."""
+        """Add one key."""
         known_count = len(self.newest)
         self.newest[key] = offset
         self._grown(known_count)
 
     def _grown(self, known_count: int) -> None:
-        """Account for the keys that were not known before; they are the last in the table."""
+        """Count the new keys; a dict keeps insertion order, so they are the last ones."""
         new_count = len(self.newest) - known_count
         if new_count:
             added = islice(reversed(self.newest), new_count)
@@ -80,7 +81,7 @@ class KeyOffsets:
 def _note_keys(
     newest: dict[bytes, int], data: bytes, position: int, count: int, base_offset: int
 ) -> int:
-    """Note all keys, by whichever way fits; return where the last record ends."""
+    """Add all keys with the parser that fits; return where the last record ends."""
     number = 0
     while number < count:
         keys, position = plain_keys(data, position, range(number, count))
@@ -96,9 +97,9 @@ def _note_keys(
 def note_keys(
     newest: dict[bytes, int], data: bytes, position: int, count: int, base_offset: int
 ) -> int:
-    """Write down the offset of each record under its key; return where the last one ends.
+    """Add the offset of each record under its key; return where the last record ends.
 
-    IndexError if the data ends before, CorruptRecords if a key does not fit into its record.
+    IndexError if the data is incomplete, CorruptRecords if a key does not fit into its record.
     """
     for _ in range(count):
         byte = data[position]

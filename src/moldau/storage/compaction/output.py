@@ -1,8 +1,8 @@
-"""The segment that a cleaning writes, beside those it is made from, under the suffix `.cleaned`.
+"""The new segment of a cleaning, written beside the old ones with the suffix `.cleaned`.
 
-Its indexes are noted with the same rule as those of a segment that is appended to. When it is
-finished all its files are synced, so that the names alone decide what is in use. One that was never
-finished is removed when the log is next opened, or by the next cleaning of the same segments.
+Its indexes follow the same rule as those of the active segment (`tail`). `finish` syncs all files,
+so that the swap only has to rename them. An unfinished segment is removed when the log is opened
+again, or by the next cleaning of the same segments.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from moldau.storage.tail import Tail
 from moldau.storage.transaction_index import TRANSACTION_INDEX_SUFFIX
 
 WRITE_SIZE: Final = 1024 * 1024
-"""Bytes gathered before a call to the disk; more gains nothing."""
+"""Bytes to collect before a write; larger writes are not faster."""
 
 
 class CleanedSegment:
-    """A segment in the making."""
+    """A new segment that is being written."""
 
     def __init__(
         self, files: Files, folder: str, base_offset: int, index_interval_bytes: int
@@ -41,13 +41,13 @@ class CleanedSegment:
         self._parts: list[bytes] = []
         self._waiting_size = 0
         self.size = 0
-        """Bytes of all batches so far."""
+        """Bytes of all batches so far, also of those not written yet."""
         remove_unfinished(files, self._stem)
         crash_point("compaction.write.before_create")
         self._log = files.open(self._stem + LOG_SUFFIX + CLEANED_SUFFIX, create=True)
 
     def add(self, header: BatchHeader, content: bytes) -> None:
-        """Add a batch behind the others."""
+        """Add a batch after the others."""
         self.add_span(header.base_offset, header.last_offset, header.max_timestamp, content)
 
     def add_span(
@@ -64,7 +64,7 @@ class CleanedSegment:
             self.write()
 
     def write(self) -> None:
-        """Hand over what was gathered; its buffers are free to go then."""
+        """Write the collected batches and release their buffers."""
         if self._parts:
             crash_point("compaction.write.before_append")
             self._log.append(self._parts)
@@ -72,7 +72,11 @@ class CleanedSegment:
             self._waiting_size = 0
 
     def finish(self, aborted: AbortedIndex) -> None:
-        """Write the indexes and wait until all of it is on the disk."""
+        """Write the rest and the indexes, and sync all files.
+
+        The sync must come before the swap: once the old segments are deleted, this is the only
+        copy of their records.
+        """
         self.write()
         crash_point("compaction.write.before_sync")
         self._log.sync()
@@ -95,6 +99,6 @@ class CleanedSegment:
 
 
 def remove_unfinished(files: Files, stem: str) -> None:
-    """Remove what a cleaning that did not end has left of a segment."""
+    """Remove the `.cleaned` files of an unfinished cleaning."""
     for suffix in SEGMENT_SUFFIXES:
         files.remove(stem + suffix + CLEANED_SUFFIX)

@@ -1,13 +1,13 @@
-"""Going over the records of a batch where nearly all look alike.
+"""Fast parsing of record keys, for batches whose records have the same layout.
 
-A cleaning looks at every key, and for that at every record. Number by number that takes most of
-its time; but a batch as producers write them counts its records one by one, and the numbers before
-a key keep their widths from one record to the next. So one `unpack_from` takes them all, and one
-comparison tells that it took them rightly. This knows positions, not meanings: whatever looks any
-different is left to whoever reads number by number, with nothing done.
+A cleaning must find the key of every record. Parsing varint by varint would take most of its time.
+But producers number the records of a batch one by one, and the fields before the key usually have
+the same widths in all records. So one `unpack_from` reads them all, and a few comparisons check
+that the widths were right. A record with another layout stops this parser, and `keys.note_keys`
+continues varint by varint.
 
-The tables behind it are made when they are first asked for: a broker imports this as well, and only
-the process that cleans uses it.
+The tables are built at first use: the broker imports this module, but only the cleaning process
+uses it.
 """
 
 from __future__ import annotations
@@ -22,28 +22,29 @@ from moldau.base.files import Buffer
 from moldau.records.varint import read_varint
 
 _ONE_BYTE_END: Final = 1 << 6
-"""Lengths and deltas below have one byte, sign included."""
+"""Lengths and deltas below it are varints of one byte (zigzag)."""
 
 _NO_SIZE: Final = 1 << 32
-"""Of a key whose length is negative or has more than one byte: no record is so large."""
+"""Stands for a key whose length is negative or longer than one byte: no record is so large, so the
+check of the key's end fails."""
 
 _CODES: Final = {1: "B", 2: "H"}
-"""By width, how a length or an offset's delta is unpacked."""
+"""By width: the struct code for a length or an offset delta."""
 _TIMESTAMPS: Final = {
     1: ("xB", 0x80, 0),
     2: ("xH", 0x8080, 0x80),
     3: ("I", 0x80808000, 0x808000),
     4: ("xI", 0x80808080, 0x808080),
 }
-"""By width, how a timestamp's delta is unpacked together with the attributes before it, the bits
-that tell its width, and what they are then. Four bytes are 37 hours."""
+"""By width: the struct code for the attributes and the timestamp delta, a mask of the varint
+continuation bits, and their expected value. Four bytes are 37 hours."""
 
 
 @cache
 def _written(width: int) -> Sequence[int]:
-    """Numbers of one or of two bytes, 0 to 63 or 64 to 8191, as they are written.
+    """The varints of one or two bytes (0 to 63, or 64 to 8191) as little-endian integers.
 
-    That is, as the little-endian integers for which `struct` takes them.
+    This is the form in which `struct` reads them.
     """
     if width == 1:
         return range(0, 0x80, 2)
@@ -53,7 +54,7 @@ def _written(width: int) -> Sequence[int]:
 
 @cache
 def _record_sizes(width: int) -> Sequence[int]:
-    """By the length before a record, as it is written: its size with that; 0 where none has it."""
+    """By the encoded length of a record: its size with the length field; 0 if invalid."""
     sizes = [0] * (1 << 8 * width)
     first_length = 0 if width == 1 else _ONE_BYTE_END
     for size, written in enumerate(_written(width), first_length + width):
@@ -63,28 +64,28 @@ def _record_sizes(width: int) -> Sequence[int]:
 
 @cache
 def _key_sizes() -> Sequence[int]:
-    """By the byte before a key."""
+    """By the encoded length of a key: its size, or `_NO_SIZE`."""
     return tuple(byte >> 1 if byte in _written(1) else _NO_SIZE for byte in range(0x100))
 
 
 class _Shape(NamedTuple):
-    """How wide the numbers before a key are."""
+    """The widths of the fields before a key."""
 
     unpack_from: Callable[[Buffer, int], tuple[int, ...]]
-    """Yields the record's length, timestamp delta, offset delta, and the key's length."""
+    """Returns the record length, timestamp delta, offset delta and key length, all encoded."""
     size: int
-    """Of all of them together."""
+    """The bytes of all these fields."""
     record_sizes: Sequence[int]
     width_bits: int
     width: int
     deltas: Sequence[int]
-    """Of offsets, as they follow each other."""
+    """The encoded offset deltas in ascending order."""
     key_sizes: Sequence[int]
 
 
 @cache
 def _shape(length_width: int, timestamp_width: int, delta_width: int) -> _Shape | None:
-    """Return the shape of these widths; None if it is not plain."""
+    """Return the shape with these widths; None if there is no fast way to parse it."""
     if timestamp_width not in _TIMESTAMPS:
         return None
     timestamp, width_bits, width = _TIMESTAMPS[timestamp_width]
@@ -101,10 +102,10 @@ def _shape(length_width: int, timestamp_width: int, delta_width: int) -> _Shape 
 
 
 def plain_keys(data: bytes, position: int, numbers: range) -> tuple[list[bytes], int]:
-    """Take the keys of records as long as these are as expected; tell where the last one ends.
+    """Return the keys of records while their layout is the same, and where the last one ends.
 
-    They have these numbers, counted in their batch; the first one says what to expect. IndexError
-    or `struct.error` if the data ends before.
+    `numbers` are the indexes of the records in their batch. The first record determines the
+    layout. IndexError or `struct.error` if the data is incomplete.
     """
     keys: list[bytes] = []
     first = numbers.start
@@ -127,7 +128,7 @@ def plain_keys(data: bytes, position: int, numbers: range) -> tuple[list[bytes],
 
 
 def _shape_at(data: bytes, position: int, number: int) -> _Shape | None:
-    """Tell what the record of this number in its batch looks like; None if it is not plain."""
+    """Return the shape of the record at a position; None if there is no fast way to parse it."""
     length_width = 1 if data[position] < 0x80 else 2
     start = position = position + length_width + 1
     while data[position] >= 0x80:
@@ -136,9 +137,9 @@ def _shape_at(data: bytes, position: int, number: int) -> _Shape | None:
 
 
 def record_starts(data: bytes, position: int, count: int) -> list[int]:
-    """Find where each record begins, and where the last one ends.
+    """Return where each record starts, and where the last one ends.
 
-    IndexError or `struct.error` if the data ends before.
+    IndexError or `struct.error` if the data is incomplete.
     """
     starts: list[int] = []
     note = starts.append
@@ -154,6 +155,6 @@ def record_starts(data: bytes, position: int, count: int) -> list[int]:
 
 
 def _record_size(data: bytes, position: int) -> int:
-    """Read the size of any record, with the length before it."""
+    """Return the size of any record, with its length field."""
     length, behind = read_varint(data, position)
     return behind - position + length

@@ -1,9 +1,9 @@
-"""Reading segments for a cleaning: batch by batch, in large pieces, by path.
+"""Reading segments for a cleaning: batch by batch, in large chunks, by path.
 
-The files belong to a log that lives in another process and goes on meanwhile. Closed segments do
-not change, but they may go: then OSError says so, and the cleaning was called off already. To the
-`.txnindex` of the last one entries are still added, and the last may be there by half: all that a
-cleaning has to know was decided, and written whole, before it began.
+The log of these files is in use in another process. Closed segments do not change, but they may be
+deleted: an OSError follows, and the broker has called the cleaning off by then. The `.txnindex` of
+the active segment still grows, and its last entry may be incomplete. That is harmless: every
+transaction that matters here was complete before the cleaning started.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ from moldau.storage.transaction_index import (
 )
 
 ABORTED_CHUNK: Final = 4096 * ABORTED_ENTRY_SIZE
-"""Bytes of a `.txnindex` in memory at a time, of as many as there may be."""
+"""Bytes of a `.txnindex` to read at a time; the file may be large."""
 
 _MAGIC_POSITION: Final = PEEK_SIZE - 1
 
 
 class OldMessages(NamedTuple):
-    """A message of magic 0 or 1 where it was read; compressed, it wraps others."""
+    """A message of magic 0 or 1 in the bytes that were read; if compressed, it wraps others."""
 
     data: bytes
     span: BatchSpan
 
     @property
     def content(self) -> bytes:
-        """The bytes of this message alone."""
+        """A copy of the bytes of this message."""
         return self.data[self.span.position : self.span.position + self.span.size]
 
 
 class SegmentFiles(NamedTuple):
-    """A segment as far as its files tell; it pickles."""
+    """A segment by its files; it can be pickled."""
 
     folder: str
     base_offset: int
@@ -69,7 +69,7 @@ class SegmentReader:
     def batches(
         self, segment: SegmentFiles, start_offset: int = 0
     ) -> Iterator[Source | OldMessages]:
-        """Read the batches that end at or behind an offset."""
+        """Yield the batches that end at or after an offset."""
         with closing(self._files.open(segment.stem + LOG_SUFFIX)) as file:
             for source in _walk(file, segment.size, self._chunk_size):
                 last = (
@@ -81,9 +81,10 @@ class SegmentReader:
                     yield source
 
     def aborted(self, start_offset: int = 0) -> Iterator[AbortedTransaction]:
-        """Go through the aborted transactions that end at or behind an offset, the first first.
+        """Yield the aborted transactions that end at or after an offset, in marker order.
 
-        One that ended before must not be among them: it would be taken for one that goes on.
+        Earlier ones must be left out: a reader that starts at the offset never meets their
+        markers, and would take the next batches of these producers for aborted ones.
         """
         for segment, following in zip_longest(self._segments, self._segments[1:]):
             if not segment.has_aborted or (following and following.base_offset <= start_offset):
@@ -99,9 +100,9 @@ class SegmentReader:
 
 
 def _aborted_chunks(file: File, base_offset: int, end_offset: int | None) -> Iterator[AbortedIndex]:
-    """Read a `.txnindex` piece by piece, and check it.
+    """Read and check a `.txnindex` in chunks.
 
-    Without an end of its segment it is being written to, and half an entry may end it.
+    Without `end_offset` the segment is the active one, and the last entry may be incomplete.
     """
     if end_offset is not None and not file.size():
         raise CorruptRecords(EMPTY)
@@ -120,7 +121,7 @@ def _aborted_chunks(file: File, base_offset: int, end_offset: int | None) -> Ite
 
 
 def _walk(file: File, end_position: int, chunk_size: int) -> Iterator[Source | OldMessages]:
-    """Go from batch to batch; one larger than a chunk is read by itself."""
+    """Yield the batches; one that is larger than a chunk is read in one piece."""
     position, wanted = 0, chunk_size
     while position < end_position:
         left = end_position - position
@@ -133,13 +134,13 @@ def _walk(file: File, end_position: int, chunk_size: int) -> Iterator[Source | O
             yield source
             at += size
             source, size = _source_at(data, at)
-        # With the header behind a large batch, which says how much to read for the next one.
+        # Read the header after a large batch too: it has the size of the next one.
         wanted = max(size + HEADER_SIZE, chunk_size)
         position += at
 
 
 def _source_at(data: bytes, at: int) -> tuple[Source | OldMessages | None, int]:
-    """Return the batch that begins here, None if it is cut, and how many bytes it has."""
+    """Return the batch at an index, None if it is incomplete, and its size."""
     left = len(data) - at
     if left < HEADER_SIZE:
         if left < PEEK_SIZE:

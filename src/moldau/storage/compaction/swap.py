@@ -1,20 +1,19 @@
-"""The log's side of a cleaning: what it is asked for, and how its results come into use.
+"""The broker's side of a cleaning: the plan for the worker, and the swap of its results.
 
-Lives on the event loop, next to the log, and reads no record. A cleaned segment takes the place of
-those it was made from by names alone, in an order from which a crash at any moment leads to all of
-the old or all of the new:
+This runs on the event loop and reads no records. A swap only renames files. The order is such that
+a crash at any point leads to all old segments or to the new one:
 
-    1. `.cleaned` becomes `.swap`, the `.log` last: from then on the new one is complete;
-    2. the old ones become `.deleted`;
-    3. `.swap` becomes no suffix, the `.log` first: what is left of that can be done at any time.
+    1. rename `.cleaned` to `.swap`, the `.log` last: then the new segment is complete;
+    2. rename the old files to `.deleted`;
+    3. remove the suffix `.swap`, of the `.log` first, because recovery completes the rest.
 
-`recovery` does the rest after a crash between 1 and 3. The files were synced when they were
-written, names come to the disk in the order of their changes, and where the log was cleaned up to
-is written down only when the folder was synced: otherwise a power cut could bring back what later
-cleanings take for gone.
+After a crash between 1 and 3, `recovery` continues. This relies on three things: the worker has
+synced the files, the file system keeps the order of renames, and the cleaner offset is written only
+after the folder was synced. Otherwise a power cut could bring back old segments below the cleaner
+offset, and no later cleaning would remove their records.
 
-A log that changes meanwhile (it is cut, loses segments, gets other configs, goes) calls the
-cleaning off. Appending to it is no change.
+A cleaning is called off if the log is truncated, loses segments, gets other configs or is closed.
+Appends do not disturb it.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ import contextlib
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from moldau.base.checks import crash_point
+from moldau.base.checks import crash_point, invariant
 from moldau.base.errors import MoldauError
 from moldau.storage.compaction.choice import Dirt
 from moldau.storage.compaction.output import remove_unfinished
@@ -39,25 +38,25 @@ from moldau.storage.segment import SEGMENT_SUFFIXES, Segment
 
 
 class CalledOff(MoldauError):  # noqa: N818 - it names the event
-    """The log has changed, and a cleaning of what it was is of no use."""
+    """The log has changed since the cleaning started, so the result cannot be used."""
 
 
 class Limits(NamedTuple):
-    """What a cleaning may use."""
+    """The memory that a cleaning may use."""
 
     key_bytes: int
     chunk_bytes: int
 
 
 class Cleaning:
-    """A cleaning of one log, as the log sees it."""
+    """One cleaning of one log, on the broker's side."""
 
     def __init__(self, resources: Resources, log: Log, dirt: Dirt, limits: Limits) -> None:
         config = log.config
         self._resources = resources
         self._config = config
         self._left = [one for one in log.segments if one.base_offset < dirt.end_offset]
-        """Segments that may still be replaced, oldest first."""
+        """Segments that are not swapped yet, oldest first."""
         self._sizes = {one.base_offset: one.size for one in self._left}
         self.log = log
         self.plan = CleaningPlan(
@@ -84,7 +83,7 @@ class Cleaning:
         )
 
     def require_unchanged(self) -> None:
-        """Raise CalledOff if what is being cleaned is no longer the log."""
+        """Raise CalledOff if the log has changed; call it after every `await`."""
         log, left = self.log, self._left
         if log.offline or log.config != self._config:
             raise CalledOff(f"{log.folder} is out of use or has other configs")
@@ -95,12 +94,17 @@ class Cleaning:
             raise CalledOff(f"{log.folder} has lost segments or was cut")
 
     def swap_in(self, group: CleanedGroup) -> None:
-        """Let a cleaned segment take the place of those it was made from.
+        """Replace old segments by the cleaned one.
 
-        StorageError if the disk refuses: the directory goes offline, and recovery finishes it.
+        StorageError if the disk fails: the directory goes offline, and recovery completes the swap.
         """
         self.require_unchanged()
         old = self._left[: len(group.base_offsets)]
+        # Every old segment is deleted below, so the new one must be made of exactly these.
+        invariant(
+            tuple(segment.base_offset for segment in old) == group.base_offsets,
+            f"{self.log.folder}: cleaned {group.base_offsets}, not the next segments",
+        )
         log, stem = self.log, old[0].stem
         with disk_failures(log.folder):
             crash_point("compaction.swap.before_ready")
@@ -127,21 +131,24 @@ class Cleaning:
 
     def _rename(self, stem: str, suffixes: Sequence[str], before: str, after: str) -> None:
         for suffix in suffixes:
-            # Most segments have no index of aborted transactions.
+            # Most segments have no `.txnindex`.
             with contextlib.suppress(FileNotFoundError):
                 path = stem + suffix
                 self._resources.files.rename(path + before, path + after)
                 crash_point("compaction.swap.after_rename")
 
     def sync(self) -> None:
-        """Make the swaps durable; may block, and may run on any thread."""
+        """Sync the renames; may block, and may run on any thread.
+
+        The cleaner offset must not be written before this.
+        """
         with disk_failures(self.log.folder):
             crash_point("compaction.before_sync")
             self._resources.files.sync_folder(self.log.folder)
             crash_point("compaction.after_sync")
 
     def clear_away(self) -> None:
-        """Remove what a cleaning that was called off has left, if the folder is still there."""
+        """Remove the files of a cleaning that was called off, if the folder still exists."""
         with contextlib.suppress(OSError):
             for segment in self._left[:1]:
                 remove_unfinished(self._resources.files, segment.stem)

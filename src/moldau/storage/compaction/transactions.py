@@ -1,15 +1,15 @@
-"""Which transactions a cleaning passes: aborted records go, markers outlive their records.
+"""Transactions during a cleaning: which batches were aborted, and which markers may be removed.
 
-A cleaning walks the log in order and tells this of every batch of a producer. A batch of an
-aborted transaction can go at once: no reader is ever given it. The marker that ends a transaction
-may only go when no batch of it was met on the way, so that no reader takes what is left of one
-transaction for a part of the next. Since every transaction in reach of a cleaning is decided, a
-batch of none that was aborted belongs to one that was committed.
+A cleaning walks the log in order and passes every batch to this class. A batch of an aborted
+transaction is removed at once: no consumer gets it. A marker may be removed only if the cleaning
+met no batch of its transaction. Otherwise a consumer could take the remaining batches for a part of
+the next transaction. All transactions below the end of a cleaning are complete, so a transactional
+batch that was not aborted was committed.
 
-Which were aborted is read along with the batches, in the order of their markers, and no further
-than needed: each entry says up to where everything was decided when its marker was written, so no
-transaction that begins below is told of by a later one. At a time this holds only those that the
-cleaning is in the midst of. The ones whose markers stay are kept for the new segment's `.txnindex`.
+The aborted transactions are read from the `.txnindex` files along with the batches, in the order of
+their markers, and no further than needed. The last stable offset of an entry says where to stop:
+no later entry has a transaction that starts below it. So only the transactions around the current
+offset are in memory. Those whose markers are kept go to the `.txnindex` of the new segment.
 """
 
 from __future__ import annotations
@@ -25,32 +25,32 @@ from moldau.records.record import read_records
 from moldau.storage.indexes import AbortedIndex, AbortedTransaction
 
 EVERYTHING: Final = 1 << 63
-"""Above all offsets."""
+"""Greater than all offsets."""
 
 
 class CleanedTransactions:
-    """The transactions open at the place that a cleaning has reached."""
+    """The transactions around the current offset of a cleaning."""
 
     __slots__ = ("_aborted", "_ahead", "_committed", "_kept", "_known_below", "_seen", "_waiting")
 
     def __init__(self, aborted: Iterable[AbortedTransaction] = ()) -> None:
         self._ahead = iter(aborted)
-        """Aborted ones that were not looked at yet, in the order of their markers."""
+        """Aborted transactions that are not read yet, in the order of their markers."""
         self._known_below = 0
-        """Every aborted one that begins below this was looked at."""
+        """Every aborted transaction that starts below this was read."""
         self._waiting: list[tuple[int, AbortedTransaction]] = []
-        """Aborted ones that begin further on, the next one first."""
+        """A heap of aborted transactions that start after the current offset."""
         self._aborted: dict[int, AbortedTransaction] = {}
-        """By producer, aborted ones that have begun."""
+        """By producer: the aborted transaction that is open at the current offset."""
         self._seen: set[int] = set()
-        """Producers of those of which a batch was met."""
+        """Producers in `_aborted` with a batch that was passed."""
         self._committed: set[int] = set()
-        """Producers of which a batch was met that is going to be committed."""
+        """Producers with a passed batch of a committed transaction, until its marker."""
         self._kept = AbortedIndex()
-        """Aborted ones whose marker stays."""
+        """Aborted transactions whose marker is kept."""
 
     def pass_data(self, header: BatchHeader) -> bool:
-        """Go past a batch of records; tell whether its transaction was aborted."""
+        """Pass a data batch; return whether its transaction was aborted."""
         self._begin_up_to(header.last_offset)
         if not header.transactional:
             return False
@@ -62,7 +62,7 @@ class CleanedTransactions:
         return False
 
     def pass_control(self, header: BatchHeader, batch: Buffer) -> bool:
-        """Go past a control batch; tell whether nothing is left of what it ends."""
+        """Pass a control batch; return whether its transaction has no batches left."""
         self._begin_up_to(header.last_offset)
         record = next(read_records(batch), None)
         if record is None:
@@ -84,12 +84,12 @@ class CleanedTransactions:
         return False
 
     def take_kept(self) -> AbortedIndex:
-        """Return the aborted transactions kept since the last time."""
+        """Return the aborted transactions with kept markers since the last call."""
         kept, self._kept = self._kept, AbortedIndex()
         return kept
 
     def _begin_up_to(self, offset: int) -> None:
-        """Come to an offset: what begins up to there has begun."""
+        """Open the aborted transactions that start at or below an offset."""
         waiting = self._waiting
         while self._known_below <= offset:
             ahead = next(self._ahead, None)

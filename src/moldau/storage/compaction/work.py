@@ -1,13 +1,14 @@
-"""A cleaning, from first to last: two passes over files, in a process that does nothing else.
+"""A whole cleaning: two passes over files, in a worker process.
 
-The first pass goes over the dirty part and remembers where each key was written last; it ends with
-that part, or when there is no more room for keys. The second goes over the log from its start up to
-there, group by group, and writes for each group of segments one that holds what is still the
-newest. The work is done in steps, so that the broker can throttle it, call it off, and swap each
-group in as soon as it is there: no more than one group lies on the disk twice.
+The first pass reads the dirty part and collects the newest offset of every key. It ends with the
+dirty part, or when the memory for keys is full. The second pass reads the log from its start up to
+that offset. For each group of segments it writes one new segment with the records to keep.
 
-Between two steps the work stays here, under its token. A worker that was lost loses it, and the
-broker begins again; nothing that was swapped in meanwhile is the worse for being cleaned twice.
+A cleaning runs in steps, so that the broker can throttle it, call it off, and swap in each group as
+soon as it is complete. So at most one group is on the disk twice.
+
+Between two steps the worker keeps the state under a token. If the worker dies, the broker starts
+again. Cleaning a segment twice is harmless.
 """
 
 from __future__ import annotations
@@ -40,30 +41,30 @@ from moldau.storage.compaction.transactions import CleanedTransactions
 from moldau.storage.indexes import NO_TIMESTAMP
 
 UNDER_WAY_MAX: Final = 8
-"""Cleanings kept between their steps. A broker has one; a simulation has several brokers, and those
-that were killed do not say that they give up."""
+"""At most so many cleanings are kept between steps. A broker has one. A simulation has several
+brokers, and a killed one does not call `give_up`."""
 
 
 class CleaningLost(MoldauError):  # noqa: N818 - it names the event
-    """The worker does not know this cleaning any more; it may be begun again."""
+    """The worker has lost this cleaning; it may be started again."""
 
 
 class LastBatch(NamedTuple):
-    """The end of what a log knows of a producer: that much of it must stay."""
+    """The last batch of a producer; it must stay, so that a replay finds its sequence."""
 
     offset: int
-    """Of its last record; -1 if it has written nothing since its last marker."""
+    """Of its last record; -1 if it has no batch in its current epoch."""
     epoch: int
 
 
 @dataclass(frozen=True, slots=True)
 class CleaningPlan:
-    """All that a cleaning has to know; it pickles."""
+    """The input of a cleaning; it can be pickled."""
 
     files: Files
     token: str
     segments: tuple[SegmentFiles, ...]
-    """All of the log, the one being written too: an abort may stand far behind its records."""
+    """All segments, with the active one: an ABORT marker may be far after its records."""
     first_dirty_offset: int
     end_offset: int
     """The base offset of the first segment that must not be touched."""
@@ -74,17 +75,17 @@ class CleaningPlan:
     index_interval_bytes: int
     producers: Mapping[int, LastBatch]
     key_bytes: int
-    """Memory for keys."""
+    """The memory for keys."""
     chunk_bytes: int
-    """How much is read at a time."""
+    """How much to read at a time."""
 
 
 @dataclass(slots=True)
 class CleaningOutcome:
-    """What a cleaning came to."""
+    """The result of a cleaning."""
 
     end_offset: int
-    """Everything below was cleaned."""
+    """Everything below it is clean."""
     key_count: int
     key_bytes_used: int
     indexed_bytes: int = 0
@@ -95,7 +96,7 @@ class CleaningOutcome:
 
 
 class CleanedGroup(NamedTuple):
-    """A new segment that lies ready, and those it stands for."""
+    """A new segment that is ready for the swap, and the segments that it replaces."""
 
     base_offsets: tuple[int, ...]
     size: int
@@ -104,23 +105,23 @@ class CleanedGroup(NamedTuple):
 
 
 class Step(NamedTuple):
-    """Some way further."""
+    """The result of one step."""
 
     moved_bytes: int
-    """Read and written, for the throttle."""
+    """Bytes read and written, for the throttle."""
     group: CleanedGroup | None = None
-    """To be swapped in before the next step."""
+    """The broker must swap it in before the next step."""
     outcome: CleaningOutcome | None = None
-    """There is no next step."""
+    """Set in the last step."""
 
 
-# What the broker calls, in the worker
+# Called by the broker, run in the worker
 
 _under_way: dict[str, Iterator[Step]] = {}
 
 
 def begin(plan: CleaningPlan, budget_bytes: int) -> Step:
-    """Begin a cleaning, and go as far as the budget goes. Made for `Executor.compute`."""
+    """Start a cleaning and run its first step. For `Executor.compute`."""
     while len(_under_way) >= UNDER_WAY_MAX:
         del _under_way[next(iter(_under_way))]
     _under_way[plan.token] = _Cleaning(plan).steps()
@@ -128,7 +129,7 @@ def begin(plan: CleaningPlan, budget_bytes: int) -> Step:
 
 
 def go_on(token: str, budget_bytes: int) -> Step:
-    """Go on until the budget is used up, or there is something to tell."""
+    """Continue until the budget is used, a group is complete, or the cleaning ends."""
     steps = _under_way.pop(token, None)
     if steps is None:
         raise CleaningLost("the worker that cleaned was lost")
@@ -144,7 +145,7 @@ def go_on(token: str, budget_bytes: int) -> Step:
 
 
 def give_up(token: str) -> None:
-    """Forget a cleaning and the keys it holds."""
+    """Drop a cleaning and the memory of its keys."""
     _under_way.pop(token, None)
 
 
@@ -156,23 +157,23 @@ class _Cleaning:
         self._reader = SegmentReader(plan.files, plan.segments, plan.chunk_bytes)
         self._keys = KeyOffsets(plan.key_bytes)
         self._newest_offsets = array("q")
-        """Where in the dirty part the newest records are, in order."""
+        """The offsets of the newest records in the dirty part, sorted."""
         self._transactions = CleanedTransactions(self._reader.aborted())
         self._moved_bytes = 0
         self._group_end = 0
-        """Where the group ends that is being cleaned, and the next segment begins."""
+        """Where the current group ends and the next segment starts."""
         self._outcome = CleaningOutcome(plan.first_dirty_offset, 0, 0)
         bases = [segment.base_offset for segment in plan.segments]
         self._behind = dict(pairwise(bases))
-        """By a segment's base offset, that of the next."""
+        """The base offset of the next segment, by base offset."""
 
     def steps(self) -> Iterator[Step]:
-        """Do everything, with a pause about every chunk."""
+        """Run both passes, with a pause about every chunk."""
         yield from self._index()
         outcome, newest = self._outcome, self._keys.newest
         outcome.key_count, outcome.key_bytes_used = len(newest), self._keys.size
         self._newest_offsets = array("q", sorted(newest.values()))
-        # What lies below the end of the index is what can be cleaned.
+        # Only below the end of the first pass is the newest offset of every key known.
         segments = [one for one in self._plan.segments if one.base_offset < outcome.end_offset]
         groups = group_segments(
             self._plan.files,
@@ -186,7 +187,7 @@ class _Cleaning:
         yield Step(self._take_moved(), outcome=outcome)
 
     def _paused(self, size: int) -> bool:
-        """Count what was moved; tell whether it is time for a pause."""
+        """Count moved bytes; return whether it is time for a pause."""
         self._moved_bytes += size
         return self._moved_bytes >= self._plan.chunk_bytes
 
@@ -197,7 +198,7 @@ class _Cleaning:
     # The first pass
 
     def _index(self) -> Iterator[Step]:
-        """Remember the keys of the dirty part, and how far that went."""
+        """Collect the keys of the dirty part, and set the end offset of the cleaning."""
         start, end = self._plan.first_dirty_offset, self._plan.end_offset
         transactions = CleanedTransactions(self._reader.aborted(start))
         for segment in self._plan.segments:
@@ -219,7 +220,7 @@ class _Cleaning:
     def _index_source(
         self, source: Source | OldMessages, transactions: CleanedTransactions
     ) -> tuple[int, int]:
-        """Take the keys of a batch; return its size and the offset behind it."""
+        """Add the keys of a batch; return its size and the offset after it."""
         if isinstance(source, OldMessages):
             for record in unwrapped(read_message(source.data, source.span)):
                 if record.key is not None:
@@ -238,7 +239,7 @@ class _Cleaning:
     # The second pass
 
     def _clean(self, group: list[SegmentFiles]) -> Iterator[Step]:
-        """Write what stays of a group of segments into one."""
+        """Write the records to keep of a group of segments into one segment."""
         plan, outcome = self._plan, self._outcome
         first = group[0]
         cleaned = CleanedSegment(
@@ -295,18 +296,18 @@ class _Cleaning:
         )
 
     def _newest_in(self, header: BatchHeader) -> array[int]:
-        """Tell which offsets of a dirty batch stay: of most, nothing need be looked at."""
+        """Return the newest offsets in a dirty batch: most batches need not be parsed again."""
         offsets = self._newest_offsets
         first = bisect_left(offsets, header.base_offset)
         return offsets[first : bisect_left(offsets, header.next_offset, first)]
 
     def _must_stay(self, header: BatchHeader) -> bool:
-        """Tell whether a batch is needed without its records.
+        """Return whether a batch must stay even without records.
 
-        The last one of a producer says which sequence and which epoch come next. The last one of a
-        group says that nothing is missing up to the next segment: without it, recovery could not
-        tell what was cleaned away from the end of a file that a power cut has taken. Kafka, which
-        does not look for such gaps, keeps only that of the last group.
+        The last batch of a producer has its sequence and epoch. The last batch of a group shows
+        that the segment is complete up to the next one: without it, recovery could not tell a
+        cleaned segment from one that lost its end in a power cut. Kafka does not check for such
+        gaps, and keeps only the last batch of the last group.
         """
         if header.next_offset == self._group_end:
             return True
@@ -318,9 +319,9 @@ class _Cleaning:
         return header.control and header.producer_epoch == last.epoch
 
     def _clean_old(self, source: OldMessages, cleaned: CleanedSegment) -> None:
-        """Keep the newest of a message, or of those it wraps, in the form they have.
+        """Keep the newest records of an old message in their format.
 
-        Tombstones stay: these formats have no place for a delete horizon.
+        Tombstones stay: these formats have no field for a delete horizon.
         """
         newest = self._keys.newest
         message = read_message(source.data, source.span)

@@ -19,7 +19,7 @@ from kits.compaction_kit import (
     write,
 )
 from kits.log_kit import FOLDER, KEY, NOW_MS, Broker, append, marker, read_all, stored_batches
-from moldau.base.errors import CorruptRecords
+from moldau.base.errors import CorruptRecords, InvariantViolated
 from moldau.base.files import read_whole
 from moldau.records.batch import iter_batches
 from moldau.records.compression import Codec
@@ -498,6 +498,15 @@ class TestCallingOff:
         assert list(log.segments) == before
         cleaning.clear_away()
         assert not [n for n in broker.disk.names(FOLDER) if n.endswith(".cleaned")]
+
+    def test_a_group_of_other_segments_is_not_swapped(self, broker):
+        cleaning, group = self.started(broker)
+        before = list(broker.log().segments)
+        other = group._replace(base_offsets=(group.base_offsets[0] + 1, *group.base_offsets[1:]))
+        with pytest.raises(InvariantViolated, match="not the next segments"):
+            cleaning.swap_in(other)
+        assert list(broker.log().segments) == before
+        assert not [n for n in broker.disk.names(FOLDER) if n.endswith((".swap", ".deleted"))]
 
     def test_appending_and_rolling_is_no_change(self, broker):
         cleaning, group = self.started(broker)
