@@ -235,7 +235,7 @@ class LogDirectory:
         with disk_errors(self.path):
             checkpoints = self._read_checkpoints()
             for name in files.names(self.path):
-                self._resume_removal(name)
+                self._resume_delete(name)
                 key = partition_of(name)
                 if key is None or not files.is_folder(f"{self.path}/{name}"):
                     continue
@@ -294,7 +294,7 @@ class LogDirectory:
             logger.warning("%s; %s", error, otherwise)
             return None
 
-    def _resume_removal(self, name: str) -> None:
+    def _resume_delete(self, name: str) -> None:
         match = _SET_ASIDE.fullmatch(name)
         if match is not None and match[1] == DELETE_SUFFIX[1:]:
             self._resources.scheduled_deletes.append(
@@ -330,8 +330,8 @@ class LogDirectory:
         folder = f"{self.path}/{key}"
         with disk_errors(self.path):
             if key in self._checkpointed:
-                self._forget(key)
-            self._clear_name(key, folder)
+                self._remove_from_checkpoints(key)
+            self._set_aside_old_folder(key, folder)
             crash_point("manager.create.before_folder")
             try:
                 return self._create(key, folder, topic_id, config)
@@ -341,7 +341,7 @@ class LogDirectory:
                     self._resources.files.remove_folder(folder)
                 raise
 
-    def _clear_name(self, key: PartitionKey, folder: str) -> None:
+    def _set_aside_old_folder(self, key: PartitionKey, folder: str) -> None:
         """Set aside an old folder of this name, whose rename failed when it was deleted."""
         resources = self._resources
         if resources.files.exists(folder):
@@ -489,7 +489,7 @@ class LogDirectory:
                 self._write(CLEANER_OFFSETS, dict(self.cleaner_offsets))
             self._write(RECOVERY_POINTS, self._recovery_points())
 
-    def _forget(self, key: PartitionKey) -> None:
+    def _remove_from_checkpoints(self, key: PartitionKey) -> None:
         """Remove a deleted log from all checkpoints before its name is used again.
 
         With the old log start the new log would lose its first records, and with the old recovery
@@ -524,7 +524,7 @@ class LogDirectory:
         """Do the same with a pause after every `LOGS_PER_STEP` logs: there may be ten thousand.
 
         A log may be deleted and created again during a pause. It is in `_checkpointed` then, so
-        `create` calls `_forget`, which voids this copy.
+        `create` calls `_remove_from_checkpoints`, which voids this copy.
         """
         outdated_count = self._outdated_count
         recovery_points: dict[PartitionKey, int] = {}

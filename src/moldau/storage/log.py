@@ -239,7 +239,7 @@ class Log:
             segment = self.roll(base_offset)
         segment = self._write(segment, parts)
         segment.account(size, base_offset, last_offset, max_timestamp)
-        self._grown_to(last_offset + 1, leader_epoch, base_offset)
+        self._move_end(last_offset + 1, leader_epoch, base_offset)
 
     def _write(self, segment: Segment, parts: Sequence[Buffer]) -> Segment:
         """Write batches; roll if the file may not grow; return the segment that has them."""
@@ -257,7 +257,7 @@ class Log:
             return self._write(self.roll(), parts)
         return segment
 
-    def _grown_to(self, end_offset: int, leader_epoch: int, base_offset: int) -> None:
+    def _move_end(self, end_offset: int, leader_epoch: int, base_offset: int) -> None:
         """Move the log end after a batch was written to the file in this leader epoch."""
         if leader_epoch > self.epochs.latest:
             self.epochs.assign(LeaderEpoch(leader_epoch), Offset(base_offset))
@@ -300,15 +300,15 @@ class Log:
         end = position + sum(header.size for header in headers[:run])
         segment = self._write(segment, (view[position:end],))
         for header in headers[:run]:
-            self._take_replicated(segment, view[position : position + header.size], header)
+            self._apply_replicated(segment, view[position : position + header.size], header)
             position += header.size
         del headers[:run]
         return end
 
-    def _take_replicated(self, segment: Segment, batch: memoryview, header: BatchHeader) -> None:
+    def _apply_replicated(self, segment: Segment, batch: memoryview, header: BatchHeader) -> None:
         """Apply a batch of the leader that is in our file now."""
         segment.account(header.size, header.base_offset, header.last_offset, header.max_timestamp)
-        self._grown_to(header.next_offset, header.leader_epoch, header.base_offset)
+        self._move_end(header.next_offset, header.leader_epoch, header.base_offset)
         completed = self.producers.replay(header, batch)
         if completed is not None and completed.aborted:
             with disk_failures(self.folder):
@@ -341,19 +341,19 @@ class Log:
             crash_point("log.roll.before_store")
             old.store_indexes()
             self._durability.names_changed(*old.index_paths)
-            self._keep_durable(start)
+            self._sync_before_roll(start)
             crash_point("log.roll.before_snapshot")
             snapshot = store_snapshot(self._resources.files, self.folder, start, self.producers)
             crash_point("log.roll.before_create")
             segment = Segment.create(self._resources, self.folder, start, self.config)
             crash_point("log.roll.after_create")
             old.stop_writing() if old.size else self._segments.take_newest().schedule_delete()
-        self._begin(segment)
+        self._add_segment(segment)
         self._durability.names_changed(snapshot)
         self._resources.rolled[self] = None
         return segment
 
-    def _keep_durable(self, end_offset: int) -> None:
+    def _sync_before_roll(self, end_offset: int) -> None:
         """Sync the indexes of the active segment now if all of its batches are durable.
 
         Recovery skips a segment once the next one starts at the recovery point, so its indexes
@@ -364,7 +364,7 @@ class Log:
             flush.run()
             self.flushed(flush)
 
-    def _begin(self, segment: Segment) -> None:
+    def _add_segment(self, segment: Segment) -> None:
         self._segments.add(segment)
         self.active = segment
         self._durability.names_changed()
@@ -445,11 +445,11 @@ class Log:
                 )
                 self.delete_records_before(start)
                 crash_point("log.retain.before_removal")
-                self._drop_oldest()
+                self._delete_oldest()
                 crash_point("log.retain.after_removal")
         return count
 
-    def _drop_oldest(self) -> None:
+    def _delete_oldest(self) -> None:
         segment = self._segments.take_oldest()
         segment.schedule_delete()
         remove_snapshots(self._resources.files, self.folder, [segment.base_offset])
@@ -461,7 +461,8 @@ class Log:
         """Remove everything at or above an offset; return whether there was anything.
 
         A batch that contains the offset is removed whole, so the log may end below the offset.
-        An offset below the log start lowers the start too: see `_end_at`.
+        An offset below the log start lowers the start too. The order matters for recovery: the
+        recovery point, later segments, the active segment, then all other state.
         """
         invariant(offset >= 0, f"{self}: cannot be truncated to {offset}")
         if offset >= self.log_end_offset:
@@ -471,16 +472,14 @@ class Log:
             return True
         with disk_failures(self.folder):
             batch = self.segments[self._segments.number_of(offset)].batch_holding(offset)
-            self._forget_durability_above(
-                offset if batch is None else min(offset, batch.base_offset)
-            )
+            self._lower_recovery_point(offset if batch is None else min(offset, batch.base_offset))
             crash_point("log.truncate.before_removal")
-            self._drop_above(offset)
+            self._delete_segments_above(offset)
             self.active = self.segments[-1]
             crash_point("log.truncate.before_cut")
             end_offset = self.active.truncate_to(offset)
             crash_point("log.truncate.after_cut")
-            self._end_at(end_offset)
+            self._truncate_state(end_offset)
         return True
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
@@ -490,17 +489,17 @@ class Log:
         """
         invariant(offset >= 0, f"{self}: cannot start at {offset}")
         with disk_failures(self.folder):
-            self._forget_durability_above(offset)
+            self._lower_recovery_point(offset)
             crash_point("log.restart.before_removal")
-            self._drop_above(-1)
+            self._delete_segments_above(-1)
             crash_point("log.restart.before_create")
-            self._begin(Segment.create(self._resources, self.folder, offset, self.config))
+            self._add_segment(Segment.create(self._resources, self.folder, offset, self.config))
             crash_point("log.restart.after_create")
             self.log_start_offset = Offset(offset)
-            self._end_at(offset)
+            self._truncate_state(offset)
             self.epochs.clear()
 
-    def _drop_above(self, offset: int) -> None:
+    def _delete_segments_above(self, offset: int) -> None:
         """Delete the segments that start above an offset, newest first, and sync the folder.
 
         Without the sync, a power cut could undo the deletion and keep later appends: old segments
@@ -513,7 +512,7 @@ class Log:
             crash_point("log.truncate.before_sync")
             self._resources.files.sync_folder(self.folder)
 
-    def _forget_durability_above(self, offset: int) -> None:
+    def _lower_recovery_point(self, offset: int) -> None:
         """Lower the recovery point, on disk too, before bytes below it change.
 
         With the old checkpoint, recovery would trust batches that replaced the truncated ones.
@@ -523,7 +522,7 @@ class Log:
             crash_point("log.truncate.before_checkpoint")
             self._recovery_point_lowered()
 
-    def _end_at(self, end_offset: int) -> None:
+    def _truncate_state(self, end_offset: int) -> None:
         """Truncate the log start, epochs, snapshots and producers; segments cut their indexes."""
         self.log_end_offset = Offset(end_offset)
         self.log_start_offset = min(self.log_start_offset, Offset(end_offset))

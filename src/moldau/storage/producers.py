@@ -300,7 +300,7 @@ class ProducerStates:
     def high_watermark_moved(self, high_watermark: int) -> None:
         """Make the closed transactions stable whose markers are below the high watermark."""
         if self._unreplicated:
-            self._forget_unreplicated(high_watermark)
+            self._drop_replicated(high_watermark)
 
     def log_start_moved(self, log_start_offset: int) -> None:
         """Drop the closed transactions whose markers are below the log start.
@@ -308,7 +308,7 @@ class ProducerStates:
         Producers stay: their sequences must outlive their records (KIP-360).
         """
         if self._unreplicated:
-            self._forget_unreplicated(log_start_offset)
+            self._drop_replicated(log_start_offset)
 
     def remove_expired(self, now_ms: int, expiration_ms: int) -> int:
         """Remove producers idle for `producer.id.expiration.ms`; return how many.
@@ -333,7 +333,7 @@ class ProducerStates:
         self._ongoing.clear()
         self._unreplicated.clear()
         self._unreplicated_firsts.clear()
-        self._stability_changed()
+        self._update_first_unstable()
 
     def load(self, producers: Iterable[Producer]) -> None:
         """Replace everything by the producers of a snapshot."""
@@ -344,7 +344,7 @@ class ProducerStates:
         opened = [p for p in self._producers.values() if p.transaction_first_offset >= 0]
         for producer in sorted(opened, key=lambda p: p.transaction_first_offset):
             self._ongoing[producer.transaction_first_offset] = producer.producer_id
-        self._stability_changed()
+        self._update_first_unstable()
 
     def _producer(self, producer_id: int) -> Producer:
         producer = self._producers.get(producer_id)
@@ -364,14 +364,14 @@ class ProducerStates:
                 f"{header.base_sequence} where {sequence} was turned away and is still to come",
             )
 
-    def _forget_unreplicated(self, offset: int) -> None:
+    def _drop_replicated(self, offset: int) -> None:
         """Drop the closed transactions whose marker is below an offset."""
         unreplicated = self._unreplicated
         while unreplicated and next(iter(unreplicated.values())) < offset:
             unreplicated.popitem(last=False)
-        self._stability_changed()
+        self._update_first_unstable()
 
-    def _stability_changed(self) -> None:
+    def _update_first_unstable(self) -> None:
         """Set the first unstable offset from the oldest open and the oldest unreplicated one.
 
         Only these two are looked at: there may be one per producer, and after a recovery every

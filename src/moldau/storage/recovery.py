@@ -209,7 +209,7 @@ class _Opening:
                 with contextlib.suppress(CorruptRecords):
                     for batch in segment.batches():
                         if batch.leader_epoch > epochs.latest:
-                            _learn_epoch(epochs, batch)
+                            _assign_epoch(epochs, batch)
             epochs.dirty = True
             save_epochs(self._files, self._folder, epochs)
             self._warn(f"{error}; made anew from the batches: {len(epochs.entries)} epoch(s)")
@@ -274,7 +274,7 @@ class _Opening:
         def take(batch: StoredBatch) -> None:
             nonlocal end_offset
             if batch.leader_epoch > self.epochs.latest:
-                _learn_epoch(self.epochs, batch)
+                _assign_epoch(self.epochs, batch)
             aborted = replay_batch(self.producers, segment, batch)
             if aborted is not None:
                 segment.add_aborted(aborted)
@@ -402,7 +402,7 @@ class _Opening:
             restore_producers(self._files, self._folder, self.producers, self.segments, end_offset)
 
 
-def _learn_epoch(epochs: LeaderEpochs, batch: StoredBatch) -> None:
+def _assign_epoch(epochs: LeaderEpochs, batch: StoredBatch) -> None:
     epochs.assign(LeaderEpoch(batch.leader_epoch), Offset(batch.base_offset))
 
 

@@ -207,10 +207,10 @@ class Segment:
                 make_empty(self._resources.files, self.index_paths[:2])
             file.append(parts)
         except OSError as error:
-            self._take_back(file, error)
+            self._undo_write(file, error)
         crash_point("segment.append.after_write")
 
-    def _take_back(self, file: File | None, error: OSError) -> None:
+    def _undo_write(self, file: File | None, error: OSError) -> None:
         """Truncate a partial write away: the next batch must not follow garbage."""
         try:
             if file is not None:
@@ -242,7 +242,7 @@ class Segment:
                 first = next(self.batches(), None)
                 self.first_timestamp = NO_TIMESTAMP if first is None else first.max_timestamp
             self.tail = tail
-            # The cache must not hold what now grows.
+            # A cached copy would miss the entries that are added from now on.
             self._resources.indexes.drop(self.stem)
         return self.tail
 
@@ -491,12 +491,12 @@ class Segment:
         crash_point("segment.truncate.after_cut")
         self.size = batch.position
         tail.truncate_to(end_offset)
-        self._find_largest_after_indexes(tail)
+        self._restore_largest_timestamp(tail)
         if not self.size:
             self.first_timestamp = NO_TIMESTAMP
         return end_offset
 
-    def _find_largest_after_indexes(self, tail: Tail) -> None:
+    def _restore_largest_timestamp(self, tail: Tail) -> None:
         """Find the largest timestamp after the last entry of the time index."""
         start = tail.offsets.floor(tail.times.last.offset).position
         for batch in self.batches(start):

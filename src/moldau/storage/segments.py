@@ -81,7 +81,7 @@ class Segments:
 
     def note_aborted(self, segment: Segment) -> None:
         """Register a segment if it has a `.txnindex` now."""
-        if segment.has_aborted and not self._is_noted(segment.base_offset):
+        if segment.has_aborted and not self._has_noted(segment.base_offset):
             insort(self._aborting, segment.base_offset)
 
     def has_aborted_from(self, base_offset: int) -> bool:
@@ -94,12 +94,12 @@ class Segments:
         for number in range(first, len(self._aborting)):
             yield self.number_of(self._aborting[number])
 
-    def _is_noted(self, base_offset: int) -> bool:
+    def _has_noted(self, base_offset: int) -> bool:
         number = bisect_left(self._aborting, base_offset)
         return number < len(self._aborting) and self._aborting[number] == base_offset
 
     def _take(self, number: int) -> Segment:
         base_offset = self.base_offsets.pop(number)
-        if self._is_noted(base_offset):
+        if self._has_noted(base_offset):
             self._aborting.remove(base_offset)
         return self.all.pop(number)

@@ -51,7 +51,7 @@ class CleanedTransactions:
 
     def pass_data(self, header: BatchHeader) -> bool:
         """Pass a data batch; return whether its transaction was aborted."""
-        self._begin_up_to(header.last_offset)
+        self._open_up_to(header.last_offset)
         if not header.transactional:
             return False
         producer_id = header.producer_id
@@ -63,7 +63,7 @@ class CleanedTransactions:
 
     def pass_control(self, header: BatchHeader, batch: Buffer) -> bool:
         """Pass a control batch; return whether its transaction has no batches left."""
-        self._begin_up_to(header.last_offset)
+        self._open_up_to(header.last_offset)
         record = next(read_records(batch), None)
         if record is None:
             return True
@@ -88,7 +88,7 @@ class CleanedTransactions:
         kept, self._kept = self._kept, AbortedIndex()
         return kept
 
-    def _begin_up_to(self, offset: int) -> None:
+    def _open_up_to(self, offset: int) -> None:
         """Open the aborted transactions that start at or below an offset."""
         waiting = self._waiting
         while self._known_below <= offset:
