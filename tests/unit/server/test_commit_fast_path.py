@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kits.coordinator_kit import MemoryLog
+from kits.fast_path_kit import BothPaths, OneRouteBroker
 from kits.group_shard_kit import join_request, transactional_request
 from kits.log_kit import HandClock
 from kits.metadata_samples import with_brokers
-from kits.request_kit import connection, session
-from moldau.base.errors import ProtocolError
+from kits.request_kit import session
 from moldau.cluster.changes import TopicRemoved
 from moldau.cluster.topics import NewTopic, TopicDefaults, create_topic
 from moldau.coordination.groups.counters import GroupCounters
@@ -27,7 +27,6 @@ from moldau.coordination.groups.settings import GroupSettings
 from moldau.coordination.groups.shard import GroupShard, ShardSettings
 from moldau.coordination.outcome import Caller, ProducerIdentity
 from moldau.coordination.runtime import Runtime
-from moldau.observe.requests import RequestMetrics
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.groups import SyncGroupRequest, SyncGroupRequestAssignment
 from moldau.protocol.messages.offsets import (
@@ -42,7 +41,7 @@ from moldau.server.handlers import commit_fast_path
 from moldau.server.handlers.commit_fast_path import CommitFastPath
 from moldau.server.handlers.group_offsets import GroupOffsetHandlers
 from moldau.server.network import fast_path as network_fast_path
-from moldau.server.network.dispatch import Dispatcher, Later, Route
+from moldau.server.network.dispatch import Route
 
 ORDERS, PAYMENTS = "orders", "payments"
 NEWEST = 10
@@ -50,11 +49,12 @@ CALLER = Caller(3, "client", "/10.1.2.3")
 OTHER = session(principal=Principal("User", "other"))
 
 
-class Broker:
+class Broker(OneRouteBroker):
     """The groups of one partition behind a dispatcher."""
 
     def __init__(self, *, fast_path, form=CURRENT_FORM, codec=Codec.NONE):
-        self.clock, self.metrics, self.counters = HandClock(), RequestMetrics(), GroupCounters()
+        super().__init__()
+        self.clock, self.counters = HandClock(), GroupCounters()
         self.log = MemoryLog()
         self.settings = ShardSettings(GroupSettings(initial_rebalance_delay_ms=0), form)
         self.shards = []
@@ -69,12 +69,9 @@ class Broker:
         handlers = GroupOffsetHandlers(self.runtime, lambda: self.image, None, None)
         stats = self.metrics.of("OffsetCommit")
         route = Route(8, "0-10", handlers.commit, self.metrics, ())
-        self.fast_path = CommitFastPath(handlers, self.runtime, stats, self.clock)
-        self.listeners.append(self.fast_path.metadata_changed)
-        self.fast_count = 0
-        if fast_path:
-            route.fast_path = self.count
-        self.dispatch = Dispatcher([route], self.clock, None).handle
+        commit_fast = CommitFastPath(handlers, self.runtime, stats, self.clock)
+        self.listeners.append(commit_fast.metadata_changed)
+        self.serve(route, commit_fast, self.clock, has_fast_path=fast_path)
 
     def _make(self, index, leader_epoch):
         self.shards.append(GroupShard(self.settings, random.Random(1), self.counters))
@@ -90,20 +87,6 @@ class Broker:
         self.image = self.image.apply(changes, self.image.version + 1)
         for listener in self.listeners:
             listener(changes, self.image)
-
-    def count(self, frame, asker):
-        answer = self.fast_path.answer(frame, asker)
-        self.fast_count += answer is not None
-        return answer
-
-    def send(self, frame, asker=None):
-        try:
-            answer = self.dispatch(connection(asker), memoryview(frame))
-        except ProtocolError as error:
-            return str(error)
-        if isinstance(answer, Later):
-            return "later"
-        return answer and b"".join(answer)
 
     def ask(self, handler):
         return self.runtime.call("g", handler, lambda code: code)
@@ -131,35 +114,15 @@ class Broker:
         return self.log.batches, groups, kept, waiting, self.counters.offset_commits
 
 
-class Both:
-    """The two brokers, and how many requests took the fast path."""
+class Both(BothPaths):
+    """The broker with the fast path and the one without."""
 
-    def __init__(self, **options):
-        self.slow = Broker(fast_path=False, **options)
-        self.fast = Broker(fast_path=True, **options)
-
-    def send(self, frame, asker=None):
-        answer = self.fast.send(frame, asker)
-        assert answer == self.slow.send(frame, asker)
-        assert self.fast.content() == self.slow.content()
-        counted = [one.metrics.of("OffsetCommit") for one in (self.fast, self.slow)]
-        assert counted[0].requests == counted[1].requests
-        assert counted[0].bytes_in == counted[1].bytes_in
-        return answer
-
-    def each(self, act):
-        first, second = act(self.fast), act(self.slow)
-        assert first == second
-        return first
+    broker, api = Broker, "OffsetCommit"
 
     async def member(self, **changes):
         first, second = [await one.member(**changes) for one in (self.fast, self.slow)]
         assert first == second
         return first
-
-    @property
-    def fast_count(self):
-        return self.fast.fast_count
 
 
 def frame(
@@ -353,7 +316,7 @@ async def test_a_commit_that_must_be_waited_for_takes_the_slow_path():
     both = Both()
     both.send(frame())
     both.each(lambda one: setattr(one.log, "commits", False))
-    assert both.send(frame()) == "later"
+    assert both.send(frame()) == "parked"
     both.each(lambda one: setattr(one.log, "commits", True))
     # Behind one that waits nobody is quicker; this one's append commits both.
     assert error_of(both.send(frame())) is ErrorCode.NONE

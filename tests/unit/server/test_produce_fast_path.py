@@ -10,12 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kits import log_kit
+from kits.fast_path_kit import BothPaths, OneRouteBroker
 from kits.log_kit import HandClock
 from kits.partition_kit import make_partition
-from kits.request_kit import connection, session
-from moldau.base.errors import ProtocolError
+from kits.request_kit import session
 from moldau.base.ids import PartitionKey, TopicId
-from moldau.observe.requests import RequestMetrics
 from moldau.observe.traffic import Traffic
 from moldau.protocol.messages.data import PartitionProduceData, ProduceRequest, TopicProduceData
 from moldau.protocol.registry import encode_request, find_api
@@ -27,7 +26,7 @@ from moldau.server.handlers import produce, produce_fast_path
 from moldau.server.handlers.produce import ProduceHandler
 from moldau.server.handlers.produce_fast_path import ProduceFastPath
 from moldau.server.network import fast_path as network_fast_path
-from moldau.server.network.dispatch import Dispatcher, Route
+from moldau.server.network.dispatch import Route
 from moldau.sim.disk_faults import Operation
 from moldau.storage.topic_config import LogConfig
 
@@ -36,13 +35,13 @@ TOPIC_ID, OTHER_ID = TopicId(b"t" * 16), TopicId(b"o" * 16)
 OTHER = session(principal=Principal("User", "other"))
 
 
-class Broker:
+class Broker(OneRouteBroker):
     """Two partitions of one topic behind a dispatcher."""
 
     def __init__(self, *, fast_path, **config):
+        super().__init__()
         self.disk = log_kit.Broker(**config)
         self.partitions = Partitions()
-        self.metrics = RequestMetrics()
         for index in range(2):
             self.add(index, TOPIC_ID)
         clock, stats = HandClock(), self.metrics.of("Produce")
@@ -50,11 +49,8 @@ class Broker:
             self.partitions, clock, None, None, Traffic(), stats, self.failed, None
         )
         route = Route(0, "0-13", handler, self.metrics, ())
-        self.fast_path = ProduceFastPath(handler, stats, clock)
-        self.fast_count = 0
-        if fast_path:
-            route.fast_path = self.count
-        self.dispatch = Dispatcher([route], clock, None).handle
+        produce_fast = ProduceFastPath(handler, stats, clock)
+        self.serve(route, produce_fast, clock, has_fast_path=fast_path)
 
     def add(self, index, topic_id):
         key = PartitionKey("topic", index)
@@ -64,18 +60,6 @@ class Broker:
     def failed(self, error):
         self.disk.manager.directory_failed(error)
 
-    def count(self, frame, asker):
-        answer = self.fast_path.answer(frame, asker)
-        self.fast_count += answer is not None
-        return answer
-
-    def send(self, frame, asker=None):
-        try:
-            answer = self.dispatch(connection(asker), memoryview(frame))
-        except ProtocolError as error:
-            return str(error)
-        return answer and b"".join(answer)
-
     def content(self):
         return [
             (partition.log.log_end_offset, partition.high_watermark, len(partition.log.producers))
@@ -83,29 +67,10 @@ class Broker:
         ]
 
 
-class Both:
-    """The two brokers, and how many requests took the fast path."""
+class Both(BothPaths):
+    """The broker with the fast path and the one without."""
 
-    def __init__(self, **config):
-        self.slow, self.fast = Broker(fast_path=False, **config), Broker(fast_path=True, **config)
-
-    def send(self, frame, asker=None):
-        answer = self.fast.send(frame, asker)
-        assert answer == self.slow.send(frame, asker)
-        assert self.fast.content() == self.slow.content()
-        counted = [one.metrics.of("Produce") for one in (self.fast, self.slow)]
-        assert counted[0].requests == counted[1].requests
-        assert counted[0].bytes_in == counted[1].bytes_in
-        assert counted[0].errors == counted[1].errors
-        return answer
-
-    def each(self, act):
-        for one in (self.fast, self.slow):
-            act(one)
-
-    @property
-    def fast_count(self):
-        return self.fast.fast_count
+    broker, api = Broker, "Produce"
 
 
 def batch(sequence=0, *, producer_id=7, **options):

@@ -11,11 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kits.fast_path_kit import BothPaths, OneRouteBroker
 from kits.group_shard_kit import ServedShard
 from kits.log_kit import HandClock
-from kits.request_kit import connection, session
-from moldau.base.errors import ProtocolError
-from moldau.observe.requests import RequestMetrics
+from kits.request_kit import session
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.groups import SyncGroupRequest, SyncGroupRequestAssignment
 from moldau.protocol.registry import decode_response, encode_request, find_api
@@ -24,7 +23,7 @@ from moldau.server.handlers import sync_fast_path
 from moldau.server.handlers.groups import GroupHandlers
 from moldau.server.handlers.sync_fast_path import SYNC_GROUP_KEY, VERSION, SyncFastPath
 from moldau.server.network import fast_path as network_fast_path
-from moldau.server.network.dispatch import Dispatcher, Later, Route
+from moldau.server.network.dispatch import Route
 
 MEMBERS = 5
 OTHER = session(principal=Principal("User", "other"))
@@ -47,56 +46,36 @@ class OneShard:
         return decide(self.served.shard, asked)
 
 
-class Broker:
+class Broker(OneRouteBroker):
     """One group whose members have joined, behind a dispatcher."""
 
     def __init__(self, *, fast_path, group="g", client_id="client"):
+        super().__init__()
         self.runtime = OneShard()
         self.served = self.runtime.served
         joins = [self.served.join(group=group, client_id=client_id) for _ in range(MEMBERS)]
         self.served.later(10)
         self.leader, *self.followers = (join.answer.member_id for join in joins)
         self.generation = joins[0].answer.generation_id
-        self.metrics = RequestMetrics()
         handlers = GroupHandlers(self.runtime)
         route = Route(SYNC_GROUP_KEY, "0-5", handlers.sync, self.metrics, ())
-        self.fast_path = SyncFastPath(handlers, self.metrics.of("SyncGroup"), HandClock())
-        self.fast_count = 0
-        if fast_path:
-            route.fast_path = self.count
-        self.dispatch = Dispatcher([route], HandClock(), None).handle
+        sync_fast = SyncFastPath(handlers, self.metrics.of("SyncGroup"), HandClock())
+        self.serve(route, sync_fast, HandClock(), has_fast_path=fast_path)
 
-    def count(self, frame, asker):
-        answer = self.fast_path.answer(frame, asker)
-        self.fast_count += answer is not None
-        return answer
-
-    def send(self, frame, asker=None):
-        try:
-            answer = self.dispatch(connection(asker), memoryview(frame))
-        except ProtocolError as error:
-            return str(error)
-        return "parked" if isinstance(answer, Later) else b"".join(answer)
+    def content(self):
+        return self.served.timers, self.served.describe()
 
 
-class Both:
+class Both(BothPaths):
     """The two brokers; they give their members the same ids."""
 
+    broker, api = Broker, "SyncGroup"
+
     def __init__(self, **more):
-        self.slow, self.fast = Broker(fast_path=False, **more), Broker(fast_path=True, **more)
+        super().__init__(**more)
         assert self.slow.followers == self.fast.followers
         self.leader, self.followers = self.fast.leader, self.fast.followers
         self.generation = self.fast.generation
-
-    def send(self, frame, asker=None):
-        answer = self.fast.send(frame, asker)
-        assert answer == self.slow.send(frame, asker)
-        assert self.fast.served.timers == self.slow.served.timers
-        assert self.fast.served.describe() == self.slow.served.describe()
-        counted = [one.metrics.of("SyncGroup") for one in (self.fast, self.slow)]
-        assert counted[0].requests == counted[1].requests
-        assert counted[0].bytes_in == counted[1].bytes_in
-        return answer
 
     def assign(self, size=3, **more):
         """The leader's sync, after which the group is stable."""
@@ -113,10 +92,6 @@ class Both:
         for name, value in changes.items():
             setattr(request, name, value)
         return frame(request, version, client_id)
-
-    @property
-    def fast_count(self):
-        return self.fast.fast_count
 
 
 def frame(request, version=VERSION, client_id="client", correlation_id=7):
