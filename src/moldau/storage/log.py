@@ -461,8 +461,9 @@ class Log:
         """Remove everything at or above an offset; return whether there was anything.
 
         A batch that contains the offset is removed whole, so the log may end below the offset.
-        An offset below the log start lowers the start too. The order matters for recovery: the
-        recovery point, later segments, the active segment, then all other state.
+        An offset below the log start lowers the start, but not its checkpoint on disk. The order
+        matters for recovery: the recovery point, later segments, the active segment, other state.
+        This blocks: it syncs, and it replays producer state from the last snapshot.
         """
         invariant(offset >= 0, f"{self}: cannot be truncated to {offset}")
         if offset >= self.log_end_offset:
@@ -503,7 +504,7 @@ class Log:
         """Delete the segments that start above an offset, newest first, and sync the folder.
 
         Without the sync, a power cut could undo the deletion and keep later appends: old segments
-        would then follow new batches. This fsync blocks the event loop; truncations are rare.
+        would then follow new batches.
         """
         count = len(self._segments)
         while self.segments and self.segments[-1].base_offset > offset:

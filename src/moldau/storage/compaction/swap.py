@@ -13,7 +13,8 @@ after the folder was synced. Otherwise a power cut could bring back old segments
 offset, and no later cleaning would remove their records.
 
 A cleaning is called off if the log is truncated, loses segments, gets other configs or is closed.
-Appends do not disturb it.
+Appends do not disturb it. `require_unchanged` looks at the segments that are not swapped yet, so it
+does not notice a truncation after the last swap.
 """
 
 from __future__ import annotations
