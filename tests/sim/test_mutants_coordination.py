@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -48,12 +49,24 @@ SEEDS = range(20)
 
 
 def answers_before_it_writes(patch):
+    """The port counts records as appended and committed that it appends later."""
     append = LedPartition.append
+    end, committed = LedPartition.log_end_offset, LedPartition.committed_offset
+    claimed = Counter()
 
     def later(self, batch, header):
-        asyncio.get_running_loop().call_later(0.02, append, self, batch, header)
+        claimed[self] += header.count
+
+        def write():
+            claimed[self] -= header.count
+            append(self, batch, header)
+
+        asyncio.get_running_loop().call_later(0.02, write)
 
     patch.setattr(LedPartition, "append", later)
+    for name, real in (("log_end_offset", end), ("committed_offset", committed)):
+        ahead = property(lambda self, real=real: real.fget(self) + claimed[self])
+        patch.setattr(LedPartition, name, ahead)
 
 
 def answers_before_the_disk_has_it(patch):

@@ -1,1 +1,1 @@
-"""Groups and transactions: state machines on internal topics, and the runtime they run in."""
+"""Consumer groups and transactions: state machines on internal topics, and their runtime."""

@@ -1,8 +1,8 @@
-"""Answers that are there at once or come later, and how several become one.
+"""Responses that are ready or pending, and how several are combined into one.
 
-Nearly every request of a coordinator is answered in the same turn of the loop, and then costs no
-future. Whoever asks gets `Answer[R]`: the response itself, or an `asyncio.Future` of it, which the
-dispatcher awaits, and cancels when the client leaves. Neither raises.
+Nearly every request of a coordinator is answered in the same turn of the loop, and then needs no
+future. The caller gets an `Answer[R]`: the response itself, or an `asyncio.Future` of it. The
+dispatcher awaits the future, and cancels it when the client disconnects. Neither raises.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ T = TypeVar("T")
 Answer: TypeAlias = R | asyncio.Future[R]
 
 Failed: TypeAlias = Callable[[ErrorCode], R]
-"""Makes the response that tells a client of an error of the coordinator itself."""
+"""Makes the response for an error of the coordinator itself."""
 
 
 class OpenTicket:
-    """The runtime's end of a ticket: a response, once there is one."""
+    """A ticket as the runtime sees it: holds the response, once there is one."""
 
     __slots__ = ("_answered", "_failed", "_future", "_response")
 
@@ -34,7 +34,7 @@ class OpenTicket:
         self._future: asyncio.Future[object] | None = None
 
     def answer(self, response: object) -> None:
-        """Take the response; only the first one counts."""
+        """Set the response; only the first one counts."""
         if self._answered:
             return
         self._answered = True
@@ -44,12 +44,12 @@ class OpenTicket:
             future.set_result(response)
 
     def fail(self, code: ErrorCode) -> None:
-        """Answer with an error, unless it is answered."""
+        """Answer with an error, unless there is a response already."""
         if not self._answered:
             self.answer(self._failed(code))
 
     def taken(self) -> Answer[object]:
-        """Hand the response out, or a future of it; called once."""
+        """Return the response, or a future of it; called once."""
         if self._answered:
             return self._response
         self._future = asyncio.get_running_loop().create_future()
@@ -57,10 +57,10 @@ class OpenTicket:
 
 
 def combined(answers: Sequence[Answer[R]], combine: Callable[[list[R]], T]) -> Answer[T]:
-    """Make one answer of several, once all of them are there; at once if they are.
+    """Combine several answers into one, which is ready when all of them are.
 
-    A part that fails, or is cancelled, does the same to the result. Cancelling the result cancels
-    those that are still to come.
+    If a part raises or is cancelled, so is the result. Cancelling the result cancels the pending
+    parts.
     """
     waiting = [one for one in answers if isinstance(one, asyncio.Future)]
     if not waiting:
@@ -78,7 +78,7 @@ def combined(answers: Sequence[Answer[R]], combine: Callable[[list[R]], T]) -> A
             result.set_result(combine(parts))
         except asyncio.CancelledError:
             result.cancel()
-        except Exception as error:  # noqa: BLE001 - whoever awaits the result deals with it
+        except Exception as error:  # noqa: BLE001 - the caller that awaits the result gets it
             result.set_exception(error)
 
     def abandoned(_: asyncio.Future[T]) -> None:

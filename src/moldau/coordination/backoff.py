@@ -1,14 +1,14 @@
-"""How long to wait before something that failed is tried again: twice as long each time."""
+"""Exponential backoff: how long to wait before a retry. Each wait is twice as long as the last."""
 
 from __future__ import annotations
 
 from typing import Final
 
 _DOUBLINGS_MAX: Final = 32
-"""Further ones change nothing, and numbers that grow for ever overflow."""
+"""A bound, because a float overflows after about a thousand doublings."""
 
 
 def backoff_s(failure_count: int, first_s: float, max_s: float) -> float:
-    """Return the wait after so many failures, of which the first waits `first_s`."""
+    """Return the wait after this number of failures: `first_s` after the first one."""
     doublings = min(failure_count - 1, _DOUBLINGS_MAX)
     return min(first_s * 2.0**doublings, max_s)

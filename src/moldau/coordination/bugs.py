@@ -1,7 +1,7 @@
-"""What a request made a coordinator raise: a bug of ours, told once for each place in the code.
+"""Exceptions that requests caused in a coordinator: bugs of ours, logged once per line of code.
 
-A client may repeat its request without end. The first one leaves a traceback in the log; the others
-are only counted. The coordinator goes on, so no line is needed to explain an outage.
+A client may repeat its request without end. The first exception of a line leaves a traceback in the
+log; the others are only counted. The coordinator still serves, so there is no outage to explain.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Final
 logger = logging.getLogger(__name__)
 
 PLACES_MAX: Final = 1_000
-"""Places remembered. There are far fewer `raise` lines than that in a coordinator."""
+"""Lines of code that are remembered. A coordinator has far fewer lines that raise."""
 
 
 class BugLog:
-    """The bugs that requests of one runtime have met."""
+    """The exceptions that requests of one runtime have caused."""
 
     __slots__ = ("_places", "count")
 
@@ -27,7 +27,7 @@ class BugLog:
         self._places: set[Hashable] = set()
 
     def note(self, where: object, error: BaseException) -> None:
-        """Count a request that raised, and log it unless this place has raised before."""
+        """Count an exception, and log it unless the same line has raised before."""
         self.count += 1
         place = _place(error)
         if place in self._places or len(self._places) >= PLACES_MAX:
@@ -41,7 +41,7 @@ class BugLog:
 
 
 def _place(error: BaseException) -> Hashable:
-    """Name the line that raised."""
+    """Return the line of code that raised."""
     trace = error.__traceback__
     if trace is None:
         return type(error), None, 0

@@ -1,7 +1,7 @@
-"""Every crash point of the coordination floor, in the order in which an outcome passes them.
+"""Every crash point of the coordinators, in the order in which an outcome passes them.
 
-`tests/unit/coordination/test_crashes.py` crashes at each, and checks that this list and the calls
-in the code are the same.
+`tests/unit/coordination/test_crashes.py` crashes at each of them, and checks that this list matches
+the calls in the code.
 """
 
 from __future__ import annotations

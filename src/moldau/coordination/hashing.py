@@ -1,13 +1,13 @@
-"""Which partition of an internal topic, and so which broker, looks after a key.
+"""Which partition of an internal topic, and so which broker, coordinates a key.
 
-The rule is Kafka's, down to the hash of a Java string: clients find their coordinator by it, and a
-folder that changes hands between Kafka and Moldau must be read by the same rule it was written by.
+The rule is Kafka's, with the hash of a Java string. A data directory may be used by Kafka first and
+Moldau later, or the other way round: both must look for a group in the same partition.
 
-The hash is a polynomial in 31, and a client may send 32,767 characters of it: a loop over them
-would hold up everybody for ten milliseconds. So the text is taken as one large number, a character
-a lane, and the upper half of the lanes is folded onto the lower half until one is left. Each fold
-is a few operations on whole numbers, and lanes do not run into each other as long as each has room
-for a product of two 32-bit values.
+The hash is a polynomial in 31, and a key may have 32,767 characters. A loop over them would block
+the event loop for ten milliseconds. So the text is read as one large integer of 64-bit lanes, and
+the upper half of the lanes is folded onto the lower half until one lane is left. Each fold is a few
+operations on large integers. Lanes do not overflow into each other, because each has room for a
+product of two 32-bit values.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from typing import Final
 _MODULUS: Final = 2**32
 _LANE_BITS: Final = 64
 _UNITS_PER_LANE: Final = 4
-"""Java counts characters in UTF-16, 16 bits each: one outside of the basic plane counts as two."""
+"""Java characters are UTF-16 units of 16 bits: one outside of the basic plane counts as two."""
 
 KEYS_REMEMBERED: Final = 16_384
 KEY_LENGTH_REMEMBERED: Final = 256
-"""A few megabytes; every request of a group hashes its id, and ids are few, short, and come again
-and again."""
+"""The cache takes a few megabytes at most. Every request of a group hashes the group's id, and ids
+are few and short."""
 
 
 def java_string_hash(text: str) -> int:
@@ -46,14 +46,14 @@ def java_string_hash(text: str) -> int:
 
 
 def partition_of(key: str, partition_count: int) -> int:
-    """Return the partition that holds everything about a group or a transactional id."""
+    """Return the partition that holds the state of a group or a transactional id."""
     if len(key) > KEY_LENGTH_REMEMBERED:
         return _partition_of(key, partition_count)
     return _remembered_partition_of(key, partition_count)
 
 
 def _partition_of(key: str, partition_count: int) -> int:
-    """Apply the rule. The smallest hash has no positive counterpart in 32 bits; Kafka takes 0."""
+    """Apply the rule. The smallest hash has no absolute value in 32 bits; Kafka takes 0 for it."""
     value = java_string_hash(key)
     return 0 if value == -_MODULUS // 2 else abs(value) % partition_count
 

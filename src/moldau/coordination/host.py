@@ -1,26 +1,28 @@
-"""One shard at work: its outcomes carried out on its partition, its timers, those who wait for it.
+"""The host of one shard: carries out its outcomes, keeps its timers and its open requests.
 
-Everything happens on the event loop's thread, and an outcome is carried out without an await, so
-handlers see one state after the other as if they ran alone. With one replica a record is committed
-as soon as it is appended, and a request is answered in the turn in which it came. With more,
-outcomes wait at their partition, as producers with acks=all do, in the order of their offsets.
+Everything happens on the event loop's thread, and an outcome is carried out without an await. So
+handlers run one after the other, each on the state that the one before left.
 
-The state goes ahead of what is committed: the next handler sees records that are still under way.
-What it answers therefore waits for them (`Outcome`). If this broker loses the partition, state,
-timers and all that waits are thrown away together; the next leader loads what the log has.
+With one replica a record is committed as soon as it is appended, and a request is answered in the
+turn in which it came. With more replicas, outcomes wait at their partition for the high watermark,
+as produce requests with acks=all do, in the order of their offsets.
 
-A request whose handler raises fails alone: it is answered with INVALID_REQUEST, nothing of it was
-appended, and all others are served on. A client must not be able to end a shard with a number.
-It is another matter when an invariant of the state is broken, or when something raises that is no
-request's decision (`outcome` names them): the state may be half changed. Then everybody who waits
-is told that the coordinator is not available, and the runtime loads the shard anew, so that its
-state is what the log says. Only `begin` raises.
+The state is ahead of the commit: a handler sees records that are appended but not committed. If
+this broker loses the partition, those records may be truncated. Therefore every reply waits until
+all records are committed that the state had when the reply was made. When the partition is lost,
+the host drops state, timers and pending outcomes together; the next leader loads the log.
 
-`write_at_once` is the fast path of requests that come all day, come to one record and are committed
-as soon as that is appended. It leaves to `call` whatever waits, is refused, or needs more. A host
-that has ended leaves it everything, so whoever comes often may keep the host it was given.
+If the handler of a request raises, only that request fails, with INVALID_REQUEST. Nothing of it was
+appended. No client input may end a shard. If an invariant of the state is broken, or if something
+other than a request's handler raises (`outcome` lists these), the state may be half changed. Then
+all open requests fail with COORDINATOR_NOT_AVAILABLE, and the runtime loads a new shard from the
+log. Only `begin` raises.
 
-The host does not know what its shard coordinates, nor who asks.
+`write_at_once` is the fast path for frequent requests that write one record, where the record is
+committed as soon as it is appended. Requests that must wait, are refused or need more go to `call`.
+A host that has ended refuses every request on the fast path, so callers may keep a host.
+
+The host does not know what its shard coordinates, nor who sends requests.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ from collections.abc import Callable, Hashable
 from functools import partial
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from moldau.base.checks import crash_point
+from moldau.base.checks import crash_point, invariant
 from moldau.base.clock import Clock
 from moldau.base.errors import InvariantViolated
 from moldau.coordination.answers import Answer, Failed, OpenTicket
@@ -64,7 +66,7 @@ _NEW: Final = tuple.__new__
 """Makes a named tuple in half of the time that its own constructor takes."""
 
 _BROKEN: Final = (InvariantViolated, AssertionError)
-"""What says that the state itself is wrong, whoever comes upon it."""
+"""Exceptions that mean that the state is broken. They end the shard also if a request met them."""
 
 A = TypeVar("A")
 R = TypeVar("R")
@@ -81,18 +83,18 @@ class HostSettings(NamedTuple):
     codec: Codec
     commit_timeout_s: float
     failed: Callable[[InternalLog], None]
-    """Hears that the shard of this log had a bug and has ended."""
+    """Called when the shard of this log has failed and its host has ended."""
     bugs: BugLog
-    """Notes requests that raised."""
+    """Counts and logs requests whose handlers raised."""
 
 
 class _Held(NamedTuple):
-    """An outcome that waits for its records, or for those before it, to be committed."""
+    """An outcome that waits until everything below `end_offset` is committed."""
 
     end_offset: int
     outcome: Outcome
     waits: list[CommitWait]
-    """For the commit, and for the time up to which its replies may wait."""
+    """One for the commit, and one with a timeout if the outcome has replies."""
 
 
 class Host(Generic[S]):
@@ -119,20 +121,25 @@ class Host(Generic[S]):
         self.log = log
         self.shard = shard
         self.refusal = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        """What a client is told instead of being served; NONE while it is served."""
+        """The error that clients get now; NONE while the shard serves."""
         self._settings = settings
         self._clock = settings.clock
         self._seals_itself = settings.codec is Codec.NONE
-        """Whether a batch that a shard has sealed may be appended as it is."""
+        """Whether a batch that the shard has sealed may be appended unchanged: no compression."""
         self._loop = asyncio.get_running_loop()
         self._end_offset = log.log_end_offset
-        """Behind the last record that the state has in it."""
+        """The end of the last record in the state. The state may be told to clients once everything
+        below is committed."""
         self._busy = False
+        """Whether an outcome is being carried out."""
         self._ended = False
         self._held: deque[_Held] = deque()
+        """Pending outcomes, in the order of their offsets."""
         self._tickets: dict[Ticket, None] = {}
+        """Requests without an answer. `end` fails them."""
         self._timers: dict[Hashable, asyncio.TimerHandle] = {}
         self._waiting_to_load: list[Callable[[S, Now], Outcome]] = []
+        """Events that came during the load."""
 
     def __str__(self) -> str:
         return f"{self._settings.topic}-{self.log.index}"
@@ -140,7 +147,17 @@ class Host(Generic[S]):
     # Beginning and ending
 
     def begin(self) -> None:
-        """Serve: everything in the log has been replayed. Raises what the shard raises."""
+        """Serve, now that the whole log is replayed. Raises an exception of the shard.
+
+        `loaded` comes first: it sets the timers and restarts the unfinished work that events rely
+        on. The events that came during the load follow.
+        """
+        # A host that has ended must never serve again: another broker may lead the partition, or
+        # another host may have its shard.
+        invariant(
+            self.refusal is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+            f"{self} begins to serve twice, or after its end",
+        )
         self.refusal = _NO_ERROR
         self._end_offset = self.log.log_end_offset
         self._carry_out(self.shard.loaded(self._now()))
@@ -149,9 +166,14 @@ class Host(Generic[S]):
             self.tell(handler)
 
     def end(self, code: ErrorCode) -> None:
-        """Stop serving for good; whoever waits, and whoever asks from now on, is told this."""
+        """Stop serving for good; fail open and later requests with this error.
+
+        Records that are appended but not committed may still be committed by the next leader. So
+        their effects are not carried out here: the next leader repeats them after its load.
+        """
         if self._ended:
             return
+        # Both are set before anything is called back: a callback that comes in again is refused.
         self._ended = True
         self.refusal = code
         for timer in self._timers.values():
@@ -170,7 +192,7 @@ class Host(Generic[S]):
     # Events
 
     def call(self, handler: Callable[[S, Ticket, Now], Outcome], failed: Failed[R]) -> Answer[R]:
-        """Let a handler decide on a request and answer it, now or later."""
+        """Call the handler of a request; return the response, or a future of it."""
         if self.refusal is not _NO_ERROR:
             return failed(self.refusal)
         ticket = OpenTicket(failed)
@@ -193,14 +215,14 @@ class Host(Generic[S]):
         asked: A,
         now_s: float,
     ) -> bool:
-        """Let a handler decide on a request that comes to one record; tell whether it is committed.
+        """Write the one record of a frequent request; return True once it is committed.
 
-        The fast path of requests that come all day: no ticket, no outcome, nothing that waits.
-        `now_s` is monotonic: who times its requests has just looked at that clock. `decide` is told
-        the time as two numbers, in the order of `Now`. `replay` takes the value of the record into
-        the state once it is appended, as `Shard.replay` would. False, with nothing appended, if
-        that is not enough: `call` finds out what there is to say.
+        The fast path: no ticket, no outcome, no wait. `now_s` is monotonic time, which the caller
+        has read already. `decide` gets the time as two numbers, in the order of `Now`. `replay`
+        takes the value of the record into the state after the append, as `Shard.replay` would.
+        Returns False, with nothing appended, if the request needs `call`.
         """
+        # With outcomes pending, this record could be answered before an earlier one is committed.
         if self.refusal is not _NO_ERROR or self._held or self._busy or not self._seals_itself:
             return False
         self._busy = True
@@ -214,13 +236,14 @@ class Host(Generic[S]):
             if sealed is None:
                 return False
             checked, value = sealed
-            # The log's own crash points stand around the one step that lasts.
+            # No crash points here: those of the log surround the append.
             end_offset = self.log.append_committed(checked, wall_ms)
             if end_offset is None:
                 return False
             self._end_offset = end_offset
             replay(self.shard, asked, value)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is dealt with
+            # The record may be in the log but not in the state: only a load makes them equal.
             self._fail(error)
             return False
         else:
@@ -229,9 +252,9 @@ class Host(Generic[S]):
             self._busy = False
 
     def read_at_once(self, decide: Callable[[S, A], R | None], asked: A) -> R | None:
-        """Let a handler answer what needs no more than a look at a state that is committed.
+        """Answer a request that only reads, if everything in the state is committed.
 
-        No ticket, no outcome, as with `write_at_once`; None if that is not enough.
+        No ticket and no outcome, as with `write_at_once`. Returns None if the request needs `call`.
         """
         if (
             self.refusal is not _NO_ERROR
@@ -246,7 +269,7 @@ class Host(Generic[S]):
             return None
 
     def tell(self, handler: Callable[[S, Now], Outcome]) -> None:
-        """Let a handler decide on an event that nobody waits for; kept while loading."""
+        """Call the handler of an event that needs no answer; during a load the event is kept."""
         if self.refusal is _NO_ERROR:
             try:
                 self._carry_out(handler(self.shard, self._now()))
@@ -256,8 +279,9 @@ class Host(Generic[S]):
             self._waiting_to_load.append(handler)
 
     def transaction_ended(self, producer: ProducerIdentity, *, committed: bool) -> None:
-        """Take a marker that was just appended; while loading it will be read from the log."""
+        """Pass on a marker that was just appended. A shard that loads reads it from the log."""
         if self.refusal is _NO_ERROR:
+            # The marker changes the state, so replies wait until it is committed as well.
             self._end_offset = self.log.log_end_offset
             try:
                 self.shard.transaction_ended(producer, committed=committed)
@@ -281,9 +305,9 @@ class Host(Generic[S]):
         return _NEW(Now, (clock.wall_ms(), clock.monotonic()))
 
     def _refuse_request(self, ticket: OpenTicket, error: Exception) -> Outcome:
-        """Fail one request whose handler raised; return what follows from that.
+        """Fail one request whose handler raised; return the outcome that follows.
 
-        The code is one that no client retries: the same request would raise again.
+        Clients do not retry this error: the same request would raise again.
         """
         if isinstance(error, _BROKEN):
             self._fail(error)
@@ -294,7 +318,7 @@ class Host(Generic[S]):
         return error.outcome if isinstance(error, HandlerFailed) else NOTHING
 
     def _leave_to_call(self, error: Exception) -> None:
-        """Leave a request whose fast path raised to `call`, which answers it."""
+        """Note the exception of a fast path; the caller then uses `call`, which answers it."""
         if isinstance(error, _BROKEN):
             self._fail(error)
         else:
@@ -304,22 +328,26 @@ class Host(Generic[S]):
         self._settings.bugs.note(self, error.error if isinstance(error, HandlerFailed) else error)
 
     def _fail(self, error: Exception) -> None:
-        """Stop serving rather than go on with a state that nobody knows."""
+        """End this shard, because its state may differ from its log; have a new one loaded."""
         logger.error("%s has a bug and is thrown away", self, exc_info=error)
         if not self._ended:
+            # The end comes first: the new shard must not be loaded while this one can append.
             self.end(ErrorCode.COORDINATOR_NOT_AVAILABLE)
             self._settings.failed(self.log)
 
     # Outcomes
 
     def _carry_out(self, outcome: Outcome) -> None:
-        """Do what an outcome asks for, and what follows from that."""
+        """Carry out an outcome and those that follow from it, then the pending ones."""
         self._follow(outcome)
+        # The high watermark may have moved during the outcome, when `_moved` could do nothing.
         if self._held:
             self._moved()
 
     def _follow(self, outcome: Outcome) -> None:
-        """Carry out an outcome and those that follow from it at once."""
+        """Carry out an outcome and those that follow from it without a wait."""
+        # An outcome inside of another one would be decided on a state without the records that the
+        # outer one is about to replay. `perform` causes this if it calls the runtime directly.
         if self._busy:
             raise InvariantViolated(f"{self}: an outcome in the middle of another")
         self._busy = True
@@ -331,11 +359,18 @@ class Host(Generic[S]):
             self._busy = False
 
     def _step(self, outcome: Outcome) -> Outcome | None:
-        """Carry out one outcome as far as it goes now; return what follows at once."""
+        """Carry out one outcome as far as possible now; return the one that follows, if any.
+
+        The order is a promise to shards (`outcome`): append, replay, timers, commit, replies,
+        effects, `then`. A reply before the commit could tell a client about a record that a new
+        leader does not have. A replay before the append would change the state for a record that
+        the log may refuse.
+        """
         if outcome.records:
+            invariant(not outcome.at_once, f"{self}: a reply that does not wait for its records")
             try:
                 header, batch = self._sealed(outcome)
-            except Exception as error:  # noqa: BLE001 - nothing is appended yet: it is refused
+            except Exception as error:  # noqa: BLE001 - nothing is appended yet, so refuse it
                 self._note(error)
                 return self._refused(outcome, ErrorCode.INVALID_REQUEST)
             refusal = self._write(header, batch, lambda: self._replay(outcome))
@@ -366,28 +401,31 @@ class Host(Generic[S]):
         return builder.seal()
 
     def _write(self, header: BatchHeader, batch: bytes, replay: Callable[[], None]) -> ErrorCode:
-        """Append a batch and take it into the state, or say why the log has refused it."""
+        """Append a batch and replay it into the state; return the error if the log refuses it."""
         crash_point("coordinator.before_append")
         try:
             self.log.append(batch, header)
         except ApiError as error:
             return error.code
         crash_point("coordinator.after_append")
-        self._end_offset = self.log.log_end_offset
+        end_offset = self.log.log_end_offset
+        # If the end did not move, replies would not wait for the commit of this batch.
+        invariant(end_offset > self._end_offset, f"{self}: an append ends at {end_offset}")
+        self._end_offset = end_offset
         replay()
         crash_point("coordinator.after_replay")
         return _NO_ERROR
 
     def _replay(self, outcome: Outcome) -> None:
-        """Take records that were just appended into the state."""
+        """Replay records that were just appended into the state."""
         replay, producer = self.shard.replay, outcome.producer
         for record in outcome.records:
             replay(record, producer)
 
     def _refused(self, outcome: Outcome, code: ErrorCode) -> Outcome | None:
-        """Find out what happens instead of an outcome that the log has refused.
+        """Return the outcome that replaces one whose records the log has refused.
 
-        A disk that failed may have ended this shard by the way: then everybody has been told.
+        None if this host has ended meanwhile: a failed disk ends it, and `end` answers everybody.
         """
         if self._ended:
             return None
@@ -400,7 +438,7 @@ class Host(Generic[S]):
         return None
 
     def _finish(self, outcome: Outcome) -> Outcome | None:
-        """Tell everybody of what is committed; return what follows from it."""
+        """Send the replies and effects of a committed outcome; return the outcome of `then`."""
         for ticket, response in outcome.replies:
             self._tickets.pop(ticket, None)
             _open(ticket).answer(response)
@@ -419,11 +457,11 @@ class Host(Generic[S]):
     # Waiting for the commit
 
     def _hold(self, outcome: Outcome) -> None:
-        """Let an outcome wait at its partition.
+        """Let an outcome wait at its partition until its records are committed.
 
-        It waits as long as this broker leads: its records are in the state already, so that its
-        effects must follow once they are committed. Its replies are waited for by clients, and
-        those wait only so long.
+        The outcome waits as long as this broker leads, without a timeout: its records are in the
+        state, so its effects and `then` must follow the commit. Only its replies time out, because
+        clients wait for them.
         """
         end_offset = self._end_offset
         waits = [self.log.delay(end_offset, self._committed)]
@@ -433,12 +471,15 @@ class Host(Generic[S]):
         self._held.append(_Held(end_offset, outcome, waits))
 
     def _committed(self, code: ErrorCode) -> None:
-        # With an error another broker leads, and this host is about to be ended with all it holds.
+        # After an error this broker no longer leads, and `end` is about to drop pending outcomes.
         if code is _NO_ERROR:
             self._moved()
 
     def _moved(self) -> None:
-        """Finish what is committed now, in order; an outcome under way is not broken into."""
+        """Finish the pending outcomes that are committed, in order.
+
+        While another outcome is carried out, this does nothing: `_carry_out` calls it afterwards.
+        """
         while (
             not self._busy and self._held and self._held[0].end_offset <= self.log.committed_offset
         ):
@@ -450,7 +491,7 @@ class Host(Generic[S]):
                 self._fail(error)
 
     def _replied(self, outcome: Outcome, code: ErrorCode) -> None:
-        """Tell those who wait no longer for a commit why; their records may be committed yet."""
+        """Fail replies whose commit took too long. Their records may still be committed later."""
         if code is not _NO_ERROR:
             for ticket, _ in outcome.replies:
                 self._tickets.pop(ticket, None)

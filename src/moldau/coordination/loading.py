@@ -1,13 +1,17 @@
-"""Bringing a shard up to its log: everything in the partition replayed, from its start to its end.
+"""Loading a shard: replays its partition from the start to the end.
 
-The loop is never held for long: bytes are read by the port, off the loop, and records replayed in
-slices with other work in between. Whatever is appended meanwhile (transaction markers; a shard that
-loads appends nothing itself) is read too, because the end is looked at anew before each read and
-nothing can come between the last look and the return.
+A load never blocks the event loop for long: the port reads bytes off the loop, and records are
+replayed in slices with other work in between. A shard that loads appends nothing, but transaction
+markers may be appended meanwhile. They are read too: the end is checked again before each read, and
+there is no await between the last check and the return.
 
-A compacted log has gaps; batches of any format and codec may stand in it. Whatever bytes lie in the
-partition, its shard is loaded: records and batches that nobody can read are skipped (`skipping`),
-and all that is whole before and behind them counts. Only a disk that does not answer ends a load.
+A load reads to the log's end, not to the high watermark. Records that are not committed yet are in
+the state afterwards, and replies wait until they are committed (`host`). A load that stopped at the
+high watermark would never see them: no one replays them later.
+
+A compacted log has gaps, and may hold batches of any format and codec. Damaged bytes do not stop a
+load: records and batches that cannot be read are skipped (`skipping`), and everything whole before
+and after them counts. Only a disk error ends a load.
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import Final
 
-from moldau.base.checks import crash_point
+from moldau.base.checks import crash_point, invariant
 from moldau.base.errors import CorruptRecords, ProtocolError
 from moldau.coordination.bugs import BugLog
 from moldau.coordination.internal_log import InternalLog
@@ -45,16 +49,17 @@ from moldau.records.record import Record, iter_records, payload_of
 MAGIC_POSITION: Final = PEEK_SIZE - 1
 
 RECORDS_PER_SLICE: Final = 256
-"""Records, or batches without any, between two turns of the loop.
+"""Records, or batches without records, between two turns of the loop.
 
-Less than a millisecond for offsets, two or three for a shard that takes some ten microseconds."""
+Less than a millisecond for offsets; two or three for a shard that takes 10 microseconds a record.
+"""
 
 Run = tuple[Sequence[Record], ProducerIdentity | None]
-"""Records that follow one another, and their transaction; none for a batch that brought none."""
+"""Consecutive records and their transaction. It is empty for a batch without records."""
 
 
 class Loader:
-    """One shard's way up to its log."""
+    """One load of one shard."""
 
     def __init__(self, log: InternalLog, shard: Shard, name: str, bugs: BugLog) -> None:
         self._log = log
@@ -63,21 +68,21 @@ class Loader:
         self._bugs = bugs
         self._offset = log.log_start_offset
         self._damaged_at = -1
-        """The last damaged batch, which may be read twice."""
+        """The base offset of the last damaged batch, so that it is counted once if read twice."""
         self._skipped = Skipped(name)
         self.record_count = 0
         """Records replayed so far."""
 
     @property
     def skipped_count(self) -> int:
-        """Records that nothing could be made of."""
+        """Records that could not be read."""
         return self._skipped.count
 
     async def run(self, max_bytes: int) -> None:
-        """Replay the whole log, reading at most this much at once (or one batch).
+        """Replay the whole log. Each read is at most this large, or one batch.
 
-        Raises ApiError or StorageError if the port does. Cancelling it leaves a shard that is good
-        for nothing.
+        Raises ApiError or StorageError if the port does. After a cancellation the shard is half
+        loaded and must be thrown away.
         """
         with _collector_off():
             await self._run(max_bytes)
@@ -90,18 +95,18 @@ class Loader:
             try:
                 data = await self._log.read(begun, max_bytes)
                 if not data:
-                    break
+                    break  # a compacted log may have no batch between here and its end
                 await self._replay(data)
             except CorruptRecords as error:
-                self._leap(begun, str(error))
+                self._skip_to_next_segment(begun, str(error))
         crash_point("coordinator.load.after_replay")
 
     async def _replay(self, data: bytes) -> None:
-        """Replay what was read, up to the last whole batch, and go on behind it."""
+        """Replay the whole batches of these bytes; the next read starts after the last of them."""
         begun = self._offset
         count = 0
         for records, producer in self._runs(data):
-            self._take(records, producer)
+            self._replay_run(records, producer)
             count += len(records) or 1
             if count >= RECORDS_PER_SLICE:
                 count = 0
@@ -109,17 +114,19 @@ class Loader:
         if self._offset == begun:
             raise CorruptRecords("there is no whole batch")
 
-    def _leap(self, begun: int, why: str) -> None:
-        """Go on at the next segment: behind a broken batch none can be found in this one.
+    def _skip_to_next_segment(self, begun: int, why: str) -> None:
+        """Continue at the next segment: after a broken batch no other can be found in this one.
 
-        What was read before the broken batch counts as read.
+        Batches before the broken one are replayed already.
         """
         resumed = self._log.next_start(max(begun, self._offset))
+        # Otherwise the same read would be repeated for ever, and the shard would never serve.
+        invariant(resumed > begun, f"{self._name}: a load at {begun} resumes at {resumed}")
         self._skipped.stretch(self._offset, resumed, why)
         self._offset = resumed
 
-    def _take(self, records: Sequence[Record], producer: ProducerIdentity | None) -> None:
-        """Replay records. Everything else is done for many at a time, this loop for each."""
+    def _replay_run(self, records: Sequence[Record], producer: ProducerIdentity | None) -> None:
+        """Replay records. This is the only loop of a load that runs once for each record."""
         replay, make = self._shard.replay, tuple.__new__
         for offset, _, key, value, _ in records:
             if key is None:
@@ -129,23 +136,24 @@ class Loader:
                 replay(make(StateRecord, (key, value)), producer)
             except (UnknownRecord, ProtocolError) as error:
                 self._skipped.record(offset, str(error))
-            except Exception as error:  # noqa: BLE001 - no record keeps the others from loading
+            except Exception as error:  # noqa: BLE001 - one record must not stop the load
                 self._bugs.note(f"{self._name} at offset {offset}", error)
                 self._skipped.record(offset, repr(error))
             else:
                 self.record_count += 1
 
     def _runs(self, data: bytes) -> Iterator[Run]:
-        """Walk the batches, in runs that fit into a slice; markers are taken on the way.
+        """Walk the batches, in runs that fit into a slice; apply markers on the way.
 
-        A log of single commits is a batch for each record, so this loop does by hand what
-        `iter_batches` does for others. CorruptRecords where no further batch can be found.
+        The order matters: a marker ends the transaction of the records before it and not of those
+        after it. In a log of single commits each record is a batch, so this loop does by hand what
+        `iter_batches` does elsewhere. Raises CorruptRecords where no further batch can be found.
         """
         position = 0
         while (header := _batch_at(data, position)) is not None:
             end = position + LENGTH_END + header.length
             if not crc_ok(data, position, end - position):
-                self._pass_damaged(header)
+                self._skip_damaged(header)
                 yield (), None
                 position = end
                 continue
@@ -165,7 +173,7 @@ class Loader:
         yield from self._old_runs(data[position:])
 
     def _runs_of(self, header: BatchHeader, data: bytes, position: int) -> Iterator[list[Record]]:
-        """Read the records of a batch as far as they are whole."""
+        """Read the records of a batch up to the first damaged one."""
         count = 0
         try:
             if header.attributes & CODEC_BITS:
@@ -178,11 +186,11 @@ class Loader:
         except CorruptRecords as error:
             self._skipped.batch(header.base_offset + count, header.count - count, str(error))
 
-    def _pass_damaged(self, header: BatchHeader) -> None:
-        """Skip a batch that is not what was written: neither its records nor its counts are true.
+    def _skip_damaged(self, header: BatchHeader) -> None:
+        """Skip a batch whose checksum is wrong. Its records and counts cannot be trusted.
 
-        Only its first offset is built upon. So it may be read once more, at the start of the next
-        read, to find the batch behind it.
+        Only its base offset is used. So the next read may start inside this batch and return it
+        again; then it is skipped again, and the batch after it is read.
         """
         if header.base_offset != self._damaged_at:
             self._damaged_at = header.base_offset
@@ -192,7 +200,7 @@ class Loader:
     def _old_runs(self, data: bytes) -> Iterator[Run]:
         """Walk messages of magic 0 and 1, as Kafka wrote them before 0.11.
 
-        What follows them in another format is read again, from its own offset on.
+        Batches of the current format after them are left to the next read.
         """
         for span in iter_batches(data, allow_cut=True):
             if span.magic == MAGIC:
@@ -216,9 +224,9 @@ class Loader:
 
 
 def _cut(records: Iterable[Record]) -> Iterator[list[Record]]:
-    """Read records in runs of one slice at most: a batch may have any number of them.
+    """Cut records into runs of at most one slice, since a batch may have any number of records.
 
-    Those before one that cannot be read come before the error.
+    The records before a damaged one are yielded before the error is raised.
     """
     left = iter(records)
     while True:
@@ -236,11 +244,11 @@ def _cut(records: Iterable[Record]) -> Iterator[list[Record]]:
 
 @contextmanager
 def _collector_off() -> Iterator[None]:
-    """Keep Python's collector of cycles out of a load.
+    """Turn Python's cycle collector off during a load.
 
-    What is loaded stays, and none of it is a cycle; but it is so much that the collector would look
-    through all of it several times, for tens of milliseconds each, and find nothing. Of two loads
-    at once the first that ends turns it on again, which does no harm.
+    Loaded state is large, stays in memory and has no cycles. The collector would go through it
+    several times, for tens of milliseconds each, and find nothing. Of two loads at once the first
+    one to end turns it on again, which does no harm.
     """
     was_on = gc.isenabled()
     gc.disable()
@@ -252,7 +260,7 @@ def _collector_off() -> Iterator[None]:
 
 
 def _batch_at(data: bytes, position: int) -> BatchHeader | None:
-    """Read the header of a whole batch; None if what is there is cut, or older."""
+    """Read the header of a whole batch; None if the batch is cut off or of an older format."""
     left = len(data) - position
     if left < HEADER_SIZE or data[position + MAGIC_POSITION] != MAGIC:
         return None

@@ -1,7 +1,7 @@
-"""The records of the internal topics as text, for the dump tool: the lines of Kafka's own.
+"""The records of the internal topics as text, for the dump tool, as Kafka's tool prints them.
 
-A key is JSON with the record's type, a value JSON with its version. What this release cannot read
-is said in place of the key. Offline tools call this; no coordinator does.
+A key is JSON with the record's type, a value is JSON with its version. If a record cannot be read,
+an error stands in place of its key. Only offline tools call this.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _EMBEDDED: Final = {
     "subscription": ConsumerProtocolSubscription,
     "assignment": ConsumerProtocolAssignment,
 }
-"""What members of a group of consumers have in these fields."""
+"""The messages that consumers put into these fields of a group's record."""
 
 
 class _RecordTypes(NamedTuple):
-    """What records of one type are."""
+    """The key and the value of one type of records."""
 
     key: type[Any]
     value: type[Any]
@@ -41,7 +41,7 @@ class _RecordTypes(NamedTuple):
 
 
 def _group_as_json(group: Any, version: int) -> dict[str, Any]:
-    """Show a group, and what its members sent if they are consumers."""
+    """Show a group; if its members are consumers, with their subscriptions and assignments."""
     shown = as_json(group, version)
     if group.protocol_type == CONSUMER_PROTOCOL_TYPE:
         for member, fields in zip(group.members, shown["members"], strict=True):
@@ -53,7 +53,7 @@ def _group_as_json(group: Any, version: int) -> dict[str, Any]:
 
 
 def _embedded(declared: type[Any], content: bytes) -> dict[str, Any] | None:
-    """Show what a client sent; None, and it stays bytes, if it is something else."""
+    """Decode bytes that a client sent; None if they are another message."""
     try:
         message, version = _numbered(declared, content)
     except ProtocolError:
@@ -100,7 +100,7 @@ def _shown(record: InspectedRecord, forms: dict[int, _RecordTypes]) -> Contents:
 
 
 def _numbered(declared: type[Any], content: bytes) -> tuple[Any, int]:
-    """Read a message behind its version."""
+    """Read a version, then the message in that version."""
     version = _number(content)
     if version not in declared.VERSIONS:
         raise CorruptRecords(f"{declared.__name__} has no version {version}")

@@ -1,7 +1,8 @@
-"""What a refusal of the log means to a client of a coordinator.
+"""Translates the errors of an internal partition into errors that clients of a coordinator know.
 
-Clients of a coordinator know its errors, not those of a partition they never heard of. The table is
-Kafka's, and the same for groups and transactions.
+A client does not know the internal partition: NOT_LEADER_OR_FOLLOWER would make it refresh the
+metadata of its own topics. It must look up its coordinator again. The table is Kafka's, and serves
+groups and transactions.
 """
 
 from __future__ import annotations
@@ -24,5 +25,5 @@ _MEANINGS: Final[Mapping[ErrorCode, ErrorCode]] = {
 
 
 def coordinator_error(code: ErrorCode) -> ErrorCode:
-    """Return the code a client is told when the log answered with this one."""
+    """Return the code that a client gets when the log has answered with this one."""
     return _MEANINGS.get(code, code)

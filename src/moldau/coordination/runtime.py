@@ -1,7 +1,7 @@
 """The coordinator runtime: the shards of one internal topic that this broker leads.
 
-A key (a group, a transactional id) belongs to one partition of the topic, and whoever leads that
-partition coordinates it. The runtime finds the shard of a key and lets a handler work on it:
+A key (a group, a transactional id) belongs to one partition of the topic, and the broker that leads
+this partition coordinates the key. The runtime finds the shard of a key and calls a handler on it:
 
     runtime.call(
         request.group_id,
@@ -9,16 +9,24 @@ partition coordinates it. The runtime finds the shard of a key and lets a handle
         lambda code: HeartbeatResponse(error_code=code),
     )
 
-The answer is the response, or a future of it; neither that nor the call ever raises. The second
-function makes the response for errors of the coordinator itself: NOT_COORDINATOR (this broker does
-not lead the partition, or no longer does), COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE.
+The answer is the response, or a future of it. Neither the call nor the future ever raises. The
+second function makes the response for errors of the coordinator itself: NOT_COORDINATOR (this
+broker does not lead the partition, or no longer does), COORDINATOR_LOAD_IN_PROGRESS,
+COORDINATOR_NOT_AVAILABLE.
 
-A shard is loaded when its partition is led (`lead`), and thrown away when it is not (`resign`).
-What one request raises fails that request: INVALID_REQUEST. A shard whose state is broken is loaded
-anew, each time after a longer wait. One whose partition the disk cannot read stays not available
-until the partition is led in another epoch; whatever bytes it can read, the shard is loaded.
+The life of a shard:
 
-One runtime serves groups, another one transactions; neither knows which it is.
+    lead --> COORDINATOR_LOAD_IN_PROGRESS --log replayed--> serving --resign--> NOT_COORDINATOR
+                   ^        |                                  |
+                   |        +--disk error--> NOT_AVAILABLE     |  (until another leader epoch)
+                   +------------ backoff ----------------------+  broken state
+
+An exception in the handler of a request fails that request alone, with INVALID_REQUEST. If the
+state of a shard is broken, a new shard is loaded from the log after a backoff. A shard whose
+partition the disk cannot read is not available until the partition is led in another epoch. Damaged
+records do not stop a load: they are skipped.
+
+There is one runtime for groups and one for transactions. The runtime does not know which it is.
 """
 
 from __future__ import annotations
@@ -28,6 +36,7 @@ import logging
 from collections.abc import Callable
 from typing import Final, Generic, NamedTuple, TypeVar
 
+from moldau.base.checks import invariant
 from moldau.base.clock import Clock
 from moldau.base.errors import InvariantViolated, StorageError
 from moldau.coordination.answers import Answer, Failed
@@ -55,24 +64,24 @@ COMMIT_TIMEOUT_S: Final = 5.0
 
 RELOAD_FIRST_S: Final = 1.0
 RELOAD_MAX_S: Final = 60.0
-"""How long a shard that raised waits to be loaded again, at first and at last."""
+"""The first and the longest wait before a failed shard is loaded again."""
 
 FAILURES_FORGOTTEN_S: Final = 600.0
-"""A shard that has gone so long without raising waits no longer than at first."""
+"""After this time without a failure the backoff of a shard starts at `RELOAD_FIRST_S` again."""
 
 LOADS_AT_ONCE: Final = 2
-"""One shard is replayed while another waits for the disk; more would only take memory."""
+"""One shard is replayed while another one waits for the disk. More loads only take memory."""
 
 
 class _Failures(NamedTuple):
-    """How often a shard has raised, and when it did last, on the monotonic clock."""
+    """How often a shard has failed, and when it failed last, on the monotonic clock."""
 
     times: int
     last_s: float
 
 
 class LoadTimes:
-    """How long shards took to load, and what they had to skip, for the metrics."""
+    """How long shards took to load, and how many records they skipped, for the metrics."""
 
     __slots__ = ("count", "max_s", "skipped_records", "total_s")
 
@@ -84,19 +93,19 @@ class LoadTimes:
         self.max_s = 0.0
 
     def add(self, elapsed_s: float) -> None:
-        """Note a load that went well."""
+        """Count a load that succeeded."""
         self.count += 1
         self.total_s += elapsed_s
         self.max_s = max(self.max_s, elapsed_s)
 
 
 def no_effects(effect: object) -> None:
-    """Stand in for `perform` where a shard has no effects."""
+    """The default of `perform`, for shards that have no effects."""
     raise InvariantViolated(f"nobody carries out {effect!r}")
 
 
 class Runtime(Generic[S]):
-    """Every shard of one internal topic on this broker. All calls on the event loop's thread."""
+    """Every shard of one internal topic on this broker. Call it on the event loop's thread only."""
 
     def __init__(
         self,
@@ -110,10 +119,10 @@ class Runtime(Generic[S]):
         commit_timeout_s: float = COMMIT_TIMEOUT_S,
         load_buffer_bytes: int = LOAD_BUFFER_BYTES,
     ) -> None:
-        """Serve nothing yet; `make_shard` takes the index and leader epoch of a partition."""
+        """Start without shards; `make_shard` takes the index and leader epoch of a partition."""
         self.topic = topic
         self.partition_count = partition_count
-        """By which keys are spread: as many as the topic has when it is first led."""
+        """The divisor of the key's hash. The broker sets it when it leads its first partition."""
         self._make_shard = make_shard
         self.bugs = BugLog()
         self._settings = HostSettings(
@@ -126,7 +135,7 @@ class Runtime(Generic[S]):
         self._failures: dict[int, _Failures] = {}
         self._turns = asyncio.Semaphore(LOADS_AT_ONCE)
 
-    # Asking
+    # Requests and events
 
     def partition_for(self, key: str) -> int:
         """Return the partition of the topic that a key belongs to."""
@@ -138,23 +147,23 @@ class Runtime(Generic[S]):
         handler: Callable[[S, Ticket, Now], Outcome],
         failed: Failed[R],
     ) -> Answer[R]:
-        """Let the shard of a key decide on a request; the answer is there at once, or a future."""
+        """Call a handler on the shard of a key; return the response, or a future of it."""
         host = self.host_for(key)
         if host is None:
             return failed(ErrorCode.NOT_COORDINATOR)
         return host.call(handler, failed)
 
     def host_for(self, key: str) -> Host[S] | None:
-        """Return the host of a key's shard, for requests that come again and again.
+        """Return the host of a key's shard, for the fast path of frequent requests.
 
-        It may be kept: once it has ended it refuses all of them (`Host.write_at_once`).
+        The caller may keep it: a host that has ended refuses every request (`Host.write_at_once`).
         """
         return self._hosts.get(self.partition_for(key))
 
     def read_at_once(self, key: str, decide: Callable[[S, A], R | None], asked: A) -> R | None:
-        """Let the shard of a key answer what needs no more than a look at its state (`Host`).
+        """Answer a request that only reads committed state (`Host.read_at_once`).
 
-        None, with nothing done, where there is more to it.
+        Returns None, with nothing done, if the request needs `call`.
         """
         host = self.host_for(key)
         return None if host is None else host.read_at_once(decide, asked)
@@ -162,10 +171,10 @@ class Runtime(Generic[S]):
     async def call_all(
         self, handler: Callable[[S, Ticket, Now], Outcome], failed: Failed[R]
     ) -> list[R]:
-        """Put a request to every shard here, in the order of their partitions.
+        """Call a handler on every shard here, in the order of their partitions.
 
-        Each has a turn of its own, because what is asked of all shards is mostly asked about all
-        that they hold.
+        Each shard gets its own turn of the event loop: such requests (ListGroups) go through
+        everything that a shard holds.
         """
         answers: list[Answer[R]] = []
         for _, host in sorted(self._hosts.items()):
@@ -174,22 +183,22 @@ class Runtime(Generic[S]):
         return [await one if isinstance(one, asyncio.Future) else one for one in answers]
 
     def tell(self, key: str, handler: Callable[[S, Now], Outcome]) -> None:
-        """Let the shard of a key decide on an event that nobody waits for.
+        """Call a handler on the shard of a key for an event that needs no answer.
 
-        A shard that is still loading hears of it afterwards; without a shard here it is dropped,
-        because whoever leads the partition next finds out by itself what there is to do.
+        A shard that is still loading gets the event after the load. Without a shard here the event
+        is dropped: the next leader of the partition finds the unfinished work in the log.
         """
         host = self.host_for(key)
         if host is not None:
             host.tell(handler)
 
     def tell_all(self, handler: Callable[[S, Now], Outcome]) -> None:
-        """Let every shard here decide on an event, as `tell` does."""
+        """Call a handler on every shard here, as `tell` does."""
         for _, host in sorted(self._hosts.items()):
             host.tell(handler)
 
     def transaction_ended(self, index: int, producer: ProducerIdentity, *, committed: bool) -> None:
-        """Take a transaction marker that was just appended to a partition of the topic."""
+        """Pass on a transaction marker that was just appended to a partition of the topic."""
         host = self._hosts.get(index)
         if host is not None:
             host.transaction_ended(producer, committed=committed)
@@ -197,39 +206,40 @@ class Runtime(Generic[S]):
     # Following the partitions
 
     def holds(self, index: int) -> bool:
-        """Tell whether there is a shard of this partition here, serving or on its way to."""
+        """Tell whether a shard of this partition serves or loads here."""
         host = self._hosts.get(index)
         return host is not None and host.refusal is not ErrorCode.COORDINATOR_NOT_AVAILABLE
 
     @property
     def led(self) -> tuple[int, ...]:
-        """The partitions that this broker leads, whatever became of their shards."""
+        """The partitions that this broker leads, also those whose shards are not available."""
         return tuple(self._hosts)
 
     @property
     def shards(self) -> tuple[S, ...]:
-        """The shards that serve; may be asked from another thread."""
+        """The shards that serve. Another thread may read this."""
         hosts = tuple(self._hosts.values())
         return tuple(host.shard for host in hosts if host.refusal is ErrorCode.NONE)
 
     @property
     def refusals(self) -> tuple[ErrorCode, ...]:
-        """What clients of each partition led here are told now; may be asked as `shards` may."""
+        """The error that clients of each led partition get now. Another thread may read this."""
         return tuple(host.refusal for host in tuple(self._hosts.values()))
 
     def leader_epoch(self, index: int) -> int | None:
-        """Return the epoch in which a partition's shard was made; None if it is not here."""
+        """Return the leader epoch for which a shard was made; None if there is no shard here."""
         host = self._hosts.get(index)
         return None if host is None else host.log.leader_epoch
 
     def lead(self, log: InternalLog) -> None:
-        """Load the shard of a partition that this broker leads now, and serve it then.
-
-        Leading it in a new epoch begins anew: another leader may have written in between.
-        """
+        """Load the shard of a partition that this broker leads now, then serve it."""
         index = log.index
+        # The epoch is compared, not only "do we lead": another broker may have led, and written,
+        # between two of our leaderships. In a new epoch the state is loaded again from the log.
         if self.leader_epoch(index) == log.leader_epoch:
             return
+        # The old host ends before the new one exists. So no answer, timer or effect of the old
+        # epoch can come out between the two.
         self.resign(index)
         host = self._add_host(log)
         if log.log_start_offset == log.log_end_offset:
@@ -238,7 +248,11 @@ class Runtime(Generic[S]):
             self._begin_load(host, after_s=0.0)
 
     def _load_again(self, log: InternalLog) -> None:
-        """Put a new shard in the place of one that raised, and load it after a while."""
+        """Replace a shard that failed, and load the new one after a backoff.
+
+        The host calls this when it has ended. The log keeps its leader epoch: this broker still
+        leads, and only the state in memory was wrong.
+        """
         index, now_s = log.index, self._settings.clock.monotonic()
         times, last_s = self._failures.get(index, _Failures(0, now_s))
         times = 1 if now_s - last_s >= FAILURES_FORGOTTEN_S else times + 1
@@ -249,6 +263,9 @@ class Runtime(Generic[S]):
         self._begin_load(host, after_s)
 
     def _add_host(self, log: InternalLog) -> Host[S]:
+        # Two live hosts would append to one partition, each without the other's records in its
+        # state.
+        invariant(not self.holds(log.index), f"{self.topic}-{log.index} has a shard already")
         shard = self._make_shard(log.index, log.leader_epoch)
         host = self._hosts[log.index] = Host(log, shard, self._settings)
         return host
@@ -266,7 +283,8 @@ class Runtime(Generic[S]):
             del self._loads[index]
 
     def resign(self, index: int) -> None:
-        """Throw a shard away: its partition has another leader, is gone, or cannot be read."""
+        """Drop a shard: its partition has another leader, is deleted, or its disk has failed."""
+        # The load is cancelled first: it would let a host serve that has ended.
         load = self._loads.pop(index, None)
         if load is not None:
             load.cancel()
@@ -276,16 +294,17 @@ class Runtime(Generic[S]):
             host.end(ErrorCode.NOT_COORDINATOR)
 
     async def close(self) -> None:
-        """Resign everything and wait for loads to end, for a stop of the broker."""
+        """Resign all partitions and wait until their loads have ended; for a broker that stops."""
         loads = tuple(self._loads.values())
         for index in tuple(self._hosts):
             self.resign(index)
         await asyncio.gather(*loads, return_exceptions=True)
 
     async def _load(self, host: Host[S], after_s: float) -> None:
-        """Load a shard and let it serve; if it cannot be, clients are told so until it is led anew.
+        """Load a shard and let it serve.
 
-        Cancelled when the shard is thrown away meanwhile.
+        If that fails, the shard is not available until its partition is led in another epoch.
+        `resign` cancels this.
         """
         await asyncio.sleep(after_s)
         async with self._turns:
@@ -311,7 +330,7 @@ class Runtime(Generic[S]):
                 self._begin(host)
 
     def _begin(self, host: Host[S]) -> None:
-        """Let a shard serve; one that fails in that is not available, and harms no other."""
+        """Let a shard serve. A shard that fails here is not available; the others go on."""
         try:
             host.begin()
         except Exception:
