@@ -1,1 +1,1 @@
-"""The transaction coordinator: who may write under a transactional id, and what was decided."""
+"""The transaction coordinator: which producer may use a transactional id, and what it decided."""

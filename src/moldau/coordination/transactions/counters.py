@@ -1,19 +1,19 @@
-"""What the transactions of one broker came to since it started: plain numbers for the metrics.
+"""How the transactions of one broker have ended since it started: numbers for the metrics.
 
-All shards count into one object, so that a shard that moves away takes nothing with it.
+All shards of a broker share one object, so its numbers do not go back when a shard moves away.
 """
 
 from __future__ import annotations
 
 
 class TransactionCounters:
-    """Changed on the event loop only; whoever reads a number sees it whole."""
+    """Changed on the event loop only; another thread may read it."""
 
     __slots__ = ("aborted", "committed", "timed_out")
 
     def __init__(self) -> None:
         self.committed = 0
         self.aborted = 0
-        """By their producers, by newer ones, or because they took too long."""
+        """Aborted by their producers, by newer producers, or by a timeout."""
         self.timed_out = 0
-        """Aborts that were decided because a transaction took too long."""
+        """Aborted by a timeout."""

@@ -1,4 +1,4 @@
-"""What a transaction shard wants done outside of itself, and what it hears of it."""
+"""The effects of a transaction shard: work for the rest of the broker, and its results."""
 
 from __future__ import annotations
 
@@ -11,23 +11,26 @@ from moldau.coordination.outcome import ProducerIdentity
 
 @dataclass(frozen=True, slots=True)
 class WriteMarkers:
-    """Write the marker of a decided transaction to partitions, wherever they are led.
+    """Write the marker of a decided transaction to partitions, on whichever brokers lead them.
 
-    What became of it is told to `TransactionShard.markers_written`, together with this very
-    object, in one call or in several, but of every partition: the id is held until then.
+    Every partition must be reported to `TransactionShard.markers_written`, with this very object,
+    in one call or in several. The id is held until then: a partition that is never reported blocks
+    the id as long as this broker coordinates it.
     """
 
     transactional_id: str
     producer: ProducerIdentity
     committed: bool
     coordinator_epoch: int
+    """The leader epoch of the coordinator's partition. Partitions refuse a marker of an older epoch
+    than they have seen: it comes from a coordinator that was replaced."""
     transaction_version: int
     partitions: frozenset[PartitionKey]
 
 
 @dataclass(frozen=True, slots=True)
 class TimedOut:
-    """Say in the log that a transaction was aborted because it took too long."""
+    """Log that a transaction was aborted because of its timeout."""
 
     transactional_id: str
     producer: ProducerIdentity
@@ -36,17 +39,17 @@ class TimedOut:
 
 @dataclass(frozen=True, slots=True)
 class MarkersLate:
-    """Say in the log that a decided transaction still holds its id; once for each."""
+    """Log, once for each transaction, that a decided transaction still holds its id."""
 
     transactional_id: str
     partitions: frozenset[PartitionKey]
-    """Those that have not taken the marker. None if it is the last record that is refused."""
+    """Partitions without the marker. Empty if all have it and only the Complete record fails."""
 
 
 class MarkerResult(Enum):
-    """What became of a marker in one partition."""
+    """The result of writing a marker to one partition."""
 
     WRITTEN = "written"
-    DELETED = "the partition is gone, and with it what the marker would end"
-    FENCED = "the partition has seen a newer epoch, and ended the transaction with it"
-    UNAVAILABLE = "not written now; it may be later"
+    DELETED = "the partition is deleted, and the transaction's records with it"
+    FENCED = "the partition has seen a newer epoch, which has ended the transaction"
+    UNAVAILABLE = "not written; try again later"

@@ -1,4 +1,4 @@
-"""Which transactional ids somebody wants to see: the filters of ListTransactions (KIP-664)."""
+"""The filters of ListTransactions (KIP-664)."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from moldau.protocol.errors import ApiError, ErrorCode
 _STATES: Final = {state.label: state for state in TransactionState}
 
 _FILTERS_PER_STEP: Final = 256
-"""Filters that are read between two pauses: some tens of microseconds."""
+"""Filters that are read between two pauses. They take some tens of microseconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What to list; nothing given lets everything through."""
+    """Which transactional ids to list. An empty filter lets every id through."""
 
     states: frozenset[TransactionState] | None
     unknown_states: Collection[str]
     producer_ids: Collection[int]
     duration_ms: int
-    """Only those that began longer ago than this (KIP-994); negative for all."""
+    """Only transactions that began longer ago than this (KIP-994); negative for all."""
     pattern: Pattern | None
-    """What a whole id must match (KIP-1152)."""
+    """The whole id must match it (KIP-1152)."""
 
     @classmethod
     def read(
@@ -36,9 +36,9 @@ class Listing:
         duration_ms: int,
         pattern: str | None,
     ) -> Generator[None, None, Self]:
-        """Read a request's filters; they may be many, so that this may be paused.
+        """Read a request's filters, with pauses, because there may be many of them.
 
-        ApiError for a pattern that is none.
+        Raises ApiError for an invalid pattern.
         """
         try:
             compiled = Pattern(pattern) if pattern else None
@@ -62,7 +62,7 @@ class Listing:
     def includes(self, transaction: Transaction, now_ms: int) -> bool:
         """Tell whether an id passes every filter.
 
-        One that has never been in a transaction has been waiting for ever, as Kafka counts.
+        An id without a start time passes each duration filter, as in Kafka.
         """
         return (
             (not self.producer_ids or transaction.producer_id in self.producer_ids)

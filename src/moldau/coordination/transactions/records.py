@@ -1,14 +1,14 @@
 """The records of __transaction_state: Kafka's bytes for transactional ids.
 
-A key is an int16 record type, 0, and the transactional id; a value is an int16 version and the
-fields of the value in that version; a record without a value is a tombstone. Values are written
-in version 1 from transaction version 1 on, and in version 0 below, which every Kafka since 0.11
-reads. Version 0 has no room for what epochs per transaction need: where there is something of the
-kind to keep, version 1 is written whatever the level.
+A key is an int16 record type, 0, and the transactional id. A value is an int16 version and the
+fields of the value in that version. A record without a value is a tombstone. Values are written in
+version 1 from transaction version 1 on. Below, they are written in version 0, which every Kafka
+since 0.11 reads. Version 0 lacks the fields that an epoch per transaction needs. If one of them is
+set, version 1 is written in any case.
 
-As in Kafka, the previous producer id of version 1 is the id before the last change of any kind, so
-mostly the present one, which says nothing. Kafka 4.3 does not read it back, so that its coordinator
-forgets by a restart what it promised a producer whose epochs were used up; here it is read.
+As in Kafka, the previous producer id of version 1 is that before the last change of any kind, so
+it mostly equals the present one. Kafka 4.3 does not read it back. Its coordinator forgets, at a
+restart, the producer whose epochs were used up, and fences its retry. We read it.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class TransactionLogValue:
 
 
 def transaction_record(transaction: Transaction, transaction_version: int) -> StateRecord:
-    """Write the state of an id down, in the form this transaction version asks for."""
+    """Return the record of an id's state, in the version for this transaction version."""
     lossless = (
         transaction.client_version == 0
         and transaction.previous_producer_id == NO_PRODUCER_ID
@@ -96,7 +96,7 @@ def transaction_record(transaction: Transaction, transaction_version: int) -> St
 
 
 def tombstone(transactional_id: str) -> StateRecord:
-    """Write down that an id is forgotten."""
+    """Return the record that deletes an id."""
     return StateRecord(_key(transactional_id), None)
 
 
@@ -113,12 +113,12 @@ def _by_topic(transaction: Transaction) -> list[TransactionLogPartitions] | None
             topics[topic].append(partition)
         else:
             topics[topic] = [partition]
-    # To sort the keys themselves takes five times as long: each comparison is one of two tuples.
+    # Sorting the keys themselves would take five times as long: each comparison is of two tuples.
     return [TransactionLogPartitions(topic, sorted(topics[topic])) for topic in sorted(topics)]
 
 
 def read_key(key: bytes) -> str:
-    """Read whose record it is; UnknownRecord for a type of the future."""
+    """Return the transactional id of a key; UnknownRecord for a type of a newer release."""
     kind = _prefix(key)
     if kind != _TYPE:
         raise UnknownRecord(f"a record of type {kind}")
@@ -130,7 +130,7 @@ def read_key(key: bytes) -> str:
 def read_transaction(transactional_id: str, value: bytes) -> Transaction:
     """Read the state of an id.
 
-    UnknownRecord for a version of the future, ProtocolError for bytes that are damaged.
+    Raises UnknownRecord for a version of a newer release, ProtocolError for damaged bytes.
     """
     version = _prefix(value)
     if version not in (_PLAIN, _FLEXIBLE):
@@ -158,7 +158,7 @@ def read_transaction(transactional_id: str, value: bytes) -> Transaction:
 
 
 def _state(status: int) -> TransactionState:
-    """Read a state that is written: two of them never are."""
+    """Read a state. DEAD and PREPARE_EPOCH_FENCE are never written, so they mean damage."""
     if not TransactionState.EMPTY <= status <= TransactionState.COMPLETE_ABORT:
         raise ProtocolError(f"a transaction in state {status}")
     return TransactionState(status)

@@ -1,15 +1,16 @@
 """The requests for the transactional ids of one partition of __transaction_state.
 
-Every step of an id is written before anybody is told of it, one step at a time: while a record is
-on its way to being committed, or markers are out, every other request for the id is answered with
-CONCURRENT_TRANSACTIONS, and its client tries again. The way of an end is
+Every step of an id is committed to the log before anybody hears of it, one step at a time. While a
+step is not committed, or markers are not confirmed, other requests for the id that would change it
+get CONCURRENT_TRANSACTIONS, and their clients retry. A transaction ends like this:
 
     Prepare record -committed-> reply, markers -all written-> Complete record -committed-> free
 
-The reply goes out with the decision: nothing can stop it any more. A coordinator that takes over
-begins at the markers, for every id that it finds decided.
+The reply is sent when the decision is committed, before the markers: from then on every coordinator
+finishes the decision. A coordinator that takes over starts at the markers, for every id that it
+finds decided.
 
-Replies are values of this package; what they are on the wire is the server's business.
+Replies are values of this package; the server encodes them for the wire.
 """
 
 from __future__ import annotations
@@ -49,15 +50,15 @@ NOBODY = ProducerIdentity(-1, -1)
 
 
 class Ended(NamedTuple):
-    """The answer to the end of a transaction."""
+    """The reply to an EndTxn."""
 
     error: ErrorCode
     producer: ProducerIdentity = NOBODY
-    """Who the client is from now on, where it has ended."""
+    """The producer id and epoch of the client from now on, if the transaction has ended."""
 
 
 class ShownTransactions(NamedTuple):
-    """All transactional ids of one shard, or why there are none to see."""
+    """All transactional ids of one shard, or an error."""
 
     error: ErrorCode
     transactions: Sequence[Transaction] = ()
@@ -72,7 +73,7 @@ class TransactionShard:
         settings: TransactionSettings,
         counters: TransactionCounters | None = None,
     ) -> None:
-        """Begin empty; the epoch is the partition's leader epoch."""
+        """Start empty; `coordinator_epoch` is the leader epoch of the partition."""
         counters = counters or TransactionCounters()
         self._settings = settings
         self._ledger = Ledger(settings.transaction_version)
@@ -92,8 +93,8 @@ class TransactionShard:
     ) -> Outcome:
         """Give the id to a producer. Replies ProducerIdentity, ErrorCode or Missing.
 
-        Missing: ask again with a producer id as `fresh`. An open transaction of the id is aborted
-        first; its client comes back for the epoch when that is done.
+        After Missing, call again with a new producer id as `fresh`. An open transaction of the id
+        is aborted first. The client gets CONCURRENT_TRANSACTIONS and retries until that is done.
         """
         if not 0 < timeout_ms <= self._settings.max_timeout_ms:
             return _reply(ticket, ErrorCode.INVALID_TRANSACTION_TIMEOUT)
@@ -124,7 +125,7 @@ class TransactionShard:
         ticket: Ticket,
         now: Now,
     ) -> Outcome:
-        """Take partitions into the producer's transaction. Replies an ErrorCode."""
+        """Add partitions to the producer's transaction. Replies an ErrorCode."""
         transaction = self._ledger.get(transactional_id)
         if transaction is None:
             return _reply(ticket, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
@@ -142,7 +143,7 @@ class TransactionShard:
         partitions: Sequence[PartitionKey],
         ticket: Ticket,
     ) -> Outcome:
-        """Say which partitions the producer's transaction has. Replies a code for each."""
+        """Check which partitions are in the producer's transaction. Replies a code for each."""
         transaction = self._ledger.get(transactional_id)
         if transaction is None:
             codes = dict.fromkeys(partitions, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
@@ -161,7 +162,7 @@ class TransactionShard:
         *,
         commit: bool,
     ) -> Outcome:
-        """Commit or abort. Replies Ended, or Missing: then ask again with a `fresh` id."""
+        """Commit or abort. Replies Ended, or Missing: then call again with a `fresh` id."""
         transaction = self._ledger.get(transactional_id)
         if transaction is None:
             return _reply(ticket, Ended(ErrorCode.INVALID_PRODUCER_ID_MAPPING))
@@ -184,7 +185,10 @@ class TransactionShard:
         return self._decide(step, ticket, answer, Ended)
 
     def describe(self, transactional_id: str, ticket: Ticket) -> Outcome:
-        """Show an id; while markers are out, with those partitions. Replies Transaction or None."""
+        """Show an id. Replies Transaction or None.
+
+        While markers are being written, its partitions are those without a confirmed marker.
+        """
         transaction = self._ledger.get(transactional_id)
         awaited = self._marking.awaited(transactional_id)
         if transaction is not None and awaited is not None:
@@ -192,20 +196,20 @@ class TransactionShard:
         return _reply(ticket, transaction)
 
     def all_transactions(self, ticket: Ticket) -> Outcome:
-        """Show every id, for a list of them. Replies ShownTransactions.
+        """Show every id, for ListTransactions. Replies ShownTransactions.
 
-        They may be hundreds of thousands: whoever asked filters them, and may pause between two.
+        There may be hundreds of thousands. So the caller filters them, with pauses.
         """
         return _reply(ticket, ShownTransactions(ErrorCode.NONE, tuple(self._ledger)))
 
     def markers_written(
         self, markers: WriteMarkers, results: Mapping[PartitionKey, MarkerResult], now: Now
     ) -> Outcome:
-        """Hear what became of markers that an effect asked for."""
+        """Take the results of the markers that an effect asked for."""
         return self._marking.written(markers, results, now)
 
     def count_ids(self) -> Counter[TransactionState]:
-        """Count ids by their state; may be asked from another thread while they change."""
+        """Count ids by their state. Another thread may call this."""
         return Counter(transaction.state for transaction in tuple(self._ledger))
 
     # Steps
@@ -218,7 +222,7 @@ class TransactionShard:
     def _take(
         self, step: Transaction, ticket: Ticket, answer: object, timers: Sequence[Timer] = ()
     ) -> Outcome:
-        """Take a step that is over once it is committed."""
+        """Write a step that needs nothing more after its commit."""
 
         def committed(_: Now) -> Outcome:
             self._ledger.settle(step.transactional_id)
@@ -239,9 +243,12 @@ class TransactionShard:
         answer: object,
         failure: Callable[[ErrorCode], object],
     ) -> Outcome:
-        """Decide a transaction; its markers follow."""
+        """Write a decision; its markers follow once it is committed."""
 
         def committed(now: Now) -> Outcome:
+            # No marker before this: a decision that is not committed may be lost with the
+            # leadership, and the next coordinator might decide otherwise. Both lines happen in one
+            # turn, so the id stays busy: first by the proposal, then by the markers.
             self._ledger.settle(step.transactional_id)
             return self._marking.begin(step.transactional_id, now)
 
@@ -264,30 +271,34 @@ class TransactionShard:
     # The log, and time
 
     def replay(self, record: StateRecord, producer: ProducerIdentity | None) -> None:
-        """Take one record into the state; this log is not written to in transactions."""
+        """Take one record into the state. Records of this log are never part of a transaction."""
         del producer
         self._ledger.replay(record)
 
     def transaction_ended(self, producer: ProducerIdentity, *, committed: bool) -> None:
-        """Pass over a marker: it ends nothing here."""
+        """Ignore a marker: no record of this log belongs to a transaction."""
 
     def loaded(self, now: Now) -> Outcome:
-        """Begin to serve, and finish what an earlier coordinator decided."""
+        """Begin to serve, and finish the transactions that an earlier coordinator decided.
+
+        All decided ids are held before the first request comes. A request for one of them could
+        otherwise change the id while partitions lack the marker of the decision.
+        """
         del now
         decided = ids_of(transaction for transaction in self._ledger if transaction.ending)
         sweeps = self._sweeps.timers() if self._ledger else ()
         return Outcome(timers=(*sweeps, *self._marking.begin_later(decided)))
 
     def timer_fired(self, key: Hashable, now: Now) -> Outcome:
-        """Go on with what a timer was set for."""
+        """Do the work that a timer was set for."""
         if isinstance(key, SendMarkers):
             return self._marking.timer_fired(key, now)
         if isinstance(key, Sweep):
             return self._sweeps.timer_fired(key, now)
-        raise InvariantViolated(f"a timer of nobody: {key!r}")
+        raise InvariantViolated(f"an unknown timer: {key!r}")
 
     def resigned(self) -> None:
-        """Stop serving: whoever leads now finds everything in the log."""
+        """Stop serving. The next leader finds everything in the log."""
         self._ledger.clear()
         self._marking.clear()
 

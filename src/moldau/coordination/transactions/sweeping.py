@@ -1,8 +1,7 @@
-"""What only time decides: transactions that take too long, and ids that nobody uses any more.
+"""Two periodic searches: for transactions past their timeout, and for ids that nobody uses.
 
-Both are looked for from time to time, in turns of a bounded length: each looks at some ids, and
-writes what it finds in one batch. Where there is no id there is no timer: fifty empty partitions
-cost nothing.
+A search runs in short turns. Each turn looks at some ids and writes its results in one batch. A
+partition without ids has no timer, so fifty empty partitions cost nothing.
 """
 
 from __future__ import annotations
@@ -19,29 +18,30 @@ from moldau.coordination.transactions.counters import TransactionCounters
 from moldau.coordination.transactions.effects import TimedOut
 from moldau.coordination.transactions.ledger import Ledger, ids_of
 from moldau.coordination.transactions.marking import Marking
-from moldau.coordination.transactions.transaction import Transaction, TransactionState, fence
+from moldau.coordination.transactions.transaction import (
+    EXPIRABLE,
+    Transaction,
+    TransactionState,
+    fence,
+)
 from moldau.protocol.errors import ErrorCode
 
 LOOKS_PER_TURN: Final = 2_000
-"""Ids that one turn looks at: less than a millisecond if none is due."""
+"""Ids that one turn looks at. It takes less than a millisecond if none is due."""
 
 RECORDS_PER_TURN: Final = 100
-"""Records that one turn writes: three milliseconds."""
+"""Records that one turn writes. It takes three milliseconds."""
 
 BYTES_PER_TURN: Final = 32 * 1024
-"""A batch is full when it has this much: the record of a transaction with thousands of partitions
-takes milliseconds by itself."""
-
-EXPIRABLE: Final = frozenset(
-    {TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT}
-)
+"""A batch is full at this size. The record of a transaction with thousands of partitions takes
+milliseconds by itself."""
 
 
 class Sweep(Enum):
-    """What is looked for; also the key of its timer."""
+    """What a search looks for; also the key of its timer."""
 
-    TIMED_OUT = "transactions past their time-out"
-    EXPIRED = "transactional ids that nobody uses any more"
+    TIMED_OUT = "transactions past their timeout"
+    EXPIRED = "transactional ids that are not used any more"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,11 +50,11 @@ class TransactionSettings:
 
     max_timeout_ms: int
     abort_interval_ms: int
-    """How often transactions past their time-out are looked for."""
+    """How often to search for transactions past their timeout."""
     expiration_ms: int
     expiration_interval_ms: int
     transaction_version: Callable[[], int]
-    """The level of the feature that the cluster has agreed on; it may rise at any time."""
+    """The level of `transaction.version` in force in the cluster; it may rise at any time."""
 
 
 class Sweeps:
@@ -76,14 +76,14 @@ class Sweeps:
             Sweep.EXPIRED: settings.expiration_interval_ms / 1000,
         }
         self._under_way: dict[Sweep, Iterator[str]] = {}
-        """The ids that a sweep has still to look at."""
+        """The ids that a sweep has not looked at yet."""
 
     def timers(self) -> tuple[Timer, ...]:
-        """Begin to look: for a partition that has its first id."""
+        """Return the timers of both sweeps, for a partition that has its first id."""
         return tuple(Timer(sweep, after_s) for sweep, after_s in self._intervals_s.items())
 
     def timer_fired(self, sweep: Sweep, now: Now) -> Outcome:
-        """Look at some ids and write what is found; go on in the next turn, or begin anew later."""
+        """Look at some ids and write the results; continue in the next turn, or restart later."""
         if not self._ledger:
             self._under_way.pop(sweep, None)
             return NOTHING
@@ -98,6 +98,7 @@ class Sweeps:
             transaction = self._ledger.get(transactional_id)
             if transaction is None or not is_due(transaction, now):
                 continue
+            # A pending step decides about the id. An id that is still due is found next time.
             if self._ledger.is_proposed(transactional_id):
                 continue
             record = self._propose(sweep, transaction, now)
@@ -147,7 +148,7 @@ class Sweeps:
 
         def refused(_code: ErrorCode, _now: Now) -> Outcome:
             self._ledger.settle(*ids)
-            self._under_way.pop(sweep, None)  # the log takes nothing now: begin anew later
+            self._under_way.pop(sweep, None)  # the log refuses records now: start again later
             return Outcome(timers=(Timer(sweep, self._intervals_s[sweep]),))
 
         return Outcome(

@@ -1,21 +1,25 @@
-"""One transactional id: who may use it now, and how far its transaction is.
+"""One transactional id: which producer may use it, and the state of its transaction.
 
     Empty --add--> Ongoing --end--> PrepareCommit --markers--> CompleteCommit --+
       ^              ^  |  +------> PrepareAbort  --markers--> CompleteAbort  --+
       |              |  +--fence--> PrepareAbort                                |
       +--- init -----+---------------------- add, init -------------------------+
 
-A `Transaction` is what one record of the transaction log says; it never changes. A step makes the
-next one, whose record is written before anybody acts on it. The decision to commit or to abort is
-the Prepare record: nothing takes it back, and until every partition has its marker nothing else
-happens to the id.
+A `Transaction` is the content of one record of the transaction log; it never changes. A step makes
+the next one. Its record is committed before anybody acts on the step. The decision to commit or to
+abort is the Prepare record. It is never taken back: partitions may have the marker already. Until
+every partition has its marker, the only step that may follow is Complete (`FOLLOWERS`).
 
-Three generations of clients are served (KIP-98, KIP-360, KIP-890). Those of transaction version 2
-get a new epoch with every end, so that what is left over from one transaction cannot get into the
-next; for the older ones the epoch rises only when a producer starts, or is fenced.
+The epoch of a producer id never decreases. Partitions and this coordinator refuse older epochs, so
+a producer that was replaced, or that comes back after a pause, cannot write into the transaction of
+its successor. An epoch that is used up (`FENCING_EPOCH`) is followed by a new producer id.
+
+Three generations of clients are served (KIP-98, KIP-360, KIP-890). Clients of transaction version 2
+get a new epoch with every end, so that late batches of one transaction cannot get into the next.
+For older clients the epoch rises only when a producer starts or is fenced.
 
 The rules here decide on one id, from its state and a request. Records, tickets, timers and markers
-are the shard's business.
+are left to the shard.
 """
 
 from __future__ import annotations
@@ -25,6 +29,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum, IntEnum
 from typing import Final, TypeAlias
 
+from moldau.base.checks import invariant
 from moldau.base.ids import NO_PRODUCER_ID, PartitionKey
 from moldau.base.limits import PARTITIONS_PER_TRANSACTION, TOPICS_PER_TRANSACTION
 from moldau.coordination.outcome import ProducerIdentity
@@ -35,8 +40,7 @@ NO_PRODUCER_EPOCH: Final = -1
 NO_TIME: Final = -1
 
 FENCING_EPOCH: Final = 32_767
-"""The largest an int16 holds. No client ever gets it, so that the last epoch of a producer id can
-be fenced too."""
+"""The largest int16. No client ever gets it, so the last epoch of a client can be fenced too."""
 LAST_CLIENT_EPOCH: Final = FENCING_EPOCH - 1
 
 EPOCH_PER_TRANSACTION: Final = 2
@@ -44,59 +48,87 @@ EPOCH_PER_TRANSACTION: Final = 2
 
 
 class TransactionState(IntEnum):
-    """How far a transaction is; the numbers are those of the log."""
+    """The state of a transaction; the numbers are those of the log."""
 
     EMPTY = 0
+    """The id has a producer and no transaction."""
     ONGOING = 1
+    """The transaction has partitions and is not decided."""
     PREPARE_COMMIT = 2
+    """Decided: commit. Markers are being written."""
     PREPARE_ABORT = 3
+    """Decided: abort. Markers are being written."""
     COMPLETE_COMMIT = 4
+    """Every partition has its marker."""
     COMPLETE_ABORT = 5
+    """Every partition has its marker."""
     DEAD = 6
-    """On its way out, in Kafka's memory only: expiry writes a tombstone."""
+    """Never in a log. In Kafka's memory, an id that expires; its record is a tombstone."""
     PREPARE_EPOCH_FENCE = 7
-    """In Kafka's memory only: fencing writes PREPARE_ABORT."""
+    """Never in a log. In Kafka's memory, an id that is fenced; its record is PREPARE_ABORT."""
 
     @property
     def label(self) -> str:
-        """The name that clients and tools know."""
+        """The name that clients and tools use."""
         return "".join(word.capitalize() for word in self.name.split("_"))
 
 
 ENDING: Final = frozenset({TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT})
+"""Decided, and not complete: markers are being written."""
+
+EXPIRABLE: Final = frozenset(
+    {TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT}
+)
+"""Without an open transaction: only such an id may be forgotten."""
+
+_FREE_FOLLOWERS: Final = frozenset(
+    {TransactionState.EMPTY, TransactionState.ONGOING, TransactionState.PREPARE_ABORT}
+)
+"""PREPARE_ABORT too: a client of transaction version 2 may abort without a transaction."""
+
+FOLLOWERS: Final = {
+    TransactionState.EMPTY: _FREE_FOLLOWERS,
+    TransactionState.ONGOING: frozenset({TransactionState.ONGOING, *ENDING}),
+    TransactionState.PREPARE_COMMIT: frozenset({TransactionState.COMPLETE_COMMIT}),
+    TransactionState.PREPARE_ABORT: frozenset({TransactionState.COMPLETE_ABORT}),
+    TransactionState.COMPLETE_COMMIT: _FREE_FOLLOWERS,
+    TransactionState.COMPLETE_ABORT: _FREE_FOLLOWERS,
+}
+"""The states that may follow each. Nothing but its own Complete follows a decision."""
 
 
 class Missing(Enum):
-    """What a step cannot be taken without."""
+    """What the caller has to get before a step can be made."""
 
-    PRODUCER_ID = "a producer id that nobody had before"
+    PRODUCER_ID = "a new producer id"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transaction:
-    """A transactional id and its latest transaction, as a record holds them."""
+    """A transactional id and its latest transaction: the content of one record."""
 
     transactional_id: str
     producer_id: int
     producer_epoch: int
     previous_producer_id: int = NO_PRODUCER_ID
-    """The one before, if this very step changed the producer id."""
+    """The producer id before this step, if this step changed it."""
     next_producer_id: int = NO_PRODUCER_ID
-    """The one from the end of this transaction on, if its epochs are used up by then."""
+    """The producer id after the end of this transaction, if this end uses up the last epoch."""
     timeout_ms: int
     state: TransactionState = TransactionState.EMPTY
     partitions: frozenset[PartitionKey] = frozenset()
     start_ms: int = NO_TIME
     last_update_ms: int
     client_version: int = 0
-    """The transaction version its client spoke in this transaction."""
+    """The transaction version that its client used in this transaction."""
     last_producer_epoch: int = field(default=NO_PRODUCER_EPOCH, compare=False)
-    """The epoch before, while the same producer may ask for this one again. The log has no room
-    for it, so that a retry across a change of coordinator is fenced, as Kafka's is."""
+    """The epoch before this one, for a producer that repeats a request whose answer was lost. The
+    record has no field for it. So a retry after a change of the coordinator is fenced, as in Kafka.
+    """
 
     @property
     def ending(self) -> bool:
-        """Whether it is decided, and its markers are being written."""
+        """Whether it is decided and its markers are being written."""
         return self.state in ENDING
 
     @property
@@ -106,20 +138,46 @@ class Transaction:
 
     @property
     def producer(self) -> ProducerIdentity:
-        """Who may write, or ends it, now."""
+        """The producer that may use the id now; for a decided transaction, that of its markers."""
         return ProducerIdentity(self.producer_id, self.producer_epoch)
 
     @property
     def following_producer(self) -> ProducerIdentity:
-        """Who may write once it is complete."""
+        """The producer that may use the id once the transaction is complete."""
         if self.next_producer_id == NO_PRODUCER_ID:
             return self.producer
         return ProducerIdentity(self.next_producer_id, 0)
 
 
 Step: TypeAlias = Transaction | ErrorCode | Missing
-"""The next state, to be written; or why there is none (NONE: it is as wanted already); or what is
-needed first."""
+"""The next state, to be written; or an error (NONE: the state is as wanted already); or what the
+caller has to get first."""
+
+
+def check_step(old: Transaction | None, step: Transaction) -> None:
+    """Raise InvariantViolated if a step must not follow the state of its id.
+
+    The rules below never make such a step, whatever a client sends. To write one would lose a
+    decision, or let a fenced producer write again.
+    """
+    if old is None:
+        invariant(
+            step.state is TransactionState.EMPTY,
+            f"{step.transactional_id!r} begins in state {step.state.label}",
+        )
+        return
+    invariant(
+        step.state in FOLLOWERS[old.state],
+        f"{step.transactional_id!r} goes from {old.state.label} to {step.state.label}",
+    )
+    # A damaged record may name its own producer id as the next one, which starts at epoch 0. That
+    # must not end the shard.
+    invariant(
+        step.producer_id != old.producer_id
+        or step.producer_epoch >= old.producer_epoch
+        or step.producer == old.following_producer,
+        f"{step.transactional_id!r} goes from {old.producer} back to {step.producer}",
+    )
 
 
 # Beginning
@@ -128,7 +186,7 @@ needed first."""
 def create(
     transactional_id: str, timeout_ms: int, now_ms: int, fresh: int | None
 ) -> Transaction | Missing:
-    """Give a transactional id that nobody used before its first producer."""
+    """Give a new transactional id its first producer; `fresh` is an unused producer id."""
     if fresh is None:
         return Missing.PRODUCER_ID
     return Transaction(
@@ -147,10 +205,11 @@ def initialize(
     now_ms: int,
     fresh: int | None,
 ) -> Step:
-    """Give the id to whoever asks, with a new epoch; `expected` is who it believes to be.
+    """Give the id to a producer that starts, with a new epoch. Only for an id without transaction.
 
-    A producer that names itself keeps its place only if nobody took it meanwhile (KIP-360). What
-    it asks twice it is told twice. Only for an id that is not in a transaction.
+    `expected` is the producer and epoch that the client had, or None for a new client. A client
+    that names them is fenced if another one got the id meanwhile (KIP-360). If it repeats a
+    request, it gets the same answer again.
     """
     current = transaction.producer_epoch
     if expected is None:
@@ -162,6 +221,7 @@ def initialize(
     elif expected.producer_epoch != transaction.last_producer_epoch:
         return ErrorCode.PRODUCER_FENCED
     elif current <= LAST_CLIENT_EPOCH:
+        # A retry: the client's answer with the current epoch was lost.
         return _emptied(transaction, timeout_ms, now_ms)
     else:
         last = expected.producer_epoch
@@ -173,6 +233,7 @@ def initialize(
             previous_producer_id=NO_PRODUCER_ID,
             last_producer_epoch=last,
         )
+    # The epochs of this producer id are used up: no client may get FENCING_EPOCH.
     if fresh is None:
         return Missing.PRODUCER_ID
     return replace(
@@ -185,16 +246,16 @@ def initialize(
 
 
 def _is_known(transaction: Transaction, producer_id: int, producer_epoch: int) -> bool:
-    """Tell whether this is the id's producer, or the one it was before its epochs were used up."""
+    """Tell whether this is the id's producer, or its predecessor whose epochs were used up."""
     return producer_id == transaction.producer_id or (
         producer_id == transaction.previous_producer_id and producer_epoch >= LAST_CLIENT_EPOCH
     )
 
 
 def _emptied(transaction: Transaction, timeout_ms: int, now_ms: int) -> Transaction:
-    """The same producer without a transaction.
+    """Return the same producer without a transaction.
 
-    Where it came from is kept: a producer that asks again is known by it.
+    `previous_producer_id` and `last_producer_epoch` stay: a retry is recognised by them.
     """
     return replace(
         transaction,
@@ -216,9 +277,9 @@ def add(
     client_version: int,
     now_ms: int,
 ) -> Transaction | ErrorCode:
-    """Take partitions into the transaction, and begin it with the first.
+    """Add partitions to the transaction; the first ones begin it.
 
-    One with too many is refused as the log would refuse a record that is too large.
+    Too many are refused with the error of a record that is too large for the log.
     """
     refusal = _refusal(transaction, producer)
     if refusal is not ErrorCode.NONE:
@@ -252,7 +313,7 @@ def _is_too_large(partitions: Collection[PartitionKey]) -> bool:
 def verify(
     transaction: Transaction, producer: ProducerIdentity, partitions: Iterable[PartitionKey]
 ) -> dict[PartitionKey, ErrorCode]:
-    """Say of each partition whether this producer has it in its transaction (KIP-890)."""
+    """Check for each partition whether the producer's transaction includes it (KIP-890)."""
     refusal = _refusal(transaction, producer)
     if refusal is ErrorCode.NONE and transaction.ending:
         refusal = ErrorCode.CONCURRENT_TRANSACTIONS
@@ -265,9 +326,10 @@ def verify(
 
 
 def _refusal(transaction: Transaction, producer: ProducerIdentity) -> ErrorCode:
-    """Say why somebody may not use the id now."""
+    """Return the error for a producer that may not use the id now; NONE if it may."""
     if producer.producer_id != transaction.producer_id:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    # A newer epoch than ours is refused too: no coordinator gave it to this client.
     if producer.producer_epoch != transaction.producer_epoch or (
         producer.producer_epoch > LAST_CLIENT_EPOCH
     ):
@@ -288,10 +350,10 @@ def end(
     commit: bool,
     busy: bool,
 ) -> Step:
-    """Decide the transaction for its producer, unless a step of it is still under way.
+    """Commit or abort the transaction for its producer, unless a step of the id is pending.
 
-    A client with epochs per transaction hears of that step before anything else: it may be using
-    the producer id or the epoch that the step brings.
+    For a client with an epoch per transaction the pending step is checked first: the client may
+    already use the producer id or the epoch of that step, and must not be fenced for it.
     """
     if client_version < EPOCH_PER_TRANSACTION:
         return _end_in_epoch(transaction, producer, now_ms, commit=commit, busy=busy)
@@ -308,7 +370,7 @@ def _end_in_epoch(
     commit: bool,
     busy: bool,
 ) -> Transaction | ErrorCode:
-    """Decide for a client whose epoch stays: a second end in it is a retry."""
+    """Decide for a client whose epoch stays the same: a second end in an epoch is a retry."""
     refusal = _refusal(transaction, producer)
     if refusal is not ErrorCode.NONE:
         return refusal
@@ -330,10 +392,10 @@ def _end_with_epoch(
     *,
     commit: bool,
 ) -> Step:
-    """Decide for a client that gets a new epoch: an end in the epoch before is a retry.
+    """Decide for a client that gets a new epoch: an end in the previous epoch is a retry.
 
-    An abort is taken without a transaction too: a client that lost an answer does not know
-    whether one was begun, and is in a new epoch with certainty afterwards.
+    An abort is accepted without a transaction too. A client that lost an answer does not know
+    whether a transaction has begun; after the abort it has a new epoch in any case.
     """
     state = transaction.state
     if state not in (TransactionState.EMPTY, TransactionState.ONGOING) and _ends_again(
@@ -363,7 +425,7 @@ def _end_with_epoch(
 
 
 def _ends_again(transaction: Transaction, producer: ProducerIdentity) -> bool:
-    """Tell whether a producer asks for the end that it was given, and did not hear of."""
+    """Tell whether a producer repeats the end of its last transaction: its answer was lost."""
     if producer.producer_id == transaction.producer_id:
         return producer.producer_epoch + 1 == transaction.producer_epoch
     return (
@@ -373,10 +435,10 @@ def _ends_again(transaction: Transaction, producer: ProducerIdentity) -> bool:
 
 
 def fence(transaction: Transaction, transaction_version: int, now_ms: int) -> Transaction:
-    """Abort a transaction over its producer's head, and shut that producer out.
+    """Abort a transaction without its producer, and fence that producer by a higher epoch.
 
-    With transaction version 2 the producer may still learn that its transaction was aborted, and
-    go on; until then its epoch is too old for everything else.
+    With transaction version 2 the producer can still learn that its transaction was aborted, and
+    get the new epoch. For everything else its epoch is too old.
     """
     bumps = transaction_version >= EPOCH_PER_TRANSACTION
     aborted = _decided(
@@ -409,7 +471,7 @@ def _complete(*, commit: bool) -> TransactionState:
 
 
 def complete(transaction: Transaction, now_ms: int) -> Transaction:
-    """Close a decided transaction, now that every partition has its marker."""
+    """Complete a decided transaction. Only when every partition has its marker."""
     following = transaction.following_producer
     changed = following.producer_id != transaction.producer_id
     return replace(
