@@ -1,4 +1,4 @@
-"""The heart of a classic group: its generations, and how one gives way to the next.
+"""The core of a classic group: its members, its generations, and the rebalance between two of them.
 
     Empty --join--> PreparingRebalance --all came, or time is up--> CompletingRebalance
       ^                 |    ^                                         |         |
@@ -6,15 +6,15 @@
                              |                                            assignment is
                              +------------------- Stable <-----------------  committed
 
-While a rebalance is prepared, members join and their requests wait. When it completes everybody is
-told the new generation, and the leader all members; it answers with an assignment (`syncing`),
-which is written before anybody sees it. What was decided for one generation never reaches another:
-every step that waited for the log looks again at state and generation before it goes on.
+In PreparingRebalance members join, and their requests wait. At the end of this phase every member
+learns the new generation, and the leader learns all members. The leader sends an assignment
+(`syncing`), which is committed before any member gets its part. Nothing decided for one generation
+may reach another: a step that waited for the log checks state and generation again.
 
-Session time-outs cost no timer for each heartbeat: a member's deadline moves, and a timer that
-fires early is set again for what is left.
+A heartbeat does not set a timer: it moves the member's deadline. A session timer that fires before
+the deadline is set again for the rest.
 
-The core knows no requests. `joining`, `syncing` and `leaving` decide on those and move it on.
+The core knows no requests. `joining`, `syncing` and `leaving` decide on them and call the core.
 """
 
 from __future__ import annotations
@@ -45,25 +45,25 @@ from moldau.protocol.messages.groups import (
 )
 
 GENERATION_MAX: Final = 2**31 - 1
-"""What fits into the field of a request."""
+"""The largest int32."""
 
 Encode = Callable[[str, GroupSnapshot | None], StateRecord]
-"""Makes the record of a group of this id; without a snapshot its tombstone."""
+"""Makes the record of the group with this id; without a snapshot, its tombstone."""
 
 _NO_ERROR: Final = ErrorCode.NONE
 """As a global: Python 3.11 looks a member of an enum up by a call."""
 
 
 def next_generation(generation: int) -> int:
-    """Count on; behind the largest number from the beginning, since none may be below 0."""
+    """Return the next generation; after the largest number it is 1, since none may be negative."""
     return generation + 1 if generation < GENERATION_MAX else 1
 
 
 class InitialDelay:
-    """The grace period of an empty group, which lasts as long as members keep coming.
+    """The delay before the first rebalance of an empty group; each new member extends it.
 
-    Without it the first of many members that start together would get everything, and lose most of
-    it to the second a moment later (KIP-134).
+    Without it, the first of many members that start together would get all partitions, and lose
+    most of them to the second member a moment later (KIP-134).
     """
 
     __slots__ = ("delay_ms", "member_came", "remaining_ms")
@@ -71,11 +71,11 @@ class InitialDelay:
     def __init__(self, delay_ms: int, rebalance_timeout_ms: int) -> None:
         self.delay_ms = delay_ms
         self.remaining_ms = max(rebalance_timeout_ms - delay_ms, 0)
-        """What the rebalance time-out leaves for extensions."""
+        """The part of the rebalance timeout that is left for extensions."""
         self.member_came = False
 
     def extend(self, delay_ms: int) -> bool:
-        """Wait once more if a member came and there is time left; tell whether."""
+        """Extend the delay if a member joined and there is time left; tell whether it did."""
         if not self.member_came or self.remaining_ms == 0:
             return False
         self.member_came = False
@@ -124,21 +124,21 @@ class GroupCore:
         self.generation = 0
         """Counts the rebalances; the first members make it 1."""
         self.protocol_type: str | None = None
-        """What kind of client the members are; None for a group that never had any."""
+        """The kind of clients in the group ("consumer"); None if it never had members."""
         self.protocol: str | None = None
         """The assignor of this generation."""
         self.subscribed_topics: frozenset[str] | None = None
-        """What this generation reads; None where that is not known."""
+        """The topics that this generation reads; None if they are not known."""
         self.roster = Roster()
         self.initial_delay: InitialDelay | None = None
-        """There while an empty group prepares its first rebalance."""
+        """Set while an empty group prepares its first rebalance."""
         self.unsynced: set[str] = set()
         """Members of this generation that have not asked for their assignment."""
         self.storing_assignment = False
-        """The assignment of this generation is on its way into the log."""
+        """Whether the assignment of this generation is appended and not committed yet."""
 
     def move_to(self, state: GroupState, turn: Turn) -> None:
-        """Enter a state."""
+        """Enter a state that may follow the present one."""
         invariant(state in FOLLOWERS[self.state], f"{self.group_id}: {self.state} to {state}")
         self.state = state
         self.state_timestamp = turn.now.wall_ms
@@ -146,10 +146,13 @@ class GroupCore:
     def _note(self, text: str, turn: Turn) -> None:
         turn.note(self.group_id, text)
 
-    # Who asks
+    # Identity
 
     def check_member(self, member_id: str, instance_id: str | None) -> ErrorCode:
-        """Say whether the asker is who it says: a newer process fences an older one (KIP-345)."""
+        """Return an error unless this is a member.
+
+        Of two processes with one instance id the newer one is the member (KIP-345).
+        """
         if instance_id is not None:
             member = self.roster.of_instance(instance_id)
             if member is not None and member.member_id != member_id:
@@ -161,10 +164,10 @@ class GroupCore:
     # Sessions
 
     def expect(self, member: Member, timeout_ms: int, turn: Turn) -> None:
-        """Count a member as gone unless it is heard of within this time.
+        """Give a member a deadline; without a sign of life until then it is removed.
 
-        The timer is set for a session at most. So it need not be set again when many new members,
-        who have longer, are answered together and their sessions begin.
+        The timer is set for one session timeout at most. New members have a longer deadline; when
+        a rebalance answers many of them and their sessions begin, no timer has to be set again.
         """
         now_s = turn.now.monotonic
         member.deadline = now_s + timeout_ms / 1000
@@ -174,14 +177,14 @@ class GroupCore:
             turn.arm(self._session_timer(member.member_id), first_look_ms)
 
     def heard_of(self, member: Member, turn: Turn) -> None:
-        """Begin a member's session anew."""
+        """Restart a member's session."""
         self.expect(member, member.session_timeout_ms, turn)
 
     def expect_pending(self, member_id: str, session_timeout_ms: int, turn: Turn) -> None:
-        """Wait for a member to come back with the id it was given (KIP-394).
+        """Wait for a member to join with the id that it was given (KIP-394).
 
-        Where too many are waited for, the one that has had the longest time is not any more: it is
-        told that its id is unknown, should it come, and asks for another.
+        If too many ids are pending, the oldest is forgotten. A member that joins with it gets
+        UNKNOWN_MEMBER_ID and asks for another id.
         """
         pending = self.roster.pending
         if len(pending) >= PENDING_MEMBERS_MAX:
@@ -190,12 +193,12 @@ class GroupCore:
         turn.arm(self._session_timer(member_id), session_timeout_ms)
 
     def forget_pending(self, member_id: str, turn: Turn) -> None:
-        """Stop waiting for a member that did not come, or has left."""
+        """Forget a pending id."""
         self.roster.pending.pop(member_id, None)
         turn.cancel(self._session_timer(member_id))
 
     def session_elapsed(self, member_id: str, turn: Turn) -> None:
-        """Look after a member, or somebody expected, whose session timer fired."""
+        """Handle the session timer of a member, or of a pending id."""
         member = self.roster.get(member_id)
         if member is not None:
             self._member_silent(member, turn)
@@ -218,7 +221,7 @@ class GroupCore:
                 self.prepare_rebalance(reason, turn)
 
     def drop(self, member: Member, turn: Turn) -> None:
-        """Put a member out. What it waits for is answered so that it starts again."""
+        """Remove a member. Its waiting requests get UNKNOWN_MEMBER_ID, so that it joins again."""
         self._send_away(member, self.roster.stop_waiting(member), turn)
         self.roster.remove(member)
         self.unsynced.discard(member.member_id)
@@ -232,11 +235,13 @@ class GroupCore:
         turn.cancel(self._session_timer(member.member_id))
 
     def start_over(self, turn: Turn) -> None:
-        """Go on without members, after a bug that may have left their books half changed.
+        """Continue without members, after a bug that may have left them half changed.
 
-        Each member is told that it is unknown, and joins again. Nothing is trusted but who is
-        there. No record is written, since that may be what raised: after a restart the members of
-        the last record are there again, and time out.
+        Each member gets UNKNOWN_MEMBER_ID and joins again. Only the list of members is trusted, to
+        answer their requests. The generation rises, so that no answer of the old one counts.
+
+        No record is written: writing it may be what raised. After a restart the members of the last
+        record are back, and time out.
         """
         for member in self.roster:
             self._send_away(member, member.waiting_join, turn)
@@ -251,11 +256,12 @@ class GroupCore:
         self.protocol = None
         self.find_subscribed_topics()
         self.generation = next_generation(self.generation)
+        # Not by `move_to`: after a bug any state may be the one before.
         self.state, self.state_timestamp = GroupState.EMPTY, turn.now.wall_ms
         self._note("all members are put out after a bug; they join again", turn)
 
     def take_place(self, old: Member, new: Member, turn: Turn) -> None:
-        """Let a static member take the place of its predecessor: same instance, another id."""
+        """Replace a static member by a newer process: same instance id, another member id."""
         self.roster.replace(old, new)
         if old.member_id in self.unsynced:
             self.unsynced.remove(old.member_id)
@@ -270,7 +276,9 @@ class GroupCore:
     # The join phase
 
     def prepare_rebalance(self, reason: str, turn: Turn) -> None:
-        """Announce the next generation and wait for its members."""
+        """Begin a rebalance: wait for the members of the next generation."""
+        # Before the state changes: members that wait for the assignment of this generation never
+        # get one. If its record is on its way to the log, `syncing` ignores the commit.
         if self.state is GroupState.COMPLETING_REBALANCE:
             self.abandon_assignment(ErrorCode.REBALANCE_IN_PROGRESS, turn)
         self.unsynced.clear()
@@ -286,14 +294,14 @@ class GroupCore:
             turn.arm(self._join_timer, self.roster.rebalance_timeout_ms)
 
     def members_changed(self, reason: str, turn: Turn) -> None:
-        """Go on after a member came, went or changed: begin a rebalance, or end the join phase."""
+        """Begin a rebalance after a change of the members, or end the join phase if all are in."""
         if self.state is not GroupState.PREPARING_REBALANCE:
             self.prepare_rebalance(reason, turn)
         else:
             self._complete_if_everybody_joined(turn)
 
     def _complete_if_everybody_joined(self, turn: Turn) -> bool:
-        """End the join phase if nobody is missing; the first of an empty group lasts its time."""
+        """End the join phase if no member is missing and no initial delay is running."""
         is_due = (
             self.state is GroupState.PREPARING_REBALANCE
             and self.initial_delay is None
@@ -304,13 +312,13 @@ class GroupCore:
         return is_due
 
     def supersede(self, waiting: WaitingJoin | None, turn: Turn) -> None:
-        """Answer a join that its member has repeated; nobody should be listening any more."""
+        """Answer a join that its member has repeated. The client has given up on it."""
         if waiting is not None:
             answer = join_error(waiting.version, ErrorCode.REBALANCE_IN_PROGRESS)
             turn.reply(waiting.ticket, answer)
 
     def join_phase_elapsed(self, turn: Turn) -> None:
-        """End the join phase as its time is up, unless the initial delay is extended."""
+        """End the join phase because its time is up, unless the initial delay is extended."""
         if self.state is not GroupState.PREPARING_REBALANCE:
             return
         delay = self.initial_delay
@@ -325,7 +333,8 @@ class GroupCore:
         for member in late:
             self.drop(member, turn)
         if len(self.roster) and not self.roster.elect_joined():
-            # Only static members that are away: their sessions decide, not this time-out.
+            # Only static members are left, and none has joined. A static member is removed by its
+            # session timeout, not by this one.
             self._note("nobody joined, the rebalance waits", turn)
             turn.arm(self._join_timer, self.roster.rebalance_timeout_ms)
             return
@@ -351,10 +360,10 @@ class GroupCore:
         turn.arm(self._sync_timer, self.roster.rebalance_timeout_ms)
 
     def _become_empty(self, turn: Turn) -> None:
-        """Go on without members.
+        """Become a group without members.
 
-        That the record may be refused does no harm: after a restart the last generation would be
-        there again, and its members would time out.
+        It does no harm if the log refuses the record: after a restart the last generation would be
+        back, and its members would time out.
         """
         self.protocol = None
         self.find_subscribed_topics()
@@ -363,7 +372,7 @@ class GroupCore:
         turn.write(self.encode(self.group_id, self.snapshot({})))
 
     def find_subscribed_topics(self) -> None:
-        """Learn what the members read, as far as they are consumers and can be understood."""
+        """Find the topics that the members read; unknown if they are no consumers."""
         self.subscribed_topics = (
             all_subscribed_topics(member.subscription(self.protocol) for member in self.roster)
             if self.protocol_type == CONSUMER_PROTOCOL_TYPE
@@ -371,7 +380,7 @@ class GroupCore:
         )
 
     def joined(self, member: Member, version: int) -> JoinGroupResponse:
-        """Tell a member of the present generation, and its leader of all members."""
+        """Return the JoinGroup response of this generation; the leader's names all members."""
         return JoinGroupResponse(
             generation_id=self.generation,
             protocol_type=self.protocol_type,
@@ -401,7 +410,7 @@ class GroupCore:
             turn.cancel(self._sync_timer)
 
     def assign(self, assignments: Mapping[str, bytes], turn: Turn) -> None:
-        """Give everybody their part of an assignment that is committed."""
+        """Give each member its part of the assignment. Only when the assignment is committed."""
         for member in self.roster:
             member.assignment = assignments.get(member.member_id, b"")
             if (ticket := member.waiting_sync) is not None:
@@ -411,7 +420,7 @@ class GroupCore:
         self.counters.rebalances += 1
 
     def abandon_assignment(self, code: ErrorCode, turn: Turn) -> None:
-        """Tell everybody who waits for an assignment that there will be none."""
+        """Fail the syncs that wait for the assignment of this generation."""
         self.storing_assignment = False
         for member in self.roster:
             member.assignment = b""
@@ -419,7 +428,7 @@ class GroupCore:
                 self._answer_sync(member, ticket, sync_error(code), turn)
 
     def assigned(self, member: Member) -> SyncGroupResponse:
-        """Tell a member its assignment."""
+        """Return the SyncGroup response with a member's assignment."""
         return SyncGroupResponse(
             protocol_type=self.protocol_type,
             protocol_name=self.protocol,
@@ -434,9 +443,9 @@ class GroupCore:
         self.heard_of(member, turn)
 
     def sync_phase_elapsed(self, turn: Turn) -> None:
-        """Put out those who joined but never asked for an assignment.
+        """Remove members that joined but never asked for their assignment.
 
-        They heartbeat, so that their session never ends, but the others cannot wait for them.
+        They may send heartbeats, so their session never times out. The other members cannot wait.
         """
         if not self.unsynced:
             return
@@ -454,10 +463,17 @@ class GroupCore:
     def _sync_timer(self) -> GroupTimer:
         return GroupTimer("sync", self.group_id)
 
-    # What survives
+    # The record
 
     def snapshot(self, assignments: Mapping[str, bytes]) -> GroupSnapshot:
-        """Return what is written of the group, with these assignments."""
+        """Return the content of the group's record, with these assignments."""
+        # A restart makes every group with members stable. Members that are still joining would
+        # then be told that they have an assignment.
+        invariant(
+            not len(self.roster)
+            or self.state in {GroupState.COMPLETING_REBALANCE, GroupState.STABLE},
+            f"{self.group_id}: written with members while {self.state}",
+        )
         return GroupSnapshot(
             self.protocol_type or "",
             self.generation,

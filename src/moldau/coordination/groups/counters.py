@@ -1,18 +1,18 @@
-"""What the groups of one broker have done since it started: plain numbers for the metrics.
+"""What the groups of one broker have done since it started: numbers for the metrics.
 
-All shards count into one object, so that a shard that moves away takes nothing with it.
+All shards of a broker share one object, so its numbers do not go back when a shard moves away.
 """
 
 from __future__ import annotations
 
 
 class GroupCounters:
-    """Changed on the event loop only; whoever reads a number sees it whole."""
+    """Changed on the event loop only; another thread may read it."""
 
     __slots__ = ("offset_commits", "rebalances")
 
     def __init__(self) -> None:
         self.rebalances = 0
-        """Generations that got their assignment."""
+        """Generations that became stable."""
         self.offset_commits = 0
-        """Offsets, not requests; those of transactions when they are sent."""
+        """Offsets, not requests. Those of a transaction count when they are sent."""

@@ -1,10 +1,12 @@
-"""Offsets that nobody needs any more, and groups that are left without any (KIP-211).
+"""Expired offsets, and groups that are left without offsets (KIP-211).
 
-An offset expires when its retention is over and its group does not use it: the group is empty, or
-no member subscribes to the topic, or it never had members. Clients of versions 2 to 4 could name a
-time of their own, which then counts alone. What an open transaction may still change stays.
+An offset expires when its retention is over and its group does not use it: the group is empty, no
+member subscribes to the topic, or the group never had members. Clients of versions 2 to 4 could set
+an expiry time, which then replaces the retention. An offset that an open transaction may still
+change does not expire.
 
-Groups are looked at after all offsets, when the tombstones of those are in the state.
+Groups are checked after all offsets, when the tombstones of the offsets are in the state. Otherwise
+a group would seem to have offsets that are about to go.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from moldau.coordination.outcome import StateRecord
 def expiry(
     groups: Mapping[str, Group], offsets: OffsetStore, retention_ms: int, wall_ms: int
 ) -> Slices:
-    """Look for everything that is expired at this time: offsets, then groups."""
+    """Walk over everything that is expired at this time: offsets, then groups."""
     return Slices(
         _expired_offsets(groups, offsets, retention_ms, wall_ms),
         _groups_left_over(groups, offsets),

@@ -1,12 +1,12 @@
 """One classic group, as the coordinator's shard sees it: requests and timers in, outcomes out.
 
-This is the whole interface of the group machine; the rules stand in `core`, `joining`, `syncing`
-and `leaving`. A group is pure: it reads no clock, no log and no socket, it is told the time and
-returns what shall happen. It knows nothing of offsets, but answers the questions that those who
-keep them have: who may commit, what may be deleted, what expires.
+This is the whole interface of the group machine; the rules are in `core`, `joining`, `syncing` and
+`leaving`. A group is pure: it reads no clock, no log and no socket. It gets the time and returns
+outcomes. It does not know offsets, but decides who may commit, what may be deleted, what expires.
 
-A group is the owner of its own state. Its records are there for the next coordinator: `replay`
-takes them in only until `loaded` says that everything has been read.
+A group owns its state in memory. Its records are for the next coordinator. `replay` takes them into
+the state only during a load, until `loaded` is called. Afterwards the group has written each record
+itself, and its state may be newer than the record: a replay would undo joins that came since.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _DEAD: Final = GroupState.DEAD
 _EMPTY: Final = GroupState.EMPTY
 _COMPLETING: Final = GroupState.COMPLETING_REBALANCE
 _STABLE: Final = GroupState.STABLE
-"""What every commit asks for, as globals: Python 3.11 looks a member of an enum up by a call."""
+"""As globals, for every commit: Python 3.11 looks a member of an enum up by a call."""
 
 
 class Group:
@@ -67,7 +67,7 @@ class Group:
         *,
         loading: bool = False,
     ) -> None:
-        """Make a group without members; one made while the log is replayed is `loading`."""
+        """Make a group without members; `loading` during a load of its shard."""
         self._core = GroupCore(group_id, settings, random, encode, counters)
         self._is_loading = loading
 
@@ -75,11 +75,11 @@ class Group:
 
     @property
     def is_loading(self) -> bool:
-        """Whether records of the group still count; afterwards they are its own."""
+        """Whether the group is being loaded: only then `replay` changes it."""
         return self._is_loading
 
     def replay(self, snapshot: GroupSnapshot) -> None:
-        """Take what a record says, if the group is still being loaded."""
+        """Take the content of a record into the state, if the group is being loaded."""
         if self._is_loading:
             self._restore(snapshot)
 
@@ -98,13 +98,13 @@ class Group:
         core.find_subscribed_topics()
 
     def loaded(self) -> None:
-        """Begin to serve. Members that were read have no session before `begin_sessions`."""
+        """Begin to serve. Loaded members have no session timers before `begin_sessions`."""
         self._is_loading = False
 
     def begin_sessions(self, now: Now) -> Outcome:
-        """Give members that were read a whole session to be heard of again.
+        """Give each loaded member a whole session timeout to send a heartbeat.
 
-        The group may have served for a while: whoever was heard of meanwhile has a session.
+        The group may have served requests already: members that were heard of have a session.
         """
         core, turn = self._core, Turn(now)
         for member in core.roster:
@@ -115,11 +115,14 @@ class Group:
         return turn.outcome()
 
     def ended(self) -> None:
-        """Stop: the group is deleted, or has another coordinator. Nothing happens any more."""
+        """Stop for ever: the group is deleted, or has another coordinator.
+
+        Callbacks that wait for a commit may still hold the group. They find it dead.
+        """
         self._core.state = GroupState.DEAD
 
     def start_over(self, now: Now) -> Outcome:
-        """Put all members out, because a request or a timer of the group raised."""
+        """Remove all members, because a request or a timer of the group raised."""
         turn = Turn(now)
         self._core.start_over(turn)
         return turn.outcome()
@@ -131,7 +134,7 @@ class Group:
     # Requests
 
     def join(self, request: JoinGroupRequest, caller: Caller, ticket: Ticket, now: Now) -> Outcome:
-        """Take a JoinGroup. `responses.join_refusal` is to be asked before."""
+        """Handle a JoinGroup. Call `responses.join_refusal` first."""
         turn = Turn(now)
         if self._core.state is GroupState.DEAD:
             code = ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -141,7 +144,7 @@ class Group:
         return turn.outcome()
 
     def sync(self, request: SyncGroupRequest, ticket: Ticket, now: Now) -> Outcome:
-        """Take a SyncGroup. `responses.sync_refusal` is to be asked before."""
+        """Handle a SyncGroup. Call `responses.sync_refusal` first."""
         turn = Turn(now)
         if self._core.state is GroupState.DEAD:
             turn.reply(ticket, sync_error(ErrorCode.COORDINATOR_NOT_AVAILABLE))
@@ -150,11 +153,11 @@ class Group:
         return turn.outcome()
 
     def sync_at_once(self, request: SyncGroupRequest) -> bytes | None:
-        """Take a SyncGroup of a stable group if there is nothing to do but to answer it."""
+        """Return the assignment for a SyncGroup of a stable group; None if it needs `sync`."""
         return sync_at_once(self._core, request)
 
     def heartbeat(self, request: HeartbeatRequest, ticket: Ticket, now: Now) -> Outcome:
-        """Take a Heartbeat. Nothing that waits for the log decides about its answer."""
+        """Handle a Heartbeat. Its answer depends on no record, so it waits for no commit."""
         turn = Turn(now)
         code = self._check_heartbeat(request)
         member = self._core.roster.get(request.member_id)
@@ -179,7 +182,7 @@ class Group:
     def leave(
         self, request: LeaveGroupRequest, caller: Caller, ticket: Ticket, now: Now
     ) -> Outcome:
-        """Take a LeaveGroup."""
+        """Handle a LeaveGroup."""
         turn = Turn(now)
         if self._core.state is GroupState.DEAD:
             turn.reply(ticket, leave_error(ErrorCode.COORDINATOR_NOT_AVAILABLE))
@@ -190,7 +193,7 @@ class Group:
     # Timers
 
     def timer_fired(self, key: GroupTimer, now: Now) -> Outcome:
-        """Go on with what a timer of this group was set for."""
+        """Do the work that a timer of this group was set for."""
         turn = Turn(now)
         if self._core.state is not GroupState.DEAD:
             match key.kind:
@@ -202,16 +205,18 @@ class Group:
                     self._core.sync_phase_elapsed(turn)
         return turn.outcome()
 
-    # Questions of those who keep the offsets
+    # Rules about offsets
 
     def check_commit(
         self, member_id: str, instance_id: str | None, generation: int, *, transactional: bool
     ) -> ErrorCode:
-        """Say whether offsets may be committed by this member, or by nobody in particular.
+        """Return an error unless this client may commit offsets.
 
-        A client that is no member commits with a generation below 0, to a group without members.
-        Transactions of old clients name no member at all (KIP-447 came later), and are fenced by
-        their producer; they may also end while the group rebalances.
+        The generation is compared so that a member that was removed cannot overwrite the offsets of
+        the member that took over its partitions. A client that is no member commits with a negative
+        generation, to a group without members. Transactions of clients before KIP-447 name no
+        member; their producer epoch fences them. A transaction may also commit offsets while the
+        group completes a rebalance.
         """
         core = self._core
         state = core.state
@@ -230,7 +235,7 @@ class Group:
         return code
 
     def committed(self, member_id: str, now_s: float) -> None:
-        """Note that a member committed offsets, outside of a transaction: a sign of life."""
+        """Extend the session of a member that committed offsets outside of a transaction."""
         core = self._core
         member = core.roster.get(member_id)
         if member is not None and core.state is not _COMPLETING:
@@ -239,9 +244,9 @@ class Group:
     def commits_again(
         self, member_id: str, instance_id: str | None, generation: int, now_s: float
     ) -> bool:
-        """Do what `check_commit` and `committed` do, and tell whether there was no error.
+        """Do what `check_commit` and `committed` do; return True if there was no error.
 
-        For those who come all day, most of whom are members of a generation that lasts.
+        For the fast path of commits: nearly always the group is stable and the generation current.
         """
         core = self._core
         if instance_id is None and core.state is _STABLE and generation == core.generation:
@@ -256,15 +261,15 @@ class Group:
         return True
 
     def check_delete(self) -> ErrorCode:
-        """Say whether the group may be deleted."""
+        """Return an error unless the group may be deleted."""
         if self._core.state is GroupState.DEAD:
             return ErrorCode.GROUP_ID_NOT_FOUND
         return ErrorCode.NONE if self.is_empty else ErrorCode.NON_EMPTY_GROUP
 
     def check_offset_delete(self) -> ErrorCode:
-        """Say whether offsets may be deleted at all; `is_subscribed_to` then asks for each topic.
+        """Return an error unless offsets may be deleted; `is_subscribed_to` decides for each topic.
 
-        What other clients than consumers read is not known.
+        The topics that clients other than consumers read are not known.
         """
         core = self._core
         if core.state is GroupState.DEAD:
@@ -274,18 +279,18 @@ class Group:
         return ErrorCode.NON_EMPTY_GROUP
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether members read this topic, as far as that is known; if not, they may."""
+        """Whether members read this topic. If their topics are unknown, they may read each."""
         topics = self._core.subscribed_topics
         if topics is None:
             return self._core.protocol_type == CONSUMER_PROTOCOL_TYPE
         return topic in topics
 
     def expiry_start_ms(self, commit_timestamp_ms: int) -> int | None:
-        """Return when the retention of an offset committed then began; None while it is in use.
+        """Return the start of the retention of an offset with this commit time; None while in use.
 
-        An empty group's offsets age from the moment it became empty, or from their commits where
-        that is not known. A stable group of consumers no longer needs those of topics it does not
-        read (`is_subscribed_to`). Offsets of a group that never had members age by themselves
+        Offsets of an empty group age from the moment it became empty, or from their commit if that
+        is not known. Those of a stable group of consumers age from their commit; `is_subscribed_to`
+        protects the topics it reads. Those of a group that never had members age from their commit
         (KIP-211).
         """
         core = self._core
@@ -300,19 +305,19 @@ class Group:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the group has no members and prepares for none."""
+        """Whether the group has no members, and none is joining."""
         return self._core.state is GroupState.EMPTY
 
     @property
     def is_disposable(self) -> bool:
-        """Whether the group may be forgotten once it has no offsets: nobody is about to join."""
+        """Whether the group may be forgotten once it has no offsets: no id is pending either."""
         return self.is_empty and not self._core.roster.pending
 
-    # Questions of tools
+    # For tools
 
     @property
     def state(self) -> GroupState:
-        """Where the group is between two generations."""
+        """The state of the group."""
         return self._core.state
 
     @property
@@ -327,7 +332,7 @@ class Group:
         return group
 
     def description(self) -> GroupDescription:
-        """Describe the group. Only a stable one has a protocol and subscriptions to show."""
+        """Describe the group. Only a stable group shows a protocol and subscriptions."""
         core = self._core
         protocol = core.protocol if core.state is GroupState.STABLE else None
         group = DescribedGroup(

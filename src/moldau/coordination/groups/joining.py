@@ -1,10 +1,10 @@
-"""JoinGroup: who may come in, under which id, and whether that begins a rebalance.
+"""JoinGroup: who may join, under which id, and whether the join begins a rebalance.
 
-A new dynamic member is first only given an id, since version 4, and comes back with it (KIP-394):
-a client that retries a join whose answer got lost no longer leaves a phantom behind. A static
-member (KIP-345) is known by its instance id; when it comes back without a member id it takes the
-place of its predecessor, who is fenced, and a stable group stays as it is. Whoever leads may
-always ask for a rebalance, because only its eyes are on the partitions; any other member only by
+Since version 4 a new dynamic member first gets an id and joins again with it (KIP-394). So a client
+that retries a join whose answer was lost does not leave a member that never speaks again. A static
+member (KIP-345) is known by its instance id. When it joins without a member id, it replaces its
+predecessor, which is fenced, and a stable group stays stable. The leader may always begin a
+rebalance, because it alone watches the partitions of the topics. Another member begins one only by
 joining with another subscription.
 """
 
@@ -24,16 +24,16 @@ from moldau.protocol.messages.groups import JoinGroupRequest, JoinGroupResponse
 from moldau.protocol.wire import TEXT_BYTES_MAX
 
 _REASON_LENGTH_MAX = 255
-"""Characters of a client's reason that are quoted; clients cut it there too (KIP-800)."""
+"""Characters of a client's reason that are logged. Clients cut the reason there too (KIP-800)."""
 
 
 def quoted(reason: str | None) -> str:
-    """Return the reason a client gives, fit for a line of the log."""
+    """Return a client's reason for the log, shortened."""
     return f"client says: {reason[:_REASON_LENGTH_MAX]}" if reason else "client gives no reason"
 
 
 class Join:
-    """One JoinGroup request on its way through the rules."""
+    """The decision on one JoinGroup request."""
 
     __slots__ = ("_caller", "_core", "_request", "_turn", "_waiting")
 
@@ -60,13 +60,13 @@ class Join:
         else:
             self._join_again()
 
-    # May it come in?
+    # May it join?
 
     def _has_room(self) -> bool:
-        """Whether group.max.size allows it.
+        """Whether group.max.size allows the join.
 
-        While members gather, those that wait count, not those that were there before: the limit
-        may have been lowered, and then the last to come are left out.
+        In the join phase, members that have joined again count, not those of the last generation.
+        The limit may have been lowered; then the last ones to join are refused.
         """
         core = self._core
         member = core.roster.get(self._request.member_id)
@@ -118,7 +118,7 @@ class Join:
             self._add(member_id)
 
     def _new_member_id(self, prefix: str) -> str:
-        """Make an id; where the prefix is too long for one, that is cut."""
+        """Make an id. A prefix that is too long is cut."""
         suffix = f"-{UUID(bytes=self._core.random.randbytes(16), version=4)}"
         kept = prefix.encode()[: TEXT_BYTES_MAX - len(suffix)].decode(errors="ignore")
         return kept + suffix
@@ -146,7 +146,7 @@ class Join:
             protocols_of(request.protocols),
         )
 
-    # A member that is known
+    # A known member
 
     def _join_again(self) -> None:
         core, request = self._core, self._request
@@ -157,7 +157,7 @@ class Join:
         elif self._begins_rebalance(member):
             self._update(member)
         else:
-            # Its first answer was lost, or it lost touch: what it missed is still true.
+            # A retry: its answer was lost. The generation it belongs to is still current.
             self._turn.reply(self._waiting.ticket, core.joined(member, self._caller.version))
 
     def _begins_rebalance(self, member: Member) -> bool:
@@ -198,7 +198,7 @@ class Join:
             )
 
     def _fence(self, old: Member) -> None:
-        """Tell a predecessor that waits for something that it is no longer wanted."""
+        """Fail the waiting requests of a predecessor."""
         code = ErrorCode.FENCED_INSTANCE_ID
         waiting = self._core.roster.stop_waiting(old)
         if waiting is not None:
@@ -208,7 +208,11 @@ class Join:
             old.waiting_sync = None
 
     def _store(self, old: Member, new: Member, led_before: str | None) -> None:
-        """Write that the instance has a new member id; the generation goes on."""
+        """Write the new member id of the instance. The generation does not change.
+
+        The join is answered after the commit. Otherwise a new coordinator could know the old member
+        id only, and fence the process that is running.
+        """
         core = self._core
         core.find_subscribed_topics()
         assignments = {member.member_id: member.assignment for member in core.roster}
@@ -216,7 +220,7 @@ class Join:
 
         def committed(turn: Turn) -> None:
             is_same = core.state is GroupState.STABLE and core.generation == generation
-            # If not, a rebalance has begun meanwhile: the join waits for its end instead.
+            # If not, a rebalance has begun meanwhile, and its end answers the join.
             if is_same and new.waiting_join is self._waiting:
                 core.roster.stop_waiting(new)
                 turn.reply(self._waiting.ticket, self._returned(new, led_before))
@@ -232,10 +236,10 @@ class Join:
         self._turn.write(record, committed, refused)
 
     def _returned(self, new: Member, led_before: str | None) -> JoinGroupResponse:
-        """Tell a static member of the generation in which it takes its place again.
+        """Answer a static member that is back in a stable generation.
 
-        A leader is told that it leads but need not assign, as of version 9 (KIP-814). Before, it
-        must not learn that it leads, or it would assign for a generation that has its assignment.
+        From version 9 on, a leader learns that it leads and need not assign (KIP-814). Below, it
+        must not learn that it leads: it would send an assignment for a generation that has one.
         """
         response = self._core.joined(new, self._caller.version)
         if self._caller.version >= 9:

@@ -1,4 +1,4 @@
-"""LeaveGroup: members that go by themselves, or are put out by an administrator."""
+"""LeaveGroup: members that leave, or that an administrator removes."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.groups import LeaveGroupMember, LeaveGroupRequest
 
 _MEMBERS_NAMED: Final = 10
-"""Members that a line of the log names; of the others it gives the number."""
+"""Members that a log line names; the others are counted."""
 
 
 def leave(
     core: GroupCore, request: LeaveGroupRequest, caller: Caller, ticket: Ticket, turn: Turn
 ) -> None:
-    """Let members go, each as far as it is one, then rebalance once for all of them."""
+    """Remove members, with a result for each; then rebalance once for all of them."""
     members_before = len(core.roster)
     results = []
     reasons = []
@@ -34,7 +34,7 @@ def leave(
             if left_count <= _MEMBERS_NAMED:
                 name = shorten(leaving.member_id or leaving.group_instance_id or "")
                 reasons.append(f"{name} left; {quoted(leaving.reason)}")
-    # Somebody who was only expected takes nothing along: a running generation goes on.
+    # A pending id has no partitions. If only such ids left, a running generation stays.
     if left_count and (
         len(core.roster) < members_before or core.state is GroupState.PREPARING_REBALANCE
     ):
@@ -47,7 +47,7 @@ def leave(
 def _leave(core: GroupCore, leaving: LeaveGroupMember, turn: Turn) -> ErrorCode:
     member_id, instance_id = leaving.member_id, leaving.group_instance_id
     if not member_id and instance_id is not None:
-        # An administrator knows the instance id only.
+        # An administrator names only the instance id.
         member = core.roster.of_instance(instance_id)
         code = ErrorCode.NONE
     elif member_id in core.roster.pending:

@@ -1,8 +1,8 @@
-"""What those are told who look after groups: which are listed, and how one is described.
+"""ListGroups and DescribeGroups: filters, and the description of one group.
 
-A shard has hundreds of thousands of groups at worst, and a group tens of thousands of members. So a
-shard only shows them, in one turn; whoever asked goes through them, and may pause in between. Each
-is told as it is when its turn comes.
+A shard may have hundreds of thousands of groups, and a group tens of thousands of members. So a
+shard only returns references, in one turn. The caller goes through them with pauses, and sees each
+group as it is at that time.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from moldau.coordination.groups.states import GroupState
 from moldau.protocol.messages.groups import DescribedGroup
 
 GROUP_TYPE: Final = "classic"
-"""What ListGroups calls groups of this protocol."""
+"""The group type of the classic protocol in ListGroups."""
 
 _NAMES_PER_STEP: Final = 256
 
 
 class GroupDescription(NamedTuple):
-    """A group without its members, and the members with the protocol that they follow."""
+    """A group without its members; the members, and the protocol of the group."""
 
     group: DescribedGroup
     protocol: str | None = None
@@ -29,7 +29,7 @@ class GroupDescription(NamedTuple):
 
 
 class GroupFilter(NamedTuple):
-    """Which groups somebody wants to see (KIP-518, KIP-848)."""
+    """The filters of ListGroups (KIP-518, KIP-848)."""
 
     states: frozenset[str]
     """In lower case; empty for all."""
@@ -37,7 +37,7 @@ class GroupFilter(NamedTuple):
 
     @classmethod
     def read(cls, states: Iterable[str], types: Iterable[str]) -> Generator[None, None, Self]:
-        """Read a request's filters; they may be many, so that this may be paused."""
+        """Read a request's filters, with pauses, because there may be many of them."""
         wanted_states = yield from _lower_case(states)
         wanted_types = yield from _lower_case(types)
         return cls(frozenset(wanted_states), not wanted_types or GROUP_TYPE in wanted_types)

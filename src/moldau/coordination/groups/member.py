@@ -1,4 +1,4 @@
-"""One member of a classic group: who it is, what it can, what it waits for."""
+"""One member of a classic group: its ids, its protocols, its waiting requests, its session."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from moldau.protocol.messages.groups import (
 )
 
 Protocols = tuple[tuple[str, bytes], ...]
-"""The assignors a member knows, the preferred one first, each with its subscription."""
+"""The assignors that a member supports, in order of preference, each with its subscription."""
 
 
 class WaitingJoin(NamedTuple):
@@ -22,11 +22,11 @@ class WaitingJoin(NamedTuple):
 
     ticket: Ticket
     version: int
-    """Of the request: it decides about the form of the answer."""
+    """The version of the request, and so of the response."""
 
 
 class Member:
-    """A member. Only the roster of its group changes what it waits for and what it can."""
+    """A member. Only the group's roster changes `waiting_join` and `protocols`: it counts them."""
 
     __slots__ = (
         "assignment",
@@ -54,24 +54,24 @@ class Member:
     ) -> None:
         self.member_id = member_id
         self.instance_id = instance_id
-        """Given by the user, kept over restarts: a static member (KIP-345)."""
+        """Set by the user and the same after a restart of the client: a static member (KIP-345)."""
         self.client_id = caller.client_id
         self.client_host = caller.client_host
         self.rebalance_timeout_ms, self.session_timeout_ms = timeouts_ms
         self.protocols = protocols
         self.assignment = b""
         self.is_new = False
-        """It waits for the answer to its first join, and cannot heartbeat meanwhile."""
+        """It waits for the answer to its first join, and cannot send heartbeats meanwhile."""
         self.waiting_join: WaitingJoin | None = None
         self.waiting_sync: Ticket | None = None
         self.deadline = 0.0
-        """When it counts as gone, on the monotonic clock, unless it is heard of before."""
+        """When its session times out, on the monotonic clock."""
         self.timer_due: float | None = None
         """When its session timer fires, if one is set: at its deadline or earlier."""
 
     @classmethod
     def restored(cls, snapshot: MemberSnapshot, protocol: str) -> Member:
-        """Make a member again from what was written: it is known to support one protocol."""
+        """Make a member from a record, which has only the protocol that the group chose."""
         rebalance_timeout_ms = snapshot.rebalance_timeout_ms
         if rebalance_timeout_ms == NO_REBALANCE_TIMEOUT_MS:
             rebalance_timeout_ms = snapshot.session_timeout_ms
@@ -86,29 +86,29 @@ class Member:
         return member
 
     def heard_of(self, now_s: float) -> None:
-        """Move the deadline on, without a timer: one that fires early is set again."""
+        """Extend the deadline, without a timer: one that fires early is set again."""
         deadline = now_s + self.session_timeout_ms / 1000
         if deadline > self.deadline:  # noqa: PLR1730 - `max` costs more, and this is for every commit
             self.deadline = deadline
 
     @property
     def must_heartbeat(self) -> bool:
-        """Whether silence counts against it; a request of its own that waits is a sign of life."""
+        """Whether its session may time out. A member with a waiting request need not heartbeat."""
         return self.is_new or (self.waiting_join is None and self.waiting_sync is None)
 
     def subscription(self, protocol: str | None) -> bytes:
-        """Return what it handed in for a protocol, nothing if it does not know that one."""
+        """Return its subscription for a protocol; empty if it does not support that one."""
         for name, metadata in self.protocols:
             if name == protocol:
                 return metadata
         return b""
 
     def vote(self, candidates: set[str]) -> str:
-        """Return its favourite among protocols of which it knows at least one."""
+        """Return the candidate that it prefers. It supports at least one of them."""
         return next(name for name, _ in self.protocols if name in candidates)
 
     def snapshot(self, protocol: str | None, assignment: bytes) -> MemberSnapshot:
-        """Return what is written of it."""
+        """Return its part of the group's record."""
         return MemberSnapshot(
             self.member_id,
             self.instance_id,
@@ -121,7 +121,7 @@ class Member:
         )
 
     def described(self, protocol: str | None) -> DescribedGroupMember:
-        """Return what tools are told of it."""
+        """Return its part of a DescribeGroups response."""
         return DescribedGroupMember(
             member_id=self.member_id,
             group_instance_id=self.instance_id,
@@ -133,16 +133,16 @@ class Member:
 
 
 def timeouts_of(request: JoinGroupRequest, version: int) -> tuple[int, int]:
-    """Return the rebalance and the session time-out a join asks for.
+    """Return the rebalance timeout and the session timeout of a join.
 
-    Version 0 has one time-out for both (KIP-62).
+    Version 0 has one timeout for both (KIP-62).
     """
     session_ms = request.session_timeout_ms
     return (session_ms if version == 0 else request.rebalance_timeout_ms), session_ms
 
 
 def protocols_of(protocols: Iterable[JoinGroupRequestProtocol]) -> Protocols:
-    """Return what a join offers. Of two protocols with one name the first counts."""
+    """Return the protocols of a join. Of two protocols with one name the first counts."""
     offered: dict[str, bytes] = {}
     for protocol in protocols:
         offered.setdefault(protocol.name, protocol.metadata)

@@ -1,12 +1,11 @@
-"""OffsetFetch as a shard answers it: what a group has committed, partition by partition.
+"""OffsetFetch: the offsets that a group has committed.
 
-A consumer that starts asks for all of its partitions, and after a restart of the broker all of them
-do. So values in the form that we and Kafka 4.3 write are read by position, in a third of the time
-of decoding them. All others `decode_offset` deals with.
+A consumer that starts asks for all of its partitions, and after a restart of the broker all
+consumers do. So values as we and Kafka 4.3 write them are read by position, in a third of the time
+of decoding. `decode_offset` reads all others.
 
 A group may have a hundred thousand offsets, and a request may name as many topics. So a shard only
-copies the values there are. Whoever asked goes through the topics and reads the values, and may
-pause between two.
+copies the encoded values. The caller goes through the topics and decodes the values, with pauses.
 """
 
 from __future__ import annotations
@@ -29,27 +28,27 @@ _NO_ERROR: Final = ErrorCode.NONE
 
 _NEWEST_VERSION: Final = 4
 _PREFIX: Final = struct.Struct(">hqiB")
-"""Version, offset, leader epoch, and the length of the metadata plus one where that is short."""
+"""Version, offset, leader epoch, and the length of short metadata plus one."""
 _SHORT_MAX: Final = 0x7F
 _TIMESTAMP_SIZE: Final = 8
 _TAGGED_ID: Final = b"\x01\x00\x10"
-"""What precedes the topic's id: there is one tagged field, it is field 0, it has 16 bytes."""
+"""Precedes the topic id: one tagged field, number 0, 16 bytes."""
 _TAGGED_ID_SIZE: Final = len(_TAGGED_ID) + 16
 _NO_TAGS: Final = b"\x00"
 
 
 TOPICS_AT_ONCE: Final = 256
-"""Topics that a request may name and a shard goes through at once: less than a millisecond."""
+"""Up to this many topics a shard goes through in one turn: less than a millisecond."""
 
 _Named = tuple[str, bytes, Sequence[int] | None]
-"""A topic by its name and id, and its partitions that are asked for; None for all of them."""
+"""The name and id of a topic, and the requested partitions; None for all partitions."""
 
 Told = tuple[int, int, str, bytes]
-"""Offset, leader epoch and metadata, as a consumer is told them, and the id of the topic."""
+"""Offset, leader epoch, metadata and topic id of a committed offset."""
 
 
 class TopicOffsets(NamedTuple):
-    """The values of one topic's offsets at one moment, for partitions that are asked for."""
+    """The encoded offsets of one topic at one moment, for the requested partitions."""
 
     name: str
     topic_id: bytes
@@ -58,14 +57,14 @@ class TopicOffsets(NamedTuple):
     unstable: Container[int]
 
     def tell(self, partition: int) -> OffsetFetchResponsePartition:
-        """Read one offset; without one a partition has -1."""
+        """Decode one offset; -1 for a partition without one."""
         if partition in self.unstable:
             return _nothing_kept(partition, ErrorCode.UNSTABLE_OFFSET_COMMIT)
         return _kept(self.values.get(partition), self.topic_id, partition)
 
 
 class GroupOffsets(NamedTuple):
-    """The offsets of a group at one moment, still to be read."""
+    """The offsets of a group at one moment, not decoded yet."""
 
     group_id: str
     topics: Iterable[TopicOffsets]
@@ -75,10 +74,7 @@ class GroupOffsets(NamedTuple):
 def take_offsets(
     store: OffsetStore, request: OffsetFetchRequestGroup, *, require_stable: bool
 ) -> GroupOffsets:
-    """Take some of a group's offsets, or all of them.
-
-    They are copied, which takes little time, and read afterwards, one at a time.
-    """
+    """Copy some of a group's offsets, or all of them. The caller decodes them later."""
     wanted = request.topics
     group_id = request.group_id
     kept = store.topics(group_id)
@@ -130,12 +126,12 @@ def _kept(value: bytes | None, topic_id: bytes, partition: int) -> OffsetFetchRe
         return _nothing_kept(partition, _NO_ERROR)
     offset, leader_epoch, metadata, committed_to = read_offset(value)
     if topic_id != committed_to and ZERO_TOPIC_ID not in (topic_id, committed_to):
-        return _nothing_kept(partition, _NO_ERROR)  # it was committed to another topic of this name
+        return _nothing_kept(partition, _NO_ERROR)  # it is of a deleted topic with this name
     return OffsetFetchResponsePartition(partition, offset, leader_epoch, metadata, _NO_ERROR)
 
 
 def read_offset(value: bytes) -> Told:
-    """Read what a consumer is told; ProtocolError if the value is damaged."""
+    """Decode an offset for a consumer; ProtocolError if the value is damaged."""
     try:
         version, offset, leader_epoch, size = _PREFIX.unpack_from(value)
         if version == _NEWEST_VERSION and 0 < size <= _SHORT_MAX:
@@ -147,6 +143,6 @@ def read_offset(value: bytes) -> Told:
             if tags == _NO_TAGS:
                 return offset, leader_epoch, metadata, ZERO_TOPIC_ID
     except (struct.error, UnicodeDecodeError):
-        pass  # it is damaged, or a short one of another version
+        pass  # the value is damaged, or a short one of another version
     decoded = decode_offset(value)
     return decoded.offset, decoded.leader_epoch, decoded.metadata, decoded.topic_id

@@ -1,8 +1,8 @@
-"""What requests about offsets come to: the records to write and the answer, partition by partition.
+"""Requests about offsets: the records to write and the response, partition by partition.
 
-Who may ask at all (members, generations, instances) is the group's decision and is made before.
-Requests come with the name and the id of every topic, whichever of the two the client sent, and
-with existing partitions only.
+The group has decided before whether the client may commit (member, generation, instance). The
+server has filled in the name and the id of each topic, and has removed partitions that do not
+exist.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ _NO_METADATA: Final = ""
 
 
 class Subscribed(Protocol):
-    """Whoever knows what a group's members subscribe to."""
+    """Knows the topics that a group's members subscribe to."""
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Tell whether a member reads this topic, or may."""
+        """Tell whether a member reads this topic, or may read it."""
         ...
 
 
@@ -65,7 +65,7 @@ class OffsetCommits:
     def plain(
         self, request: OffsetCommitRequest, now: Now
     ) -> tuple[list[StateRecord], OffsetCommitResponse]:
-        """Decide a commit. Versions 2-4 may ask for a retention of their own."""
+        """Return records and response of a commit. Versions 2-4 may set a retention."""
         group_id, retention_ms = request.group_id, request.retention_time_ms
         expires = _expiry(retention_ms, now.wall_ms)
         records: list[StateRecord] = []
@@ -86,7 +86,7 @@ class OffsetCommits:
     def transactional(
         self, request: TxnOffsetCommitRequest, now: Now
     ) -> tuple[list[StateRecord], TxnOffsetCommitResponse]:
-        """Decide a commit that is part of a transaction."""
+        """Return records and response of a commit that is part of a transaction."""
         group_id, wall_ms = request.group_id, now.wall_ms
         records: list[StateRecord] = []
         response = TxnOffsetCommitResponse()
@@ -110,7 +110,7 @@ class OffsetCommits:
         return ErrorCode.NONE
 
     def _is_too_long(self, metadata: str) -> bool:
-        """Count as Kafka does: the characters of a Java string, whatever the config's name says."""
+        """Count UTF-16 units, as Kafka does, although the config's name says bytes."""
         if metadata.isascii():
             return len(metadata) > self._metadata_length_max
         units = len(metadata.encode("utf-16-be")) // _UTF_16_UNIT_SIZE
@@ -118,10 +118,10 @@ class OffsetCommits:
 
 
 def _expiry(retention_ms: int, wall_ms: int) -> int:
-    """Say when an offset expires whose client asks for this retention.
+    """Return the expiry time for a retention that a client set.
 
-    "For ever" is asked for with the largest number. Kafka's sum overflows there, so that such an
-    offset expires at once; ours stays as large as the record's field can hold.
+    The largest number means "for ever". Kafka's sum overflows there, and the offset expires at
+    once. Ours is capped at the largest value of the record's field.
     """
     if retention_ms == _NO_RETENTION:
         return NO_TIMESTAMP
@@ -183,7 +183,10 @@ def transactional_commit_refused(
 def delete_offsets(
     store: OffsetStore, group: Subscribed, request: OffsetDeleteRequest
 ) -> tuple[Sequence[StateRecord], OffsetDeleteResponse]:
-    """Decide which offsets go: those of topics that no member subscribes to (KIP-496)."""
+    """Return records and response of an OffsetDelete (KIP-496).
+
+    Offsets of topics that a member subscribes to are not deleted.
+    """
     group_id = request.group_id
     records: list[StateRecord] = []
     response = OffsetDeleteResponse()

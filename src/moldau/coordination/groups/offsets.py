@@ -1,21 +1,23 @@
-"""The offsets that the groups of one shard have committed, as the records of its log add up to.
+"""The offsets that the groups of one shard have committed.
 
-An offset committed in a transaction waits until the transaction's marker stands in the partition;
-then it is taken over or dropped. Where both kinds meet, the commit that stands later in the log
-wins, whenever its transaction ends: a plain commit, or one of another transaction that was taken
-over, supersedes those that stood in the log before it. A superseded offset still makes its
-partition unstable (KIP-447), since its transaction is still open, but it is never taken over.
+Only records (`replay`, `commit`) and transaction markers change this state, so a restart finds the
+same state in the log.
+
+An offset committed in a transaction is pending until the transaction's marker is in the partition.
+Then it is applied or dropped. If several commits are for one partition, the one that is later in
+the log wins, no matter when its transaction ends. A plain commit, or an applied one of a
+transaction, supersedes the pending offsets before it in the log. A superseded offset is never
+applied. It still makes its partition unstable (KIP-447), because its transaction is open.
 
 A marker ends a transaction in one turn of the loop, and the transaction may have tens of thousands
-of offsets. Therefore pending offsets are kept by topic and producer, and one `dict.update` takes
-all of a topic over. Offsets are compared one by one only if something was committed to the topic
-since the transaction's first offset of it. For this, every pending offset has a sequence number.
+of offsets. Therefore pending offsets are kept by topic and producer, and one `dict.update` applies
+all offsets of a topic. Offsets are compared one by one only if there was a commit to the topic
+since the transaction's first offset of it. For this comparison each pending offset has a sequence
+number.
 
-Values are kept as they stand in the log and decoded when somebody asks: a shard may hold hundreds
-of thousands, and most are replaced before they are ever read. One that is damaged is not taken: the
-offset that was committed before it stays.
-
-Only `replay` and the marker of a transaction change this state, so that a restart finds it again.
+Values are kept encoded and are decoded when they are read: a shard may hold hundreds of thousands,
+and most are replaced before anybody reads them. A damaged value is refused, and the offset that was
+committed before it stays.
 """
 
 from __future__ import annotations
@@ -32,34 +34,34 @@ _NO_TOPICS: Final[Mapping[str, dict[int, bytes]]] = MappingProxyType({})
 
 
 class _Pending:
-    """What one open transaction has committed for one topic of one group."""
+    """The offsets of one open transaction for one topic of one group."""
 
     __slots__ = ("first", "last", "sequences", "values")
 
     def __init__(self, first: int) -> None:
         self.first = self.last = first
-        """The sequence numbers of its first offset and of its last one."""
+        """The sequence numbers of its first and its last offset."""
         self.values: dict[int, bytes] = {}
         self.sequences: dict[int, int] = {}
-        """By partition, the order of the log: the larger one stands later."""
+        """By partition. A larger number is later in the log."""
 
 
 class _PendingTopic:
-    """Everything that waits for one topic of one group."""
+    """All pending offsets of one topic of one group."""
 
     __slots__ = ("_partitions", "decided", "last_decided", "producers")
 
     def __init__(self) -> None:
         self.producers: dict[int, _Pending] = {}
         self.decided: dict[int, int] = {}
-        """By partition, the last commit that counts: it supersedes what stands before it."""
+        """By partition, the last commit that counts. It supersedes pending ones before it."""
         self.last_decided = 0
-        """No sequence number of those is larger."""
+        """The largest sequence number in `decided`, or more."""
         self._partitions: set[int] | None = None
-        """Those of all producers, once somebody has asked, until a producer's end changes them."""
+        """A cache: the partitions of all producers. Cleared when a producer's transaction ends."""
 
     def add(self, producer_id: int, partition: int, value: bytes, sequence: int) -> _Pending:
-        """Take an offset of a producer that has some already, or of another one."""
+        """Add a pending offset of a producer."""
         pending = self.producers.get(producer_id)
         if pending is None:
             pending = self.producers[producer_id] = _Pending(sequence)
@@ -70,12 +72,12 @@ class _PendingTopic:
         return pending
 
     def remove(self, producer_id: int) -> None:
-        """Forget a producer."""
+        """Forget the offsets of a producer."""
         del self.producers[producer_id]
         self._partitions = None
 
     def forget(self, partition: int) -> list[int]:
-        """Forget what waits for a partition; return whose offsets it was."""
+        """Forget the pending offsets of a partition; return their producers."""
         partitions = self.partitions()
         if partition not in partitions:
             return []
@@ -87,13 +89,13 @@ class _PendingTopic:
         return found
 
     def is_superseded(self, pending: _Pending, partition: int) -> bool:
-        """Tell whether a pending offset will not be taken over."""
+        """Tell whether a later commit counts in place of a pending offset."""
         return pending.sequences[partition] <= self.decided.get(partition, 0)
 
     def take(self, pending: _Pending) -> dict[int, bytes]:
-        """Return the offsets of a transaction that nothing has superseded.
+        """Return the offsets of a committed transaction that are not superseded.
 
-        From now on they supersede those of other transactions that stand before them.
+        From now on they supersede those of other transactions before them in the log.
         """
         values, sequences, decided = pending.values, pending.sequences, self.decided
         if pending.first <= self.last_decided:
@@ -109,14 +111,14 @@ class _PendingTopic:
         return values
 
     def partitions(self) -> set[int]:
-        """Return the partitions for which anything waits; the set changes with them."""
+        """Return the partitions with pending offsets. The set is live: it changes with them."""
         if self._partitions is None:
             self._partitions = set().union(*[one.values for one in self.producers.values()])
         return self._partitions
 
 
 class _OpenTransaction:
-    """Where a producer's transaction has pending offsets, and how many."""
+    """The pending offsets of a producer's transaction, and their number."""
 
     __slots__ = ("count", "topics")
 
@@ -127,7 +129,7 @@ class _OpenTransaction:
 
 
 class OffsetStore:
-    """Committed offsets by group, topic and partition, and those that wait for a transaction."""
+    """Committed offsets by group, topic and partition, and pending ones of transactions."""
 
     __slots__ = ("_committed", "_groups_of", "_pending", "_sequence", "_transactions")
 
@@ -136,15 +138,14 @@ class OffsetStore:
         self._pending: dict[str, dict[str, _PendingTopic]] = {}
         self._transactions: dict[int, _OpenTransaction] = {}
         self._sequence = 0
-        """Counts pending offsets, and commits that supersede them, in the order of the log."""
+        """Numbers pending offsets, and commits that supersede them, in the order of the log."""
         self._groups_of: dict[str, dict[str, None]] = {}
-        """The groups that have offsets of a topic, waiting ones included: a topic that is deleted
-        concerns few of them."""
+        """The groups with committed or pending offsets of a topic, for the deletion of a topic."""
 
     # Replaying
 
     def replay(self, key: OffsetKey, value: bytes | None, producer_id: int | None) -> None:
-        """Take one record: an offset, one in a transaction, or a tombstone."""
+        """Take one record into the state: an offset, one of a transaction, or a tombstone."""
         if value is None:
             self._forget(key)
             return
@@ -155,7 +156,7 @@ class OffsetStore:
         self.commit(key.group, key.topic, key.partition, value)
 
     def commit(self, group: str, topic: str, partition: int, value: bytes) -> None:
-        """Take an offset outside of any transaction, which `check_offset` has found whole."""
+        """Take an offset outside of any transaction. Call `check_offset` first."""
         try:
             self._committed[group][topic][partition] = value
         except KeyError:
@@ -167,7 +168,7 @@ class OffsetStore:
                 waiting.decided[partition] = waiting.last_decided = self._sequence
 
     def end_transaction(self, producer_id: int, *, committed: bool) -> None:
-        """Take over, or drop, what a producer's transaction has committed."""
+        """Apply the pending offsets of a producer if its transaction committed; else drop them."""
         transaction = self._transactions.pop(producer_id, None)
         if transaction is None:
             return
@@ -178,7 +179,7 @@ class OffsetStore:
             self._nothing_waits(group, topic, producer_id)
 
     def _take_over(self, group: str, topic: str, taken: dict[int, bytes]) -> None:
-        """Let offsets count; the dictionary is the store's from now on."""
+        """Apply offsets. The store keeps the dictionary."""
         if not taken:
             return
         topics = self._committed.get(group)
@@ -240,7 +241,7 @@ class OffsetStore:
                 self._nothing_waits(group, topic, producer_id)
 
     def _nothing_waits(self, group: str, topic: str, producer_id: int) -> None:
-        """Note that a producer has no pending offset of this topic any more."""
+        """Forget that a producer has pending offsets of this topic."""
         topics = self._pending[group]
         waiting = topics[topic]
         waiting.remove(producer_id)
@@ -258,7 +259,7 @@ class OffsetStore:
             groups[group] = None
 
     def _forget_group(self, group: str, topic: str) -> None:
-        """Note that a group may have had its last offset of a topic."""
+        """Forget that a group has offsets of a topic, unless it still has some."""
         if topic in self._committed.get(group, ()) or topic in self._pending.get(group, ()):
             return
         groups = self._groups_of[topic]
@@ -269,7 +270,7 @@ class OffsetStore:
     # Reading
 
     def count(self) -> int:
-        """Count committed offsets; may be asked from another thread while they change."""
+        """Count committed offsets. Another thread may call this."""
         return sum(
             len(partitions)
             for topics in tuple(self._committed.values())
@@ -295,19 +296,19 @@ class OffsetStore:
         return {topic: waiting.partitions() for topic, waiting in topics.items()}
 
     def has(self, group: str, topic: str, partition: int) -> bool:
-        """Tell whether there is an offset, or one that waits."""
+        """Tell whether there is a committed or a pending offset."""
         return self.value(group, topic, partition) is not None or self.is_unstable(
             group, topic, partition
         )
 
     def holds(self, group: str) -> bool:
-        """Tell whether a group has offsets here, waiting ones included."""
+        """Tell whether a group has committed or pending offsets."""
         return group in self._committed or group in self._pending
 
     def has_room(
         self, producer_id: int, group: str, topics: Iterable[tuple[str, Sequence[int]]]
     ) -> bool:
-        """Tell whether a producer's transaction may also commit these partitions of a group."""
+        """Tell whether a producer's transaction may have these pending offsets too."""
         transaction = self._transactions.get(producer_id) or _OpenTransaction()
         offset_count, topic_count = transaction.count, len(transaction.topics)
         for topic, partitions in topics:
@@ -323,9 +324,9 @@ class OffsetStore:
         )
 
     def pending(self) -> dict[tuple[str, str, int], dict[int, bytes | None]]:
-        """Return what waits, by producer in the order of the log; None for what is superseded.
+        """Return pending offsets, by producer in the order of the log; None if superseded.
 
-        This is for checks that compare two stores.
+        For checks that compare two stores.
         """
         found: dict[tuple[str, str, int], list[tuple[int, int, bytes | None]]] = {}
         for group, topics in self._pending.items():
@@ -342,7 +343,7 @@ class OffsetStore:
         }
 
     def keys(self, group: str) -> Iterator[OffsetKey]:
-        """Walk over a group's partitions that have an offset, or one that waits."""
+        """Walk over a group's partitions that have a committed or a pending offset."""
         topics = self.topics(group)
         for topic, partitions in topics.items():
             for partition in partitions:
@@ -353,14 +354,14 @@ class OffsetStore:
                     yield OffsetKey(group, topic, partition)
 
     def has_topic(self, topic: str) -> bool:
-        """Tell whether any group has an offset of a topic, or one that waits."""
+        """Tell whether any group has a committed or a pending offset of a topic."""
         return topic in self._groups_of
 
     def keys_of_topic(self, topic: str, topic_id: bytes) -> Iterator[OffsetKey | None]:
-        """Walk over all partitions of a topic that have an offset, or one that waits: all groups'.
+        """Walk over a topic's partitions with a committed or pending offset, in all groups.
 
-        For one that was committed to another topic of the same name there is None, so that every
-        step is as short as the others. What changes under way is seen as it is then.
+        Yields None for an offset of another topic with the same name, so that each step is short.
+        The state may change between two steps; the walk then sees the new state.
         """
         for group in tuple(self._groups_of.get(topic, ())):
             committed = self.topics(group).get(topic, ())
@@ -371,7 +372,7 @@ class OffsetStore:
                 yield key if self._may_belong(key, topic_id) else None
 
     def _may_belong(self, key: OffsetKey, topic_id: bytes) -> bool:
-        """Tell whether an offset, or one that waits, is of this topic as far as one can know."""
+        """Tell whether a committed or pending offset may be of the topic with this id."""
         value = self.value(key.group, key.topic, key.partition)
         if value is not None and _is_of(value, topic_id):
             return True
@@ -384,5 +385,5 @@ class OffsetStore:
 
 
 def _is_of(value: bytes, topic_id: bytes) -> bool:
-    """Tell whether an offset is one of this topic; older records name none."""
+    """Tell whether an offset may be of the topic with this id. Older records have no id."""
     return decode_offset(value).topic_id in (topic_id, ZERO_TOPIC_ID)

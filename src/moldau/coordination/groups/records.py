@@ -1,17 +1,16 @@
 """The records of __consumer_offsets: Kafka's bytes for committed offsets and for classic groups.
 
-A key is an int16 record type and the fields of the key; a value is an int16 version and the fields
-of the value in that version; a record without a value is a tombstone. Types 0 and 1 hold the
-offset of one partition for one group (0 was written before Kafka 0.9), type 2 holds a group. The
-types from 3 on belong to the newer group protocols: they raise UnknownRecord, and whoever loads a
-log passes over them, so that a folder which holds such groups can still be served.
+A key is an int16 record type and the fields of the key. A value is an int16 version and the fields
+of the value in that version. A record without a value is a tombstone. Types 0 and 1 hold the offset
+of one partition for one group (0 was written before Kafka 0.9), type 2 holds a group. The types
+from 3 on belong to the newer group protocols. They raise UnknownRecord, and a load skips them: the
+other groups of such a data directory can be served.
 
-Like Kafka's reader, ours does not mind bytes behind the last field it knows.
+Like Kafka's reader, ours ignores bytes after the last field that it knows. Decoding raises
+ProtocolError for damaged bytes. Fields have Kafka's names, because tools print them.
 
-What reads raises ProtocolError for bytes that are damaged. Fields have Kafka's names, under which
-tools show them.
-
-This module knows forms only. What the records mean is in `offsets` and in the group machine.
+This module only encodes and decodes. The meaning of the records is in `offsets` and in the group
+machine.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ from moldau.protocol.fields import (
 )
 
 NO_TIMESTAMP: Final = -1
-"""An offset without a time of its own at which it expires: the group's retention decides."""
+"""An offset without an expiry time of its own: the group's retention decides."""
 
 _OFFSET: Final = 1
 _GROUP: Final = 2
@@ -53,7 +52,7 @@ _KEY_VERSION: Final = 0
 
 @message(key=_OFFSET, versions="0")
 class OffsetKey:
-    """Which offset: that of one partition for one group."""
+    """The key of the offset of one partition for one group."""
 
     group: str = string()
     topic: str = string()
@@ -62,10 +61,10 @@ class OffsetKey:
 
 @message(key=_OFFSET, versions="0-4", flexible="4+")
 class CommittedOffset:
-    """An offset a group has reached, and what was kept with it.
+    """A committed offset and its metadata.
 
-    Version 1 adds a time to expire at, which 2 takes away again (KIP-211); 3 adds the leader epoch
-    (KIP-320), 4 the id of the topic (KIP-848).
+    Version 1 adds an expiry time, which version 2 removes again (KIP-211). Version 3 adds the
+    leader epoch (KIP-320), version 4 the topic id (KIP-848).
     """
 
     offset: int = int64()
@@ -78,27 +77,27 @@ class CommittedOffset:
 
 _NEWEST_VERSION: Final = (4).to_bytes(_TYPE_SIZE)
 _TEXT_START: Final = _TYPE_SIZE + 8 + 4
-"""Where the metadata begins in a value of that version: behind offset and leader epoch."""
+"""Where the metadata begins in a value of that version: after offset and leader epoch."""
 _EMPTY_TEXT: Final = b"\x01"
 _TIME_START: Final = _TEXT_START + len(_EMPTY_TEXT)
 _TAGS_START: Final = _TIME_START + 8
-"""Behind the time of the commit, where there is no metadata."""
+"""After the commit time, in a value without metadata."""
 _NO_TAGS: Final = b"\x00"
 _TAGGED_ID: Final = b"\x01\x00\x10"
-"""One tagged field, it is field 0, it has 16 bytes: the id of the topic."""
+"""One tagged field: number 0, 16 bytes, the topic id."""
 _TAGGED_ID_SIZE: Final = len(_TAGGED_ID) + 16
 
 
 @message(key=_GROUP, versions="0")
 class GroupKey:
-    """Which group."""
+    """The key of a group."""
 
     group: str = string()
 
 
 @struct
 class MemberValue:
-    """One member of a group; both time-outs in milliseconds."""
+    """One member of a group; both timeouts in milliseconds."""
 
     member_id: str = string()
     group_instance_id: str | None = string("3+", nullable="3+", default=None)
@@ -112,9 +111,9 @@ class MemberValue:
 
 @message(key=_GROUP, versions="0-4", flexible="4+")
 class GroupValue:
-    """A group, in the generation whose assignment stands.
+    """A group, in the last generation that has an assignment.
 
-    Version 1 adds the rebalance time-out, 2 the state's time (KIP-211), 3 static members.
+    Version 1 adds the rebalance timeout, 2 the state's timestamp (KIP-211), 3 static members.
     """
 
     protocol_type: str = string()
@@ -126,14 +125,14 @@ class GroupValue:
 
 
 class RecordForm(NamedTuple):
-    """In which versions values are written."""
+    """The versions in which values are written."""
 
     offset_version: int
     group_version: int
 
     @staticmethod
     def of(inter_broker_protocol: str | None) -> RecordForm:
-        """Choose what the tools of a cluster at this `inter.broker.protocol.version` can read."""
+        """Choose versions that a cluster at this `inter.broker.protocol.version` can read."""
         if inter_broker_protocol is None:
             return CURRENT_FORM
         found = re.match(r"(\d+)\.(\d+)", inter_broker_protocol)
@@ -144,28 +143,28 @@ class RecordForm(NamedTuple):
 
 
 CURRENT_FORM: Final = RecordForm(4, 3)
-"""What Kafka 4.3 writes. It can read groups in version 4 but does not write them yet (KIP-915)."""
+"""Written by Kafka 4.3. It can read groups in version 4 but does not write them yet (KIP-915)."""
 
 FORM_BEFORE_2_1: Final = RecordForm(1, 1)
-"""What the formatters of Kafka 0.10.1 to 2.0 can read."""
+"""Readable for the formatters of Kafka 0.10.1 to 2.0."""
 
 _EXPIRING_VERSION: Final = 1
 
 
 def offset_record(form: RecordForm, key: OffsetKey, committed: CommittedOffset) -> StateRecord:
-    """Write a committed offset. Only version 1 can say when one expires by itself."""
+    """Return the record of a committed offset. Only version 1 can hold an expiry time."""
     expires = committed.expire_timestamp != NO_TIMESTAMP
     version = _EXPIRING_VERSION if expires else form.offset_version
     return StateRecord(_OFFSET_TYPE + encode(key, _KEY_VERSION), _value(version, committed))
 
 
 def offset_tombstone(key: OffsetKey) -> StateRecord:
-    """Write that an offset is gone."""
+    """Return the record that deletes an offset."""
     return StateRecord(_OFFSET_TYPE + encode(key, _KEY_VERSION), None)
 
 
 def group_record(form: RecordForm, group_id: str, group: GroupSnapshot | None) -> StateRecord:
-    """Write a group, or that it is gone."""
+    """Return the record of a group; without a snapshot, its tombstone."""
     key = _GROUP_TYPE + encode(GroupKey(group_id), _KEY_VERSION)
     if group is None:
         return StateRecord(key, None)
@@ -193,7 +192,7 @@ def group_record(form: RecordForm, group_id: str, group: GroupSnapshot | None) -
 
 
 def decode_key(key: bytes) -> OffsetKey | GroupKey:
-    """Read what a record is about; UnknownRecord if its type is not ours."""
+    """Read a key; UnknownRecord for a type that we do not know."""
     record_type = _number(key)
     if record_type in _OFFSET_TYPES:
         return decoder(OffsetKey, _KEY_VERSION)(memoryview(key), _TYPE_SIZE)[0]
@@ -203,11 +202,10 @@ def decode_key(key: bytes) -> OffsetKey | GroupKey:
 
 
 def check_offset(value: bytes) -> None:
-    """Raise what `decode_offset` would raise, in a tenth of its time for the usual value.
+    """Raise the exception of `decode_offset`, in a tenth of its time for the usual value.
 
-    A log holds a hundred thousand offsets, and most are replaced before anybody reads them. So only
-    the shape of a value is looked at where that tells that it is whole: the form that we and Kafka
-    4.3 write, without metadata.
+    A log holds a hundred thousand offsets, and most are replaced before anybody reads them. For a
+    value as we and Kafka 4.3 write it, without metadata, it is enough to check its shape.
     """
     if value[:_TYPE_SIZE] == _NEWEST_VERSION and value[_TEXT_START:_TIME_START] == _EMPTY_TEXT:
         tags = value[_TAGS_START:]
@@ -223,7 +221,10 @@ def decode_offset(value: bytes) -> CommittedOffset:
 
 
 def decode_group(value: bytes) -> GroupSnapshot:
-    """Read a group; one that names a member or an instance twice is damaged."""
+    """Read a group. A group with two equal member or instance ids is damaged.
+
+    This check must be as strict as the invariants of `Roster.add`, so that no record reaches them.
+    """
     version = _version(value, GroupValue)
     group = decoder(GroupValue, version)(memoryview(value), _TYPE_SIZE)[0]
     ids = [member.member_id for member in group.members]
@@ -257,7 +258,7 @@ def _value(version: int, fields: object) -> bytes:
 
 
 def _number(data: bytes) -> int:
-    """Read the number a key or a value begins with."""
+    """Read the int16 at the start of a key or a value."""
     if len(data) < _TYPE_SIZE:
         raise CorruptRecords(f"a record of the offsets topic has a part of {len(data)} bytes")
     return int.from_bytes(data[:_TYPE_SIZE], signed=True)

@@ -1,9 +1,9 @@
-"""A commit that comes again and again, for one partition, with another offset each time.
+"""A template for the commits of one member for one partition.
 
-That is what a consumer of one partition does after every batch of records, or every record. Group,
-member, generation, topic and partition stay the same for as long as a generation lasts, so the
-record to write is made once and kept as a template; after that two numbers and the time go into it.
-What the record looks like comes from `records`: this module only finds the numbers in it.
+A consumer of one partition commits after every batch of records, or after every record. Group,
+member, generation, topic and partition stay the same during a generation. So the record is made
+once and kept as a template. Each commit then fills in offset, leader epoch and time. `records`
+encodes the record; this module only finds the numbers in it.
 """
 
 from __future__ import annotations
@@ -24,18 +24,17 @@ from moldau.records.batch_template import BatchTemplate
 from moldau.records.builder import BatchBuilder
 
 _NUMBERS: Final = Struct(">qibq")
-"""Offset, leader epoch, the length of no metadata, time of the commit: side by side in a value."""
+"""Offset, leader epoch, length of the empty metadata, commit time: adjacent in a value."""
 _NO_METADATA: Final = 1
-"""How a compact string says that it is empty."""
+"""The length field of an empty compact string."""
 _MARKS: Final = (0x4D4F4C4441550001, 0x4D4F4C44, _NO_METADATA, 0x4D4F4C4441550002)
-"""Stand for the numbers where they are looked for."""
+"""Placeholders by which the positions of the numbers are found."""
 
 
 class RepeatedCommit:
     """The commits of one member for one partition, without metadata, in one generation.
 
-    Their records have the form of now. A cluster that wants an older one (`RecordForm`) writes
-    every record by itself.
+    Their records have the current form. With an older `RecordForm` commits do not use templates.
     """
 
     __slots__ = (
@@ -53,7 +52,7 @@ class RepeatedCommit:
     def __init__(
         self, request: OffsetCommitRequest, topic: str, topic_id: bytes, partition: int
     ) -> None:
-        """Keep who asks in this request, and the one partition that it is about."""
+        """Make a template of this request and its one partition."""
         self.group_id = request.group_id
         self.member_id = request.member_id
         self.instance_id = request.group_instance_id
@@ -71,7 +70,7 @@ class RepeatedCommit:
         builder = BatchBuilder()
         builder.append(time_ms, key, value)
         batch = builder.build()
-        # Behind the value there is only the number of headers, none.
+        # After the value there is one byte: the number of headers, 0.
         position = len(batch) - len(value) - 1
         marks = position + value.index(_NUMBERS.pack(*_MARKS))
         self._render = BatchTemplate(batch, marks, _NUMBERS).render
@@ -84,4 +83,4 @@ class RepeatedCommit:
 
 
 CommitAgain: TypeAlias = tuple[RepeatedCommit, int, int]
-"""One of them: with which offset, and leader epoch."""
+"""One commit: the template, the offset, the leader epoch."""

@@ -1,7 +1,6 @@
-"""The answers of the classic group protocol, in the form that each version of an API wants.
+"""The responses of the classic group protocol, in the form of each version of an API.
 
-Also those that need no group: what a request is told that cannot be right, or that names a group
-nobody knows.
+Also the responses that need no group: to invalid requests, and to requests for an unknown group.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ from moldau.protocol.messages.groups import (
     SyncGroupResponse,
 )
 
-# Requests that no group has to be asked about
+# Requests that need no group
 
 
 def join_refusal(
     request: JoinGroupRequest, caller: Caller, settings: GroupSettings
 ) -> JoinGroupResponse | None:
-    """Return the refusal of a join that is wrong in itself, before a group is made for it."""
+    """Return the refusal of an invalid join, before a group is made for it; None if it is valid."""
     if (
         settings.min_session_timeout_ms
         <= request.session_timeout_ms
@@ -43,19 +42,19 @@ def join_refusal(
 
 
 def sync_refusal(request: SyncGroupRequest, caller: Caller) -> SyncGroupResponse | None:
-    """Return the refusal of a sync that does not say which protocol it follows (KIP-559)."""
+    """Return the refusal of a sync that names no protocol (KIP-559); None if it is valid."""
     if caller.version < 5 or None not in {request.protocol_type, request.protocol_name}:
         return None
     return sync_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
 
 
 def join_without_group(request: JoinGroupRequest, caller: Caller) -> JoinGroupResponse:
-    """Return the answer to a member that thinks it is in a group which is not there."""
+    """Return the answer to a member of a group that does not exist."""
     return join_error(caller.version, ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
 
 
 def leave_without_group(request: LeaveGroupRequest, caller: Caller) -> LeaveGroupResponse:
-    """Return the answer to members that leave a group which is not there."""
+    """Return the answer to members that leave a group that does not exist."""
     return left(
         caller.version,
         [
@@ -66,7 +65,7 @@ def leave_without_group(request: LeaveGroupRequest, caller: Caller) -> LeaveGrou
 
 
 def describe_without_group(group_id: str, version: int) -> DescribedGroup:
-    """Describe a group that is not there: Dead, and since version 6 an error (KIP-1043)."""
+    """Describe a group that does not exist: Dead, and since version 6 an error (KIP-1043)."""
     described = DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
     if version >= 6:
         described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
@@ -105,14 +104,14 @@ def leave_error(code: ErrorCode) -> LeaveGroupResponse:
 
 
 def leaving_members(request: LeaveGroupRequest, version: int) -> Sequence[LeaveGroupMember]:
-    """Return who leaves."""
+    """Return the members that leave."""
     if version >= 3:
         return request.members
     return [LeaveGroupMember(member_id=request.member_id)]
 
 
 def left_member(leaving: LeaveGroupMember, code: ErrorCode) -> LeaveGroupMemberResponse:
-    """Say what became of one member."""
+    """Return the result for one member."""
     return LeaveGroupMemberResponse(
         member_id=leaving.member_id,
         group_instance_id=leaving.group_instance_id,
@@ -121,12 +120,12 @@ def left_member(leaving: LeaveGroupMember, code: ErrorCode) -> LeaveGroupMemberR
 
 
 def left(version: int, members: list[LeaveGroupMemberResponse]) -> LeaveGroupResponse:
-    """Say what became of all members of a request."""
+    """Return the response with the results of all members."""
     if version >= 3:
         return LeaveGroupResponse(members=members)
     return LeaveGroupResponse(error_code=members[0].error_code)
 
 
 def protocol_name(name: str | None, version: int) -> str | None:
-    """Return a protocol's name as a JoinGroup answer can carry it: null came with version 7."""
+    """Return a protocol's name for a JoinGroup response; null is allowed since version 7."""
     return name if name is not None or version >= 7 else ""

@@ -1,8 +1,8 @@
-"""The members of a classic group: who is in it, who leads, what all of them can.
+"""The members of a classic group, their leader, and the protocols that all of them support.
 
-The roster keeps its books in step (who waits to join, how many support a protocol, which member
-stands for which instance) so that the rules of the group read them at a glance also with thousands
-of members. It knows nothing of states, generations or time.
+The roster keeps counts and indexes (waiting joins, supporters of each protocol, members by instance
+id) in step with the members. So the rules of the group are fast also with thousands of members. The
+roster knows nothing of states, generations or time.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from moldau.coordination.groups.member import Member, Protocols, WaitingJoin
 
 
 class Roster:
-    """Members by id, in the order in which they came."""
+    """Members by id, in the order in which they joined."""
 
     __slots__ = ("_instances", "_members", "_supporters", "leader", "pending", "waiting_count")
 
@@ -24,10 +24,9 @@ class Roster:
         self._instances: dict[str, str] = {}
         self._supporters: Counter[str] = Counter()
         self.pending: dict[str, None] = {}
-        """Ids given to dynamic members that have yet to come back with them, the oldest first
-        (KIP-394)."""
+        """Ids that were given to dynamic members and not used yet, the oldest first (KIP-394)."""
         self.leader: str | None = None
-        """The member that assigns; there is one whenever there are members."""
+        """The member that makes the assignment; None only if there are no members."""
         self.waiting_count = 0
         """Members whose JoinGroup waits for an answer."""
 
@@ -38,18 +37,18 @@ class Roster:
         return iter(self._members.values())
 
     def get(self, member_id: str) -> Member | None:
-        """Return a member, None if there is none of this id."""
+        """Return the member with this id; None if there is none."""
         return self._members.get(member_id)
 
     def of_instance(self, instance_id: str) -> Member | None:
-        """Return the static member of this instance id."""
+        """Return the static member with this instance id; None if there is none."""
         member_id = self._instances.get(instance_id)
         return None if member_id is None else self._members[member_id]
 
-    # Coming and going
+    # Joining and leaving
 
     def add(self, member: Member) -> None:
-        """Take a member in; the first one leads."""
+        """Add a member; the first one leads."""
         invariant(member.member_id not in self._members, "a member joins once")
         self._members[member.member_id] = member
         if member.instance_id is not None:
@@ -61,7 +60,7 @@ class Roster:
         self.pending.pop(member.member_id, None)
 
     def remove(self, member: Member) -> None:
-        """Let a member go; if it led, the one that has been there longest leads."""
+        """Remove a member; if it led, the oldest member leads."""
         del self._members[member.member_id]
         if member.instance_id is not None:
             del self._instances[member.instance_id]
@@ -71,7 +70,7 @@ class Roster:
             self.leader = next(iter(self._members), None)
 
     def replace(self, old: Member, new: Member) -> None:
-        """Put a static member in the place of its predecessor, leadership included."""
+        """Replace a static member by its successor, which leads if the old one did."""
         led = self.leader == old.member_id
         self.remove(old)
         self.add(new)
@@ -81,24 +80,24 @@ class Roster:
     # Waiting to join
 
     def wait_to_join(self, member: Member, waiting: WaitingJoin) -> WaitingJoin | None:
-        """Note that a member waits; return what it waited for before."""
+        """Set a member's waiting join; return the one before."""
         earlier, member.waiting_join = member.waiting_join, waiting
         self.waiting_count += earlier is None
         return earlier
 
     def stop_waiting(self, member: Member) -> WaitingJoin | None:
-        """Note that a member no longer waits; return what it waited for."""
+        """Clear a member's waiting join; return it."""
         waiting, member.waiting_join = member.waiting_join, None
         self.waiting_count -= waiting is not None
         return waiting
 
     @property
     def everybody_joined(self) -> bool:
-        """Whether all members wait for the next generation, and nobody is expected."""
+        """Whether all members wait for the next generation, and no id is pending."""
         return self.waiting_count == len(self._members) and not self.pending
 
     def elect_joined(self) -> bool:
-        """Let somebody lead who waits to join; tell whether there is anybody."""
+        """Make a member the leader that waits to join; False if no member does."""
         leader = None if self.leader is None else self._members[self.leader]
         if leader is not None and leader.waiting_join is None:
             leader = next((one for one in self if one.waiting_join is not None), None)
@@ -107,10 +106,10 @@ class Roster:
         self.leader = leader.member_id
         return True
 
-    # What members can
+    # Protocols
 
     def change_protocols(self, member: Member, protocols: Protocols) -> None:
-        """Take what a member offers now in place of what it offered before."""
+        """Replace the protocols of a member."""
         self._forget_protocols(member)
         member.protocols = protocols
         self._supporters.update(name for name, _ in protocols)
@@ -126,9 +125,9 @@ class Roster:
         return any(self._supporters[name] == len(self._members) for name in names)
 
     def choose_protocol(self) -> str:
-        """Return the protocol most members prefer among those that all support.
+        """Return the protocol that most members prefer among those that all support.
 
-        A tie goes to the protocol that was voted for first, hence to the oldest member.
+        In a tie the protocol wins that was voted for first.
         """
         candidates = {
             name for name, count in self._supporters.items() if count == len(self._members)
@@ -140,5 +139,5 @@ class Roster:
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The time a rebalance may take: what the most patient member allows."""
+        """The longest rebalance timeout of all members."""
         return max(0, max((member.rebalance_timeout_ms for member in self), default=0))

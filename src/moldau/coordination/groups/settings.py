@@ -1,4 +1,4 @@
-"""The settings that the classic group protocol obeys, under the names of Kafka's configs."""
+"""The settings of the classic group protocol, under the names of Kafka's configs."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Final
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 5 * 60 * 1000
 """How long a new member's first JoinGroup may wait for the end of a rebalance.
 
-A new member cannot heartbeat yet, so its session says nothing about it. One that gave up waiting
-and joined again under another id would otherwise stay in the group for as long as the rebalance
-lasts. Kafka has the same constant."""
+A new member cannot send heartbeats yet, so a session timeout cannot detect that it is gone. A
+client that gave up and joined again under another id would otherwise stay in the group twice until
+the rebalance ends. Kafka has the same constant."""
 
 PENDING_MEMBERS_MAX: Final = 10_000
-"""Ids given out to members of one group that have yet to come back with them (KIP-394).
+"""Member ids of one group that were given out and not used yet (KIP-394).
 
-Kafka counts them nowhere: a client that asks for one after the other would fill the memory with
-ids and timers. A group of this size may still start at once."""
+Kafka has no limit: a client that asks for one id after the other fills the memory with ids and
+timers. With this limit, ten thousand members of a group may still start at the same time."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,12 @@
-"""The shard of one partition of __consumer_offsets: the groups that belong to it, their offsets.
+"""The shard of one partition of __consumer_offsets: the groups of the partition and their offsets.
 
-The shard finds the group that a request is about, and brings groups and offsets together where a
-rule needs both: who may commit, what may be deleted, what expires. The rules of groups are in
-`group`, those of offsets in `offset_requests` and `expiry`.
+The shard finds the group of a request. Where a rule needs both groups and offsets (who may commit,
+what may be deleted, what expires), it asks both. The rules of groups are in `group`, those of
+offsets in `offset_requests` and `expiry`.
 
-A group is there as soon as it has a member, an offset or a record. One that only has offsets never
-had members: it comes and goes with them. A group whose first member joins is written at once, so
-that what tools list is what a restart finds.
+A group exists while it has a member, an offset or a record. A group that has only offsets never had
+members, and is forgotten with its last offset. When the first member joins, the group is written at
+once: tools then list the same groups before and after a restart.
 """
 
 from __future__ import annotations
@@ -94,21 +94,21 @@ EXPIRY_TIMER: Final = "offset expiry"
 SESSIONS_TIMER: Final = "sessions"
 
 GROUPS_PER_TURN: Final = 100
-"""Groups whose sessions begin in one turn after a load: some milliseconds if they have ten members
-each."""
+"""Groups whose sessions begin in one turn after a load. With ten members each that takes a few
+milliseconds."""
 
 _NO_ERROR: Final = ErrorCode.NONE
 """As a global: Python 3.11 looks a member of an enum up by a call."""
 _TOO_LARGE: Final = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 _SAYS_GROUP_IS_MISSING: Final = 9
-"""The version of OffsetCommit from which a missing group is called that (KIP-848)."""
+"""The version of OffsetCommit that has an error for a missing group (KIP-848)."""
 _SAYS_GROUP_IS_MISSING_IN_TRANSACTION: Final = 6
 """The same for TxnOffsetCommit (KIP-1319)."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShardSettings:
-    """What the shards of a broker obey; the defaults are Kafka's."""
+    """The settings of a broker's shards; the defaults are Kafka's."""
 
     groups: GroupSettings = field(default_factory=GroupSettings)
     form: RecordForm = CURRENT_FORM
@@ -121,21 +121,21 @@ class ShardSettings:
 
 
 class TopicDeletion(NamedTuple):
-    """The timer of a topic that is gone, while offsets of it are left."""
+    """The timer of a deleted topic that still has offsets."""
 
     name: str
     topic_id: bytes
 
 
 class GroupDeletion(NamedTuple):
-    """The timer of a group that is being deleted, while offsets of it are left."""
+    """The timer of a group that is being deleted and still has offsets."""
 
     group_id: str
     ticket: Ticket
 
 
 class ShownGroups(NamedTuple):
-    """All groups of a shard, or why there are none to see."""
+    """All groups of a shard, or an error."""
 
     error: ErrorCode
     groups: Sequence[Group] = ()
@@ -156,16 +156,16 @@ class GroupShard:
         self._commits = OffsetCommits(settings.form, settings.metadata_length_max)
         self._is_loading = True
         self._without_sessions: deque[Group] = deque()
-        """Groups that were read, and whose members have no sessions yet."""
+        """Loaded groups whose members have no sessions yet."""
         self._sweep: Slices | None = None
         self._sweep_interval_s = settings.retention_check_interval_ms / 1000
         self._deletions: dict[TopicDeletion, Slices] = {}
-        """Topics that are gone, and how far their offsets are forgotten."""
+        """Deleted topics, and the offsets that are still to be forgotten."""
 
     # The state and its log
 
     def replay(self, record: StateRecord, producer: ProducerIdentity | None) -> None:
-        """Take one record of the partition; nearly all are plain commits for a known group."""
+        """Take one record into the state; nearly all are plain commits of a known group."""
         data, value = record
         place = self._prefixes.get(data[:-PARTITION_SIZE])
         if place is None or value is None or producer is not None:
@@ -193,7 +193,7 @@ class GroupShard:
 
     def _replay_group(self, key: GroupKey, value: bytes | None) -> None:
         if value is not None:
-            # A group that serves has written the record itself, and knows what it says.
+            # A group that serves has written the record itself, and may have changed since.
             snapshot = decode_group(value) if self._is_loading else None
             group = self._groups.get(key.group)
             if group is None:
@@ -219,11 +219,11 @@ class GroupShard:
         return group_record(self._settings.form, group_id, snapshot)
 
     def transaction_ended(self, producer: ProducerIdentity, *, committed: bool) -> None:
-        """Take over, or drop, the offsets of a transaction."""
+        """Apply the offsets of a committed transaction; drop those of an aborted one."""
         self._offsets.end_transaction(producer.producer_id, committed=committed)
 
     def loaded(self, now: Now) -> Outcome:
-        """Begin to serve; sessions of members begin group by group, in turns of their own."""
+        """Begin to serve; the sessions of members begin later, some groups in each turn."""
         del now
         self._is_loading = False
         for group in self._groups.values():
@@ -254,7 +254,7 @@ class GroupShard:
         self._deletions.clear()
 
     def timer_fired(self, key: Hashable, now: Now) -> Outcome:
-        """Go on with what a timer was set for."""
+        """Do the work that a timer was set for."""
         match key:
             case GroupTimer():
                 return self._group_timer_fired(key, now)
@@ -266,17 +266,17 @@ class GroupShard:
                 return self._begin_sessions(now)
             case _ if key == EXPIRY_TIMER:
                 return self._expire(now)
-        raise InvariantViolated(f"a timer of nobody: {key!r}")
+        raise InvariantViolated(f"an unknown timer: {key!r}")
 
-    # Membership: a group may be half changed when it raises, and no other group is
+    # Membership: a group that raises may be half changed; other groups are not
 
     def _contained(self, group: Group, error: Exception, now: Now) -> Exception:
-        """Let a group that raised start over; return what to raise, so that the others go on."""
+        """Let a group that raised start over; return the exception to raise in its place."""
         if isinstance(error, InvariantViolated):
             return error
         try:
             return HandlerFailed(error, group.start_over(now))
-        except Exception as another:  # noqa: BLE001 - the group cannot be repaired
+        except Exception as another:  # noqa: BLE001 - only a load can repair the group
             return InvariantViolated(f"a group cannot start over: {another!r}")
 
     def _group_timer_fired(self, key: GroupTimer, now: Now) -> Outcome:
@@ -289,7 +289,7 @@ class GroupShard:
             raise self._contained(group, error, now) from error
 
     def join(self, request: JoinGroupRequest, caller: Caller, ticket: Ticket, now: Now) -> Outcome:
-        """Let a member into its group, which is made for the first one."""
+        """Add a member to its group; the first member creates the group."""
         refusal = join_refusal(request, caller, self._settings.groups)
         if refusal is not None:
             return _answer(ticket, refusal)
@@ -310,7 +310,7 @@ class GroupShard:
         group = self._make_group(group_id)
         outcome = group.join(request, caller, ticket, now)
         if group.is_disposable:
-            return outcome  # the join was refused: there is no group
+            return outcome  # the join was refused, so the group is dropped
         invariant(not outcome.records, "a group that was just made has no generation to write")
         record = self._encode(group_id, GroupSnapshot("", 0, None, None, now.wall_ms))
         self._groups[group_id] = group
@@ -323,7 +323,7 @@ class GroupShard:
         return outcome._replace(records=(record,), refused=refused)
 
     def sync(self, request: SyncGroupRequest, caller: Caller, ticket: Ticket, now: Now) -> Outcome:
-        """Give a member its assignment."""
+        """Answer a member with its assignment, now or when it is committed."""
         refusal = sync_refusal(request, caller)
         if refusal is not None:
             return _answer(ticket, refusal)
@@ -336,12 +336,12 @@ class GroupShard:
             raise self._contained(group, error, now) from error
 
     def sync_at_once(self, request: SyncGroupRequest) -> bytes | None:
-        """Return a member's assignment where that is all there is to say; None otherwise."""
+        """Return a member's assignment if its group is stable; None if it needs `sync`."""
         group = self._groups.get(request.group_id)
         return None if group is None else group.sync_at_once(request)
 
     def heartbeat(self, request: HeartbeatRequest, ticket: Ticket, now: Now) -> Outcome:
-        """Take a sign of life."""
+        """Extend a member's session."""
         group = self._groups.get(request.group_id)
         if group is None:
             return _answer(ticket, heartbeat_answer(ErrorCode.UNKNOWN_MEMBER_ID))
@@ -350,7 +350,7 @@ class GroupShard:
     def leave(
         self, request: LeaveGroupRequest, caller: Caller, ticket: Ticket, now: Now
     ) -> Outcome:
-        """Let members go."""
+        """Remove members."""
         group = self._groups.get(request.group_id)
         if group is None:
             return _answer(ticket, leave_without_group(request, caller))
@@ -364,7 +364,7 @@ class GroupShard:
     def commit(
         self, request: OffsetCommitRequest, version: int, ticket: Ticket, now: Now
     ) -> Outcome:
-        """Keep offsets, if the asker may commit."""
+        """Commit offsets, if the client may do so."""
         error = self._check_commit(
             request,
             ErrorCode.GROUP_ID_NOT_FOUND
@@ -386,10 +386,10 @@ class GroupShard:
         )
 
     def commit_again(self, asked: CommitAgain, wall_ms: int, monotonic: float) -> Sealed | None:
-        """Decide on a commit that was made before with another offset, as `commit` would.
+        """Decide on a commit of the fast path, as `commit` would.
 
-        None, with nothing changed that `commit` would not change too, where there is more to it
-        than one record and success.
+        Returns None if the request needs `commit`. Then only a session may be extended, as `commit`
+        does too.
         """
         commit, offset, leader_epoch = asked
         group = self._groups.get(commit.group_id)
@@ -401,7 +401,7 @@ class GroupShard:
         return commit.sealed(offset, leader_epoch, wall_ms)
 
     def committed_again(self, asked: CommitAgain, value: bytes) -> None:
-        """Take the value of a record that `commit_again` has made, now that it is appended."""
+        """Take the record of `commit_again` into the state, after the append."""
         commit, _, _ = asked
         self._counters.offset_commits += 1
         self._offsets.commit(commit.group_id, commit.topic, commit.partition, value)
@@ -409,9 +409,9 @@ class GroupShard:
     def commit_in_transaction(
         self, request: TxnOffsetCommitRequest, version: int, ticket: Ticket, now: Now
     ) -> Outcome:
-        """Keep offsets for when their transaction is committed, if the asker may commit.
+        """Write offsets that count once their transaction commits, if the client may commit.
 
-        That the transaction is the producer's, and open, has been verified before.
+        The caller has verified that the transaction is open and belongs to the producer.
         """
         error = self._check_commit(
             request,
@@ -453,7 +453,7 @@ class GroupShard:
         *,
         transactional: bool,
     ) -> ErrorCode:
-        """Say whether offsets may be committed. Who is no member needs no group (it is made)."""
+        """Return an error unless the client may commit. One that is no member needs no group."""
         generation = request.generation_id_or_member_epoch
         group = self._groups.get(request.group_id)
         if group is None:
@@ -465,14 +465,11 @@ class GroupShard:
     def fetch(
         self, request: OffsetFetchRequestGroup, ticket: Ticket, *, require_stable: bool
     ) -> Outcome:
-        """Take offsets. A group that is not there has none; who asks does not matter.
-
-        Replies GroupOffsets.
-        """
+        """Read offsets, for any client. A missing group has none. Replies GroupOffsets."""
         return _answer(ticket, take_offsets(self._offsets, request, require_stable=require_stable))
 
     def delete_offsets(self, request: OffsetDeleteRequest, ticket: Ticket) -> Outcome:
-        """Forget offsets of topics that the group does not subscribe to."""
+        """Delete offsets of topics that the group does not subscribe to."""
         group = self._groups.get(request.group_id)
         error = ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.check_offset_delete()
         if group is None or error is not ErrorCode.NONE:
@@ -481,7 +478,7 @@ class GroupShard:
         return Outcome(records, (Reply(ticket, response),))
 
     def topics_deleted(self, topics: Mapping[str, bytes], now: Now) -> Outcome:
-        """Forget the offsets of topics that are gone, given by name and id; in turns to come."""
+        """Delete the offsets of deleted topics, given by name and id, in later turns."""
         del now
         return Outcome(
             timers=[
@@ -492,7 +489,7 @@ class GroupShard:
         )
 
     def _forget_topic(self, deletion: TopicDeletion) -> Outcome:
-        """Write the next slice of tombstones for a topic that is gone."""
+        """Write the next slice of tombstones for a deleted topic."""
         slices = self._deletions.get(deletion)
         if slices is None:
             slices = Slices(_tombstones(self._offsets.keys_of_topic(*deletion)))
@@ -503,7 +500,7 @@ class GroupShard:
             self._deletions[deletion] = slices
 
         def refused(code: ErrorCode, now: Now) -> Outcome:
-            """Begin anew later: the log takes nothing now."""
+            """Start again later: the log refuses records now."""
             del code, now
             self._deletions.pop(deletion, None)
             return Outcome(timers=(Timer(deletion, self._sweep_interval_s),))
@@ -514,9 +511,9 @@ class GroupShard:
     # Administration
 
     def all_groups(self, ticket: Ticket) -> Outcome:
-        """Show every group, for a list of them. Replies ShownGroups.
+        """Show every group, for ListGroups. Replies ShownGroups.
 
-        They may be hundreds of thousands: whoever asked looks at them, and may pause between two.
+        There may be hundreds of thousands. So the caller goes through them, with pauses.
         """
         return _answer(ticket, ShownGroups(ErrorCode.NONE, tuple(self._groups.values())))
 
@@ -529,10 +526,10 @@ class GroupShard:
         return _answer(ticket, group.description())
 
     def delete_group(self, group_id: str, ticket: Ticket, now: Now) -> Outcome:
-        """Delete a group without members, and its offsets, batch by batch where they are many.
+        """Delete a group without members and its offsets, in several batches if there are many.
 
-        Each batch has a turn of its own. Between two of them things may change: then the rest
-        stays, and the answer says why.
+        Each batch has its own turn. If a member joins in between, the rest stays and the answer is
+        an error. The group's tombstone is in the last batch: until then a restart finds the group.
         """
         del now
         group = self._groups.get(group_id)
@@ -552,7 +549,7 @@ class GroupShard:
             ),
         )
 
-    # Figures, which another thread may ask for while the state changes
+    # Metrics, which another thread may read while the state changes
 
     def count_groups(self) -> Counter[GroupState]:
         """Count groups by their state."""
@@ -565,7 +562,7 @@ class GroupShard:
     # Expiry
 
     def _expire(self, now: Now) -> Outcome:
-        """Go on with a sweep through everything that may be expired, or begin one."""
+        """Continue a sweep for expired offsets and groups, or begin one."""
         if self._sweep is None:
             retention_ms = self._settings.retention_ms
             self._sweep = expiry(self._groups, self._offsets, retention_ms, now.wall_ms)
@@ -576,7 +573,7 @@ class GroupShard:
         return Outcome(records, timers=(timer,), refused=self._give_up_sweep)
 
     def _give_up_sweep(self, code: ErrorCode, now: Now) -> Outcome:
-        """Try again at the next turn: the log takes nothing now."""
+        """Try again after the interval: the log refuses records now."""
         del code, now
         self._sweep = None
         return Outcome(timers=(self._next_sweep(),))
@@ -586,7 +583,7 @@ class GroupShard:
 
 
 def _tombstones(keys: Iterable[OffsetKey | None]) -> Iterator[StateRecord | None]:
-    """Say that offsets are gone, one at a time: the state may change between two of them."""
+    """Make tombstones one at a time: the state may change between two of them."""
     for key in keys:
         yield None if key is None else offset_tombstone(key)
 
@@ -596,5 +593,5 @@ def _answer(ticket: Ticket, response: object) -> Outcome:
 
 
 def _commit_error(code: ErrorCode) -> ErrorCode:
-    """Say why a commit was not written; clients know a code for one that is too large."""
+    """Return the error of a commit that the log refused; clients have one for a large commit."""
     return ErrorCode.INVALID_COMMIT_OFFSET_SIZE if code in _TOO_LARGE else coordinator_error(code)

@@ -1,9 +1,9 @@
-"""Long ways through a shard, in slices that are short enough for the event loop.
+"""Long walks through a shard, in slices that are short enough for the event loop.
 
-A shard may hold hundreds of thousands of offsets. Whoever has to look at many of them says so with
-a generator, which yields after every look: a tombstone, or None where there is nothing to write.
-The shard takes one slice of it in a turn, and a timer without delay brings it back for the next.
-The state may change in between; a generator must bear that, and look at it as it is then.
+A shard may hold hundreds of thousands of offsets. A walk over many of them is a generator that
+yields after each step: a tombstone, or None if there is nothing to write. The shard takes one slice
+in each turn, and sets a timer without delay for the next one. The state may change between two
+slices, so a generator must read it again at each step.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from typing import Final, NamedTuple
 from moldau.coordination.outcome import StateRecord
 
 LOOKS_PER_SLICE: Final = 500
-"""A few milliseconds, if all of them lead to a tombstone."""
+"""Steps in one slice. It takes a few milliseconds if each step yields a tombstone."""
 
 BYTES_PER_SLICE: Final = 256 * 1024
-"""Bytes of keys in one batch: a quarter of what a batch may have by default, as ids may be long."""
+"""Bytes of keys in one batch, since ids may be long: a quarter of the default limit of a batch."""
 
 
 class Slice(NamedTuple):
-    """A part of a way."""
+    """A part of a walk."""
 
     records: list[StateRecord]
-    """Tombstones; they must be in the state before the next slice."""
+    """Tombstones. They must be replayed before the next slice: later steps read the state."""
     is_last: bool
 
 
 class Slices:
-    """One or more ways, one after the other. No slice holds parts of two."""
+    """One or more walks, one after the other. No slice holds parts of two walks."""
 
     __slots__ = ("_ways",)
 
@@ -38,7 +38,7 @@ class Slices:
         self._ways = deque(ways)
 
     def next_slice(self) -> Slice:
-        """Look at what comes next."""
+        """Return the next slice."""
         records: list[StateRecord] = []
         size = 0
         for look_count, record in enumerate(self._ways[0], 1):

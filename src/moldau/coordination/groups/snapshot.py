@@ -1,8 +1,8 @@
-"""What of a classic group survives a restart: the values of its record in __consumer_offsets.
+"""The state of a classic group that survives a restart: the fields of its record.
 
-The group machine writes and reads these; `records` turns them into Kafka's bytes and back, in
-every version. A generation that is not yet decided is never written: a snapshot holds the last
-one whose assignment stood, or a group without members.
+The group machine writes and reads snapshots; `records` translates them to Kafka's bytes and back,
+in every version. A generation without an assignment is never written. A snapshot holds a generation
+with its assignment, or a group without members.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 NO_STATE_TIMESTAMP = -1
-"""A record older than version 2 does not tell when the group entered its state."""
+"""Records before version 2 do not say when the group entered its state."""
 
 NO_REBALANCE_TIMEOUT_MS = -1
-"""A record of version 0 knows one time-out only: the session's serves for both."""
+"""Records of version 0 have no rebalance timeout. The session timeout is used for both."""
 
 
 class MemberSnapshot(NamedTuple):
-    """One member, with its subscription in the form of the protocol the group chose."""
+    """One member, with its subscription for the protocol that the group chose."""
 
     member_id: str
     instance_id: str | None
@@ -30,13 +30,13 @@ class MemberSnapshot(NamedTuple):
 
 
 class GroupSnapshot(NamedTuple):
-    """One group; an empty one has neither protocol nor leader."""
+    """One group. Without members it has neither protocol nor leader."""
 
     protocol_type: str
-    """Empty for a group that only ever committed offsets."""
+    """Empty for a group that never had members."""
     generation: int
     protocol: str | None
     leader: str | None
     state_timestamp: int
-    """Milliseconds since 1970; expiry of an empty group's offsets counts from here."""
+    """Milliseconds since 1970. The retention of an empty group's offsets starts here."""
     members: tuple[MemberSnapshot, ...] = ()

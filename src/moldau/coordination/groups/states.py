@@ -7,18 +7,18 @@ from typing import Final
 
 
 class GroupState(Enum):
-    """Where a group is between two generations; the values are the names tools print."""
+    """The state of a group; the values are the names that tools print."""
 
     EMPTY = "Empty"
-    """No members; offsets may be there."""
+    """No members. The group may have offsets."""
     PREPARING_REBALANCE = "PreparingRebalance"
-    """The next generation is announced, its members come together."""
+    """A rebalance has begun, and the members of the next generation join."""
     COMPLETING_REBALANCE = "CompletingRebalance"
-    """The members of the generation are fixed, its leader works out the assignment."""
+    """The members of the generation are fixed. The assignment is not committed yet."""
     STABLE = "Stable"
-    """Every member may have its assignment."""
+    """The assignment is committed, and every member may fetch its part."""
     DEAD = "Dead"
-    """Deleted, or served by another broker: nothing happens here any more."""
+    """Deleted, or served by another broker. A dead group never changes again."""
 
 
 FOLLOWERS: Final = {
@@ -28,4 +28,7 @@ FOLLOWERS: Final = {
     GroupState.STABLE: frozenset({GroupState.PREPARING_REBALANCE}),
     GroupState.DEAD: frozenset[GroupState](),
 }
-"""The states that may follow each while the group lives; it may end in any."""
+"""The states that may follow each. Besides, a group may become DEAD in any state.
+
+STABLE follows only COMPLETING_REBALANCE, and only when the assignment is committed. Members would
+otherwise consume partitions by an assignment that a new coordinator does not know."""

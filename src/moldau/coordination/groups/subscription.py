@@ -1,10 +1,10 @@
-"""A look into what a consumer subscribed to, for the two rules that need to know.
+"""Reads the topics from the subscriptions of consumers.
 
-Subscriptions belong to the clients: the group machine passes them on unread. But offsets of a
-topic that a member still reads are neither deleted on demand (GROUP_SUBSCRIBED_TO_TOPIC) nor
-expired. Every version of the consumer protocol begins as version 0 does, so that is all that is
-read here: a version, then the topic names. Bytes that do not fit make the topics unknown, and a
-group whose topics are unknown counts as subscribed to all.
+The group machine passes subscriptions on without reading them. But two rules need their topics:
+offsets of a topic that a member reads are not deleted on request (GROUP_SUBSCRIBED_TO_TOPIC), and
+do not expire. Every version of the consumer protocol begins like version 0: a version, then the
+topic names. Only these are read. If the bytes cannot be read, the topics are unknown, and the group
+counts as subscribed to all topics.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from collections.abc import Iterable
 from typing import Final
 
 CONSUMER_PROTOCOL_TYPE: Final = "consumer"
-"""What consumers call their protocol; Connect and Schema Registry have others."""
+"""The protocol type of consumers; Connect and Schema Registry have others."""
 
 
 def subscribed_topics(subscription: bytes) -> frozenset[str] | None:
-    """Return the topics of one subscription, None if it cannot be read."""
+    """Return the topics of one subscription; None if it cannot be read."""
     version = int.from_bytes(subscription[:2], "big", signed=True)
     count = int.from_bytes(subscription[2:6], "big", signed=True)
     position = 6
-    # A name takes at least its length, so a forged count cannot cost more than the bytes do.
+    # Each name takes two bytes at least, so a forged count cannot cause a long loop.
     if len(subscription) < position or version < 0 or not 0 <= count <= len(subscription) // 2:
         return None
     topics = []
@@ -38,7 +38,7 @@ def subscribed_topics(subscription: bytes) -> frozenset[str] | None:
 
 
 def all_subscribed_topics(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
-    """Return the topics of several subscriptions together, None if one cannot be read."""
+    """Return the topics of all subscriptions; None if one cannot be read."""
     together: set[str] = set()
     for subscription in set(subscriptions):
         topics = subscribed_topics(subscription)

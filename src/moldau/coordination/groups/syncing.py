@@ -1,7 +1,7 @@
-"""SyncGroup: members fetch their assignment, the leader hands in everybody's.
+"""SyncGroup: members fetch their assignment; the leader sends the assignment of all members.
 
-The assignment is written before anybody gets it, so that a restarted broker knows what the members
-know. If the log refuses it nobody gets any of it, and the group rebalances.
+The assignment is committed before any member gets its part, so a new coordinator knows what the
+members know. If the log refuses the record, no member gets a part, and the group rebalances.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ def sync(core: GroupCore, request: SyncGroupRequest, ticket: Ticket, turn: Turn)
 
 
 def sync_at_once(core: GroupCore, request: SyncGroupRequest) -> bytes | None:
-    """Return a member's assignment; None, with nothing done, where `sync` does more than answer.
+    """Return a member's assignment; None, with nothing done, if the request needs `sync`.
 
-    The last member of a generation is left to `sync` too, since a timer ends with its request.
+    The last member of a generation to sync needs `sync`, which cancels the timer of the phase.
     """
     is_plain = (
         core.state is GroupState.STABLE
@@ -66,12 +66,12 @@ def _check(core: GroupCore, request: SyncGroupRequest) -> ErrorCode:
 
 
 def _differ(said: str | None, known: str | None) -> bool:
-    """Whether a member is wrong about its group; before version 5 it does not say (KIP-559)."""
+    """Whether a request names another protocol than the group has; before version 5, none does."""
     return said is not None and known is not None and said != known
 
 
 def _wait(member: Member, ticket: Ticket, turn: Turn) -> None:
-    """Let a sync wait; one that its member has repeated is answered, for nobody to hear."""
+    """Let a sync wait. If the member had one waiting, that is answered: the client gave it up."""
     earlier, member.waiting_sync = member.waiting_sync, ticket
     if earlier is not None:
         turn.reply(earlier, sync_error(ErrorCode.REBALANCE_IN_PROGRESS))
@@ -84,7 +84,8 @@ def _store(core: GroupCore, request: SyncGroupRequest, turn: Turn) -> None:
     core.storing_assignment = True
 
     def committed(turn: Turn) -> None:
-        # If not, a rebalance has begun while the record was under way.
+        # If not, a rebalance began before the commit, and this assignment is of the past: its
+        # members were told REBALANCE_IN_PROGRESS.
         if core.state is GroupState.COMPLETING_REBALANCE and core.generation == generation:
             core.assign(assignments, turn)
 

@@ -1,9 +1,10 @@
-"""What one event of a group leads to, gathered while the group changes, then made an `Outcome`.
+"""Collects the replies, timers and record of one event while a group changes; makes an `Outcome`.
 
-A group changes its members and timers before the runtime has written anything, and a refusal of
-the log makes the runtime forget the whole outcome. So a turn knows which of its parts do not
-depend on the record: those are named again in what happens after a refusal, which is told before
-any other event. At most one record is written in a turn: the group's own.
+A group changes its members and timers before the runtime appends the record. If the log refuses the
+record, the runtime drops the whole outcome. So a turn separates the parts that depend on the record
+(`promise`) from those that do not (`reply`, timers, notes). After a refusal the latter are part of
+the replacing outcome, which the runtime carries out before any other event. A turn writes at most
+one record: the group's own.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ class GroupTimer(NamedTuple):
     """The key of a timer that belongs to a group."""
 
     kind: Literal["session", "join", "sync"]
-    """session: of one member; join, sync: the time a rebalance has for either phase."""
+    """session: of one member; join, sync: the time limit of that phase of a rebalance."""
     group_id: str
     member_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupNote:
-    """An effect: a line for the log of the broker. The text may quote a client."""
+    """An effect: a line for the broker's log. The text may quote a client."""
 
     group_id: str
     text: str
@@ -51,7 +52,7 @@ class _Write(NamedTuple):
 
 
 class _Promise(NamedTuple):
-    """An answer that holds only if the record, where there is one, is written."""
+    """An answer that is true only if the record of this turn, if there is one, is committed."""
 
     ticket: Ticket
     response: Any
@@ -72,13 +73,13 @@ class Turn:
         self._write: _Write | None = None
 
     def reply(self, ticket: Ticket, response: object) -> None:
-        """Answer, whatever becomes of the record."""
+        """Answer, also if the log refuses the record."""
         self._replies.append(Reply(ticket, response))
 
     def promise(
         self, ticket: Ticket, response: object, failed: Callable[[ErrorCode], object]
     ) -> None:
-        """Answer once the record of this turn is committed; `failed` makes the other answer."""
+        """Answer once the record of this turn is committed; `failed` answers after a refusal."""
         self._promises.append(_Promise(ticket, response, failed))
 
     def arm(self, key: GroupTimer, after_ms: float) -> None:
@@ -86,11 +87,11 @@ class Turn:
         self._timers.append(Timer(key, after_ms / 1000))
 
     def cancel(self, key: GroupTimer) -> None:
-        """Forget a timer."""
+        """Cancel a timer."""
         self._timers.append(TimerCancelled(key))
 
     def note(self, group_id: str, text: str) -> None:
-        """Say in the log what happens and why."""
+        """Log what happens and why."""
         self._notes.append(GroupNote(group_id, text))
 
     def write(
@@ -99,12 +100,17 @@ class Turn:
         committed: Callable[[Turn], None] | None = None,
         refused: Callable[[ErrorCode, Turn], None] | None = None,
     ) -> None:
-        """Write the group's record; `refused` is told the code in the words of a coordinator."""
+        """Write the group's record.
+
+        `committed` runs after the commit. Other events may have changed the group meanwhile, so it
+        must check state and generation again. `refused` gets the error that clients get.
+        """
+        # The callbacks of a first record would be lost with it.
         invariant(self._write is None, "a group writes one record in a turn")
         self._write = _Write(record, committed, refused)
 
     def outcome(self, *, at_once: bool = False) -> Outcome:
-        """Return all of it for the runtime; `at_once` where nothing in the log decides."""
+        """Return the outcome of this turn; `at_once` if no record decides about its replies."""
         replies = self._replies + [Reply(made.ticket, made.response) for made in self._promises]
         if self._write is None:
             if not (replies or self._timers or self._notes):
