@@ -228,7 +228,9 @@ def decode_group(value: bytes) -> GroupSnapshot:
     version = _version(value, GroupValue)
     group = decoder(GroupValue, version)(memoryview(value), _TYPE_SIZE)[0]
     ids = [member.member_id for member in group.members]
-    instances = [one.group_instance_id for one in group.members if one.group_instance_id]
+    instances = [
+        one.group_instance_id for one in group.members if one.group_instance_id is not None
+    ]
     if len(set(ids)) < len(ids) or len(set(instances)) < len(instances):
         raise CorruptRecords("a group of the offsets topic has two members of one id")
     return GroupSnapshot(

@@ -230,6 +230,14 @@ class TestWhatIsNotOurs:
         with pytest.raises(ProtocolError, match="two members"):
             decode_group(group_record(CURRENT_FORM, "g", twice).value)
 
+    def test_a_group_with_one_empty_instance_id_twice_is_damaged(self):
+        """Also an empty id is one: the roster refuses two members with it."""
+        nameless = MEMBER._replace(instance_id="")
+        other = nameless._replace(member_id="another")
+        twice = GroupSnapshot("consumer", 1, "range", "another", 0, (nameless, other))
+        with pytest.raises(ProtocolError, match="two members"):
+            decode_group(group_record(CURRENT_FORM, "g", twice).value)
+
     def test_bytes_behind_the_last_field_do_no_harm(self):
         key, value = (bytes.fromhex(part) for part in COMMITTED)
         assert decode_key(key + b"more") == decode_key(key)
