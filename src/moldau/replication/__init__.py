@@ -1,1 +1,1 @@
-"""Partitions as this broker serves them: who leads, what is committed, who waits for more."""
+"""Partitions on this broker: their roles, what is committed, and operations that wait for it."""

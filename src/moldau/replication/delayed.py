@@ -1,15 +1,16 @@
-"""Operations that wait until the high watermark has reached what they appended.
+"""Operations that wait until the high watermark has passed the records that they appended.
 
-A produce request with acks=all, an outcome of a coordinator and a transaction marker are told to
-somebody only when every in-sync replica has them. Each waits here, at its partition, for one
-offset. Operations complete in the order of their offsets, whenever the high watermark moves.
+A produce request with acks=all, an outcome of a coordinator or a transaction marker is answered
+only when every in-sync replica has the records. Each waits here, at its partition, for one offset.
+When the high watermark moves, operations complete in the order of their offsets.
 
-With one in-sync replica a batch is committed when it is appended. Then nothing ever waits here, and
-a write costs neither a future nor a timer: whoever appended looks first (`committed_offset`).
+With one in-sync replica a batch is committed when it is appended. Then no operation waits here, and
+a write costs neither a future nor a timer: the caller checks `committed_offset` first.
 
 An operation with a timeout has a client that waits for the answer. It fails when the time is up,
-and when too few replicas are in sync. One without a timeout is work that must follow its commit
-however long that takes. Only a lost leadership ends it: then the next leader decides what happens.
+and when too few replicas are in sync. An operation without a timeout is work that must follow its
+commit, however long that takes. It fails only when this broker loses the leadership or the
+partition: then the next leader continues.
 """
 
 from __future__ import annotations
@@ -24,15 +25,15 @@ from moldau.base.checks import invariant
 from moldau.protocol.errors import ErrorCode
 
 Done: TypeAlias = Callable[[ErrorCode], None]
-"""Told once: NONE when the offset is committed, else why that is not waited for any more.
+"""Called once: with NONE when the offset is committed, else with an error.
 
-It must not raise: others wait behind it."""
+It must not raise: operations behind it would not be completed."""
 
 _OFFSET: Final = attrgetter("offset")
 
 
 class Delayed:
-    """One operation that waits."""
+    """One waiting operation."""
 
     __slots__ = ("_done", "_operations", "_timer", "offset")
 
@@ -40,7 +41,7 @@ class Delayed:
         self, operations: DelayedOperations, offset: int, done: Done, timeout_s: float | None
     ) -> None:
         self.offset = offset
-        """Everything below has to be committed."""
+        """The operation completes when everything below is committed."""
         self._operations = operations
         self._done: Done | None = done
         self._timer: asyncio.TimerHandle | None = None
@@ -49,11 +50,12 @@ class Delayed:
 
     @property
     def has_timeout(self) -> bool:
-        """Whether somebody waits for the answer, and not for ever."""
+        """Whether a client waits for the answer."""
         return self._timer is not None
 
     def complete(self, code: ErrorCode) -> None:
-        """Tell how the wait has ended, unless it was told or cancelled before."""
+        """Call `done`, unless it was called or the wait was cancelled."""
+        # Cleared before the call: `done` may cancel this wait, or complete others.
         done, self._done = self._done, None
         if self._timer is not None:
             self._timer.cancel()
@@ -61,7 +63,7 @@ class Delayed:
             done(code)
 
     def cancel(self) -> None:
-        """Wait no more, and tell nobody; harmless when the wait is over."""
+        """Stop waiting without a call of `done`; does nothing when the wait is over."""
         self._done = None
         if self._timer is not None:
             self._timer.cancel()
@@ -79,8 +81,8 @@ class DelayedOperations:
 
     def __init__(self) -> None:
         self._waiting: list[Delayed] = []
-        """By offset; those of one offset in the order in which they came. A retried batch waits
-        for the place that it was given the first time, so that not every new one is the last."""
+        """Sorted by offset; those of one offset in the order in which they were added. A retried
+        batch waits for its first offset, so a new operation is not always the last one."""
         self._committed_offset: int = -1
         self._is_completing = False
 
@@ -94,7 +96,7 @@ class DelayedOperations:
         return delayed
 
     def discard(self, delayed: Delayed) -> None:
-        """Forget an operation; harmless when it does not wait here."""
+        """Remove an operation; does nothing if it does not wait here."""
         number = bisect_right(self._waiting, delayed.offset, key=_OFFSET)
         while number and self._waiting[number - 1].offset == delayed.offset:
             number -= 1
@@ -105,8 +107,9 @@ class DelayedOperations:
     def complete(self, committed_offset: int) -> None:
         """Complete, in order, the operations whose offsets are committed now.
 
-        One that is completed may append more, and so come back here before the others had their
-        turn. They go first: the inner call only says how far the outer one may go.
+        An operation that completes may append more records, which calls this again. The inner call
+        only notes the new committed offset; the outer one completes the rest. So the order of
+        offsets holds.
         """
         self._committed_offset = committed_offset
         if self._is_completing:
@@ -127,14 +130,14 @@ class DelayedOperations:
         return taken
 
     def fail(self, code: ErrorCode) -> None:
-        """Fail the operations that have a timeout; the others wait on."""
+        """Fail the operations with a timeout; the others keep waiting."""
         failed = [delayed for delayed in self._waiting if delayed.has_timeout]
         self._waiting = [delayed for delayed in self._waiting if not delayed.has_timeout]
         for delayed in failed:
             delayed.complete(code)
 
     def fail_all(self, code: ErrorCode) -> None:
-        """Fail every operation: this broker does not decide any more what is committed."""
+        """Fail every operation: this broker no longer decides what is committed."""
         failed, self._waiting = self._waiting, []
         for delayed in failed:
             delayed.complete(code)

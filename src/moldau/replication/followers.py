@@ -1,8 +1,8 @@
-"""What a leader knows of one follower: how far it has copied the log, and when it was level.
+"""What a leader knows about one follower: its end offset, and when it last was caught up.
 
-All of it comes from the follower's fetches. A fetch from an offset says that the follower has
+All of it comes from the follower's fetches. A fetch from an offset means that the follower has
 everything below in its own log. This module does not decide who is in sync: the cluster's metadata
-names the in-sync replicas, and `partition` takes the lowest end of them.
+names the in-sync replicas, and `partition` takes their lowest end offset.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Final
 from moldau.base.ids import NO_OFFSET
 
 UNKNOWN_END: Final = NO_OFFSET
-"""The end of a follower that has not fetched from this leader yet. It lies below every offset, so
-that the high watermark stands until each in-sync follower has said how far it is."""
+"""The end offset of a follower that has not fetched from this leader yet. It is below every offset,
+so the high watermark does not move until each in-sync follower has fetched."""
 
 
 class Follower:
@@ -25,8 +25,8 @@ class Follower:
         self.end_offset: int = UNKNOWN_END
         """The first offset that the follower does not have."""
         self.caught_up_s = now_s
-        """When it had all that the leader had. A new leader gives each follower the full time
-        that `replica.lag.time.max.ms` allows, so this begins with the leadership."""
+        """When it last had everything that the leader had. It starts with the leadership, so each
+        follower of a new leader has the full `replica.lag.time.max.ms` to catch up."""
         self._fetched_s = now_s
         self._leader_end_offset: int = UNKNOWN_END
         """Where the leader's log ended at the last fetch."""
@@ -34,9 +34,12 @@ class Follower:
     def fetched(self, offset: int, leader_end_offset: int, now_s: float) -> None:
         """Note a fetch from an offset.
 
-        A busy leader grows between two fetches, and a follower that keeps up may never be seen
-        exactly at its end. So a fetch from where the leader ended at the fetch before proves that
-        the follower was level at that time (Kafka's rule).
+        The log of a busy leader grows between two fetches, and a follower that keeps up may never
+        fetch exactly at its end. So a fetch from the leader's end at the previous fetch means that
+        the follower was caught up at the time of that fetch (Kafka's rule).
+
+        The end offset may go back: a follower that lost its unsynced tail fetches from a lower
+        offset. The high watermark does not go back with it.
         """
         if offset >= leader_end_offset:
             self.caught_up_s = now_s

@@ -1,22 +1,26 @@
 """One partition on this broker, and the only way from handlers and coordinators to its log.
 
-Its verbs decide who may append and read, how far, and when an append counts as committed:
+Its methods decide who may append and read, how far, and when an append counts as committed:
 
     append_as_leader    refused unless this broker leads and, for acks=all, enough replicas are in
                         sync; then appended, and the high watermark moves
-    append_as_follower  takes what the leader of this epoch sent, and the leader's high watermark
+    append_as_follower  appends batches of this epoch's leader, and follows its high watermark
     read                up to the high watermark, the last stable offset, or the log's end
-    update_follower     notes how far a follower is; moves the high watermark
-    become_leader, become_follower   take over what the cluster's metadata says
+    update_follower     notes the end offset of a follower; moves the high watermark
+    become_leader, become_follower   take the role from the cluster's metadata
     delay               waits until an offset is committed (`delayed`)
 
-The leader's high watermark is the lowest end offset over the in-sync replicas. It never moves
-backwards, and it stands while fewer replicas are in sync than `min.insync.replicas` asks for. With
-one in-sync replica it is the end of the leader's own log, at once: most of what follows is never
-reached then, and an append costs one comparison more than the log's own.
+The leader's high watermark is the lowest end offset of the in-sync replicas. It never decreases
+during a leadership: clients were told that everything below is committed. It does not move while
+fewer replicas are in sync than `min.insync.replicas`. With one in-sync replica it is the end of the
+leader's own log. Then most of this module is not used, and an append costs one comparison.
 
-All changes happen on the event loop's thread without an await between reading state and acting
-on it. What manages files (retention, compaction, recovery, configs) has the log itself.
+Two epochs order the roles. The leader epoch rises with each leader; requests, fetches and appended
+batches carry it, so that those of an earlier leadership are refused. The partition epoch rises with
+each change, also of the ISR, so that an older role never replaces a newer one.
+
+All changes happen on the event loop's thread, without an await between reading state and acting on
+it. Code that manages files (retention, compaction, recovery, configs) uses the log directly.
 """
 
 from __future__ import annotations
@@ -63,7 +67,7 @@ _CLIENT: Final = Origin.CLIENT
 
 
 class Watcher(Protocol):
-    """Somebody who wants to hear that a partition has more to read."""
+    """Wants to know when a partition has more to read."""
 
     def moved(self, partition: Partition) -> None:
         """The high watermark, the stable offset, the log's start or the leader has changed."""
@@ -71,11 +75,11 @@ class Watcher(Protocol):
 
 
 class ReadLimit(Enum):
-    """Up to where a reader may read."""
+    """Up to which offset a reader may read."""
 
     HIGH_WATERMARK = "high watermark"
     LAST_STABLE_OFFSET = "last stable offset"
-    """For consumers that want committed transactions only."""
+    """For consumers that read only committed transactions."""
     LOG_END = "log end"
     """For followers, and for a coordinator that loads its own partition."""
 
@@ -86,7 +90,7 @@ _TO_LAST_STABLE_OFFSET: Final = ReadLimit.LAST_STABLE_OFFSET
 
 @dataclass(slots=True, frozen=True)
 class Role:
-    """What the cluster's metadata says of a partition."""
+    """The state of a partition in the cluster's metadata."""
 
     leader: BrokerId
     leader_epoch: LeaderEpoch
@@ -96,11 +100,11 @@ class Role:
 
 
 NO_ROLE: Final = Role(BrokerId(-1), NO_LEADER_EPOCH, -1, (), ())
-"""Of a partition that was just opened: nobody leads it."""
+"""The role of a partition that was just opened: it has no leader."""
 
 
 class Partition:
-    """A log, its role in the cluster, its high watermark, and those who wait for it to move."""
+    """A log, its role in the cluster, its high watermark, and the operations that wait for it."""
 
     __slots__ = (
         "_broker_id",
@@ -126,17 +130,18 @@ class Partition:
         """Changed by `become_leader` and `become_follower` only."""
         self.high_watermark = log.log_start_offset
         self.commits_at_once = False
-        """Whether this leader is the only in-sync replica: an append waits for nobody then."""
+        """Whether this leader is the only in-sync replica: an append is committed at once then."""
         self._broker_id = broker_id
         self._writable_config: LogConfig | None = None
-        """The config with which this leader was last found to have enough replicas in sync. Roles
-        and configs are values, so that one comparison tells for each batch that it still is so."""
+        """A cache: the config with which this leader had enough replicas in sync. Configs are
+        immutable and a new role clears it, so one comparison per batch is enough."""
         self._followers: dict[BrokerId, Follower] = {}
         """The other replicas, while this broker leads."""
         self._delayed: DelayedOperations | None = None
-        """Made when the first operation waits: on one replica none ever does."""
+        """Made for the first operation that waits; with one replica there is none."""
         self._sync_count = 0
-        # Ordered, so that who is woken first does not depend on addresses in memory.
+        """Syncs that are waited for (`sync_began`)."""
+        # Ordered, so that the order of wake-ups does not depend on addresses in memory.
         self._watchers: dict[Watcher, None] = {}
 
     # Roles
@@ -147,17 +152,18 @@ class Partition:
         return self.role.leader == self._broker_id
 
     def become_leader(self, role: Role, now_s: float) -> None:
-        """Lead from now on, or go on leading with another epoch, other replicas or another ISR.
+        """Become the leader, or stay the leader with another epoch, other replicas or another ISR.
 
-        The high watermark stays where it is: what a follower has heard of is committed. It moves
-        when the in-sync followers have fetched from this leader. `now_s` is monotonic.
+        The high watermark stays: a follower only knows a high watermark that the leader had, so
+        everything below is committed. It moves when the in-sync followers have fetched from this
+        leader. `now_s` is monotonic.
         """
         if role.partition_epoch < self.role.partition_epoch:
-            return  # It was overtaken by a newer one.
+            return  # a newer role came first
         invariant(role.leader == self._broker_id, f"{self.key}: {role} has another leader")
         invariant(set(role.isr) <= set(role.replicas), f"{self.key}: {role} is in sync with others")
-        # What followers have told in an earlier epoch counts for nothing: a leader in between, of
-        # which this broker need not have heard, may have truncated them (KAFKA-7164).
+        # The end offsets of an earlier epoch do not count: a leader in between, which this broker
+        # may not know of, may have truncated the followers (KAFKA-7164).
         known = self._followers if role.leader_epoch == self.role.leader_epoch else {}
         self._followers = {
             one: known.get(one) or Follower(now_s)
@@ -167,7 +173,7 @@ class Partition:
         self._take_role(role)
 
     def become_follower(self, role: Role) -> None:
-        """Follow another leader, or wait for one; fail what waits for a commit here."""
+        """Follow another leader, or wait for one; fail the operations that wait for a commit."""
         if role.partition_epoch < self.role.partition_epoch:
             return
         invariant(role.leader != self._broker_id, f"{self.key}: {role} names this broker")
@@ -175,30 +181,37 @@ class Partition:
         self._take_role(role)
 
     def _take_role(self, role: Role) -> None:
-        old, self.role = self.role, role
+        # With an older epoch this broker would serve a leadership that is over.
+        old = self.role
         invariant(role.leader_epoch >= old.leader_epoch, f"{self.key}: {role} after {old}")
+        self.role = role
         self.commits_at_once = self.leads and role.isr == (self._broker_id,)
         self._writable_config = None
         is_enough = self._is_writable()
         self.advance()
         if self._delayed is not None:
             if not self.leads:
-                # Another leader may have truncated the batches that wait. Their producers ask it.
+                # The new leader may truncate the batches that wait. Producers retry with it.
                 self._delayed.fail_all(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             elif not is_enough:
-                # The high watermark stands from now on. A client should know before its time-out.
+                # The high watermark does not move from now on. Clients need not wait for their
+                # timeout.
                 self._delayed.fail(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
         if old.leader_epoch != role.leader_epoch or old.leader != role.leader:
-            self.notify()  # readers with the old epoch are fenced
+            self.notify()  # fences readers with the old epoch
 
     def retire(self) -> None:
-        """Serve nobody any more: the partition is gone from this broker."""
+        """Stop serving: the partition was removed from this broker."""
         if self._delayed is not None:
             self._delayed.fail_all(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         self.notify()
 
     def fence(self, believed_epoch: LeaderEpoch) -> ErrorCode:
-        """Say why this broker may not serve a client with this belief; -1 believes nothing."""
+        """Return the error for a client that knows this leader epoch; -1 if it knows none.
+
+        A client with an older epoch must refresh its metadata. A client with a newer one knows a
+        leader that this broker has not heard of yet, and must not be answered from this log.
+        """
         role = self.role
         if self.log.offline:
             return ErrorCode.KAFKA_STORAGE_ERROR
@@ -213,7 +226,7 @@ class Partition:
     # Appending
 
     def check_writable(self, acks: int) -> None:
-        """Raise the ApiError that a write with these acks gets now."""
+        """Raise ApiError if a write with these acks is refused now."""
         if self.log.config is self._writable_config and not self.log.offline:
             return
         fence = self.fence(NO_LEADER_EPOCH)
@@ -227,10 +240,10 @@ class Partition:
             )
 
     def _is_writable(self) -> bool:
-        """Tell whether this broker leads with enough replicas in sync, and remember a yes."""
+        """Tell whether this broker leads with enough replicas in sync; cache a positive answer."""
         config = self.log.config
         if config is not self._writable_config:
-            # More than all replicas can never be asked for.
+            # A minimum above the number of replicas could never be reached.
             wanted = min(config.min_insync_replicas, len(self.role.replicas))
             is_enough = self.leads and len(self.role.isr) >= wanted
             self._writable_config = config if is_enough else None
@@ -239,10 +252,10 @@ class Partition:
     def append_as_leader(
         self, batch: Buffer, header: BatchHeader, acks: int, origin: Origin = _CLIENT
     ) -> AppendResult:
-        """Append one batch that was examined; ApiError, with nothing appended, if it may not be.
+        """Append one validated batch; ApiError, with nothing appended, if it is refused.
 
-        It is committed when the high watermark is past its last offset: at once where
-        `commits_at_once`, else `delay` waits for it.
+        The batch is committed when the high watermark has passed its last offset. If not
+        `commits_at_once`, use `delay` to wait for that.
         """
         log = self.log
         if log.config is not self._writable_config or log.offline:
@@ -261,17 +274,17 @@ class Partition:
                 batch, header, self.role.leader_epoch, transaction_version
             )
         except StorageError:
-            # The log may have cut the marker off again and read its producers anew. Those do not
-            # know how far the high watermark is, and would call ended transactions unstable.
+            # The log may have truncated the marker and loaded its producer state again. That does
+            # not know the high watermark, and would treat ended transactions as unstable.
             self.log.producers.high_watermark_moved(self.high_watermark)
             raise
         self.advance()
         return appended
 
     def append_checked(self, checked: bytes, timestamp: int) -> Offset:
-        """Append a batch of one record, given as what its checksum covers, with acks=all.
+        """Append a batch of one record with acks=all; return the log's new end.
 
-        The short form of `append_as_leader`, for coordinators; returns the log's new end.
+        `checked` is the part of the batch that its checksum covers. The fast path of coordinators.
         """
         log = self.log
         if log.config is not self._writable_config or log.offline:
@@ -287,11 +300,12 @@ class Partition:
         leader_high_watermark: int,
         leader_log_start: int,
     ) -> int:
-        """Append what a leader answered to a fetch that was sent in this epoch; return the size.
+        """Append the batches of a fetch that was sent in this leader epoch; return the size.
 
-        ApiError if the role has changed since. The high watermark follows the leader's, also back
-        under a new leader: a follower's own says only what it has heard of.
+        ApiError if the role has changed since the fetch. The high watermark follows the leader's.
+        It may go back under a new leader, which knows less at first.
         """
+        # The answer of an earlier leader must not be appended: the new one may have truncated it.
         if self.leads or leader_epoch != self.role.leader_epoch:
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         log = self.log
@@ -309,7 +323,7 @@ class Partition:
         return self.log.unflushed_count >= self.log.config.flush_messages
 
     def flush(self, flusher: Flusher) -> Awaitable[None]:
-        """Return once all that is appended now is on the disk; StorageError if that failed."""
+        """Return once everything appended so far is on the disk; StorageError if that failed."""
         return flusher.flush(self.log, self.log.log_end_offset)
 
     # The high watermark
@@ -317,17 +331,19 @@ class Partition:
     def update_follower(
         self, broker_id: BrokerId, fetch_offset: int, leader_epoch: LeaderEpoch, now_s: float
     ) -> None:
-        """Note that a follower fetches from an offset: it has everything below.
+        """Note that a follower fetches from an offset, so it has everything below.
 
-        ApiError, with nothing noted, if it is no replica, believes in another epoch, or asks for
-        what this log does not have.
+        ApiError, with nothing noted, if it is no replica, has another leader epoch, or fetches from
+        outside of this log.
         """
+        # The epoch is checked first: a follower of another leader may have other records below
+        # this offset, and must not make ours count as replicated.
         error = self.fence(leader_epoch)
         if error is not _NO_ERROR:
             raise ApiError(error)
         follower = self._followers.get(broker_id)
         if follower is None:
-            # It may know of a newer assignment than we do; without an epoch nobody can tell.
+            # It may know a newer assignment than this broker; without an epoch we cannot tell.
             unknown = leader_epoch != NO_LEADER_EPOCH
             raise ApiError(
                 ErrorCode.UNKNOWN_LEADER_EPOCH if unknown else ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -340,7 +356,7 @@ class Partition:
         self.advance()
 
     def advance(self) -> None:
-        """Move the high watermark to what every in-sync replica has, and tell those who wait."""
+        """Move the high watermark to the lowest end of the in-sync replicas; wake waiters."""
         log = self.log
         if self.commits_at_once and log.config is self._writable_config:
             committed = log.log_end_offset
@@ -355,9 +371,10 @@ class Partition:
                 self.notify()
 
     def _replicated_offset(self) -> Offset:
-        """Return the lowest end over the in-sync replicas, or nothing new if they are too few.
+        """Return the lowest end offset of the in-sync replicas.
 
-        Too few in-sync replicas could lose what would be called committed (KAFKA-15583).
+        With too few of them the high watermark does not move: they could lose records that were
+        called committed (KAFKA-15583).
         """
         if not self._is_writable():
             return self.high_watermark
@@ -369,22 +386,27 @@ class Partition:
         return Offset(end)
 
     def set_high_watermark(self, high_watermark: Offset) -> None:
-        """Put the high watermark somewhere; transactions whose markers it passes become stable.
+        """Set the high watermark; transactions whose markers it passes become stable.
 
-        For a follower, and for what a checkpoint says at the start. A leader moves it by `advance`.
+        For a follower, and for the checkpoint at the start. A leader moves it with `advance`.
         """
         invariant(
             high_watermark <= self.log.log_end_offset,
             f"{self.key}: high watermark {high_watermark} behind the end of {self.log}",
+        )
+        # Clients were told that everything below the old one is committed.
+        invariant(
+            high_watermark >= self.high_watermark or not self.leads,
+            f"{self.key}: high watermark {high_watermark} below {self.high_watermark} as leader",
         )
         self.high_watermark = high_watermark
         self.log.producers.high_watermark_moved(high_watermark)
 
     @property
     def last_stable_offset(self) -> Offset:
-        """The first offset of an undecided transaction, or the high watermark.
+        """The first offset of an open transaction, or the high watermark.
 
-        Never below the log's start: DeleteRecords may have taken the beginning of a transaction.
+        Never below the log's start: DeleteRecords may have removed the start of a transaction.
         """
         unstable = self.log.first_unstable_offset
         if unstable is None or unstable > self.high_watermark:
@@ -395,32 +417,33 @@ class Partition:
 
     @property
     def committed_offset(self) -> int:
-        """Everything below may be acknowledged with acks=all.
+        """Everything below may be acknowledged with acks=all: the high watermark.
 
-        That is the high watermark. While a sync is waited for (`sync_began`), it is only what is
-        also on this broker's disk.
+        While a sync is waited for (`sync_began`), it is at most what is on this broker's disk.
         """
         if self._sync_count:
             return min(self.high_watermark, self.log.recovery_point)
         return self.high_watermark
 
     def delay(self, offset: int, done: Done, timeout_s: float | None = None) -> Delayed:
-        """Call `done` when everything below an offset is committed, or is not waited for any more.
+        """Call `done` when everything below an offset is committed, or with an error.
 
-        For an offset of this log that is not committed yet: look at `committed_offset` first.
+        Only for an offset of this log that is not committed yet: check `committed_offset` first.
         """
         invariant(self.leads, f"{self.key}: only a leader knows what is committed")
         invariant(offset <= self.log.log_end_offset, f"{self.key}: nobody has appended {offset}")
+        # Without another append it would wait for ever: only a move completes operations.
+        invariant(offset > self.committed_offset, f"{self.key}: {offset} is committed already")
         if self._delayed is None:
             self._delayed = DelayedOperations()
         return self._delayed.add(offset, done, timeout_s)
 
     def sync_began(self) -> None:
-        """Hold back what waits for a commit until `sync_ended`, as far as the disk has it not."""
+        """From now until `sync_ended`, commits also wait until the disk has the records."""
         self._sync_count += 1
 
     def sync_ended(self) -> None:
-        """Let go what waited for the disk alone."""
+        """Complete the operations that only waited for the disk."""
         self._sync_count -= 1
         invariant(self._sync_count >= 0, f"{self.key}: a sync that never began has ended")
         if self._delayed is not None:
@@ -429,16 +452,16 @@ class Partition:
     # Watching
 
     def notify(self) -> None:
-        """Tell every watcher that there may be more to read."""
+        """Call every watcher: there may be more to read."""
         for watcher in tuple(self._watchers):
             watcher.moved(self)
 
     def watch(self, watcher: Watcher) -> None:
-        """Tell this watcher of every move until `unwatch`."""
+        """Call this watcher after every move, until `unwatch`."""
         self._watchers[watcher] = None
 
     def unwatch(self, watcher: Watcher) -> None:
-        """Tell this watcher no more; harmless when it was not told before."""
+        """Stop calling this watcher; does nothing if it does not watch."""
         self._watchers.pop(watcher, None)
 
     # Reading
@@ -446,7 +469,7 @@ class Partition:
     def read(
         self, offset: int, max_bytes: int, limit: ReadLimit, *, at_least_one: bool = True
     ) -> ReadResult:
-        """Find the bytes from the batch that holds an offset on (`Log.read`)."""
+        """Find the bytes from an offset up to a limit (`Log.read`)."""
         end_offset = self.high_watermark
         if limit is not _TO_HIGH_WATERMARK:
             stable = limit is _TO_LAST_STABLE_OFFSET
@@ -461,11 +484,11 @@ class Partition:
         """Find the first record that is not older than this, or the newest for None, in steps."""
         return self.log.search(timestamp)
 
-    # Questions about the log
+    # The log
 
     @property
     def config(self) -> LogConfig:
-        """What the topic's configs come to here."""
+        """The configs of the topic, with the broker's defaults."""
         return self.log.config
 
     @property
@@ -475,7 +498,7 @@ class Partition:
 
     @property
     def log_end_offset(self) -> Offset:
-        """The next offset to be given out."""
+        """The offset that the next record gets."""
         return self.log.log_end_offset
 
     @property
@@ -493,20 +516,20 @@ class Partition:
         return self.log.segment_starts(timestamp)
 
     def next_segment_start(self, offset: int) -> int:
-        """Return where the segment behind the one with this offset begins, or the end."""
+        """Return the start of the segment after the one with this offset, or the log's end."""
         starts = [one.base_offset for one in self.log.segments if one.base_offset > offset]
         return min(starts, default=self.log.log_end_offset)
 
     def epoch_of(self, offset: Offset) -> LeaderEpoch:
-        """Return the epoch in which an offset was written; the leader's own at the log's end."""
+        """Return the leader epoch of an offset; at the log's end, that of the role."""
         at_end = offset == self.log.log_end_offset
         return self.role.leader_epoch if at_end else self.log.epochs.epoch_for(offset)
 
     def epoch_end(self, epoch: LeaderEpoch) -> EpochEnd:
-        """Say where an epoch ends; the leader's own goes on, also before its first record.
+        """Return where an epoch ends; the leader's own epoch ends at the log's end.
 
-        One in which nobody wrote ends where the leader's began. That is the log's end, for the
-        leader has not written either: else the log would know of a later epoch.
+        An epoch without records ends where the leader's epoch began. That is the log's end, because
+        the leader has written nothing either: otherwise the log would know a later epoch.
         """
         end, epochs = self.log.log_end_offset, self.log.epochs
         if epochs.latest < epoch < self.role.leader_epoch:
@@ -519,10 +542,10 @@ class Partition:
     # Changes that an operator asks for
 
     def delete_records(self, offset: int) -> Offset:
-        """Move the log's start up to an offset, and tell readers; return the start."""
+        """Move the log's start up to an offset, and wake readers; return the start."""
         if not self.log.config.deletes:
             raise ApiError(ErrorCode.POLICY_VIOLATION)
-        # Behind the high watermark a record may still be lost, and its offset given out again.
+        # A record above the high watermark may still be lost, and its offset used again.
         if not 0 <= offset <= self.high_watermark:
             raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
         self.log.delete_records_before(offset)
@@ -530,7 +553,7 @@ class Partition:
         return self.log.log_start_offset
 
     def update_config(self, config: LogConfig) -> None:
-        """Follow new topic configs; with another `min.insync.replicas` more may be committed."""
+        """Use new topic configs; with another `min.insync.replicas` more may be committed."""
         self.log.update_config(config)
         if self.leads:
             is_enough = self._is_writable()
@@ -541,7 +564,7 @@ class Partition:
     # Producers
 
     def producers(self) -> tuple[Producer, ...]:
-        """List what the log remembers of its producers."""
+        """List the producers of the log."""
         return tuple(self.log.producers)
 
     def marker_count(self, producer_id: int) -> int:
@@ -549,7 +572,7 @@ class Partition:
         return self.log.producers.marker_count(producer_id)
 
     def has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool:
-        """Tell whether the log already holds records of this very transaction."""
+        """Tell whether the log has records of the open transaction of this producer epoch."""
         producer = self.log.producers.get(producer_id)
         return (
             producer is not None
@@ -558,15 +581,15 @@ class Partition:
         )
 
     def expect_again(self, header: BatchHeader) -> None:
-        """Note that a batch was turned away and will be sent again (`ProducerStates.expect`)."""
+        """Note that a batch was refused and will be sent again (`ProducerStates.expect`)."""
         self.log.producers.expect(header)
 
 
 def _up_to_epoch(batches: Buffer, leader_epoch: LeaderEpoch) -> memoryview:
-    """Cut off the first batch of a later epoch than the fetch was sent in, and all behind it.
+    """Drop the first batch with a later epoch than the fetch, and everything after it.
 
-    The leader may have changed while it answered. What a later leader wrote belongs behind a
-    truncation that this follower has not made yet (KAFKA-18723).
+    The leader may have changed while it answered. Before it appends batches of a later epoch, this
+    follower must truncate its log (KAFKA-18723).
     """
     view = memoryview(batches)
     for batch in iter_batches(view, allow_cut=True):

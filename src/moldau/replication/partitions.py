@@ -1,8 +1,8 @@
 """The partitions this broker holds, found by topic name or by topic id.
 
-The composition root keeps the map in step with the cluster's metadata; handlers only look up.
-A partition whose log directory is out of use has no log to serve; it is remembered all the same,
-because its clients must be told of the disk and not that there is no such partition.
+`server.lifecycle.replicas` keeps the map in step with the metadata. Handlers only read it.
+A partition whose log directory has failed has no log to serve. It is remembered all the same: its
+clients must get KAFKA_STORAGE_ERROR, and not that the partition does not exist.
 """
 
 from __future__ import annotations
@@ -30,35 +30,35 @@ class Partitions:
         return iter(self._by_key.values())
 
     def snapshot(self) -> tuple[Partition, ...]:
-        """Return all partitions at one moment, also for another thread."""
+        """Return all partitions of this moment. Another thread may call this."""
         return tuple(self._by_key.values())
 
     def get(self, topic: str, index: int) -> Partition | None:
-        """Look a partition up by its topic's name."""
+        """Return a partition by its topic's name; None if it is not served here."""
         return self._by_key.get((topic, index))
 
     def missing(self, topic: str, index: int) -> ErrorCode:
-        """Say why `get` finds nothing."""
+        """Return the error for a partition that `get` does not find."""
         if (topic, index) in self._offline:
             return ErrorCode.KAFKA_STORAGE_ERROR
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def keys_of(self, topic_id: TopicId) -> tuple[PartitionKey, ...]:
-        """List the partitions of a topic that are here, served or not."""
+        """List the partitions of a topic on this broker, offline ones included."""
         return tuple(self._topic_keys.get(topic_id, ()))
 
     def topic_name(self, topic_id: TopicId) -> str | None:
-        """Name a topic of which a partition is here."""
+        """Return the name of a topic that has a partition on this broker."""
         return self._topic_names.get(topic_id)
 
     def add(self, partition: Partition) -> None:
-        """Begin to serve a partition."""
+        """Begin to serve a partition, in place of one with the same name."""
         self.remove(partition.key)
         self._by_key[partition.key] = partition
         self._note(partition.key, partition.topic_id)
 
     def add_offline(self, key: PartitionKey, topic_id: TopicId) -> None:
-        """Remember a partition that is here but cannot be served."""
+        """Remember a partition that is on this broker but cannot be served."""
         self.remove(key)
         self._offline[key] = topic_id
         self._note(key, topic_id)
@@ -68,7 +68,7 @@ class Partitions:
         self._topic_keys.setdefault(topic_id, {})[key] = None
 
     def remove(self, key: PartitionKey) -> Partition | None:
-        """Stop serving a partition; those who wait for it are told."""
+        """Stop serving a partition; fail the operations that wait for it."""
         partition = self._by_key.pop(key, None)
         topic_id = self._offline.pop(key, None) if partition is None else partition.topic_id
         if topic_id is None:
@@ -78,6 +78,7 @@ class Partitions:
         if not keys:
             del self._topic_keys[topic_id]
             del self._topic_names[topic_id]
+        # Last: operations that fail now may look the partition up, and must not find it.
         if partition is not None:
             partition.retire()
         return partition

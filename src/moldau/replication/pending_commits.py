@@ -1,7 +1,7 @@
 """The batches of one request that are not committed yet, in any number of partitions.
 
-A produce request with acks=all, or a marker for many partitions, is answered once: when it is
-decided of each of its batches whether it is committed. Each waits at its own partition (`delayed`).
+A produce request with acks=all, or a marker for many partitions, has one answer. It is sent when
+each of its batches is committed or has failed. Each batch waits at its own partition (`delayed`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ R = TypeVar("R")
 
 
 class PendingCommits:
-    """Waits for several batches; made for each request, so that it holds nothing at first."""
+    """The pending batches of one request. Nearly always there are none."""
 
     __slots__ = ("_answer", "_left", "_waits")
 
@@ -28,22 +28,23 @@ class PendingCommits:
         self._answer: tuple[asyncio.Future[Any], Any] | None = None
 
     def __bool__(self) -> bool:
-        """Tell whether anything is waited for."""
+        """Tell whether a batch is pending."""
         return self._left > 0
 
     def add(self, partition: Partition, end_offset: int, timeout_s: float, failed: Done) -> None:
-        """Wait for what was appended up to an offset; `failed` is told an error.
+        """Wait until everything below an offset is committed; call `failed` after an error.
 
-        Right after the append, before anybody else has a turn: who leads then has appended it.
+        Call it right after the append, without an await in between: this broker may lose the
+        leadership during an await, and only a leader knows what is committed.
         """
         self._left += 1
         done = partial(self._done, failed)
         self._waits.append(partition.delay(end_offset, done, timeout_s))
 
     def answer(self, response: R) -> asyncio.Future[R]:
-        """Return a future that has the response when nothing is waited for any more.
+        """Return a future that gets the response when no batch is pending any more.
 
-        A future that is cancelled, because its client has left, waits for nothing.
+        The future is cancelled when the client disconnects; then the waits are cancelled too.
         """
         future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
         self._answer = (future, response)

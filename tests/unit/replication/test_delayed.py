@@ -201,3 +201,8 @@ class TestAtAPartition:
             follower.delay(0, Told().of("anybody"))
         with pytest.raises(InvariantViolated):
             opened().delay(1, Told().of("anybody"))
+
+    def test_what_is_committed_is_not_waited_for(self):
+        """Only a move of the high watermark completes operations, and it may never move again."""
+        with pytest.raises(InvariantViolated, match="0 is committed already"):
+            opened().delay(0, Told().of("anybody"))

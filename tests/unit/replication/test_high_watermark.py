@@ -286,8 +286,19 @@ class TestRoles:
     )
     def test_an_impossible_role_is_a_bug(self, verb, role):
         arguments = (role, 0.0) if verb == "become_leader" else (role,)
+        partition = opened()
+        before = partition.role
         with pytest.raises(InvariantViolated):
-            getattr(opened(), verb)(*arguments)
+            getattr(partition, verb)(*arguments)
+        assert partition.role is before
+
+    def test_the_high_watermark_of_a_leader_never_decreases(self):
+        partition = opened(SHRUNK)
+        produce(partition, b"a", b"b")
+        partition.set_high_watermark(2)
+        with pytest.raises(InvariantViolated, match="high watermark 1 below 2 as leader"):
+            partition.set_high_watermark(1)
+        assert partition.high_watermark == 2
 
     def test_readers_are_woken_when_the_leader_changes(self):
         partition, heard = opened(), []
