@@ -1,11 +1,11 @@
-"""The verbs of the cluster's metadata: every way in which it may change.
+"""Every kind of change of the cluster's metadata.
 
-Decisions return these, the store commits them in one step, and everybody who keeps something
-derived from the metadata hears exactly these, in order. A change states what became so; applying
-it never fails for a reason of policy, which is the business of the decision before it.
+Decisions return changes, the store commits them atomically, and every listener gets exactly these
+changes, in order. A change states a fact. Policy is checked by the decision before; to apply a
+change never fails because of policy.
 
-Kafka records we have no verb for (access rules, SCRAM credentials, quotas, tokens) travel as
-`OpaqueRecorded`: kept and given back byte for byte, understood by nobody here.
+Kafka records for which we have no change (ACLs, SCRAM credentials, quotas, tokens) become
+`OpaqueRecorded`: they are kept and written back unchanged.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ class TopicCreated:
 
 @dataclass(frozen=True, slots=True)
 class TopicRemoved:
-    """A topic is gone, with its partitions and configs."""
+    """A topic was deleted, with its partitions and configs."""
 
     topic_id: TopicId
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionCreated:
-    """A partition exists in this state; also how a snapshot states a partition."""
+    """A partition exists in this state. Snapshots use it too."""
 
     topic_id: TopicId
     partition: Partition
@@ -43,8 +43,8 @@ class PartitionCreated:
 class PartitionChanged:
     """What changed in a partition; None means unchanged.
 
-    Any change raises the partition epoch by one. Naming a leader, be it the same one or NO_LEADER,
-    raises the leader epoch by one as well.
+    Each change raises the partition epoch by one. With `leader` set, also to the same broker or to
+    NO_LEADER, it raises the leader epoch by one as well.
     """
 
     topic_id: TopicId
@@ -62,14 +62,14 @@ class PartitionChanged:
 
 @dataclass(frozen=True, slots=True)
 class EligibleLeadersCleared:
-    """A topic's eligible leaders are forgotten, or with no name those of all topics (KIP-966)."""
+    """The eligible leaders of a topic are cleared; without a name, those of all (KIP-966)."""
 
     topic: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigChanged:
-    """A config was set, or with None taken back to its default."""
+    """A config was set; with None, it was reset to its default."""
 
     resource: ConfigResource
     key: str
@@ -78,7 +78,7 @@ class ConfigChanged:
 
 @dataclass(frozen=True, slots=True)
 class BrokerRegistered:
-    """A broker has registered, for the first time or again after a restart."""
+    """A broker has registered: a new one, or one that was restarted."""
 
     broker: Broker
 
@@ -91,14 +91,14 @@ class BrokerChanged:
     broker_epoch: int
     fenced: bool | None = None
     in_controlled_shutdown: bool | None = None
-    """Can only begin; it ends with the next registration."""
+    """Only ever True; the next registration ends the shutdown."""
     log_directories: tuple[bytes, ...] | None = None
     cordoned_log_directories: tuple[bytes, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerUnregistered:
-    """A broker was taken out of the cluster for good, not merely stopped."""
+    """A broker was removed from the cluster. A broker that only stops stays registered."""
 
     broker_id: BrokerId
     broker_epoch: int
@@ -106,7 +106,7 @@ class BrokerUnregistered:
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdsAllocated:
-    """A broker was given the producer ids up to the next one, exclusive."""
+    """A broker got a block of producer ids. The next block starts at `next_producer_id`."""
 
     broker_id: BrokerId
     broker_epoch: int
@@ -115,7 +115,7 @@ class ProducerIdsAllocated:
 
 @dataclass(frozen=True, slots=True)
 class FeatureLevelSet:
-    """A feature runs at this level from now on; 0 turns it off."""
+    """A feature has this level from now on; 0 turns it off."""
 
     name: str
     level: int
@@ -123,7 +123,7 @@ class FeatureLevelSet:
 
 @dataclass(frozen=True, slots=True)
 class OpaqueRecorded:
-    """A record of Kafka's that we keep without understanding it."""
+    """A Kafka record that we keep without decoding it."""
 
     key: int
     version: int

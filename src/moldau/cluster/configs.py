@@ -1,7 +1,7 @@
-"""Decisions about configs kept in the metadata. Pure.
+"""Decisions about the configs in the metadata. Pure.
 
-Whether a key exists and a value is legal is known to the server's tables; this module knows only
-which resources can have configs at all, and what follows from changing one.
+The server's tables know which keys exist and which values are legal. This module only knows which
+resources can have configs, and what else a change of a config changes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from moldau.protocol.errors import ApiError, ErrorCode
 MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
 
 EVERY_BROKER: Final = ConfigResource(ResourceType.BROKER, "")
-"""What is set for all brokers at once."""
+"""Configs of all brokers."""
 
 ELIGIBLE_LEADERS_FEATURE: Final = "eligible.leader.replicas.version"
 """At level 1 the controller keeps eligible leader replicas (KIP-966)."""
@@ -27,7 +27,7 @@ ELIGIBLE_LEADERS_FEATURE: Final = "eligible.leader.replicas.version"
 def alter_configs(
     image: MetadataImage, resource: ConfigResource, settings: Mapping[str, str | None]
 ) -> list[Change]:
-    """Decide on setting some configs of a resource; None takes one back to its default."""
+    """Decide on setting some configs of a resource; None resets one to its default."""
     if resource.type == ResourceType.TOPIC and image.topic(resource.name) is None:
         raise ApiError(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -48,13 +48,17 @@ def alter_configs(
     if clears and resource.type == ResourceType.TOPIC:
         changes.append(EligibleLeadersCleared(resource.name))
     elif clears and resource == EVERY_BROKER:
-        # Who was eligible under another minimum may lack records committed under the new one.
+        # A replica that was eligible with the old minimum may lack records that are committed with
+        # the new one.
         changes.append(EligibleLeadersCleared())
     return changes
 
 
 def _check_minimum(resource: ConfigResource, settings: Mapping[str, str | None]) -> None:
-    """Keep the one minimum that eligible leaders depend on where all brokers find it."""
+    """Refuse to set the minimum for one broker, or to remove that of the cluster.
+
+    The choice of eligible leaders depends on it, so it must be the same on all brokers.
+    """
     if MIN_INSYNC_REPLICAS not in settings:
         return
     if resource != EVERY_BROKER:
@@ -69,13 +73,13 @@ def _check_minimum(resource: ConfigResource, settings: Mapping[str, str | None])
 def replace_configs(
     image: MetadataImage, resource: ConfigResource, settings: Mapping[str, str]
 ) -> list[Change]:
-    """Decide on giving a resource exactly these configs, as the older AlterConfigs means it."""
+    """Decide on replacing all configs of a resource, as the older AlterConfigs does."""
     removed = dict.fromkeys(image.config(resource).keys() - settings.keys())
     return alter_configs(image, resource, {**dict(sorted(removed.items())), **settings})
 
 
 def min_insync_replicas(image: MetadataImage, topic: str) -> int:
-    """Return the minimum in force for a topic as far as the metadata says, else Kafka's 1."""
+    """Return the minimum of a topic in the metadata; Kafka's default 1 if there is none."""
     for resource in (
         ConfigResource(ResourceType.TOPIC, topic),
         EVERY_BROKER,
@@ -86,5 +90,5 @@ def min_insync_replicas(image: MetadataImage, topic: str) -> int:
 
 
 def eligible_leaders_kept(image: MetadataImage) -> bool:
-    """Tell whether this cluster keeps eligible leader replicas."""
+    """Tell whether this cluster keeps track of eligible leader replicas."""
     return image.features.get(ELIGIBLE_LEADERS_FEATURE, 0) >= 1

@@ -1,14 +1,14 @@
-"""The controller: carries out what brokers ask of it, one decision after the other.
+"""The controller: carries out the requests of brokers, one decision after the other.
 
-It owns the controllership, while this broker has it, and the queue of decisions. What may be
-changed is decided by pure functions of `topics`, `configs` and `brokers`; the controller gives them
-the newest image and commits what they return.
+It owns the controllership, while this broker has it, and the queue of decisions. Pure functions of
+`topics`, `configs` and `brokers` decide; the controller gives them the newest image and commits the
+changes that they return.
 
-Without the controllership every request is refused with NOT_CONTROLLER, also those that wait in
-the queue when it is lost. Clients take that code for "look for the controller and try again".
+Without the controllership every request is refused with NOT_CONTROLLER, also those in the queue
+when it is lost. After this error clients look up the controller and try again.
 
-It must not know who asks: a handler of this process today, a request of another broker later. It
-knows neither files nor records; those are the store's.
+The controller must not know who sends a request: a handler of this process today, another broker
+later. It knows neither files nor records; those belong to the store.
 """
 
 from __future__ import annotations
@@ -38,23 +38,23 @@ logger = logging.getLogger(__name__)
 
 
 class ConfigRules(Protocol):
-    """Which configs exist and which values are legal; the tables live on a floor above."""
+    """Which configs exist and which values are legal. The server has the tables."""
 
     def replaced(
         self, image: MetadataImage, resource: ConfigResource, configs: Mapping[str, str | None]
     ) -> Mapping[str, str]:
-        """Return a resource's new set of configs; ApiError if it may not have them."""
+        """Return a resource's new set of configs; ApiError if it is not valid."""
         ...
 
     def altered(
         self, image: MetadataImage, resource: ConfigResource, operations: Sequence[ConfigOperation]
     ) -> Mapping[str, str | None]:
-        """Return what to store, None for what to remove; ApiError if it may not be."""
+        """Return the configs to set, None for one to remove; ApiError if they are not valid."""
         ...
 
 
 class Controller:
-    """`ControllerRequests` where the controller is in this process."""
+    """The implementation of `ControllerRequests` with the controller in this process."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class Controller:
     ) -> None:
         self._store = store
         self._decisions: Decisions | None = None
-        """The queue of the controllership that this broker holds; None while it holds none."""
+        """The queue of this broker's controllership; None while it has none."""
         self._last_epoch = -1
         self._defaults = defaults
         self._config_rules = config_rules
@@ -76,16 +76,17 @@ class Controller:
     # The controllership
 
     async def claim(self) -> bool:
-        """Become the active controller if no other broker is; tell whether this one is now."""
+        """Become the active controller if no other broker is; tell whether it worked."""
         invariant(self._decisions is None, "the controller claims what it holds")
         controllership = await self._store.claim()
         if controllership is None:
             return False
+        # Two controllerships with one epoch could not be told apart: both could commit.
         invariant(controllership.epoch > self._last_epoch, "a controller epoch was granted twice")
         self._last_epoch = controllership.epoch
         self._decisions = Decisions(self._store, controllership)
         controllership.on_lost(self._lost)
-        # It may have been lost on the way here: then `on_lost` has called already.
+        # It may be lost already: then `on_lost` has called `_lost`.
         return self._decisions is not None
 
     def _lost(self) -> None:
@@ -136,12 +137,12 @@ class Controller:
         await self._carry_out(lambda image: topics.delete_topic_by_id(image, topic_id))
 
     def _placeable(self, changes: Iterable[Change]) -> Iterable[Change]:
-        """Refuse new partitions while no log directory can hold them.
+        """Refuse new partitions while no log directory is usable.
 
-        Kafka ends a broker whose last directory fails. We go on answering what needs no disk. The
-        code makes clients try again, as with a broker that is down.
+        Kafka stops a broker whose last directory fails. Ours still answers requests that need no
+        disk. Clients retry after this error, as if the broker were down.
         """
-        # The image does not tell yet which directories are online, so the one broker is asked.
+        # The image does not know yet which directories are online, so ask the one broker.
         if not self._can_make_logs():
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "No log directory is online.")
         return changes
@@ -203,8 +204,8 @@ class Controller:
     def _current_image(self) -> MetadataImage:
         """Return the image to validate on; ApiError unless this is the active controller.
 
-        One that was replaced and has not heard of it validates on an older image. That is harmless:
-        nothing is written, and what was valid may be refused a moment later anyway.
+        A controller that was replaced and does not know it yet validates on an older image. That is
+        harmless: nothing is written, and a valid request may be refused a moment later anyway.
         """
         self._active()
         return self._store.image

@@ -1,19 +1,19 @@
-"""How a broker asks the controller: the third part of the metadata port (ADR 0012).
+"""Requests of a broker to the controller: the third part of the metadata port (ADR 0012).
 
-Handlers and the broker's own start know this port and nothing behind it. Today `controller` stands
-there, in the same process. In a cluster most brokers will send a request to another node instead.
+Handlers and the start of the broker use this port only. Today `controller` implements it, in the
+same process. In a cluster most brokers will send a request to another node instead.
 
 So arguments and results are plain values, and no method takes a function: the controller decides,
-on its own image, with the pure functions of `topics`, `configs` and `brokers`. Each method has one
-counterpart among Kafka's requests, named in its docstring, so it can travel as that.
+on its own image, with the pure functions of `topics`, `configs` and `brokers`. Each method
+corresponds to one Kafka request, named in its docstring, and can be sent as that request.
 
-What every implementation promises:
+All implementations promise:
 
 * A method returns after the change is durable **and** in this broker's own image. A caller that
-  reads the image next finds the change there, whoever the controller is.
-* ApiError is the controller's refusal; nothing was changed. NOT_CONTROLLER means that there is no
-  controller that takes the request now; the change may be asked for again.
-* StoreFailed says that the change could not be made durable.
+  reads the image next finds the change there, whichever broker is the controller.
+* ApiError means that the controller refused; nothing was changed. NOT_CONTROLLER means that no
+  controller accepts the request now; the caller may try again.
+* StoreFailed means that the change could not be made durable.
 * With `validate_only` the controller decides and changes nothing.
 """
 
@@ -30,19 +30,19 @@ from moldau.cluster.topics import NewTopic
 
 
 class ProducerIdBlock(NamedTuple):
-    """Producer ids that one broker may give out: from `first` up to, not including, `end`."""
+    """Producer ids that one broker may give out: from `first` to `end`, exclusive."""
 
     first: int
     end: int
 
 
 class ControllerRequests(Protocol):
-    """Everything that this broker may ask the controller to change."""
+    """All changes that a broker may request from the controller."""
 
     async def create_topic(self, wanted: NewTopic, *, validate_only: bool = False) -> Topic:
         """Create a topic and return it (CreateTopics).
 
-        Its configs must have been checked: the tables of legal configs are the same on all brokers.
+        The caller must have validated its configs: all brokers have the same table of configs.
         """
         ...
 
@@ -86,13 +86,13 @@ class ControllerRequests(Protocol):
         ...
 
     async def allocate_producer_ids(self, broker_id: BrokerId) -> ProducerIdBlock:
-        """Give a registered broker producer ids that nobody had before (AllocateProducerIds)."""
+        """Give a registered broker a block of unused producer ids (AllocateProducerIds)."""
         ...
 
     async def register_broker(self, registration: Registration) -> None:
-        """Register a broker that starts, and let it lead (BrokerRegistration)."""
+        """Register a broker that starts, and unfence it (BrokerRegistration)."""
         ...
 
     async def retire_broker(self, broker_id: BrokerId) -> None:
-        """Take a broker that stops out of service (BrokerHeartbeat with WantShutDown)."""
+        """Fence a broker that stops, and move its leaderships (BrokerHeartbeat, WantShutDown)."""
         ...

@@ -1,7 +1,7 @@
-"""The controller's queue of decisions: one controllership, one queue.
+"""The controller's queue of decisions, one for each controllership.
 
-Between reading the image and committing nothing else gets in, so on a store with a single writer a
-conflict never happens. Where somebody else may write too, the decision is taken again.
+Decisions run one after the other, from reading the image to the commit. So with a single writer
+there is never a version conflict. If another controller has written, the decision is made again.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from moldau.cluster.in_turns import collect_changes
 from moldau.cluster.store import ClusterMetadata, Controllership, StoreFailed, VersionConflict
 
 Decide = Callable[[MetadataImage], Iterable[Change]]
-"""A pure function: it may be called again, on a newer image, when a commit came too late."""
+"""A pure function. It is called again, on a newer image, after a version conflict."""
 
 
 class Decisions:
-    """The controller's queue: decisions are taken one after the other, each on the newest image."""
+    """The controller's queue: decisions are made one after the other, each on the newest image."""
 
     def __init__(self, metadata: ClusterMetadata, controllership: Controllership) -> None:
         self._metadata = metadata
@@ -29,12 +29,11 @@ class Decisions:
         self._turn = asyncio.Lock()
 
     async def commit(self, decide: Decide) -> MetadataImage:
-        """Decide on the newest image and commit; what `decide` raises changes nothing.
+        """Decide on the newest image and commit; return an image with the changes.
 
-        StoreFailed if the store could not make it durable, ControllerFenced if the controllership
-        is over.
-
-        Returns an image that has the changes in it. With nothing to change nothing is written.
+        An exception of `decide` is passed on, with nothing changed. Without changes nothing is
+        written. Raises StoreFailed if the changes could not be made durable, ControllerFenced if
+        the controllership is over.
         """
         async with self._turn:
             while True:
@@ -45,14 +44,14 @@ class Decisions:
                 try:
                     version = await self._controllership.commit(image.version, changes)
                 except VersionConflict as conflict:
-                    # Otherwise the same decision would be taken again and again.
+                    # Otherwise this loop would repeat the same decision for ever.
                     invariant(
                         self._metadata.image.version >= conflict.actual,
                         "a store that refuses an old version still shows it",
                     )
                     continue
                 except StorageError as error:
-                    # Those who decide answer clients, and know of stores, not of disks.
+                    # Callers know the errors of the store, not those of a disk.
                     raise StoreFailed(str(error)) from error
                 invariant(
                     self._metadata.image.version >= version, "the image lacks what was committed"

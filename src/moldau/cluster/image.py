@@ -1,12 +1,16 @@
-"""The metadata image: what all changes up to a version add up to. Pure.
+"""The metadata image: the state after all changes up to a version. Pure.
 
-An image never changes; `apply` makes the next one and shares whatever the changes did not touch.
-Topics are the large part: creating one copies the dict of topics (references only, tens of
+An image never changes; `apply` makes the next one and shares the parts that the changes did not
+touch. Topics are the large part: to create one copies the dict of topics (references only, tens of
 microseconds for ten thousand), never the topics in it. A handler that holds an image holds one
-consistent moment, also across an await.
+consistent state, also across an await.
 
-The image also keeps three small sums that decisions would otherwise have to count anew over all
-topics: partitions, preferred leaders per broker, and names that differ only in "." and "_".
+The version, the epochs of partitions and brokers, and the next producer id only grow. Brokers use
+them to refuse what is older. So a change that would take one back is refused here, whoever made it:
+on a broken log the store does not start, and a broken decision is not committed.
+
+The image also keeps three small totals, so that decisions need not go through all topics:
+partitions, preferred leaders per broker, and names that differ only in "." and "_".
 """
 
 from __future__ import annotations
@@ -40,16 +44,16 @@ _NOTHING: Mapping[Any, Any] = MappingProxyType({})
 
 
 def collision_name(topic: str) -> str | None:
-    """What a topic is called in metrics, where "." and "_" look the same; None without either."""
+    """Return a topic's name in metrics, where "." becomes "_"; None if it has neither."""
     return topic.replace(".", "_") if "." in topic or "_" in topic else None
 
 
 @dataclass(frozen=True, slots=True)
 class MetadataImage:
-    """The whole metadata at one version. Its mappings are read only by agreement."""
+    """The whole metadata at one version. Its mappings must not be changed."""
 
     version: int = 0
-    """How many records of the log are in it: the offset the next change will have."""
+    """The number of log records in it: the offset that the next record gets."""
     cluster_id: str = ""
     topics: Mapping[str, Topic] = field(default_factory=lambda: _NOTHING)
     topic_names: Mapping[TopicId, str] = field(default_factory=lambda: _NOTHING)
@@ -72,26 +76,26 @@ class MetadataImage:
         return None if name is None else self.topics[name]
 
     def partition(self, key: PartitionKey) -> Partition | None:
-        """Return one partition; None if the topic or this number of it does not exist."""
+        """Return one partition; None if it does not exist."""
         topic = self.topics.get(key.topic)
         if topic is None or not 0 <= key.partition < len(topic.partitions):
             return None
         return topic.partitions[key.partition]
 
     def config(self, resource: ConfigResource) -> Mapping[str, str]:
-        """Return what was set for a resource itself, without any default."""
+        """Return the configs that were set for a resource itself, without defaults."""
         return self.configs.get(resource, _NOTHING)
 
     def topic_config(self, name: str) -> Mapping[str, str]:
-        """Return what was set for a topic itself."""
+        """Return the configs that were set for a topic itself."""
         return self.configs.get(ConfigResource(ResourceType.TOPIC, name), _NOTHING)
 
     def active_brokers(self) -> tuple[Broker, ...]:
-        """Return the brokers that may lead and be placed on, by id."""
+        """Return the brokers that may lead and get new replicas, by id."""
         return tuple(broker for _, broker in sorted(self.brokers.items()) if broker.active)
 
     def replicas_on(self, broker_id: BrokerId) -> Iterator[tuple[Topic, Partition]]:
-        """Walk over all partitions that this broker holds or should hold."""
+        """Walk over all partitions that have this broker as a replica."""
         for topic in self.topics.values():
             for partition in topic.partitions:
                 if broker_id in partition.replicas:
@@ -105,13 +109,13 @@ class MetadataImage:
         return draft.finish(version)
 
     def draft(self) -> ImageDraft:
-        """Begin to apply changes one by one, for those who apply thousands and pause meanwhile."""
+        """Begin to apply changes one by one, with pauses if there are thousands."""
         return ImageDraft(self)
 
     def as_changes(self) -> Iterator[Change]:
-        """State the whole image as changes: applied to an empty image they give this one.
+        """Return changes that make this image from an empty one, for a snapshot.
 
-        Features come first, since they decide how Kafka reads what follows.
+        Features come first, because they decide how Kafka reads the records after them.
         """
         for name, level in self.features.items():
             yield FeatureLevelSet(name, level)
@@ -130,7 +134,7 @@ class MetadataImage:
 
 
 class ImageDraft:
-    """An image being built: each part is copied when it is first written to."""
+    """An image that is being built: a part is copied when it is first changed."""
 
     __slots__ = ("base", "copies", "opaque", "touched")
 
@@ -138,7 +142,7 @@ class ImageDraft:
         self.base = base
         self.copies: dict[str, Any] = {}
         self.touched: dict[TopicId, dict[int, Partition]] = {}
-        """Partitions of the topics written to, by number: in whatever order they come."""
+        """Partitions of the changed topics, by number: they may come in any order."""
         self.opaque: list[OpaqueRecorded] = []
 
     def take(self, change: Change) -> None:
@@ -164,7 +168,12 @@ class ImageDraft:
         return touched
 
     def finish(self, version: int) -> MetadataImage:
-        """Return the image after all changes that were taken."""
+        """Return the image after all changes of this draft."""
+        # Equal for a preview. An older one would make a commit on an old image look current.
+        invariant(
+            version >= self.base.version,
+            f"the metadata goes from version {self.base.version} back to {version}",
+        )
         for topic_id, partitions in self.touched.items():
             name = self.read("topic_names")[topic_id]
             ordered = tuple(partition for _, partition in sorted(partitions.items()))
@@ -211,7 +220,17 @@ class ImageDraft:
         self.writable("configs").pop(ConfigResource(ResourceType.TOPIC, name), None)
 
     def partition_created(self, change: PartitionCreated) -> None:
-        self.partitions(change.topic_id)[change.partition.index] = change.partition
+        new, partitions = change.partition, self.partitions(change.topic_id)
+        old = partitions.get(new.index)
+        # With lower epochs brokers would take the new state for an old one, and keep their roles.
+        invariant(
+            old is None
+            or (
+                new.leader_epoch >= old.leader_epoch and new.partition_epoch >= old.partition_epoch
+            ),
+            f"partition {new.index} of a topic is stated again with older epochs",
+        )
+        partitions[new.index] = new
 
     def partition_changed(self, change: PartitionChanged) -> None:
         partitions = self.partitions(change.topic_id)
@@ -243,23 +262,38 @@ class ImageDraft:
             configs.pop(change.resource, None)
 
     def broker_registered(self, change: BrokerRegistered) -> None:
-        self.writable("brokers")[change.broker.id] = change.broker
+        broker = change.broker
+        old = self.read("brokers").get(broker.id)
+        # Requests of an earlier incarnation would otherwise be taken for those of this one. Kafka
+        # keeps the epoch if the same incarnation registers again.
+        invariant(
+            old is None
+            or broker.epoch > old.epoch
+            or (broker.epoch, broker.incarnation_id) == (old.epoch, old.incarnation_id),
+            f"broker {broker.id} registers again with epoch {broker.epoch}",
+        )
+        self.writable("brokers")[broker.id] = broker
 
     def broker_changed(self, change: BrokerChanged) -> None:
         broker = self.read("brokers").get(change.broker_id)
+        # The change was decided for one registration. It must not apply to a later one.
         invariant(
             broker is not None and broker.epoch == change.broker_epoch,
             f"a change names broker {change.broker_id} at epoch {change.broker_epoch}",
         )
-        given = {
-            name: value for name in _BROKER_PARTS if (value := getattr(change, name)) is not None
-        }
+        given = _given(change, _BROKER_PARTS)
         self.writable("brokers")[change.broker_id] = replace(broker, **given)
 
     def broker_unregistered(self, change: BrokerUnregistered) -> None:
         self.writable("brokers").pop(change.broker_id, None)
 
     def producer_ids_allocated(self, change: ProducerIdsAllocated) -> None:
+        # Two producers with one id would share their sequence numbers: a partition would drop
+        # batches of one as duplicates of the other's.
+        invariant(
+            change.next_producer_id > self.read("next_producer_id"),
+            f"producer ids from {change.next_producer_id} on are given out twice",
+        )
         self.copies["next_producer_id"] = change.next_producer_id
 
     def feature_level_set(self, change: FeatureLevelSet) -> None:
@@ -283,15 +317,13 @@ _BROKER_PARTS = tuple(
 
 
 def _given(change: Any, parts: tuple[str, ...]) -> dict[str, Any]:
-    """Return what a change states; None stands for unchanged."""
+    """Return the fields that a change sets; None means unchanged."""
     return {name: value for name in parts if (value := getattr(change, name)) is not None}
 
 
 def changed_partition(old: Partition, change: PartitionChanged) -> Partition:
     """Return the partition after a change, with its epochs raised as the change asks."""
-    given = {
-        name: value for name in _PARTITION_PARTS if (value := getattr(change, name)) is not None
-    }
+    given = _given(change, _PARTITION_PARTS)
     if change.leader is not None:
         given["leader"] = change.leader
         given["leader_epoch"] = LeaderEpoch(old.leader_epoch + 1)

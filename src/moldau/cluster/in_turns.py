@@ -1,7 +1,7 @@
-"""Many changes, a few hundred of them in each turn of the event loop.
+"""Processes many changes, a few hundred in each turn of the event loop.
 
-One request may create ten thousand partitions, a change each. Decisions make their changes as they
-are taken, so that whoever takes them decides when others get their turn.
+One request may create ten thousand partitions, with a change for each. Decisions return iterators
+that make their changes lazily, so the consumer of an iterator can pause between two changes.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from moldau.cluster.changes import Change
 from moldau.cluster.image import MetadataImage
 
 CHANGES_PER_TURN: Final = 200
-"""Changes that are made, written or applied in one turn of the loop: one or two milliseconds."""
+"""Changes that are made, encoded or applied in one turn of the loop: one or two milliseconds."""
 
 
 async def collect_changes(changes: Iterable[Change]) -> list[Change]:
-    """Take all changes of a decision."""
+    """Return all changes of a decision, with pauses."""
     taken = []
     for count, change in enumerate(changes, 1):
         taken.append(change)
@@ -28,7 +28,7 @@ async def collect_changes(changes: Iterable[Change]) -> list[Change]:
 
 
 async def preview(image: MetadataImage, changes: Iterable[Change]) -> MetadataImage:
-    """Return an image as these changes would make it, at the same version."""
+    """Return the image that these changes would make, at the same version."""
     draft = image.draft()
     for count, change in enumerate(changes, 1):
         draft.take(change)

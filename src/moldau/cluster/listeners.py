@@ -1,4 +1,4 @@
-"""Telling everybody who follows the metadata: shared by all implementations of the store port."""
+"""The listeners of a metadata store; shared by all implementations of the port."""
 
 from __future__ import annotations
 
@@ -11,23 +11,26 @@ from moldau.cluster.store import Listener
 
 
 class Listeners:
-    """Those who have subscribed, in the order in which they did."""
+    """The listeners, in the order in which they subscribed."""
 
     def __init__(self) -> None:
         self._listeners: list[Listener] = []
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
-        """Tell this listener from now on; call the result to stop."""
+        """Call this listener from now on; call the result to stop."""
         self._listeners.append(listener)
         return partial(self._listeners.remove, listener)
 
     def tell(self, changes: Sequence[Change], image: MetadataImage) -> None:
-        """Tell everybody, also those behind one that fails; raises the first error."""
+        """Call every listener, also after one has raised; then raise the first error.
+
+        A listener that misses changes would differ from the image for ever.
+        """
         failure: Exception | None = None
         for listener in tuple(self._listeners):
             try:
                 listener(changes, image)
-            except Exception as error:  # noqa: BLE001 - raised again once all have heard
+            except Exception as error:  # noqa: BLE001 - raised again after all listeners
                 failure = failure or error
         if failure is not None:
             raise failure

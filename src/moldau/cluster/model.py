@@ -1,7 +1,7 @@
-"""The nouns of the cluster's metadata: topic, partition, broker, configured resource.
+"""The things in the cluster's metadata: topic, partition, broker, resource with configs.
 
-Plain immutable values, shared by the image and by the changes that build it. They know nothing of
-how they are stored: KRaft's records and ZooKeeper's nodes are both translated into these.
+Plain immutable values, shared by the image and by the changes that build it. They do not know how
+they are stored: a store translates its records into these.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _FIRST_LEADER_EPOCH: Final = LeaderEpoch(0)
 
 
 class ResourceType(IntEnum):
-    """What a config belongs to; the numbers are those of the wire and of KRaft's records."""
+    """The kind of thing that has configs; the numbers of the wire and of KRaft's records."""
 
     TOPIC = 2
     BROKER = 4
@@ -34,14 +34,14 @@ class ResourceType(IntEnum):
 
 
 class ConfigResource(NamedTuple):
-    """One thing that has configs. A broker is named by its id, the default of all by ''."""
+    """One thing that has configs. A broker's name is its id; '' means all brokers."""
 
     type: int
     name: str
 
 
 class Endpoint(NamedTuple):
-    """Where one listener of a broker is reached from outside."""
+    """The address of one listener of a broker, as clients reach it."""
 
     listener: str
     host: str
@@ -51,7 +51,7 @@ class Endpoint(NamedTuple):
 
 
 class FeatureRange(NamedTuple):
-    """The levels of one feature a broker can run at."""
+    """The levels of one feature that a broker supports."""
 
     name: str
     minimum: int
@@ -60,13 +60,14 @@ class FeatureRange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """A registered broker. Only one that is neither fenced nor leaving may lead or be placed on."""
+    """A registered broker. Only an active one may lead, or get replicas of new partitions."""
 
     id: BrokerId
     epoch: int
-    """The version at which it registered: a later registration has a higher one."""
+    """The version at which it registered. A later registration has a higher epoch, so a request of
+    an earlier incarnation is recognised and refused."""
     incarnation_id: bytes
-    """Drawn at each start, so that a restart is told from a repeated request."""
+    """Random, new at each start: a repeated registration has the same, a restarted broker not."""
     endpoints: tuple[Endpoint, ...] = ()
     rack: str | None = None
     features: tuple[FeatureRange, ...] = ()
@@ -74,15 +75,16 @@ class Broker:
     in_controlled_shutdown: bool = False
     log_directories: tuple[bytes, ...] = ()
     cordoned_log_directories: tuple[bytes, ...] | None = None
-    """Directories that take no new replicas (KIP-1066); None while it has not said."""
+    """Directories that take no new replicas (KIP-1066); None if the broker reported none."""
 
     @property
     def active(self) -> bool:
+        """Whether it is neither fenced nor shutting down."""
         return not (self.fenced or self.in_controlled_shutdown)
 
     @property
     def default_directory(self) -> bytes:
-        """Where a new replica goes as far as anybody but the broker can know."""
+        """The directory of a new replica, if the broker has no choice."""
         only_one = len(self.log_directories) == 1
         return self.log_directories[0] if only_one else UNASSIGNED_DIRECTORY
 
@@ -98,22 +100,23 @@ class Partition:
     leader: BrokerId
     leader_epoch: LeaderEpoch = _FIRST_LEADER_EPOCH
     partition_epoch: int = 0
-    """Raised by every change; what an ISR change must name to be accepted."""
+    """Rises with every change. An ISR change must name it, so that one decided on an older state is
+    refused."""
     adding_replicas: tuple[BrokerId, ...] = ()
     removing_replicas: tuple[BrokerId, ...] = ()
     eligible_leaders: tuple[BrokerId, ...] = ()
-    """Outside the ISR, yet known to hold all committed records (KIP-966)."""
+    """Not in the ISR, but known to have all committed records (KIP-966)."""
     last_known_leaders: tuple[BrokerId, ...] = ()
-    """Who led last, for an unclean choice when nobody is left (KIP-966)."""
+    """The last leader, for an unclean election when no replica is eligible (KIP-966)."""
     recovering: bool = False
-    """The leader was chosen uncleanly and has not yet finished its recovery (KIP-704)."""
+    """The leader was elected uncleanly and has not finished its recovery yet (KIP-704)."""
     directories: tuple[bytes, ...] = ()
-    """For each of `replicas` the id of the log directory that holds it."""
+    """For each of `replicas`, the id of its log directory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """One topic with its partitions, which are numbered from 0 without a gap."""
+    """One topic with its partitions, numbered from 0 without gaps."""
 
     name: str
     id: TopicId

@@ -1,7 +1,7 @@
-"""Decisions about where replicas are and who leads, on one broker. Pure.
+"""Decisions about reassignments and elections, for a cluster of one broker. Pure.
 
-Nothing can move while there is one broker. What asks for the state that is there already is
-accepted, as by Kafka; everything else is refused.
+Nothing can move while there is one broker. A request for the present state is accepted, as in
+Kafka; every other request is refused.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from moldau.protocol.errors import ApiError, ErrorCode
 def check_reassignment(
     image: MetadataImage, topic: str, index: int, replicas: Sequence[int] | None
 ) -> None:
-    """Raise ApiError unless a partition is to be where it is; None would cancel its move."""
+    """Raise ApiError unless the replicas stay where they are; None asks to cancel a move."""
     partition = _find(image, topic, index)
     if replicas is None:
         raise ApiError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
@@ -33,7 +33,7 @@ def check_reassignment(
 
 
 def check_election(image: MetadataImage, topic: str, index: int, *, preferred: bool) -> None:
-    """Raise ApiError: a partition that is led needs no election, another has no candidate."""
+    """Raise ApiError: a partition with a leader needs no election, others have no candidate."""
     partition = _find(image, topic, index)
     if not needs_election(partition, preferred=preferred):
         raise ApiError(
@@ -50,7 +50,7 @@ def check_election(image: MetadataImage, topic: str, index: int, *, preferred: b
 
 
 def needs_election(partition: Partition, *, preferred: bool) -> bool:
-    """Tell whether another leader would be wanted if there were one."""
+    """Tell whether an election of this kind could change the leader."""
     if preferred:
         return partition.leader != partition.replicas[0]
     return partition.leader == NO_LEADER

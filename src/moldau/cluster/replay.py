@@ -1,8 +1,9 @@
-"""From the records of a log or snapshot to an image.
+"""Makes an image from the records of a log or a snapshot.
 
-Changes inside a metadata transaction (KIP-868) count once its end is seen, and never if it was
-aborted; one that is still open when the log ends was cut off by a crash, and `open_transaction`
-tells the store to abort it in the log, as Kafka's next controller would.
+Changes inside a metadata transaction (KIP-868) count once its end record is read, and never if it
+was aborted. A transaction that is open at the end of the log was cut off by a crash. Then the store
+must write an abort record before anything else (`open_transaction`), as Kafka's next controller
+does: records after it would otherwise become part of the transaction.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from moldau.cluster.image import MetadataImage
 from moldau.cluster.record_codec import TransactionMark, decode_record
 
 _CHANGES_AT_ONCE: Final = 10_000
-"""Applying copies the topics' dict once a time; this many changes make that nothing."""
+"""Each apply copies the dict of topics. With this many changes at once the copy costs little."""
 
 
 class Replay:
-    """An image that catches up with a log."""
+    """Builds an image from records."""
 
     def __init__(self, image: MetadataImage) -> None:
         self._image = image
@@ -48,7 +49,7 @@ class Replay:
             self.image(self._image.version)
 
     def image(self, version: int) -> MetadataImage:
-        """Return the image of everything that counts so far."""
+        """Return the image of all changes that count so far."""
         self._image = self._image.apply(self._ready, version)
         self._ready = []
         return self._image

@@ -1,27 +1,28 @@
-"""The metadata store port: where changes become durable and everybody learns of them in order.
+"""The port of the metadata store: makes changes durable and tells all brokers about them in order.
 
 Two of the port's three parts are here (ADR 0012); `controller_requests` is the third.
 
-* `ClusterMetadata` is what every broker follows: an image and ordered changes. It cannot write.
-* `ControllerElection` and `Controllership` are what the active controller may do: claim, commit
-  under the epoch of its claim, and hear that it is over.
+* `ClusterMetadata` is for every broker: an image and ordered changes. It cannot write.
+* `ControllerElection` and `Controllership` are for the active controller: claim, commit in the
+  epoch of the claim, and learn that the controllership is over.
 
-It speaks domain changes, not nodes or records, so that one broker's journal, a ZooKeeper ensemble
-and a Raft quorum can all stand behind it. What they promise alike, and the contract test checks:
+The port uses changes, not nodes or records, so a journal of one broker, a ZooKeeper ensemble and a
+Raft quorum can implement it. All of them promise the following, which the contract test checks:
 
-* Listeners hear every change once, in order, after it is durable, on the event loop. The image
-  they are given is the one right after the changes they are given, and is already `image`. All
-  brokers hear the same changes in the same order; some hear them later than others.
-* At most one controllership can commit at any moment: the newest. Each has a larger epoch than
-  those before it, in this life of the cluster and in all earlier ones.
-* A claim is granted after this broker's image has all that earlier controllers committed.
+* Listeners get every change once, in order, after it is durable, on the event loop. The image that
+  they get is the one right after these changes, and `image` returns it already. All brokers get the
+  same changes in the same order, at different times. The version of the image never decreases.
+* At most one controllership can commit at any moment: the newest. Each has a larger epoch than all
+  before it, also those before a restart of the cluster.
+* A claim is granted after this broker's image has everything that earlier controllers committed.
+  A controller that decided on an older image could undo their changes.
 * `commit` is all or nothing. When it returns, the changes are durable and in this broker's image.
 * A commit under a controllership that is over raises `ControllerFenced` and writes nothing, also
-  if its holder has not heard yet that it is over.
-* A commit names the version its decision was based on. If that is no longer the newest, nothing
-  happens and `VersionConflict` is raised: decide again on the image, which is newer by then.
-* After a failed write the store is `StoreFailed` until it is opened anew: whether that write will
-  be found on the disk is unknown, so nothing may be decided on top of it.
+  if its holder does not know yet that it is over.
+* A commit names the version that its decision was based on. If that is not the newest, nothing is
+  written and `VersionConflict` is raised. The caller decides again, on the newer image.
+* After a failed write the store is `StoreFailed` until it is opened again. Nobody knows whether
+  that write is on the disk, so no decision may be based on either state.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ Listener = Callable[[Sequence[Change], MetadataImage], None]
 
 
 class VersionConflict(MoldauError):  # noqa: N818 - it names the event
-    """Somebody else's change came first; nothing was written."""
+    """Another change was committed first; nothing was written."""
 
     def __init__(self, expected: int, actual: int) -> None:
         super().__init__(f"decided on version {expected}, but the newest is {actual}")
@@ -54,35 +55,35 @@ class ControllerFenced(MoldauError):  # noqa: N818 - it names the event
 
 
 class StoreFailed(MoldauError):  # noqa: N818 - it names the state
-    """A commit was not made: a write failed, now or earlier, and its outcome may be unknown."""
+    """A commit failed: a write failed, now or earlier, and its outcome may be unknown."""
 
 
 class ClusterMetadata(Protocol):
-    """The cluster's metadata as every broker follows it.
+    """The cluster's metadata, for every broker.
 
-    It must not know who the controller is or how changes are decided.
+    It must not know who the controller is, or how changes are decided.
     """
 
     @property
     def image(self) -> MetadataImage:
-        """The newest durable state known here."""
+        """The newest durable state that this broker knows."""
         ...
 
     async def start(self, log_directories: Sequence[str] | None = None) -> None:
-        """Open the store and read its state; ConfigError if it belongs to somebody else.
+        """Open the store and read its state; ConfigError if it belongs to another node or cluster.
 
-        `log_directories` are the broker's that can be used, where not all of them can.
+        `log_directories` are the usable directories of the broker, if some have failed.
         """
         ...
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
-        """Tell this listener of every change from now on; call the result to stop."""
+        """Call this listener with every change from now on; call the result to stop."""
         ...
 
     async def close(self) -> None:
-        """Let commits under way finish and give everything back; closing twice is harmless.
+        """Finish pending commits and release all resources; may be called twice.
 
-        A controllership that this broker holds ends with it, so that another can be granted.
+        A controllership of this broker ends, so that another broker can get one.
         """
         ...
 
@@ -92,24 +93,24 @@ class Controllership(Protocol):
 
     @property
     def epoch(self) -> int:
-        """Larger than that of every controllership granted before."""
+        """Larger than the epoch of every controllership granted before."""
         ...
 
     async def commit(self, expected_version: int, changes: Sequence[Change]) -> int:
-        """Make these changes the next ones; return the version they lead to."""
+        """Commit these changes after this version; return the new version."""
         ...
 
     def on_lost(self, callback: Callable[[], None]) -> None:
-        """Call this once, on the event loop, when it is lost; at once if it already is.
+        """Call `callback` once, on the event loop, when this is lost; at once if it already is.
 
-        Losing is what happens to the holder: another took over, or its session ended. A holder
-        that closes its own store is not called.
+        It is lost when another broker takes over or the session ends, not when its holder closes
+        its own store.
         """
         ...
 
 
 class ControllerElection(Protocol):
-    """Where a broker becomes the active controller."""
+    """The election of the active controller."""
 
     async def claim(self) -> Controllership | None:
         """Try to become the active controller; None while another broker is.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from kits.metadata_samples import every_change, topic_id, with_brokers, with_topic
@@ -9,14 +11,16 @@ from moldau.base.errors import InvariantViolated
 from moldau.base.ids import PartitionKey
 from moldau.cluster.changes import (
     BrokerChanged,
+    BrokerRegistered,
     ConfigChanged,
     PartitionChanged,
     PartitionCreated,
+    ProducerIdsAllocated,
     TopicCreated,
     TopicRemoved,
 )
 from moldau.cluster.image import MetadataImage
-from moldau.cluster.model import ConfigResource, Partition, ResourceType
+from moldau.cluster.model import Broker, ConfigResource, Partition, ResourceType
 from moldau.cluster.topics import NewTopic
 
 
@@ -66,10 +70,10 @@ def test_what_was_not_touched_is_shared():
 def test_only_naming_a_leader_raises_the_leader_epoch():
     image = with_topic(with_brokers([1]), NewTopic("a", 1))
     topic = image.topic("a").id
-    image = image.apply([PartitionChanged(topic, 0, isr=(1,))], 1)
+    image = image.apply([PartitionChanged(topic, 0, isr=(1,))], image.version + 1)
     assert image.topic("a").partitions[0].leader_epoch == 0
     assert image.topic("a").partitions[0].partition_epoch == 1
-    image = image.apply([PartitionChanged(topic, 0, leader=1)], 2)
+    image = image.apply([PartitionChanged(topic, 0, leader=1)], image.version + 1)
     assert image.topic("a").partitions[0].leader_epoch == 1
     assert image.topic("a").partitions[0].partition_epoch == 2
 
@@ -77,8 +81,8 @@ def test_only_naming_a_leader_raises_the_leader_epoch():
 def test_a_removed_topic_takes_its_configs_with_it_and_frees_its_name():
     brokers = with_brokers([1])
     image = with_topic(brokers, NewTopic("a.b", 2, configs={"retention.ms": "1"}))
-    image = image.apply([TopicRemoved(image.topic("a.b").id)], brokers.version)
-    assert image == brokers
+    image = image.apply([TopicRemoved(image.topic("a.b").id)], image.version + 1)
+    assert image == replace(brokers, version=image.version)
     assert with_topic(image, NewTopic("a_b", 1)).topic("a_b")
 
 
@@ -98,9 +102,9 @@ def test_sums_follow_the_partitions():
     assert image.partition_count == 4
     assert image.preferred_leaders == {1: 2, 2: 2}
     moved = PartitionChanged(image.topic("a").id, 0, replicas=(2,))
-    image = image.apply([moved], 9)
+    image = image.apply([moved], image.version + 1)
     assert image.preferred_leaders == {1: 1, 2: 3}
-    image = image.apply([TopicRemoved(image.topic("a").id)], 10)
+    image = image.apply([TopicRemoved(image.topic("a").id)], image.version + 1)
     assert image.partition_count == 1
     assert image.preferred_leaders == {2: 1}
 
@@ -129,6 +133,43 @@ def test_partitions_may_come_in_any_order_within_one_step():
 def test_changes_that_contradict_the_image_are_caught(changes):
     with pytest.raises(InvariantViolated):
         MetadataImage().apply(changes, 1)
+
+
+def test_the_version_never_decreases():
+    image = MetadataImage().apply([], 7)
+    assert image.apply([], 7).version == 7
+    with pytest.raises(InvariantViolated, match="from version 7 back to 6"):
+        image.apply([], 6)
+
+
+def test_producer_ids_are_given_out_once():
+    image = MetadataImage().apply([ProducerIdsAllocated(1, 0, 1000)], 1)
+    assert image.apply([ProducerIdsAllocated(1, 0, 2000)], 2).next_producer_id == 2000
+    for again in (999, 1000):
+        with pytest.raises(InvariantViolated, match="given out twice"):
+            image.apply([ProducerIdsAllocated(1, 0, again)], 2)
+
+
+@pytest.mark.parametrize("epoch", ["leader_epoch", "partition_epoch"])
+def test_a_partition_is_not_stated_again_with_older_epochs(epoch):
+    partition = replace(one_partition(), **{epoch: 5})
+    image = MetadataImage().apply(
+        [TopicCreated("a", topic_id(1)), PartitionCreated(topic_id(1), partition)], 2
+    )
+    image = image.apply([PartitionCreated(topic_id(1), replace(partition, isr=()))], 3)
+    assert image.topic("a").partitions[0].isr == ()
+    with pytest.raises(InvariantViolated, match="with older epochs"):
+        image.apply([PartitionCreated(topic_id(1), replace(partition, **{epoch: 4}))], 4)
+
+
+def test_a_broker_that_starts_again_has_a_larger_epoch():
+    first = Broker(1, 5, b"first")
+    image = MetadataImage().apply([BrokerRegistered(first)], 1)
+    image.apply([BrokerRegistered(first)], 2)
+    image.apply([BrokerRegistered(Broker(1, 6, b"second"))], 2)
+    for epoch in (4, 5):
+        with pytest.raises(InvariantViolated, match=f"again with epoch {epoch}"):
+            image.apply([BrokerRegistered(Broker(1, epoch, b"second"))], 2)
 
 
 def test_an_image_stated_as_changes_gives_the_same_image():
