@@ -1,8 +1,8 @@
-"""Reading a file of batches from front to back, checked, in bounded memory.
+"""Reads a file of batches from start to end, in bounded memory, and checks each batch.
 
-Journal segments and snapshots are both such files. Every batch handed out is whole and carries
-its checksum; the first one that does not ends the walk with `DamagedBatch`, which says where, so
-that whoever owns the file can decide between a torn tail and real damage.
+Journal segments and snapshots are such files. Every batch that is yielded is whole and has a valid
+checksum. At the first other one the walk ends with `DamagedBatch`, which has the position. The
+owner of the file then decides whether this is a torn tail or damage.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from moldau.base.files import File
 from moldau.records.batch import HEADER_SIZE, BatchHeader, crc_ok, parse_header
 
 _CHUNK_SIZE: Final = 1 << 20
-"""Metadata batches are small: one read brings thousands of them."""
+"""Metadata batches are small: one read has thousands of them."""
 
 BATCH_SIZE_MAX: Final = 64 << 20
-"""Kafka's controller stops at 8 MiB; a length far beyond it is a damaged length."""
+"""Kafka's controller writes at most 8 MiB. A length far above is damaged."""
 
 
 class DamagedBatch(CorruptRecords):
-    """What stands at this position is no batch."""
+    """There is no whole batch at this position."""
 
     def __init__(self, position: int, reason: str) -> None:
         super().__init__(f"no whole batch at position {position}: {reason}")
@@ -72,7 +72,7 @@ def _header(chunk: bytes, start: int, position: int) -> BatchHeader:
 def intact_batch_follows(file: File, damage: DamagedBatch) -> bool:
     """Tell whether the batch after a damaged one is whole.
 
-    If so this is no write that was cut short by a crash, but damage to what once was on the disk.
+    If so, the damaged one was not cut off by a crash: it was on the disk and is damaged since.
     """
     head = file.read(damage.position, HEADER_SIZE)
     try:

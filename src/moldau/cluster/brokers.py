@@ -1,13 +1,14 @@
-"""Decisions about brokers: one registers, one leaves, one asks for producer ids. Pure.
+"""Decisions about brokers: registration, shutdown, producer ids. Pure.
 
-A broker that registers is unfenced in the same step, and takes back what only it can lead: its
-own partitions after a restart, and those that nobody leads and for which it is in the ISR,
-eligible, or the only replica there is. Naming it leader again raises the leader epoch, so that
-nothing written before the restart can be mistaken for something written after it.
+A broker that registers is unfenced in the same step. It becomes the leader of the partitions that
+it led before the restart, and of partitions without a leader for which it is in the ISR, eligible,
+or the only replica. The election raises the leader epoch, so that records written before the
+restart can be told from those written after it.
 
-Leaving follows Kafka's controller: leadership goes to the next live member of the ISR; where
-there is none, the partition waits without a leader, and the last one who had everything is kept
-on record as eligible (KIP-966), or, in a cluster without that feature, as the last of the ISR.
+A shutdown follows Kafka's controller. The next active replica in the ISR becomes the leader. If
+there is none, the partition has no leader, and the broker that stops is kept as eligible (KIP-966);
+in a cluster without that feature it stays in the ISR. So no replica without all committed records
+can become the leader.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from moldau.cluster.image import MetadataImage
 from moldau.cluster.model import NO_LEADER, Broker, Endpoint, FeatureRange, Partition, Topic
 
 PRODUCER_ID_BLOCK: Final = 1000
-"""How many producer ids a broker is given at once; Kafka's number, kept for equal logs."""
+"""The number of producer ids that a broker gets at once; Kafka's number, for equal logs."""
 
 SUPPORTED_FEATURES: Final = (
     FeatureRange("eligible.leader.replicas.version", 0, 1),
@@ -40,13 +41,13 @@ SUPPORTED_FEATURES: Final = (
     FeatureRange("streams.version", 0, 1),
     FeatureRange("transaction.version", 0, 2),
 )
-"""The feature levels whose records we keep intact: those of Kafka 4.3. A controller refuses a
-registration that does not span the levels in force, so all of them must be here, used or not."""
+"""The feature levels of Kafka 4.3, whose records we keep intact. A controller refuses a broker that
+does not support the levels in force. So all of them are here, also those that we do not use."""
 
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """What a broker says about itself when it starts."""
+    """What a broker reports about itself when it starts."""
 
     broker_id: BrokerId
     incarnation_id: bytes
@@ -56,7 +57,10 @@ class Registration:
 
 
 def register_broker(image: MetadataImage, registration: Registration) -> list[Change]:
-    """Decide on a broker that starts; its epoch is the version the decision was based on."""
+    """Decide on a broker that starts. Its epoch is the version that the decision is based on.
+
+    Every commit raises the version, so each registration of a broker has a larger epoch.
+    """
     epoch = image.version
     broker = Broker(
         registration.broker_id,
@@ -91,7 +95,7 @@ def _may_lead(partition: Partition, broker_id: BrokerId) -> bool:
 
 
 def _minimum(image: MetadataImage, topic: Topic, partition: Partition) -> int:
-    """Return how many must be in sync; never more than there are replicas."""
+    """Return how many replicas must be in sync; at most the number of replicas."""
     return min(min_insync_replicas(image, topic.name), len(partition.replicas))
 
 
@@ -110,13 +114,16 @@ def _elected(
     if partition.last_known_leaders:
         change = replace(change, last_known_leaders=())
     if partition.recovering and partition.replicas == (broker_id,):
-        # With no other replica there is nobody to recover from: what it has is what there is.
+        # With no other replica there is nothing to recover from: its log is all there is.
         change = replace(change, recovering=False)
     return change
 
 
 def retire_broker(image: MetadataImage, broker_id: BrokerId) -> list[Change]:
-    """Decide on a broker that stops in an orderly way; nothing if it is not registered."""
+    """Decide on a controlled shutdown; no changes if the broker is not registered or fenced.
+
+    The order is Kafka's: the broker is marked, its partitions change, then it is fenced.
+    """
     broker = image.brokers.get(broker_id)
     if broker is None or broker.fenced:
         return []
@@ -166,6 +173,6 @@ def _next_leader(
 
 
 def allocate_producer_ids(image: MetadataImage, broker: Broker) -> ProducerIdsAllocated:
-    """Decide on the next block: from `image.next_producer_id` up to the one in the answer."""
+    """Decide on the next block: from `image.next_producer_id` to that of the change, exclusive."""
     following = image.next_producer_id + PRODUCER_ID_BLOCK
     return ProducerIdsAllocated(broker.id, broker.epoch, following)

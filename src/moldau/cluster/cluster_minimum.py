@@ -1,10 +1,10 @@
-"""The cluster-wide `min.insync.replicas` that a metadata log with eligible leaders states.
+"""The cluster-wide `min.insync.replicas` in a metadata log with eligible leaders.
 
-Which replicas are eligible depends on this minimum, so it is in the metadata from the first start
-on (KIP-966), with the value the settings gave then. Earlier versions of Moldau stated 1 whatever
-the settings said. Their record can be told from a user's own: it stands in the first batch of the
-log, outside any metadata transaction, and nobody has set the minimum since. Once the first batch
-is gone behind a snapshot it cannot be told any more, and what is stated stays.
+The choice of eligible leaders depends on this minimum. So it is in the metadata from the first
+start on (KIP-966), with the value of the settings at that time. Earlier versions of Moldau wrote 1
+in any case. Their record is recognised: it is in the first batch of the log, outside of a metadata
+transaction, and no later record sets the minimum. If a snapshot has replaced the first batch, the
+record cannot be recognised, and the value stays.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from moldau.cluster.image import MetadataImage
 from moldau.cluster.record_codec import CONFIG_RECORD, decode_record, record_key
 
 _FIRST_OFFSET: Final = 1
-"""Behind the record that states the leader."""
+"""After the LeaderChange record."""
 
 _OF_EARLIER_VERSIONS: Final = ConfigChanged(EVERY_BROKER, MIN_INSYNC_REPLICAS, "1")
 
 
 class ClusterMinimum:
-    """What the settings say of the minimum, and whether the log states it in their place."""
+    """The minimum of the settings, and whether the log has the 1 of an earlier version instead."""
 
     def __init__(self, configured: int) -> None:
         self._configured = str(configured)
         self._assumed = False
 
     def saw(self, offset: int, values: Sequence[bytes]) -> None:
-        """Look at one batch of the log, in its order."""
+        """Look at one batch of the log. Call it for all batches, in order."""
         if offset == _FIRST_OFFSET:
             changes = [decode_record(value) for value in values]
             plain = isinstance(next(iter(changes), None), FeatureLevelSet)
@@ -45,14 +45,14 @@ class ClusterMinimum:
             self._assumed = False
 
     def stated(self, image: MetadataImage) -> list[Change]:
-        """Return what a cluster that starts has to add."""
+        """Return the change that sets the minimum of a new cluster."""
         missing = MIN_INSYNC_REPLICAS not in image.config(EVERY_BROKER)
         if not missing or not eligible_leaders_kept(image):
             return []
         return [ConfigChanged(EVERY_BROKER, MIN_INSYNC_REPLICAS, self._configured)]
 
     def corrected(self, image: MetadataImage) -> list[Change]:
-        """Return what puts an assumed minimum right."""
+        """Return the change that corrects the value of an earlier version."""
         if not self._assumed:
             return []
         return alter_configs(image, EVERY_BROKER, {MIN_INSYNC_REPLICAS: self._configured})

@@ -1,4 +1,4 @@
-"""Operations on single configs, as IncrementalAlterConfigs has them (KIP-339)."""
+"""The operations of IncrementalAlterConfigs on single configs (KIP-339)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from moldau.protocol.errors import ApiError, ErrorCode
 
 
 class OperationType(IntEnum):
-    """What to do with one config, under the codes of IncrementalAlterConfigs."""
+    """What to do with one config; the codes of IncrementalAlterConfigs."""
 
     SET = 0
     DELETE = 1
@@ -28,7 +28,7 @@ class ConfigOperation(NamedTuple):
 
 
 def check_operations(operations: Sequence[ConfigOperation]) -> None:
-    """Raise ApiError INVALID_REQUEST unless each is one, with what it needs, on another config."""
+    """Raise ApiError INVALID_REQUEST unless types, values and names are valid and distinct."""
     names = [one.name for one in operations]
     if len(set(names)) < len(names):
         raise ApiError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")

@@ -1,18 +1,20 @@
-"""The metadata store of a broker that stands alone: KRaft's own journal, a quorum of one.
+"""The metadata store of a single broker: KRaft's own journal, a quorum of one.
 
-The default: no other process, and a folder that changes hands with a single-node Kafka either
-way. A commit is one batch, appended and synced before the image is replaced and listeners hear of
-it. One commit is under way at a time; the disk's sync leaves the event loop through the executor.
+This is the default. It needs no other process, and a single-node Kafka can use the same data
+directory before or after. A commit is one batch. It is appended and synced before the image is
+replaced and listeners are called: a listener may act on a change that must not be lost. There is
+one commit at a time; the executor runs the sync off the event loop.
 
-Start order, so that a crash anywhere is only a start that did not happen:
-identity checked or given -> snapshot and journal read -> voters checked -> torn tail cut -> leader
-epoch raised in `quorum-state` -> stated in the journal, with whatever a first start has to add.
+The order of a start, so that a crash at any step leaves a directory that the next start accepts:
+check or write the identity -> read snapshot and journal -> check the voters -> cut a torn tail ->
+raise the leader epoch in `quorum-state` -> write it to the journal, with the first changes of a new
+cluster. The journal is not changed before the voters are checked: it may belong to a larger quorum.
 
-A commit outlives the task that asked for it: once written it will be found at the next start, so
-cancelling the waiting caller must not keep it from the image.
+A commit survives the cancellation of its caller. Once it is written, the next start will find it,
+so it must get into the image now.
 
-There is no rival: the controllership is won by starting, with a larger epoch at each start, and is
-not lost while the store is open.
+There is no other candidate: a start wins the controllership, with a larger epoch each time, and it
+is not lost while the store is open.
 """
 
 from __future__ import annotations
@@ -61,22 +63,22 @@ from moldau.records.control import ControlType, control_batch
 from moldau.records.record import read_records
 
 BATCH_BYTES_MAX: Final = 1 << 20
-"""A larger commit becomes a metadata transaction of several batches; Kafka's own stop at 8 MiB."""
+"""A larger commit becomes a metadata transaction of several batches; Kafka's limit is 8 MiB."""
 
 SNAPSHOT_AFTER_BYTES: Final = 20 << 20
-"""Kafka's default: that much journal is read in a second or two at the next start."""
+"""Kafka's default. The next start reads this much journal in a second or two."""
 
 FIRST_CHANGES: Final = "Bootstrap records"
-"""Kafka's name for the transaction that holds what a cluster starts with."""
+"""Kafka's name for the transaction with the first changes of a cluster."""
 
 _log = logging.getLogger(__name__)
 
 _SNAPSHOT_SLICE_BYTES: Final = 16 << 10
-"""Written between two turns of the loop: some two hundred records, a few milliseconds of work."""
+"""Written in one turn of the loop: about two hundred records, a few milliseconds."""
 
 
 class _JournalBatch(NamedTuple):
-    """A batch ready to be written, and the offset behind it."""
+    """An encoded batch, and the offset after it."""
 
     data: bytes
     next_offset: int
@@ -84,7 +86,7 @@ class _JournalBatch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedControllership:
-    """The right to commit of the one broker there is, for as long as its store is open."""
+    """The right to commit of the only broker, as long as its store is open."""
 
     epoch: int
     _commit: Callable[[int, int, Sequence[Change]], Awaitable[int]]
@@ -93,7 +95,7 @@ class EmbeddedControllership:
         return await self._commit(self.epoch, expected_version, changes)
 
     def on_lost(self, callback: Callable[[], None]) -> None:
-        """Never call: there is nobody to lose it to."""
+        """Never call it: there is no other candidate."""
 
 
 class EmbeddedStore:
@@ -141,7 +143,7 @@ class EmbeddedStore:
 
     @property
     def identity(self) -> ClusterIdentity:
-        """Cluster id, node id and the ids of the log directories; known once started."""
+        """Cluster id, node id and the ids of the log directories; known after the start."""
         if self._identity is None:
             raise StoreFailed("the metadata store has not been started")
         return self._identity
@@ -153,12 +155,12 @@ class EmbeddedStore:
 
     @property
     def kraft_version(self) -> int:
-        """The form of the quorum: 0 with voters of the settings, 1 with voters of the log."""
+        """The version of the quorum: 0 with voters from the settings, 1 from the log."""
         return self._quorum.kraft_version
 
     @property
     def metadata_directory_id(self) -> bytes:
-        """The id of the directory with the metadata log; known once started."""
+        """The id of the directory with the metadata log; known after the start."""
         return self.identity.metadata_directory_id
 
     async def start(self, log_directories: Sequence[str] | None = None) -> None:
@@ -172,7 +174,7 @@ class EmbeddedStore:
             raise StorageError(self._folder, f"does not add up: {error}") from error
 
     async def claim(self) -> EmbeddedControllership:
-        """Grant it always: starting was winning the election of one voter."""
+        """Always grant it: the start has won the election of one voter."""
         if self._journal is None or self._controllership is None:
             raise StoreFailed("the metadata store is not open")
         return self._controllership
@@ -214,10 +216,13 @@ class EmbeddedStore:
                 ]
                 replay.take(values)
                 self._minimum.saw(batch.header.base_offset, values)
+        # Before `resume`, which cuts a torn tail: a journal of a larger quorum stays as it is.
         self._quorum.check_alone(self._node_id, self._folder)
         self._image = replay.image(journal.next_offset)
         journal.resume(snapshot.end_offset)
         self._journal = journal
+        # Each of the three may be the newest after a crash. An epoch must not be used twice: its
+        # batches could not be told from those of the start before.
         known = max(
             read_leader_epoch(self._files, self._folder), journal.last_epoch, snapshot.epoch
         )
@@ -236,7 +241,11 @@ class EmbeddedStore:
         return replay, snapshots[-1]
 
     async def _lead(self, journal: Journal, epoch: LeaderEpoch, open_transaction: bool) -> None:
-        """Win the election of one voter and state in the journal what a new leader states."""
+        """Win the election of one voter, and write the first batches of a new leader.
+
+        The epoch is in `quorum-state` before a batch has it. After a crash in between, the next
+        start takes a larger one.
+        """
         self._epoch = epoch
         kraft_version = self._quorum.kraft_version
         write_leadership(self._files, self._folder, self._node_id, self._epoch, kraft_version)
@@ -262,7 +271,7 @@ class EmbeddedStore:
         self._controllership = EmbeddedControllership(self._epoch, self._commit)
 
     def _first_changes(self) -> list[Change]:
-        """Return what a cluster starts with, as its format said; nothing if it has started."""
+        """Return the first changes of a new cluster, as it was formatted; none for an older one."""
         if self._image.features:
             return []
         replay = Replay(MetadataImage())
@@ -274,6 +283,7 @@ class EmbeddedStore:
         return changes + self._minimum.stated(image)
 
     async def _commit(self, epoch: int, expected_version: int, changes: Sequence[Change]) -> int:
+        # A task of its own, shielded: if the caller is cancelled, the commit still finishes.
         task = asyncio.ensure_future(self._commit_in_turn(epoch, expected_version, tuple(changes)))
         self._tasks.add(task)
         task.add_done_callback(self._forget)
@@ -286,7 +296,7 @@ class EmbeddedStore:
             journal = self._journal
             if journal is None or not journal.writable:
                 raise StoreFailed("the metadata store is not open for writing")
-            # Before the version: whoever is fenced must not decide again on a newer image.
+            # Before the version: a fenced controller must not decide again on a newer image.
             if epoch != self._epoch:
                 raise ControllerFenced(epoch)
             if expected_version != self._image.version:
@@ -303,6 +313,8 @@ class EmbeddedStore:
             batches = await self._batches(values, journal.next_offset, level)
             version = batches[-1].next_offset
             invariant(version > expected_version, "a commit does not raise the version")
+            # The image is complete before the write: if the changes contradict it, nothing may be
+            # written. It is published after the write: nobody may see what a crash can undo.
             image = draft.finish(version)
             await self._write(journal, batches)
             self._image = image
@@ -311,7 +323,11 @@ class EmbeddedStore:
         return version
 
     async def _write(self, journal: Journal, batches: Sequence[_JournalBatch]) -> None:
-        """Make batches durable, each before the next is begun; all of them or none."""
+        """Make batches durable, all of them or none.
+
+        Each batch is synced before the next is appended: the journal relies on that to tell a torn
+        tail from damage.
+        """
         end = journal.end
         try:
             for batch in batches:
@@ -324,14 +340,14 @@ class EmbeddedStore:
     async def _batches(
         self, values: Sequence[bytes], base_offset: int, level: int, name: str | None = None
     ) -> list[_JournalBatch]:
-        """Write records as one batch; as a transaction if it has a name or grows too large."""
+        """Encode records as one batch; as a transaction if it has a name or is too large."""
         groups: Iterable[Sequence[bytes]] = [values] if values else []
         large = sum(map(len, values)) > BATCH_BYTES_MAX
         if (large or name) and values and level >= TRANSACTIONS_LEVEL:
             begin, end = encode_mark(TransactionMark.BEGIN, name), encode_mark(TransactionMark.END)
             groups = batched([begin, *values, end], BATCH_BYTES_MAX)
         batches: list[_JournalBatch] = []
-        # Kafka refuses a metadata batch whose records differ in time.
+        # Kafka refuses a metadata batch whose records have different timestamps.
         now_ms = self._clock.wall_ms()
         for group in groups:
             builder = BatchBuilder(base_offset=base_offset, leader_epoch=self._epoch)
@@ -346,7 +362,7 @@ class EmbeddedStore:
     def _forget(self, task: asyncio.Task[int]) -> None:
         self._tasks.discard(task)
         if not task.cancelled():
-            # The caller sees the outcome; if it was cancelled meanwhile, nobody has to.
+            # The caller gets the exception. If it was cancelled, the exception is dropped here.
             task.exception()
 
     async def _blocking(self, work: Callable[[], None]) -> None:
@@ -362,11 +378,11 @@ class EmbeddedStore:
             self._snapshotting = asyncio.ensure_future(self._snapshot(journal))
 
     async def _snapshot(self, journal: Journal) -> None:
-        """Write the image as it is now beside the journal, then drop what it makes useless.
+        """Write a snapshot of the present image, then remove the journal before it.
 
-        The journal goes on in a new segment at once, so that the old ones end where the snapshot
-        does. Commits go on meanwhile: an image never changes. A disk that refuses leaves the
-        journal longer than it could be, which is no reason to stop.
+        The journal starts a new segment first, so that the old segments end where the snapshot
+        does. They are removed only when the snapshot is durable. Commits continue meanwhile: an
+        image never changes. If the disk fails, the journal stays longer, and the broker serves on.
         """
         try:
             async with self._turn:

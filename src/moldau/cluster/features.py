@@ -1,8 +1,8 @@
-"""The features of a cluster: which levels this broker can run at, and which are in force. Pure.
+"""The features of a cluster: the levels that this broker supports, and those in force. Pure.
 
-The metadata states the levels of all features that a cluster formatted by Kafka 4.3 starts with,
-so that Kafka finds nothing to upgrade. Clients are told of those this broker has: the newer group
-protocols are known here at level 0 only, so that nobody tries to use them.
+The metadata has the levels of all features of a cluster formatted by Kafka 4.3, so that Kafka finds
+nothing to upgrade. Clients get only the levels that this broker supports. For the newer group
+protocols that is 0, so that no client uses them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _CHANGEABLE: Final = (
 
 
 class FeatureUpdate(NamedTuple):
-    """A feature and the level somebody wants it to have."""
+    """A request to change the level of a feature."""
 
     name: str
     level: int
@@ -42,10 +42,10 @@ class FeatureUpdate(NamedTuple):
 
 
 def supported_features(image: MetadataImage, kraft_version: int) -> dict[str, FeatureRange]:
-    """Return the levels this broker can run at, by name.
+    """Return the levels that this broker supports, by name.
 
-    Metadata is written in the form of the level in force, and the quorum keeps its form, so that
-    no level above is offered of these two.
+    Metadata is written in the format of the level in force, and the quorum keeps its version. So no
+    higher level of these two is offered.
     """
     ranges = (
         *_CHANGEABLE,
@@ -58,7 +58,7 @@ def supported_features(image: MetadataImage, kraft_version: int) -> dict[str, Fe
 
 
 def levels_in_force(image: MetadataImage, supported: Mapping[str, FeatureRange]) -> dict[str, int]:
-    """Return the level of each feature that is in force here; those at 0 are left out."""
+    """Return the level of each feature in force here, without those at 0."""
     levels = {
         one.name: min(image.features.get(one.name, 0), one.maximum) for one in supported.values()
     }
@@ -67,7 +67,7 @@ def levels_in_force(image: MetadataImage, supported: Mapping[str, FeatureRange])
 
 
 def check_update(image: MetadataImage, kraft_version: int, update: FeatureUpdate) -> None:
-    """Raise ApiError INVALID_UPDATE_VERSION unless the level that is wanted is there already."""
+    """Raise ApiError INVALID_UPDATE_VERSION unless the feature has this level already."""
     supported = supported_features(image, kraft_version).get(update.name)
     level = kraft_version if update.name == KRAFT_FEATURE else image.features.get(update.name, 0)
     problem = _problem(update, level, supported)

@@ -1,10 +1,10 @@
-"""The identity of log directories: to which cluster and node they belong, and which is which.
+"""The identity of log directories: their cluster, their node, and their own ids.
 
-A directory without `meta.properties` is fresh and is given one, as Kafka's format tool would: the
-cluster's id (drawn if no directory has one yet), the node's id, an id of its own; the directory of
-the metadata also gets `bootstrap.checkpoint`, the features the cluster starts with. One that
-belongs to another cluster or node is refused before anything is touched: every directory is
-checked before the first is written.
+A directory without `meta.properties` is new and is formatted, as Kafka's format tool would do. It
+gets the cluster's id (random if no directory has one yet), the node's id and an id of its own. The
+metadata directory also gets `bootstrap.checkpoint`, with the first features of the cluster. A
+directory of another cluster or node is refused. All directories are checked before the first one is
+written.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from moldau.storage.checkpoints import (
 )
 
 METADATA_LEVEL: Final = 30
-"""4.3-IV0, the newest level of Kafka 4.3, whose records we know."""
+"""4.3-IV0, the newest level of Kafka 4.3. We know all of its records."""
 
 FIRST_FEATURES: Final = (
     FeatureLevelSet(METADATA_VERSION, METADATA_LEVEL),
@@ -40,17 +40,17 @@ FIRST_FEATURES: Final = (
     FeatureLevelSet("streams.version", 1),
     FeatureLevelSet("transaction.version", 2),
 )
-"""What a cluster formatted by Kafka 4.3 starts with, so that Kafka finds nothing to upgrade."""
+"""The features of a cluster formatted by Kafka 4.3, so that Kafka finds nothing to upgrade."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterIdentity:
-    """Whose directories these are."""
+    """The cluster and node of the log directories, and their ids."""
 
     cluster_id: str
     node_id: int
     directory_ids: Mapping[str, bytes]
-    """Path of a log directory -> its id, as a broker registers it."""
+    """The id of each log directory by its path, for the broker's registration."""
     metadata_directory_id: bytes
     """The id of the directory that holds the metadata log."""
 
@@ -64,9 +64,9 @@ def identify_directories(
     now_ms: int,
     cluster_id: str | None = None,
 ) -> ClusterIdentity:
-    """Check all log directories and format the fresh ones; ConfigError changes nothing.
+    """Check all log directories and format the new ones; after ConfigError nothing was changed.
 
-    The metadata may live in a directory that holds no partitions: it is no log directory then.
+    The metadata directory need not be one of the log directories.
     """
     every = dict.fromkeys([*directories, metadata_directory])
     found = {path: read_meta_properties(files, path) for path in every}
@@ -77,6 +77,7 @@ def identify_directories(
     agreed = known or uuid_text(random_uuid(random))
     ids: dict[str, bytes] = {}
     for path, properties in found.items():
+        # `meta.properties` is written last: a directory that has it is formatted completely.
         if properties is None:
             _make_durable_folder(files, path)
             if path == metadata_directory:
@@ -114,7 +115,7 @@ def _agreed_cluster_id(
 
 
 def _make_durable_folder(files: Files, path: str) -> None:
-    """Make a folder and its parents so that a power cut cannot take the whole tree away."""
+    """Make a folder and its parents durably: each parent is synced, or a power cut removes it."""
     missing: list[str] = []
     while path and not files.exists(path):
         missing.append(path)

@@ -1,16 +1,15 @@
-"""The metadata journal: `__cluster_metadata-0`, a log of batches in KRaft's own form.
+"""The metadata journal: `__cluster_metadata-0`, a log of batches in KRaft's format.
 
-Owns the folder's segments, the leader epoch checkpoint and what Kafka expects to lie beside them.
-Knows batches and offsets, not what the records mean: `embedded` does. It is small, append-only
-and read once at start, so unlike a partition's log it needs no index; the index files are left as
-they are, since Kafka rebuilds them whenever it opens this log.
+Owns the segments, the leader epoch checkpoint and the other files that Kafka expects in the folder.
+Knows batches and offsets; `embedded` knows what the records mean. The journal is small, append-only
+and read once at a start, so it needs no index. The index files stay empty: Kafka rebuilds them when
+it opens this log.
 
     append -> bytes in the page cache          sync -> they survive a power cut
 
-Only what was synced may be told to anybody, and at most one batch is ever waiting to be. So
-recovery can tell a torn tail from damage: a last batch that is not whole was never synced, nobody
-was told of it, and it is cut. A broken batch with a whole one behind it had been promised: that
-is refused, not cut.
+Only synced batches may be told to anybody, and at most one batch is not synced. So recovery can
+tell a torn tail from damage. A last batch that is not whole was never synced and never told, and is
+cut. A broken batch with a whole one after it was synced and told: the start is refused.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from moldau.base.checks import crash_point
+from moldau.base.checks import crash_point, invariant
 from moldau.base.errors import StorageError
 from moldau.base.files import File, Files
 from moldau.base.ids import LeaderEpoch, Offset, TopicId
@@ -50,15 +49,15 @@ CRASH_POINTS: Final = (
 
 
 class JournalEnd(NamedTuple):
-    """Where a journal ended at some moment."""
+    """The end of a journal at some moment."""
 
     size: int
-    """Of the newest segment."""
+    """The size of the newest segment."""
     next_offset: int
 
 
 class Journal:
-    """One open metadata log. `load` and `resume` first; then `append` and `sync`, in turn."""
+    """One open metadata log. First call `load` and `resume`; then `append` and `sync` in turn."""
 
     def __init__(self, files: Files, folder: str) -> None:
         self._files = files
@@ -77,10 +76,10 @@ class Journal:
         return self._epochs.latest
 
     def load(self, start_offset: int) -> Iterator[StoredBatch]:
-        """Yield every batch that ends after this offset; to be read to its end.
+        """Yield every batch that ends after this offset. The caller must read to the end.
 
-        `start_offset` is where the snapshot in use ends. Nothing on the disk is changed yet: the
-        folder may turn out not to be ours.
+        `start_offset` is the end of the snapshot in use. Nothing on the disk is changed yet: the
+        folder may belong to another node.
         """
         self._bases = self._segment_bases()
         first = max((base for base in self._bases if base <= start_offset), default=None)
@@ -121,9 +120,9 @@ class Journal:
         self.size += self._good_size
 
     def resume(self, start_offset: int) -> None:
-        """Make ready for appending where `load` from the same offset has ended."""
+        """Prepare to append after the last batch of `load`, which read from the same offset."""
         if self.next_offset < start_offset:
-            # A snapshot that reaches beyond the log: the log is what is out of date.
+            # The snapshot ends after the log, so the whole log is out of date.
             self._remove(self._bases)
             self._bases, self.next_offset, self.size = [], start_offset, 0
         self._epochs.truncate_from_end(Offset(self.next_offset))
@@ -142,20 +141,29 @@ class Journal:
             file.sync()
 
     def begin_epoch(self, epoch: LeaderEpoch) -> None:
-        """Say under which leader epoch what follows is written, durably before the first of it."""
+        """Record durably the leader epoch of the next batches, before the first of them."""
+        # Batches of two leaderships with one epoch could not be told apart.
+        invariant(
+            epoch > self.last_epoch, f"{self.folder}: leader epoch {epoch} after {self.last_epoch}"
+        )
         self._epochs.assign(epoch, Offset(self.next_offset))
         save_epochs(self._files, self.folder, self._epochs)
 
     @property
     def end(self) -> JournalEnd:
-        """Where the journal ends now, for `take_back`."""
+        """The present end of the journal, for `take_back`."""
         return JournalEnd(self._good_size, self.next_offset)
 
     def append(self, batch: bytes, next_offset: int) -> None:
-        """Write one whole batch that ends before `next_offset`; StorageError if the disk refuses.
+        """Write one whole batch that ends before `next_offset`; StorageError if the disk fails.
 
-        What was written of it is for the caller to `take_back`.
+        After an error the caller must `take_back` the part that was written.
         """
+        # A batch without offsets, or with those of another, would be refused at the next start.
+        invariant(
+            next_offset > self.next_offset,
+            f"{self.folder}: a batch from {self.next_offset} ends at {next_offset}",
+        )
         file = self._writable()
         crash_point("journal.append.before_write")
         try:
@@ -168,7 +176,7 @@ class Journal:
         self.next_offset = next_offset
 
     def take_back(self, end: JournalEnd) -> None:
-        """End where it ended before a failed write, so that it can go on; else it has failed."""
+        """Truncate to the end before a failed write. If that fails too, close the journal."""
         if self._active is None:
             return
         try:
@@ -180,9 +188,10 @@ class Journal:
         self._good_size, self.next_offset = end
 
     def sync(self) -> None:
-        """Return once everything appended is durable; may block. After an error nothing goes on.
+        """Return once everything appended is durable; may block. After an error it is closed.
 
-        The kernel reports a lost write once and then forgets it, so trying again would lie.
+        The kernel reports a lost write once and then forgets it. A second sync would succeed
+        although the data is lost.
         """
         file = self._writable()
         try:
@@ -194,11 +203,11 @@ class Journal:
 
     @property
     def writable(self) -> bool:
-        """Whether it can go on; after a failed sync, only a new start tells what is on the disk."""
+        """Whether it can be appended to. After a failed sync, only a new start can tell the end."""
         return self._active is not None
 
     def roll(self) -> None:
-        """Start a new segment, so that the ones before it can go once a snapshot has them."""
+        """Start a new segment, so that older ones can be removed once a snapshot has them."""
         old = self._writable()
         if self._bases[-1] == self.next_offset:
             return
@@ -210,10 +219,10 @@ class Journal:
         old.close()
 
     def _give_up_segment(self, base: int) -> None:
-        """Go on in the old segment, once the half-made one is gone for good; else it has failed.
+        """Remove a half-made segment and continue in the old one; close the journal if that fails.
 
-        Were the new one still there after a power cut, it would stand behind offsets that the old
-        one has as well.
+        If the half-made one were still there after a power cut, both segments would have the same
+        offsets.
         """
         try:
             self._remove([base])
@@ -221,7 +230,7 @@ class Journal:
             self.close()
 
     def trim(self, offset: int) -> None:
-        """Remove the segments that hold nothing at or after this offset; a snapshot has them."""
+        """Remove the segments before this offset. A durable snapshot must end at it or later."""
         gone = [base for base, after in pairwise(self._bases) if after <= offset]
         self._remove(gone)
         self._bases = self._bases[len(gone) :]
@@ -230,7 +239,7 @@ class Journal:
         save_epochs(self._files, self.folder, self._epochs)
 
     def close(self) -> None:
-        """Give the descriptor back; closing twice is harmless."""
+        """Close the file; may be called twice."""
         if self._active is not None:
             self._active.close()
             self._active = None
@@ -273,7 +282,7 @@ class Journal:
 
 
 def _known_epochs(files: Files, folder: str) -> LeaderEpochs:
-    """Read the epochs; `load` learns those of the batches again if their file is damaged."""
+    """Read the epochs. If their file is damaged, `load` finds them again in the batches."""
     try:
         return load_epochs(files, folder)
     except DamagedFile as error:

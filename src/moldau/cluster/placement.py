@@ -1,13 +1,12 @@
 """Replica placement: which brokers hold which partition. Pure.
 
-The rule, with n active brokers in a row: partition i starts on broker i mod n, and its replica j
-lies on broker (i + j) mod n. Two things shape the row. It is rotated so that preferred leaders
-stay even over all topics, by nothing while the cluster is empty. And where brokers have racks,
-it alternates between them, and a partition goes on to the next broker whose rack holds the fewest
-of its replicas, so that it survives the loss of as many racks as it has replicas. Brokers on one
-host share a rack as far as this module can tell; a broker without a rack stands for itself.
+The rule for n active brokers in a row: replica j of partition i is on broker (i + j) mod n. The row
+is rotated so that preferred leaders stay even over all topics; an empty cluster is not rotated. If
+brokers have racks, the row alternates between racks, and each replica goes to the next broker whose
+rack has the fewest replicas of the partition. So the replicas are in as many racks as possible. A
+broker without a rack counts as a rack of its own.
 
-Kafka draws the starting point at random; here the same cluster always gives the same answer.
+Kafka chooses the start at random. Here the same cluster always gives the same placement.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from moldau.protocol.errors import ApiError, ErrorCode
 
 
 class Site(NamedTuple):
-    """A broker that may be placed on."""
+    """A broker that may get replicas."""
 
     broker_id: BrokerId
     rack: str | None = None
@@ -36,8 +35,8 @@ def place(
 ) -> list[tuple[BrokerId, ...]]:
     """Return the replicas of each new partition; ApiError if there are too few brokers.
 
-    `first_partition` is the number of the first new one, for a topic that grows: the formula goes
-    on where it stopped.
+    `first_partition` is the number of the first new partition, for a topic that grows: the rule
+    continues after the existing ones.
     """
     if replica_count > len(sites):
         raise ApiError(
@@ -49,16 +48,16 @@ def place(
     row = _alternating(sites)
     start = _even_start(row, partition_count, preferred_leaders, first_partition)
     row = row[start:] + row[:start]
-    # There are no more different ones than brokers, and there may be ten thousand partitions.
+    # There are only as many different choices as brokers, but maybe ten thousand partitions.
     choices = [_replicas(row, partition, replica_count) for partition in range(len(row))]
     return [choices[(first_partition + step) % len(choices)] for step in range(partition_count)]
 
 
 def _alternating(sites: Sequence[Site]) -> list[Site]:
-    """Put the brokers in a row in which neighbours lie in different racks as far as possible."""
+    """Put the brokers in a row in which neighbours are in different racks if possible."""
     racks: dict[tuple[str, int], list[Site]] = defaultdict(list)
     for site in sorted(sites):
-        # One without a rack gets a group of its own, so without racks the row is sorted by id.
+        # A broker without a rack gets its own group, so without racks the row is sorted by id.
         racks[("", site.broker_id) if site.rack is None else (site.rack, -1)].append(site)
     groups = sorted(racks.values(), key=lambda group: group[0].broker_id)
     rounds = max((len(group) for group in groups), default=0)
@@ -71,9 +70,10 @@ def _even_start(
     preferred_leaders: Mapping[BrokerId, int],
     first_partition: int,
 ) -> int:
-    """Choose the rotation that gives the odd leaders to the brokers that lead least.
+    """Choose the rotation that gives the remaining partitions to the brokers that lead least.
 
-    Whole rounds give every broker the same; what is left over goes to a window of the row.
+    Whole rounds give every broker the same number. The remaining partitions go to a window of the
+    row.
     """
     count = len(row)
     window = partition_count % count

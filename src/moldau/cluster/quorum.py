@@ -1,12 +1,12 @@
-"""What KRaft keeps about its quorum, for a quorum of one.
+"""The state of KRaft's quorum, for a quorum of one.
 
-`quorum-state` says who leads in which leader epoch; the log itself repeats it, as a LeaderChange
-record at the start of each epoch, and names the voters. Starting on a folder means winning an
-election of which we are the only voter: the epoch is raised, written to `quorum-state`, then
-stated in the log. A folder whose voters are not just this node is one of several that vote
-together, and continuing it alone would fork that cluster's metadata: it is refused.
+`quorum-state` names the leader and the leader epoch. The log has the same in a LeaderChange record
+at the start of each epoch, and names the voters. A start wins an election with this node as the
+only voter: the epoch is raised, written to `quorum-state`, then to the log. A folder with other
+voters belongs to a larger quorum. It is refused: to continue it alone would fork the metadata of
+that cluster.
 
-Pure but for the two functions that read and write the file.
+Pure, except for the two functions that read and write the file.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ _ZERO_UUID: Final = "A" * 22
 
 @dataclass(slots=True)
 class Quorum:
-    """Who votes, as far as control records have said."""
+    """The voters, from the control records."""
 
     kraft_version: int = 0
-    """0: the voters are named by the settings. 1: by records of the log (KIP-853)."""
+    """0: the settings name the voters. 1: records of the log name them (KIP-853)."""
     voters: frozenset[int] | None = None
     control: dict[ControlType, bytes] = field(default_factory=dict)
-    """The newest records that a snapshot has to repeat."""
+    """The newest control records. Each snapshot must contain them."""
 
     def learn(self, record: Record) -> None:
-        """Take in a control record of the log."""
+        """Take a control record of the log."""
         kind = control_type(record.key)
         if kind is not None:
             self.learn_value(kind, record.value or b"")
 
     def learn_value(self, kind: ControlType, value: bytes) -> None:
-        """Take in a control record of the log or a snapshot."""
+        """Take the value of a control record of the log or a snapshot."""
         try:
             self._learn(kind, value)
         except ProtocolError as error:
@@ -73,7 +73,7 @@ class Quorum:
                 pass
 
     def check_alone(self, node_id: int, folder: str) -> None:
-        """Refuse a folder that belongs to a quorum of others."""
+        """Raise ConfigError unless this node is the only voter."""
         if self.voters is not None and self.voters != {node_id}:
             voters = ", ".join(map(str, sorted(self.voters)))
             raise ConfigError(
@@ -83,14 +83,14 @@ class Quorum:
 
 
 def leader_change(node_id: int) -> bytes:
-    """Write the record that opens a leader epoch."""
+    """Return the record that begins a leader epoch."""
     voter = [LeaderChangeVoter(voter_id=node_id)]
     message = LeaderChangeMessage(leader_id=node_id, voters=voter, granting_voters=voter)
     return encode(message, 0)
 
 
 def read_leader_epoch(files: Files, folder: str) -> LeaderEpoch:
-    """Return the newest leader epoch this folder has taken part in; 0 if none."""
+    """Return the newest leader epoch in `quorum-state`; 0 if there is no file."""
     path = f"{folder}/{QUORUM_STATE}"
     try:
         content = read_whole(files, path)
@@ -108,7 +108,7 @@ def read_leader_epoch(files: Files, folder: str) -> LeaderEpoch:
 def write_leadership(
     files: Files, folder: str, node_id: int, epoch: LeaderEpoch, kraft_version: int
 ) -> None:
-    """State durably that this node leads in this epoch, in the form of the quorum's version."""
+    """Write durably that this node leads in this epoch, in the form of the KRaft version."""
     state: dict[str, object]
     if kraft_version:
         state = {

@@ -1,14 +1,14 @@
-"""Changes to KRaft's metadata records and back.
+"""Encodes changes as KRaft's metadata records, and decodes them.
 
 A record's value is uvarint 1 (the frame's version), uvarint record key, uvarint record version,
-then the message, which is flexible in every version. Which version is written follows the level
-of `metadata.version` in force, as Kafka's controller chooses it, so that a folder formatted for
-an older Kafka stays readable for it.
+then the message, which is flexible in every version. As in Kafka's controller, the level of
+`metadata.version` in force decides which version is written. So a data directory formatted for an
+older Kafka stays readable for it.
 
-Some records state no change of ours. No-ops vanish. The marks of metadata transactions (KIP-868)
-say whether what stands between them counts; the reader of the log acts on them. All others are
-kept as they are. A record we must understand in a version we do not know is refused: passing over
-a change would fork the metadata.
+Some records are no change of ours. No-ops are dropped. The marks of metadata transactions (KIP-868)
+decide whether the records between them count; `replay` applies them. All other records are kept
+unchanged. A record that we must understand, in a version that we do not know, is refused: to skip a
+change would fork the metadata.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _FENCE: Final = 1
 
 
 class TransactionMark(Enum):
-    """What a record says about the records around it."""
+    """The begin, end or abort of a metadata transaction."""
 
     BEGIN = auto()
     END = auto()
@@ -71,7 +71,7 @@ class TransactionMark(Enum):
 
 
 def encode_change(change: Change, level: int) -> bytes:
-    """Write a change as a record value, in the version this `metadata.version` asks for."""
+    """Encode a change as a record value, in the version for this level of `metadata.version`."""
     if isinstance(change, OpaqueRecorded):
         return _framed(change.key, change.version, change.body)
     record, version = _ENCODERS[type(change)](change, level)
@@ -79,19 +79,19 @@ def encode_change(change: Change, level: int) -> bytes:
 
 
 def encode_mark(mark: TransactionMark, name: str | None = None) -> bytes:
-    """Write the beginning, with a name for people, the end or abortion of a transaction."""
+    """Encode the begin, the end or the abort of a transaction; only a begin has a name."""
     record = _MARK_RECORDS[mark](*(() if name is None else (name,)))
     return _framed(record.KEY, 0, encode(record, 0))
 
 
 def record_key(value: bytes) -> int:
-    """Tell the kind of a record value that `decode_record` has read before."""
+    """Return the record key of a value that `decode_record` has accepted before."""
     _, position = read_uvarint(value, 0)
     return read_uvarint(value, position)[0]
 
 
 def decode_record(value: bytes) -> Change | TransactionMark | None:
-    """Read a record value; None if it states nothing."""
+    """Decode a record value; None for a no-op."""
     try:
         frame_version, position = read_uvarint(value, 0)
         key, position = read_uvarint(value, position)
@@ -178,7 +178,7 @@ def _broker(record: kraft.RegisterBrokerRecord) -> BrokerRegistered:
 
 
 def _broker_change_record(change: BrokerChanged, _level: int) -> tuple[Any, int]:
-    """Write the lowest version that can say it, as Kafka does."""
+    """Choose the lowest version that has the fields, as Kafka does."""
     cordoned = change.cordoned_log_directories
     record = kraft.BrokerRegistrationChangeRecord(
         broker_id=change.broker_id,

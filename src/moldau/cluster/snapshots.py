@@ -1,12 +1,13 @@
-"""Metadata snapshots: the whole state in one file, so that the journal before it can go.
+"""Metadata snapshots: the whole state in one file, so that the journal before it can be removed.
 
-`<end offset, 20 digits>-<leader epoch, 10 digits>.checkpoint` in the journal's folder holds what
-all records before the end offset add up to (KIP-630): a header, the voters where the quorum can
-change (KIP-853), the records, a footer. A file without a footer was cut off. While it is written
-it is called `.part`, so that whatever has its final name is whole. `bootstrap.checkpoint`, which
-Kafka's format tool leaves at the log directory's root, has the same form.
+`<end offset, 20 digits>-<leader epoch, 10 digits>.checkpoint` in the journal's folder has the state
+after all records before the end offset (KIP-630): a header, the voters if the log names them
+(KIP-853), the records, a footer. A file without a footer was cut off. While it is written, its name
+ends in `.part`. It is synced before it gets its final name, so each file with a final name is
+whole. `bootstrap.checkpoint`, which Kafka's format tool writes into the log directory, has the same
+format.
 
-Owns the files' form and names; what the records mean is `record_codec`'s business.
+Owns the format and names of the files; `record_codec` knows what the records mean.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ CRASH_POINTS: Final = (
 
 
 class SnapshotId(NamedTuple):
-    """Which snapshot: where it ends, and the leader epoch of the last record in it."""
+    """The name of a snapshot: its end offset, and the leader epoch of its last record."""
 
     end_offset: int
     epoch: int
@@ -52,10 +53,10 @@ class SnapshotId(NamedTuple):
 
 @dataclass(slots=True)
 class SnapshotContent:
-    """What a snapshot holds."""
+    """The content of a snapshot."""
 
     control: list[tuple[ControlType, bytes]] = field(default_factory=list)
-    """KRaft version and voters, as they are."""
+    """KRaft version and voters, encoded."""
     values: list[bytes] = field(default_factory=list)
 
 
@@ -92,7 +93,7 @@ def read_snapshot(files: Files, path: str) -> SnapshotContent:
 
 
 class SnapshotWriter:
-    """One snapshot being written, piece by piece, and put in place by `finish`."""
+    """Writes one snapshot, piece by piece; `finish` gives it its name."""
 
     def __init__(self, files: Files, path: str, timestamp: int, last_log_timestamp: int) -> None:
         self._files = files
@@ -120,7 +121,7 @@ class SnapshotWriter:
             self._control(kind, value)
 
     def finish(self) -> None:
-        """Make it durable under its own name; may block."""
+        """Make it durable, then rename it to its final name; may block."""
         self._control(ControlType.SNAPSHOT_FOOTER, encode(SnapshotFooterRecord(), 0))
         crash_point("snapshot.write.before_sync")
         self._file.sync()
@@ -131,7 +132,7 @@ class SnapshotWriter:
         self._files.sync_folder(self._path.rpartition("/")[0])
 
     def abandon(self) -> None:
-        """Leave nothing behind."""
+        """Remove the unfinished file."""
         self._file.close()
         self._files.remove(self._path + _PART)
 
@@ -148,7 +149,7 @@ class SnapshotWriter:
 
 
 def remove_older_snapshots(files: Files, folder: str, newest: SnapshotId) -> None:
-    """Remove the snapshots that a newer one has made useless."""
+    """Remove the snapshots that are older than this one."""
     for snapshot in snapshot_ids(files, folder):
         if snapshot < newest:
             files.remove(f"{folder}/{snapshot.name}")
@@ -156,7 +157,7 @@ def remove_older_snapshots(files: Files, folder: str, newest: SnapshotId) -> Non
 
 
 def batched(values: Iterable[bytes], size_max: int) -> Iterator[list[bytes]]:
-    """Cut a stream of records into batches of at most this size; a larger record stands alone."""
+    """Group records into batches of at most this size; a larger record gets its own batch."""
     batch: list[bytes] = []
     size = HEADER_SIZE
     for value in values:

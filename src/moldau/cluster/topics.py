@@ -1,11 +1,11 @@
 """Decisions about topics: create, grow, delete. Pure: image in, changes out, ApiError if refused.
 
-A topic may have ten thousand partitions: its changes are made one by one as they are taken, and
-with them the replicas that a user has chosen are checked.
+A topic may have ten thousand partitions. So changes are made lazily, and the replicas that a user
+has chosen are checked when the change of their partition is made.
 
-Codes, texts and order of the checks are those of Kafka's controller, because tools print them,
-people look for them, and clients branch on them. A request for several topics decides them one
-after the other, each on the image that the one before would leave: `image.apply(changes, version)`.
+Codes, texts and order of the checks are those of Kafka's controller: tools print them, people
+search for them, and clients depend on them. A request for several topics is decided topic by topic,
+each on the image after the one before.
 """
 
 from __future__ import annotations
@@ -32,32 +32,32 @@ from moldau.cluster.placement import Site, place
 from moldau.protocol.errors import ApiError, ErrorCode
 
 Assignments = Mapping[int, Sequence[BrokerId]]
-"""Chosen by the user: partition number -> replicas, the preferred leader first."""
+"""Chosen by the user: the replicas of each partition, the preferred leader first."""
 
 BROKER_DEFAULT: Final = -1
-"""A partition count or replication factor that leaves the choice to the broker (KIP-464)."""
+"""A partition count or replication factor: use the broker's default (KIP-464)."""
 
 TOPIC_NAME_LENGTH_MAX: Final = 249
-"""A folder is called `<topic>-<partition>`; with the suffixes it may get, 255 bytes at most."""
+"""A folder is named `<topic>-<partition>`; with its suffixes it may have 255 bytes."""
 
 PARTITIONS_PER_CHANGE_MAX: Final = 10_000
-"""Kafka's own bound on one controller operation: a change stays one batch, one moment."""
+"""Kafka's limit for one operation of the controller."""
 
 EXCESSIVE_PARTITIONS: Final = "Excessively large number of partitions per request."
 
 REPLICAS_CHECKED: Final = 1_000
-"""Of more replicas for one partition one is wrong among the first: no cluster has as many brokers,
-and a request may name a hundred thousand."""
+"""Replicas of one partition that are checked. A request may name a hundred thousand, but no cluster
+has so many brokers: then one of the first is unknown or named twice."""
 
 METADATA_TOPIC: Final = "__cluster_metadata"
-"""Its folder is the metadata journal itself."""
+"""Its folder is the metadata journal."""
 
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """What somebody asks for when creating a topic."""
+    """A request for a new topic."""
 
     name: str
     partition_count: int = BROKER_DEFAULT
@@ -68,7 +68,7 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class TopicDefaults:
-    """What the broker's settings say where a request leaves the choice to it."""
+    """The broker's defaults for new topics."""
 
     partition_count: int = 1
     replication_factor: int = 1
@@ -77,7 +77,7 @@ class TopicDefaults:
 def create_topic(
     image: MetadataImage, wanted: NewTopic, defaults: TopicDefaults, random: Random
 ) -> Iterator[Change]:
-    """Decide on a new topic; its configs must have been checked already."""
+    """Decide on a new topic. Its configs must have been validated before."""
     check_new_name(image, wanted.name)
     assignments: Iterable[tuple[BrokerId, ...]]
     if wanted.assignments:
@@ -130,12 +130,12 @@ def add_partitions(
 
 
 def delete_topic(image: MetadataImage, name: str) -> list[Change]:
-    """Decide on removing a topic by its name."""
+    """Decide on deleting a topic by its name."""
     return [TopicRemoved(find_topic(image, name).id)]
 
 
 def delete_topic_by_id(image: MetadataImage, topic_id: TopicId) -> list[Change]:
-    """Decide on removing a topic by its id, so that a namesake created since is spared."""
+    """Decide on deleting a topic by its id; a newer topic with the same name is not deleted."""
     topic = None if topic_id == ZERO_TOPIC_ID else image.topic_by_id(topic_id)
     if topic is None:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID)
@@ -143,7 +143,7 @@ def delete_topic_by_id(image: MetadataImage, topic_id: TopicId) -> list[Change]:
 
 
 def find_topic(image: MetadataImage, name: str) -> Topic:
-    """Return a topic that must be there for a decision."""
+    """Return a topic; ApiError if it does not exist."""
     topic = image.topic(name)
     if topic is None:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -151,7 +151,7 @@ def find_topic(image: MetadataImage, name: str) -> Topic:
 
 
 def check_topic_name(name: str) -> None:
-    """Refuse what cannot be a topic's name, whatever exists already."""
+    """Raise ApiError if this is not a valid name for a topic."""
     shown = f"'{shorten(name)}'"
     if not name:
         problem = "the empty string is not allowed"
@@ -172,7 +172,7 @@ def check_topic_name(name: str) -> None:
 
 
 def check_new_name(image: MetadataImage, name: str) -> None:
-    """Refuse a name that no further topic can have."""
+    """Raise ApiError if no new topic can have this name."""
     if name in image.topics:
         raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
     check_topic_name(name)
@@ -240,7 +240,7 @@ def _manual_assignments(image: MetadataImage, wanted: NewTopic) -> Iterator[tupl
 def checked_replicas(
     image: MetadataImage, index: int, replicas: Sequence[BrokerId], replica_count: int
 ) -> tuple[BrokerId, ...]:
-    """Return the replicas a user has chosen for a partition; ApiError if they cannot be."""
+    """Return the replicas that a user has chosen for a partition; ApiError if not valid."""
     problem = None
     wrong = _wrong_broker(image, replicas)
     if not replicas:
@@ -296,7 +296,7 @@ def _created(
 
 
 def _new_partition(image: MetadataImage, index: int, replicas: tuple[BrokerId, ...]) -> Partition:
-    """Return a partition whose active replicas are all in sync, as it is empty."""
+    """Return an empty partition: all of its active replicas are in sync."""
     brokers = [image.brokers[broker_id] for broker_id in replicas]
     isr = tuple(broker.id for broker in brokers if broker.active)
     directories = tuple(broker.default_directory for broker in brokers)
