@@ -574,8 +574,8 @@ class Log:
 
         Run the returned flush and call `flushed` before the clean shutdown mark is written.
         """
-        if not self._changed or self.offline:
-            return None
+        if not self._changed or self.offline or not self.log_end_offset:
+            return None  # An empty log has nothing to lose, and there may be tens of thousands.
         active, end = self.active, self.log_end_offset
         with disk_errors(self.folder):
             crash_point("log.close.before_indexes")

@@ -129,8 +129,8 @@ class LogManager:
     def prepare_close(self) -> Iterator[ClosingLog]:
         """Start a clean shutdown, after the last append and flush: log by log.
 
-        Run each flush before you ask for the next. It holds two open files, and a broker may have
-        more logs than the system allows it files. Then call `finish_close`.
+        Run all but a few flushes before you ask for the next. Each holds two open files, and a
+        broker may have more logs than the system allows it files. Then call `finish_close`.
         """
         for directory in tuple(self._online()):
             # There may be room again. If not, `_prepare_close` marks the directory as full.
