@@ -134,7 +134,7 @@ class LeaderEpochs:
 
 def format_epochs(epochs: LeaderEpochs) -> bytes:
     """Encode the entries in the format of `leader-epoch-checkpoint`."""
-    return format_checkpoint(f"{epoch} {start}" for epoch, start in epochs.entries)
+    return format_checkpoint([f"{epoch} {start}" for epoch, start in epochs.entries])
 
 
 def parse_epochs(path: str, content: bytes) -> LeaderEpochs:

@@ -26,23 +26,23 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from operator import lt, sub
 from struct import Struct
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 from moldau.base.checks import invariant
 from moldau.base.errors import CorruptRecords
 from moldau.base.files import Buffer
 
-OFFSET_ENTRY_SIZE = 8
-TIME_ENTRY_SIZE = 12
-ABORTED_ENTRY_SIZE = 34
-RELATIVE_OFFSET_MAX = 2**31 - 1
+OFFSET_ENTRY_SIZE: Final = 8
+TIME_ENTRY_SIZE: Final = 12
+ABORTED_ENTRY_SIZE: Final = 34
+RELATIVE_OFFSET_MAX: Final = 2**31 - 1
 """The largest distance of an offset from the base of its segment: indexes have 31 bits for it."""
 
-NO_TIMESTAMP = -1
+NO_TIMESTAMP: Final = -1
 
-_POSITION_BITS = 32
-_POSITION_MASK = (1 << _POSITION_BITS) - 1
-_TIME_ENTRY = Struct(">qi")
+_POSITION_BITS: Final = 32
+_POSITION_MASK: Final = (1 << _POSITION_BITS) - 1
+_TIME_ENTRY: Final = Struct(">qi")
 _TIMESTAMP = Struct(">q")
 _ABORTED_ENTRY = Struct(">hqqqq")
 _ABORTED_VERSION = 0
@@ -277,9 +277,9 @@ class AbortedIndex:
         """
         if not self._entries:
             return
-        producer_ids, first_offsets, last_offsets, stable_offsets = (
+        producer_ids, first_offsets, last_offsets, stable_offsets = [
             self._column(position) for position in range(2, ABORTED_ENTRY_SIZE, _NUMBER_SIZE)
-        )
+        ]
         if not all(map(lt, last_offsets, islice(last_offsets, 1, None))):
             raise CorruptRecords("a transaction index does not ascend")
         if last_offsets[0] < base_offset or last_offsets[-1] >= end_offset:
