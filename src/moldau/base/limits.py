@@ -6,7 +6,9 @@ that module.
 
 from __future__ import annotations
 
-UNSENT_BYTES_PER_CONNECTION = 8 * 1024 * 1024
+from typing import Final
+
+UNSENT_BYTES_PER_CONNECTION: Final = 8 * 1024 * 1024
 """A slow reader is not read from while more than this waits for it."""
 
 INFLATED_BATCH_BYTES = 128 * 1024 * 1024

@@ -19,13 +19,14 @@ import logging
 import time
 from bisect import bisect_left
 from collections.abc import Mapping
+from typing import Final
 
 logger = logging.getLogger(__name__)
 
 TICK_S = 0.05
 """Twenty wake-ups a second cost an idle broker less than a thousandth of a processor."""
 
-NOTED_S = 0.01
+NOTED_S: Final = 0.01
 """Work that holds the loop for longer is noted."""
 
 WARNED_S = 1.0

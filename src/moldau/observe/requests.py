@@ -7,16 +7,17 @@ somebody asks.
 from __future__ import annotations
 
 from bisect import bisect_left
+from typing import Final
 
 from moldau.observe.loop_lag import NOTED_S, LoopLag
 
-TIME_BUCKETS_S: tuple[float, ...] = (
+TIME_BUCKETS_S: Final[tuple[float, ...]] = (
     0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 2.0, 10.0,
 )  # fmt: skip
 """From what one request costs at best to what a client gives up on."""
 
 
-_SHORTEST_S = TIME_BUCKETS_S[0]
+_SHORTEST_S: Final = TIME_BUCKETS_S[0]
 """Most requests that are answered on the spot take less."""
 
 

@@ -13,23 +13,24 @@ frame at the head ends, which may be further than what is there.
 from __future__ import annotations
 
 import struct
+from typing import Final
 
 from moldau.base.errors import ProtocolError
 from moldau.base.files import Buffer
 from moldau.base.limits import PLAIN_REQUEST_BYTES
 from moldau.protocol.messages import API_MESSAGES
 
-PREFIX_BYTES = 4
+PREFIX_BYTES: Final = 4
 """The size in front of a frame, which does not count itself."""
 
-KEY_BYTES = 2
+KEY_BYTES: Final = 2
 """Behind the size of a request stands the key of its API."""
 
-PRODUCE_KEY = 0
+PRODUCE_KEY: Final = 0
 """The one request that carries records."""
 
-_read_size = struct.Struct(">i").unpack_from
-_read_key = struct.Struct(">h").unpack_from
+_read_size: Final = struct.Struct(">i").unpack_from
+_read_key: Final = struct.Struct(">h").unpack_from
 
 
 def frame_end(view: Buffer, position: int, limit: int) -> int:
@@ -41,9 +42,10 @@ def frame_end(view: Buffer, position: int, limit: int) -> int:
     start = position + PREFIX_BYTES
     if start > len(view):
         return start
+    size: int
     (size,) = _read_size(view, position)
     if 0 <= size <= limit:
-        return start + int(size)
+        return start + size
     if size < 0:
         raise ProtocolError(f"a frame of {size} bytes is announced")
     raise ProtocolError(f"a frame of {size} bytes is announced, the limit is {limit}")

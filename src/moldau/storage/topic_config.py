@@ -7,8 +7,9 @@ Names are Kafka's with `_` for `.`; defaults are those of Kafka 4. The table
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
-LONG_MAX = 2**63 - 1
+LONG_MAX: Final = 2**63 - 1
 DAY_MS = 24 * 60 * 60 * 1000
 
 

@@ -28,7 +28,7 @@ import socket
 import struct
 from collections import deque
 from collections.abc import Sequence
-from typing import Any, Protocol, cast
+from typing import Any, Final, Protocol, cast
 
 from moldau.base.checks import invariant
 from moldau.base.errors import MoldauError
@@ -41,27 +41,27 @@ from moldau.transport.readiness import Readiness
 
 logger = logging.getLogger(__name__)
 
-FIRST_ROOM = SMALL_REQUEST_BYTES
+FIRST_ROOM: Final = SMALL_REQUEST_BYTES
 """What a frame gets at once, if it is announced as large: most get all they need. Pages that are
 not filled take no memory, so that a frame that is never sent costs little (CVE-2022-34917)."""
 
-GROWTH = 2
+GROWTH: Final = 2
 """A larger frame gets room for this many times what has arrived of it. It is grown in place."""
 
-KEPT_BUFFER_SIZE = SMALL_REQUEST_BYTES
+KEPT_BUFFER_SIZE: Final = SMALL_REQUEST_BYTES
 """A buffer up to this size is kept for the next frame, however small that begins."""
 
-SMALLEST_ANSWER_CHARGED = 16 * 1024
+SMALLEST_ANSWER_CHARGED: Final = 16 * 1024
 """A stream that holds less in answers is not worth an account: file regions have small headers."""
 
-SENDFILE_CHUNK = 1024 * 1024
+SENDFILE_CHUNK: Final = 1024 * 1024
 """How far ahead residency is asked for: one probe per this many bytes."""
 
-REGIONS_PER_TURN = 100
+REGIONS_PER_TURN: Final = 100
 """File regions that one stream sends before others get their turn: a fetch may have found some in
 ten thousand partitions, and each takes two or three calls of the kernel."""
 
-VECTOR_COUNT_MAX = 512
+VECTOR_COUNT_MAX: Final = 512
 """Below the kernel's limit of 1024 buffers a call."""
 
 

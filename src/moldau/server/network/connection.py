@@ -20,7 +20,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from moldau.base.errors import ProtocolError
 from moldau.base.limits import UNSENT_BYTES_PER_CONNECTION
@@ -32,26 +32,26 @@ from moldau.server.network.turns import Turn
 
 logger = logging.getLogger(__name__)
 
-PARTS_PER_WRITE = 64
+PARTS_PER_WRITE: Final = 64
 """Answers to what came in one read leave together, up to this many buffers: thousands of small
 requests may ask for large answers, and what waits for the client is looked at in between."""
 
-TURN_S = 0.002
+TURN_S: Final = 0.002
 """What came in one read is handled for so long, and the rest of it on a later turn of the loop."""
 
-COST_BETWEEN_LOOKS = 4096
+COST_BETWEEN_LOOKS: Final = 4096
 """The clock is looked at after requests that cost so much together, not after each."""
 
-REQUEST_COST = 512
+REQUEST_COST: Final = 512
 """What a request costs beside its bytes: eight small ones take 0.1 ms."""
 
 
-KEPT_REQUEST_BYTES = 4096
+KEPT_REQUEST_BYTES: Final = 4096
 """A request of at least this size counts as held while its answer is waited for, and so does an
 answer while it waits behind another."""
 
-ANSWERS_BEHIND = 64
-ANSWER_BYTES_BEHIND = 64 * 1024
+ANSWERS_BEHIND: Final = 64
+ANSWER_BYTES_BEHIND: Final = 64 * 1024
 """So many answers, or bytes of them, wait behind one that is to come; then nothing more is read."""
 
 
