@@ -283,7 +283,7 @@ async def test_nothing_is_kept_of_names_that_fill_the_memory():
     both = Both()
     for _ in range(3):
         assert error_of(both.send(frame(client_id="c" * 2000))) is ErrorCode.NONE
-    assert both.fast.fast_path._known == {}
+    assert both.fast.fast_path._tables == {}
 
 
 @on_a_loop
@@ -368,7 +368,7 @@ async def test_prefixes_are_forgotten_before_they_fill_the_memory(monkeypatch):
     for number in range(10):
         both.send(frame(client_id=f"client-{number}"))
     assert both.fast_count == 10
-    assert len(both.fast.fast_path._known) <= 3
+    assert sum(map(len, both.fast.fast_path._tables.values())) <= 3
 
 
 @on_a_loop
@@ -386,6 +386,33 @@ async def test_what_is_known_of_one_principal_is_not_used_for_another(monkeypatc
         both.send(frame(), asker)
     assert len(asked) == 2, "each principal's commit is decoded once"
     assert both.fast_count == 4
+
+
+@on_a_loop
+async def test_the_same_prefix_in_another_version_is_learned_by_itself(monkeypatch):
+    both, asked = Both(), []
+    decode = commit_fast_path.decode_request
+
+    def decoding(*arguments):
+        asked.append(arguments)
+        return decode(*arguments)
+
+    both.send(frame(name=PAYMENTS))  # makes the group
+    monkeypatch.setattr(commit_fast_path, "decode_request", decoding)
+    assert frame(version=8)[8:] == frame(version=9)[8:]
+    for version in (8, 9, 8, 9):
+        both.send(frame(version=version))
+    assert len(asked) == 2
+    assert both.fast_count == 4
+
+
+@on_a_loop
+async def test_nothing_is_kept_for_versions_that_do_not_exist():
+    both = Both()
+    for version in range(11, 99):
+        sent = frame()[:2] + version.to_bytes(2) + frame()[4:]
+        assert both.fast.fast_path.answer(memoryview(sent), session()) is None
+    assert both.fast.fast_path._tables == {}
 
 
 @on_a_loop

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from struct import Struct
-from typing import Final, TypeAlias
+from typing import Final
 
 from moldau.base.clock import Clock
 from moldau.base.errors import ProtocolError
@@ -34,7 +34,7 @@ from moldau.protocol.messages.offsets import (
 )
 from moldau.protocol.registry import decode_header, decode_request, encode_response, find_api
 from moldau.server.handlers.group_offsets import GroupOffsetHandlers
-from moldau.server.network.fast_path import PREFIX_START, PrefixFastPath
+from moldau.server.network.fast_path import PREFIX_START, KnownRequest, PrefixFastPath
 
 OFFSET_COMMIT_KEY: Final = 8
 FIRST_VERSION, LAST_VERSION = 8, 10
@@ -43,7 +43,6 @@ FIRST_VERSION, LAST_VERSION = 8, 10
 LARGEST_KNOWN: Final = 1024
 """Names of the usual lengths take a quarter of it. Bounds what is kept: some megabytes."""
 
-_VERSION: Final = Struct(">2xh").unpack_from
 _CLIENT_ID: Final = Struct(">8xh").unpack_from
 """The length of the client id."""
 _GROUP: Final = PREFIX_START + 2 + 1
@@ -70,15 +69,20 @@ _DECIDE: Final = GroupShard.commit_again
 _REPLAY: Final = GroupShard.committed_again
 
 
-_Prefix: TypeAlias = tuple[int, bytes]
-"""The version, and the bytes."""
-_Position: TypeAlias = tuple[int, int]
-"""Offset and leader epoch."""
-_Commit: TypeAlias = tuple[Host[GroupShard], RepeatedCommit]
-"""Who decides on it, and what it says each time."""
+class KnownCommit(KnownRequest):
+    """The commits with one prefix: the host that decides on them, and what they have in common."""
+
+    __slots__ = ("host", "repeated")
+
+    def __init__(
+        self, template: FrameTemplate, host: Host[GroupShard], repeated: RepeatedCommit
+    ) -> None:
+        super().__init__(template)
+        self.host = host
+        self.repeated = repeated
 
 
-class CommitFastPath(PrefixFastPath[_Prefix, _Commit, _Position]):
+class CommitFastPath(PrefixFastPath[KnownCommit]):
     """Answers commits whose prefix is known."""
 
     def __init__(
@@ -97,21 +101,16 @@ class CommitFastPath(PrefixFastPath[_Prefix, _Commit, _Position]):
         del changes, image
         self.forget_all()
 
-    def split(self, frame: memoryview) -> tuple[_Prefix, _Position] | None:
+    def prefix_of(self, frame: memoryview, version: int) -> bytes | None:
+        del version
         size = len(frame)
         if not _FIXED_SIZE <= size <= LARGEST_KNOWN:
             return None
-        offset, leader_epoch, end = _READ_END(frame, size - _END_SIZE)
-        if end not in _NO_METADATA:
-            return None
-        (version,) = _VERSION(frame)
-        return (version, bytes(frame[PREFIX_START:-_END_SIZE])), (offset, leader_epoch)
+        return bytes(frame[PREFIX_START : size - _END_SIZE])
 
-    def understand(
-        self, frame: memoryview, prefix: _Prefix
-    ) -> tuple[_Commit, FrameTemplate] | None:
-        version, _ = prefix
-        if not FIRST_VERSION <= version <= LAST_VERSION or not _may_have_one_partition(frame):
+    def understand(self, frame: memoryview, prefix: bytes, version: int) -> KnownCommit | None:
+        del prefix
+        if not FIRST_VERSION <= version <= LAST_VERSION or not _may_be_usual(frame):
             return None
         try:
             header = decode_header(frame)
@@ -125,21 +124,23 @@ class CommitFastPath(PrefixFastPath[_Prefix, _Commit, _Position]):
         host = self._runtime.host_for(request.group_id)
         if repeated is None or host is None:
             return None
-        return (host, repeated), _answer_template(repeated, version)
+        return KnownCommit(_answer_template(repeated, version), host, repeated)
 
-    def carry_out(self, meaning: _Commit, variable: _Position, began: float) -> bytes | None:
-        host, repeated = meaning
-        offset, leader_epoch = variable
-        asked = (repeated, offset, leader_epoch)
-        return b"" if host.write_at_once(_DECIDE, _REPLAY, asked, began) else None
+    def carry_out(self, known: KnownCommit, frame: memoryview, began: float) -> bytes | None:
+        offset, leader_epoch, end = _READ_END(frame, len(frame) - _END_SIZE)
+        if end not in _NO_METADATA:
+            return None
+        asked = (known.repeated, offset, leader_epoch)
+        return b"" if known.host.write_at_once(_DECIDE, _REPLAY, asked, began) else None
 
-    def is_outdated(self, meaning: _Commit) -> bool:
-        host, _ = meaning
-        return host.refusal is not _NO_ERROR  # it has ended, or loads: another may serve
+    def is_outdated(self, known: KnownCommit) -> bool:
+        return known.host.refusal is not _NO_ERROR  # it has ended, or loads: another may serve
 
 
-def _may_have_one_partition(frame: memoryview) -> bool:
-    """Look at both counts where they stand if no name is long, before anything is decoded."""
+def _may_be_usual(frame: memoryview) -> bool:
+    """Look at the end, and at both counts where they stand if no name is long; decode nothing."""
+    if _READ_END(frame, len(frame) - _END_SIZE)[2] not in _NO_METADATA:
+        return False
     try:
         position = _GROUP + max(0, *_CLIENT_ID(frame))
         position += frame[position] + _GENERATION_SIZE

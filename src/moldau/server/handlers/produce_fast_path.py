@@ -9,7 +9,7 @@ two such requests may differ; the rest is `network.fast_path`. A miss costs a lo
 from __future__ import annotations
 
 from struct import Struct
-from typing import Final, TypeAlias
+from typing import Final
 
 from moldau.base.clock import Clock
 from moldau.base.errors import ProtocolError
@@ -25,7 +25,7 @@ from moldau.protocol.registry import decode_header, decode_request, encode_respo
 from moldau.protocol.wire import read_uvarint
 from moldau.records.batch import HEADER_SIZE
 from moldau.server.handlers.produce import TOPIC_IDS_FROM, Destination, ProduceHandler
-from moldau.server.network.fast_path import PREFIX_START, PrefixFastPath
+from moldau.server.network.fast_path import PREFIX_START, KnownRequest, PrefixFastPath
 
 PRODUCE_KEY: Final = 0
 FIRST_VERSION, LAST_VERSION = 9, 13
@@ -50,29 +50,40 @@ _ONE: Final = 2
 _NO_TAGS: Final = b"\0\0\0"
 """Behind the records: of the partition, of the topic, of the request."""
 
-_START: Final = Struct(">hhih").unpack_from
+_CLIENT_ID_SIZE: Final = Struct(">8xh").unpack_from
 _NUMBERS: Final = Struct(">qqq").pack
 _MARKS: Final = (0x4D4F4C4441550001, 0x4D4F4C4441550002, 0x4D4F4C4441550003)
 """Stand for base offset, append time and log start in the answer that becomes the template."""
 
-_Prefix: TypeAlias = tuple[int, bytes]
-"""The version, and the bytes."""
-_Records: TypeAlias = tuple[memoryview, int, int]
-"""The frame, where the length of the records stands in it, and the version."""
+
+class KnownProduce(KnownRequest):
+    """The produce requests with one prefix: their destination, version and where records begin."""
+
+    __slots__ = ("destination", "records", "version")
+
+    def __init__(
+        self, template: FrameTemplate, destination: Destination, version: int, records: int
+    ) -> None:
+        super().__init__(template)
+        self.destination = destination
+        self.version = version
+        self.records = records
+        """Where the length of the records stands in a frame."""
 
 
-class ProduceFastPath(PrefixFastPath[_Prefix, Destination, _Records]):
+class ProduceFastPath(PrefixFastPath[KnownProduce]):
     """Answers produce requests whose prefix is known."""
 
     def __init__(self, handler: ProduceHandler, stats: RequestStats, clock: Clock) -> None:
         super().__init__(stats, clock)
         self._handler = handler
 
-    def split(self, frame: memoryview) -> tuple[_Prefix, _Records] | None:
+    def prefix_of(self, frame: memoryview, version: int) -> bytes | None:
         frame_size = len(frame)
         if frame_size < HEADER_SIZE:
             return None
-        _, version, _, name_size = _START(frame)
+        name_size: int
+        (name_size,) = _CLIENT_ID_SIZE(frame)
         topics = _CLIENT_ID + name_size + _BEFORE_TOPICS
         if not FIRST_VERSION <= version <= LAST_VERSION or not 0 <= name_size < frame_size:
             return None
@@ -80,15 +91,12 @@ class ProduceFastPath(PrefixFastPath[_Prefix, Destination, _Records]):
         end = topics + _BEFORE_RECORDS + (frame[topics + 1] if by_name else _TOPIC_ID_SIZE)
         if end > frame_size - HEADER_SIZE or end > PREFIX_SIZE_MAX:
             return None
-        return (version, bytes(frame[PREFIX_START:end])), (frame, end, version)
+        return bytes(frame[PREFIX_START:end])
 
-    def understand(
-        self, frame: memoryview, prefix: _Prefix
-    ) -> tuple[Destination, FrameTemplate] | None:
-        version, content = prefix
-        topics = _CLIENT_ID + _START(frame)[3] + _BEFORE_TOPICS
+    def understand(self, frame: memoryview, prefix: bytes, version: int) -> KnownProduce | None:
+        topics = _CLIENT_ID + _CLIENT_ID_SIZE(frame)[0] + _BEFORE_TOPICS
         header_tags, transactional_id, *acks = frame[topics - 8 : topics - 4]
-        one_of_each = frame[topics] == _ONE and content[-5] == _ONE
+        one_of_each = frame[topics] == _ONE and prefix[-5] == _ONE
         long_name = version < TOPIC_IDS_FROM and frame[topics + 1] >= _LONG_NAME
         # Without acks there is nothing to answer, and nothing may be decoded twice for that.
         if header_tags or transactional_id or not any(acks) or not one_of_each or long_name:
@@ -99,16 +107,19 @@ class ProduceFastPath(PrefixFastPath[_Prefix, Destination, _Records]):
             return None
         (topic,) = request.topic_data
         where = self._handler.destination(topic, request.acks, version)
-        return None if where is None else (where, _answer_template(where, version))
+        if where is None:
+            return None
+        records = PREFIX_START + len(prefix)
+        return KnownProduce(_answer_template(where, version), where, version, records)
 
-    def carry_out(self, meaning: Destination, variable: _Records, began: float) -> bytes | None:
+    def carry_out(self, known: KnownProduce, frame: memoryview, began: float) -> bytes | None:
         del began
-        frame, end, version = variable
-        length, start = read_uvarint(frame, end)
+        length, start = read_uvarint(frame, known.records)
         stop = start + length - 1
         if stop + len(_NO_TAGS) != len(frame) or bytes(frame[stop:]) != _NO_TAGS:
             return None
-        placed = self._handler.append_at_once(meaning, frame[start:stop], version)
+        records = frame[start:stop]
+        placed = self._handler.append_at_once(known.destination, records, known.version)
         return None if placed is None else _NUMBERS(*placed)
 
 

@@ -11,7 +11,7 @@ A leader's sync and a static member's are of another shape.
 from __future__ import annotations
 
 import struct
-from typing import Final, TypeAlias
+from typing import Final
 
 from moldau.base.clock import Clock
 from moldau.base.errors import ProtocolError
@@ -22,7 +22,7 @@ from moldau.protocol.messages.groups import SyncGroupRequest, SyncGroupResponse
 from moldau.protocol.registry import decode_header, decode_request, encode_response, find_api
 from moldau.protocol.wire import uvarint
 from moldau.server.handlers.groups import GroupHandlers
-from moldau.server.network.fast_path import PrefixFastPath
+from moldau.server.network.fast_path import KnownRequest, PrefixFastPath
 
 SYNC_GROUP_KEY: Final = 14
 VERSION: Final = 5
@@ -31,8 +31,7 @@ VERSION: Final = 5
 REQUEST_SIZE_MAX: Final = 1024
 """Longer names than fit into this are not worth being remembered."""
 
-_START: Final = struct.Struct(">2xh4xh").unpack_from
-"""Version and length of the client id."""
+_CLIENT_ID_SIZE: Final = struct.Struct(">8xh").unpack_from
 _TAGS: Final = 10
 """Where the header's tags would be if the client id were empty; the group follows them."""
 _GENERATION_SIZE: Final = 4
@@ -45,37 +44,47 @@ _NO_ASSIGNMENTS: Final = b"\x01\x00"
 _MARK: Final = b"the assignment"
 """Stands for the assignment in the answer that becomes the template."""
 
-_Around: TypeAlias = tuple[bytes, bytes]
-"""The bytes before and behind the member's id."""
+
+class KnownSync(KnownRequest):
+    """The syncs of one generation: what they ask for, and what stands around a member's id."""
+
+    __slots__ = ("after_size", "before_size", "request")
+
+    def __init__(self, request: SyncGroupRequest, before_size: int, after_size: int) -> None:
+        super().__init__(_answer_template(request))
+        self.request = request
+        self.before_size = before_size
+        """From the header's tags to the length of the id."""
+        self.after_size = after_size
+        """From the end of the id to the end of the frame."""
 
 
-class SyncFastPath(PrefixFastPath[_Around, SyncGroupRequest, bytes]):
+class SyncFastPath(PrefixFastPath[KnownSync]):
     """Answers syncs that are known but for the member's id, which is what differs."""
 
     def __init__(self, handlers: GroupHandlers, stats: RequestStats, clock: Clock) -> None:
         super().__init__(stats, clock)
         self._handlers = handlers
 
-    def split(self, frame: memoryview) -> tuple[_Around, bytes] | None:
-        if len(frame) > REQUEST_SIZE_MAX or bytes(frame[-2:]) != _NO_ASSIGNMENTS:
+    def prefix_of(self, frame: memoryview, version: int) -> bytes | None:
+        size = len(frame)
+        if version != VERSION or size > REQUEST_SIZE_MAX or bytes(frame[-2:]) != _NO_ASSIGNMENTS:
             return None
         try:
-            version, name_size = _START(frame)
+            (name_size,) = _CLIENT_ID_SIZE(frame)
             tags = _TAGS + name_size
             member = tags + 1 + frame[tags + 1] + _GENERATION_SIZE
             member_size = frame[member]
         except (IndexError, struct.error):
             return None
-        if version != VERSION or name_size < 0 or not 1 < member_size <= _SHORT_MAX:
+        if name_size < 0 or not 1 < member_size <= _SHORT_MAX:
             return None
-        end = member + member_size
-        return (bytes(frame[tags:member]), bytes(frame[end:])), bytes(frame[member + 1 : end])
+        # Both in one: the length of the group says where the first ends.
+        return bytes(frame[tags:member]) + bytes(frame[member + member_size :])
 
-    def understand(
-        self, frame: memoryview, prefix: _Around
-    ) -> tuple[SyncGroupRequest, FrameTemplate] | None:
-        before, behind = prefix
-        if not behind.startswith(_NO_INSTANCE):
+    def understand(self, frame: memoryview, prefix: bytes, version: int) -> KnownSync | None:
+        before_size = 1 + prefix[1] + _GENERATION_SIZE
+        if not prefix.startswith(_NO_INSTANCE, before_size):
             return None
         try:
             header = decode_header(frame)
@@ -83,21 +92,24 @@ class SyncFastPath(PrefixFastPath[_Around, SyncGroupRequest, bytes]):
         except ProtocolError:
             return None
         # With tags that we do not know, or long names, things stand elsewhere than looked for.
-        names_are_short = len(before) == 1 + 1 + len(request.group_id.encode()) + _GENERATION_SIZE
-        tags = _TAGS + _START(frame)[1]
-        no_tags = header.end == tags + 1 and encode(request, VERSION) == frame[header.end :]
+        names_are_short = before_size == 1 + 1 + len(request.group_id.encode()) + _GENERATION_SIZE
+        tags = _TAGS + _CLIENT_ID_SIZE(frame)[0]
+        no_tags = header.end == tags + 1 and encode(request, version) == frame[header.end :]
         names_all = request.group_id and None not in (request.protocol_type, request.protocol_name)
         if not (names_are_short and no_tags and names_all):
             return None
-        return request, _answer_template(request)
+        return KnownSync(request, before_size, len(prefix) - before_size)
 
-    def carry_out(self, meaning: SyncGroupRequest, variable: bytes, began: float) -> bytes | None:
+    def carry_out(self, known: KnownSync, frame: memoryview, began: float) -> bytes | None:
         del began
+        member = _TAGS + _CLIENT_ID_SIZE(frame)[0] + known.before_size
         try:
-            meaning.member_id = variable.decode()
+            member_id = bytes(frame[member + 1 : len(frame) - known.after_size]).decode()
         except UnicodeDecodeError:
             return None
-        assignment = self._handlers.sync_at_once(meaning)
+        request = known.request
+        request.member_id = member_id
+        assignment = self._handlers.sync_at_once(request)
         return None if assignment is None else uvarint(len(assignment) + 1) + assignment
 
 

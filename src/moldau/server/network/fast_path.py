@@ -5,32 +5,38 @@ alike but for a few numbers. The first one is decoded, and its meaning is kept b
 that follow are recognised by the prefix; nothing is decoded, and the answer is rendered from a
 template (`protocol.frame_template`).
 
-What an API adds is where the prefix ends (`split`), which requests are of its shape (`understand`)
+What an API adds is what the prefix is (`prefix_of`), which requests are of its shape (`understand`)
 and what is done for one (`carry_out`), which is what the slow path does, through the same objects.
 Whatever is not of the shape, and whatever cannot be answered at once with success, is left to the
 slow path, with nothing done: None says so.
 
-Prefixes are kept for each principal: what one may do is not known of another (ADR 0013).
+Prefixes are kept for each principal: what one may do is not known of another (ADR 0013). They are
+also kept for each version, since the same bytes may mean something else in another.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Hashable
+from struct import Struct
 from typing import Final, Generic, TypeVar
 
 from moldau.base.clock import Clock
 from moldau.base.network import Part
 from moldau.observe.requests import RequestStats
 from moldau.protocol.frame_template import FrameTemplate
-from moldau.security.session import Principal, Session
+from moldau.security.session import ANONYMOUS, Principal, Session
 
-P = TypeVar("P", bound=Hashable)
-"""A request prefix."""
-M = TypeVar("M")
-"""The meaning of a prefix."""
-V = TypeVar("V")
-"""What differs from request to request."""
+
+class KnownRequest:
+    """The meaning of a prefix, and the template of its answers. An API adds what it needs."""
+
+    __slots__ = ("template",)
+
+    def __init__(self, template: FrameTemplate) -> None:
+        self.template = template
+
+
+K = TypeVar("K", bound=KnownRequest)
 
 PREFIXES_KEPT: Final = 4096
 """Prefixes hold names that clients choose: beyond this many all are learned anew."""
@@ -38,60 +44,85 @@ PREFIXES_KEPT: Final = 4096
 PREFIX_START: Final = 8
 """Behind the API key, the version and the correlation id."""
 
-_CORRELATION_ID: Final = slice(4, 8)
+_START: Final = Struct(">2xh4s").unpack_from
+"""Version and correlation id."""
 
 
-class PrefixFastPath(Generic[P, M, V]):
+class PrefixFastPath(Generic[K]):
     """Answers the requests of one API whose prefix is known."""
 
     def __init__(self, stats: RequestStats, clock: Clock) -> None:
         self._stats = stats
-        self._clock = clock
-        self._known: dict[tuple[Principal, P], tuple[M, FrameTemplate]] = {}
+        self._monotonic = clock.monotonic
+        self._tables: dict[tuple[Principal, int], dict[bytes, K]] = {}
+        """By principal and version."""
+        self._learned = 0
+        """How many prefixes were put into them."""
+        # The table of the last request is nearly always that of the next, too.
+        self._principal = ANONYMOUS
+        self._version = -1
+        self._table: dict[bytes, K] = {}
 
     def answer(self, frame: memoryview, session: Session) -> list[Part] | None:
         """Handle the request in this frame, or return None with nothing done."""
-        monotonic = self._clock.monotonic
+        monotonic = self._monotonic
         began = monotonic()
-        split = self.split(frame)
-        if split is None:
+        if len(frame) < PREFIX_START:
             return None
-        prefix, variable = split
-        key = (session.principal, prefix)
-        known = self._known.get(key)
+        version: int
+        correlation_id: bytes
+        version, correlation_id = _START(frame)
+        prefix = self.prefix_of(frame, version)
+        if prefix is None:
+            return None
+        if version != self._version or session.principal is not self._principal:
+            self._open_table(session.principal, version)
+        known = self._table.get(prefix)
         if known is None:
-            known = self.understand(frame, prefix)
+            known = self.understand(frame, prefix, version)
             if known is None:
                 return None
-            if len(self._known) >= PREFIXES_KEPT:
-                self._known.clear()
-            self._known[key] = known
-        meaning, template = known
-        field = self.carry_out(meaning, variable, began)
+            self._keep(prefix, known)
+        field = self.carry_out(known, frame, began)
         if field is None:
-            if self.is_outdated(meaning):
-                self._known.pop(key, None)
+            if self.is_outdated(known):
+                self._table.pop(prefix, None)
             return None
         self._stats.answered(len(frame), monotonic() - began)
-        return [template.render(bytes(frame[_CORRELATION_ID]), field)]
+        return [known.template.render(correlation_id, field)]
+
+    def _open_table(self, principal: Principal, version: int) -> None:
+        table = self._tables.get((principal, version))
+        # A new table is kept with its first prefix: a client may name any version.
+        self._table = {} if table is None else table
+        self._principal, self._version = principal, version
+
+    def _keep(self, prefix: bytes, known: K) -> None:
+        if self._learned >= PREFIXES_KEPT:
+            self.forget_all()
+        self._table[prefix] = known
+        self._tables[self._principal, self._version] = self._table
+        self._learned += 1
 
     def forget_all(self) -> None:
         """Learn all prefixes anew: what they mean may have changed."""
-        self._known.clear()
+        self._tables.clear()
+        self._table = {}
+        self._learned = 0
 
     @abstractmethod
-    def split(self, frame: memoryview) -> tuple[P, V] | None:
-        """Cut a request into its prefix and the rest; None if it cannot be of the shape."""
+    def prefix_of(self, frame: memoryview, version: int) -> bytes | None:
+        """Return the bytes that all requests like this have; None if it cannot be of the shape."""
 
     @abstractmethod
-    def understand(self, frame: memoryview, prefix: P) -> tuple[M, FrameTemplate] | None:
+    def understand(self, frame: memoryview, prefix: bytes, version: int) -> K | None:
         """Decode a request with a new prefix; None if it is not of the shape."""
 
     @abstractmethod
-    def carry_out(self, meaning: M, variable: V, began: float) -> bytes | None:
+    def carry_out(self, known: K, frame: memoryview, began: float) -> bytes | None:
         """Do what is asked and return the field of the answer; None, with nothing done, if not."""
 
-    def is_outdated(self, meaning: M) -> bool:
+    def is_outdated(self, known: K) -> bool:
         """Tell whether a prefix that could not be served has lost its meaning."""
-        del meaning
+        del known
         return False
