@@ -21,7 +21,7 @@ CORRELATION_ID_SIZE: Final = 4
 class FrameTemplate:
     """One frame without its size, its correlation id and one field."""
 
-    __slots__ = ("_after", "_before", "_fixed_size", "_head")
+    __slots__ = ("_after", "_before", "_fixed_size", "_head", "_size")
 
     def __init__(self, parts: Sequence[Any], mark: bytes = b"", head_size: int = 0) -> None:
         """Cut up an encoded frame around the last place where the mark stands, or at its end.
@@ -37,10 +37,12 @@ class FrameTemplate:
         self._before = body[:position]
         self._after = body[position + len(mark) :]
         self._fixed_size = len(frame) - SIZE_SIZE - len(mark)
+        self._size = self._fixed_size.to_bytes(SIZE_SIZE)
+        """Of a frame whose field is empty."""
 
     def render(self, correlation_id: bytes, field: bytes = b"") -> bytes:
         """Make the frame with this correlation id and field."""
-        size = (self._fixed_size + len(field)).to_bytes(SIZE_SIZE)
+        size = (self._fixed_size + len(field)).to_bytes(SIZE_SIZE) if field else self._size
         return b"".join((size, self._head, correlation_id, self._before, field, self._after))
 
     def render_around(self, correlation_id: bytes, field_size: int) -> tuple[bytes, bytes]:

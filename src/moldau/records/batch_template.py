@@ -3,8 +3,8 @@
 A coordinator writes the same record for every commit of a member, but for some numbers of fixed
 size. Building its batch from fields costs many times as much as rendering it from a template. The
 template keeps a batch of the builder's, with holes for the timestamps and for the numbers, which
-stand together somewhere in the records. All of it is one `Struct`. The result is what the builder
-would have made; a test says so.
+stand together somewhere in the records. The result is what the builder would have made; a test
+says so.
 
 Only what the checksum covers is rendered. What stands before it says where the batch is in its log,
 and is the log's to write (`batch.seal`).
@@ -19,6 +19,7 @@ from moldau.records.batch import CHECKED_POSITION, HEADER_SIZE, parse_header
 
 _TIMES_POSITION: Final = 27
 _TIMES_END: Final = 43
+_TIMES: Final = Struct(">qq").pack
 
 
 class BatchTemplate:
@@ -27,27 +28,22 @@ class BatchTemplate:
     It has no codec, belongs to no producer, and all of its records have one timestamp.
     """
 
-    __slots__ = ("_after", "_before", "_between", "_pack")
+    __slots__ = ("_after", "_before", "_between")
 
-    def __init__(self, batch: bytes, position: int, numbers: Struct) -> None:
-        """Keep a batch; these numbers, from `position` on, will be given for each batch."""
+    def __init__(self, batch: bytes, position: int, size: int) -> None:
+        """Keep a batch; `size` bytes from `position` on will be given for each batch."""
         header = parse_header(batch)
         plain = not header.attributes and header.producer_id < 0
         if not plain or header.base_timestamp != header.max_timestamp:
             raise ValueError("only a plain batch with one timestamp can be a template")
-        end = position + numbers.size
+        end = position + size
         if not HEADER_SIZE <= position <= end <= len(batch):
-            raise ValueError(
-                f"{numbers.size} bytes at {position} are not in the records of this batch"
-            )
+            raise ValueError(f"{size} bytes at {position} are not in the records of this batch")
         self._before = batch[CHECKED_POSITION:_TIMES_POSITION]
         self._between = batch[_TIMES_END:position]
         self._after = batch[end:]
-        form = numbers.format.removeprefix(">")
-        self._pack = Struct(
-            f">{len(self._before)}sqq{len(self._between)}s{form}{len(self._after)}s"
-        ).pack
 
-    def render(self, timestamp: int, *numbers: int) -> bytes:
+    def render(self, timestamp: int, numbers: bytes) -> bytes:
         """Make what the checksum of the batch covers, with this time and these numbers."""
-        return self._pack(self._before, timestamp, timestamp, self._between, *numbers, self._after)
+        times = _TIMES(timestamp, timestamp)
+        return b"".join((self._before, times, self._between, numbers, self._after))

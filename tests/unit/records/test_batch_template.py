@@ -31,7 +31,7 @@ def test_a_cast_is_what_the_builder_makes(key, first, then, timestamp):
     batch = sealed(1, first, **options)
     marked = b"before" + NUMBERS.pack(*first) + b"after"
     position = batch.index(marked, HEADER_SIZE + len(key)) + len(b"before")
-    checked = BatchTemplate(batch, position, NUMBERS).render(timestamp, *then)
+    checked = BatchTemplate(batch, position, NUMBERS.size).render(timestamp, NUMBERS.pack(*then))
     assert seal(7, checked, 3) == sealed(timestamp, then, **options)
 
 
@@ -46,7 +46,7 @@ def test_a_cast_is_what_the_builder_makes(key, first, then, timestamp):
 def test_only_a_plain_batch_can_be_cast(options):
     batch = sealed(1, **options)
     with pytest.raises(ValueError, match="plain"):
-        BatchTemplate(batch, HEADER_SIZE, NUMBERS)
+        BatchTemplate(batch, HEADER_SIZE, NUMBERS.size)
 
 
 def test_records_of_different_times_cannot_be_cast():
@@ -54,12 +54,10 @@ def test_records_of_different_times_cannot_be_cast():
     builder.append(1, None, b"")
     builder.append(2, None, b"")
     with pytest.raises(ValueError, match="one timestamp"):
-        BatchTemplate(builder.build(), HEADER_SIZE, NUMBERS)
+        BatchTemplate(builder.build(), HEADER_SIZE, NUMBERS.size)
 
 
-@pytest.mark.parametrize(
-    ("position", "numbers"), [(HEADER_SIZE - 1, Struct(">b")), (HEADER_SIZE, Struct(">1000s"))]
-)
-def test_only_records_are_left_out_of_a_template(position, numbers):
+@pytest.mark.parametrize(("position", "size"), [(HEADER_SIZE - 1, 1), (HEADER_SIZE, 1000)])
+def test_only_records_are_left_out_of_a_template(position, size):
     with pytest.raises(ValueError, match="not in the records"):
-        BatchTemplate(sealed(1), position, numbers)
+        BatchTemplate(sealed(1), position, size)

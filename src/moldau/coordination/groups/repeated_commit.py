@@ -25,6 +25,7 @@ from moldau.records.builder import BatchBuilder
 
 _NUMBERS: Final = Struct(">qibq")
 """Offset, leader epoch, length of the empty metadata, commit time: adjacent in a value."""
+_PACK_NUMBERS: Final = _NUMBERS.pack
 _NO_METADATA: Final = 1
 """The length field of an empty compact string."""
 _MARKS: Final = (0x4D4F4C4441550001, 0x4D4F4C44, _NO_METADATA, 0x4D4F4C4441550002)
@@ -38,7 +39,7 @@ class RepeatedCommit:
     """
 
     __slots__ = (
-        "_render",
+        "_template",
         "_value",
         "generation",
         "group_id",
@@ -73,12 +74,13 @@ class RepeatedCommit:
         # After the value there is one byte: the number of headers, 0.
         position = len(batch) - len(value) - 1
         marks = position + value.index(_NUMBERS.pack(*_MARKS))
-        self._render = BatchTemplate(batch, marks, _NUMBERS).render
+        self._template = BatchTemplate(batch, marks, _NUMBERS.size)
         self._value = position - CHECKED_POSITION
 
     def sealed(self, offset: int, leader_epoch: int, wall_ms: int) -> tuple[bytes, bytes]:
         """Render the batch of one commit, and return it with the value of its record."""
-        checked = self._render(wall_ms, offset, leader_epoch, _NO_METADATA, wall_ms)
+        numbers = _PACK_NUMBERS(offset, leader_epoch, _NO_METADATA, wall_ms)
+        checked = self._template.render(wall_ms, numbers)
         return checked, checked[self._value : -1]
 
 
