@@ -24,6 +24,7 @@ leadership, the in-sync replicas or the high watermark: `replication.partition` 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from moldau.base.checks import crash_point, invariant
 from moldau.base.errors import DiskFull, FileTooLarge, InvariantViolated, StorageError
@@ -50,6 +51,9 @@ from moldau.storage.segments import Segments
 from moldau.storage.tail import SMALL_BATCH_BYTES
 from moldau.storage.time_search import Search, search, starts_until
 from moldau.storage.topic_config import LONG_MAX, LogConfig
+
+_NEW: Final = tuple.__new__
+"""Makes a named tuple in half of the time that its own constructor takes."""
 
 
 class Log:
@@ -172,9 +176,8 @@ class Log:
         base_offset = self._append_batch(batch, header, leader_epoch)
         if header.producer_id >= 0:
             self.producers.apply(header, base_offset)
-        return AppendResult(
-            base_offset, base_offset + header.last_offset_delta, header.max_timestamp, False
-        )
+        last_offset = base_offset + header.last_offset_delta
+        return _NEW(AppendResult, (base_offset, last_offset, header.max_timestamp, False))
 
     def append_marker(
         self, batch: Buffer, header: BatchHeader, leader_epoch: int, transaction_version: int = 2
