@@ -95,7 +95,7 @@ UNSEEN: Final = frozenset(
 )
 """Refusals that never tell where the log starts, as those that are `RefusedUnseen` do not."""
 
-TOPIC_IDS_FROM = 13
+TOPIC_IDS_FROM: Final = 13
 
 BATCH_COST, STEP_COST = 256 * 1024, 2 * 1024 * 1024
 """What a batch costs besides its bytes, and how much is appended between two pauses: 8 small

@@ -28,7 +28,8 @@ from moldau.server.handlers.produce import TOPIC_IDS_FROM, Destination, ProduceH
 from moldau.server.network.fast_path import PREFIX_START, KnownRequest, PrefixFastPath
 
 PRODUCE_KEY: Final = 0
-FIRST_VERSION, LAST_VERSION = 9, 13
+FIRST_VERSION: Final = 9
+LAST_VERSION: Final = 13
 """Those with the flexible encoding; older clients take the slow path."""
 
 PREFIX_SIZE_MAX: Final = 1024
