@@ -1,33 +1,29 @@
 """One partition on this broker, and the only way from handlers and coordinators to its log.
 
-Its methods decide who may append and read, how far, and when an append counts as committed:
+Its verbs decide who may append and read, how far, and when an append counts as committed:
 
     append_as_leader    refused unless this broker leads and, for acks=all, enough replicas are in
                         sync; then appended, and the high watermark moves
-    append_as_follower  appends batches of this epoch's leader, and follows its high watermark
+    append_as_follower  takes what the leader of this epoch sent, and the leader's high watermark
+    truncate_to_divergence, restart_at   bring a follower's log back to its leader's
     read                up to the high watermark, the last stable offset, or the log's end
-    update_follower     notes the end offset of a follower; moves the high watermark
-    become_leader, become_follower   take the role from the cluster's metadata
+    diverging           tells a follower where its log parts from the leader's
+    update_follower     notes how far a follower is; moves the high watermark, proposes it for the
+                        ISR
+    shrink_isr, isr_answer   propose the ISR without those that lag, and take the answer
+    become_leader, become_follower   take over what the cluster's metadata says
     delay               waits until an offset is committed (`delayed`)
 
-The leader's high watermark is the lowest end offset of the in-sync replicas. It never decreases
-during a leadership: clients were told that everything below is committed. It does not move while
-fewer replicas are in sync than `min.insync.replicas`. With one in-sync replica it is the end of the
-leader's own log. Then most of this module is not used, and an append costs one comparison.
+What the verbs decide stands in `rules` and `truncation`, as pure functions; what a leader knows of
+its replicas in `leader_state`. With one replica none of that exists: the high watermark is the end
+of the log, at once, and an append costs one comparison more than the log's own.
 
-Two epochs order the roles. The leader epoch rises with each leader; requests, fetches and appended
-batches carry it, so that those of an earlier leadership are refused. The partition epoch rises with
-each change, also of the ISR, so that an older role never replaces a newer one.
-
-All changes happen on the event loop's thread, without an await between reading state and acting on
-it. Code that manages files (retention, compaction, recovery, configs) uses the log directly.
+All changes happen on the event loop's thread without an await between reading state and acting
+on it. What manages files (retention, compaction, recovery, configs) has the log itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-from dataclasses import dataclass
-from enum import Enum
 from typing import TYPE_CHECKING, Final, Protocol
 
 from moldau.base.checks import invariant
@@ -42,20 +38,32 @@ from moldau.base.ids import (
     TopicId,
 )
 from moldau.protocol.errors import ApiError, ErrorCode
-from moldau.records.batch import BatchHeader, iter_batches, parse_header
+from moldau.records.batch import PREFIX_SIZE, BatchHeader, parse_header
+from moldau.replication import rules, truncation
 from moldau.replication.delayed import Delayed, DelayedOperations, Done
-from moldau.replication.followers import Follower
+from moldau.replication.followers import NO_BROKER_EPOCH, UNKNOWN_END
+from moldau.replication.leader_state import IsrProposal, LeaderState, begins_anew
+from moldau.replication.ports import ALONE, ReplicationPorts
+from moldau.replication.readable_log import ReadableLog, ReadLimit
+from moldau.replication.role import NO_ROLE, Role
 from moldau.storage.append_result import AppendResult
 from moldau.storage.epochs import EpochEnd
-from moldau.storage.indexes import AbortedTransaction
-from moldau.storage.producers import Origin, Producer
-from moldau.storage.reader import ReadResult
-from moldau.storage.time_search import Search
+from moldau.storage.producers import Origin
 from moldau.storage.topic_config import LogConfig
 
 if TYPE_CHECKING:
-    from moldau.storage.flushing import Flusher
     from moldau.storage.log import Log
+
+__all__ = [
+    "ACKS_ALL",
+    "ACKS_LEADER",
+    "ACKS_NONE",
+    "NO_ROLE",
+    "Partition",
+    "ReadLimit",
+    "Role",
+    "Watcher",
+]
 
 ACKS_NONE: Final = 0
 ACKS_LEADER: Final = 1
@@ -67,117 +75,88 @@ _CLIENT: Final = Origin.CLIENT
 
 
 class Watcher(Protocol):
-    """Wants to know when a partition has more to read."""
+    """Somebody who wants to hear that a partition has more to read."""
 
     def moved(self, partition: Partition) -> None:
-        """The high watermark, the stable offset, the log's start or the leader has changed."""
+        """There may be more to read: up to the high watermark, or for a follower to the log's end.
+
+        Or the log's start or the leader has changed.
+        """
         ...
 
 
-class ReadLimit(Enum):
-    """Up to which offset a reader may read."""
-
-    HIGH_WATERMARK = "high watermark"
-    LAST_STABLE_OFFSET = "last stable offset"
-    """For consumers that read only committed transactions."""
-    LOG_END = "log end"
-    """For followers, and for a coordinator that loads its own partition."""
-
-
-_TO_HIGH_WATERMARK: Final = ReadLimit.HIGH_WATERMARK
-_TO_LAST_STABLE_OFFSET: Final = ReadLimit.LAST_STABLE_OFFSET
-
-
-@dataclass(slots=True, frozen=True)
-class Role:
-    """The state of a partition in the cluster's metadata."""
-
-    leader: BrokerId
-    leader_epoch: LeaderEpoch
-    partition_epoch: int
-    replicas: tuple[BrokerId, ...]
-    isr: tuple[BrokerId, ...]
-
-
-NO_ROLE: Final = Role(BrokerId(-1), NO_LEADER_EPOCH, -1, (), ())
-"""The role of a partition that was just opened: it has no leader."""
-
-
-class Partition:
-    """A log, its role in the cluster, its high watermark, and the operations that wait for it."""
+class Partition(ReadableLog):
+    """A log, its role in the cluster, its high watermark, and those who wait for it to move."""
 
     __slots__ = (
-        "_broker_id",
         "_delayed",
-        "_followers",
+        "_end_watchers",
+        "_leading",
+        "_ports",
         "_sync_count",
+        "_told_end",
         "_watchers",
         "_writable_config",
         "commits_at_once",
-        "high_watermark",
-        "key",
-        "log",
-        "role",
-        "topic_id",
     )
 
-    def __init__(self, key: PartitionKey, topic_id: TopicId, log: Log, broker_id: BrokerId) -> None:
+    def __init__(
+        self,
+        key: PartitionKey,
+        topic_id: TopicId,
+        log: Log,
+        broker_id: BrokerId,
+        ports: ReplicationPorts = ALONE,
+    ) -> None:
         """Open a partition on this broker; it serves nobody before it has a role."""
-        self.key = key
-        self.topic_id = topic_id
-        self.log = log
-        self.role = NO_ROLE
-        """Changed by `become_leader` and `become_follower` only."""
-        self.high_watermark = log.log_start_offset
+        super().__init__(key, topic_id, log, broker_id)
         self.commits_at_once = False
-        """Whether this leader is the only in-sync replica: an append is committed at once then."""
-        self._broker_id = broker_id
+        """Whether this leader is the only in-sync replica, and none is about to join it: an append
+        waits for nobody then."""
+        self._ports = ports
         self._writable_config: LogConfig | None = None
-        """A cache: the config with which this leader had enough replicas in sync. Configs are
-        immutable and a new role clears it, so one comparison per batch is enough."""
-        self._followers: dict[BrokerId, Follower] = {}
-        """The other replicas, while this broker leads."""
+        """The config with which this leader was last found to have enough replicas in sync. Roles
+        and configs are values, so that one comparison tells for each batch that it still is so."""
+        self._leading: LeaderState | None = None
+        """What is known of the other replicas, while this broker leads and there are others."""
         self._delayed: DelayedOperations | None = None
-        """Made for the first operation that waits; with one replica there is none."""
+        """Made when the first operation waits: on one replica none ever does."""
         self._sync_count = 0
-        """Syncs that are waited for (`sync_began`)."""
-        # Ordered, so that the order of wake-ups does not depend on addresses in memory.
+        # Ordered, so that who is woken first does not depend on addresses in memory.
         self._watchers: dict[Watcher, None] = {}
+        self._end_watchers: dict[Watcher, None] | None = None
+        """Followers. Made for the first of them: on one replica there are none."""
+        self._told_end: int = UNKNOWN_END
 
     # Roles
 
-    @property
-    def leads(self) -> bool:
-        """Whether this broker is the leader."""
-        return self.role.leader == self._broker_id
-
     def become_leader(self, role: Role, now_s: float) -> None:
-        """Become the leader, or stay the leader with another epoch, other replicas or another ISR.
+        """Lead from now on, or go on leading with another epoch, other replicas or another ISR.
 
-        The high watermark stays: a follower only knows a high watermark that the leader had, so
-        everything below is committed. It moves when the in-sync followers have fetched from this
-        leader. `now_s` is monotonic.
+        The high watermark stays where it is: what a follower has heard of is committed. It moves
+        when the in-sync followers have fetched from this leader. `now_s` is monotonic.
         """
         if role.partition_epoch < self.role.partition_epoch:
-            return  # a newer role came first
+            return  # It was overtaken by a newer one.
         invariant(role.leader == self._broker_id, f"{self.key}: {role} has another leader")
         invariant(set(role.isr) <= set(role.replicas), f"{self.key}: {role} is in sync with others")
-        # The end offsets of an earlier epoch do not count: a leader in between, which this broker
-        # may not know of, may have truncated the followers (KAFKA-7164).
-        known = self._followers if role.leader_epoch == self.role.leader_epoch else {}
-        self._followers = {
-            one: known.get(one) or Follower(now_s)
-            for one in role.replicas
-            if one != self._broker_id
-        }
+        leading = self._leading
+        if len(role.replicas) == 1:
+            self._leading = None
+        elif leading is None or begins_anew(leading, role):
+            end_offset = self.log.log_end_offset
+            self._leading = LeaderState(self._broker_id, role, end_offset, now_s)
+        else:
+            self._take_isr(leading, role, now_s)
+            return
         self._take_role(role)
 
     def become_follower(self, role: Role) -> None:
-        """Follow another leader, or wait for one; fail the operations that wait for a commit."""
+        """Follow another leader, or wait for one; fail what waits for a commit here."""
         if role.partition_epoch < self.role.partition_epoch:
             return
         invariant(role.leader != self._broker_id, f"{self.key}: {role} names this broker")
-        self._followers = {}
+        self._leading = None
         self._take_role(role)
 
     def _take_role(self, role: Role) -> None:
@@ -185,48 +164,30 @@ class Partition:
         old = self.role
         invariant(role.leader_epoch >= old.leader_epoch, f"{self.key}: {role} after {old}")
         self.role = role
-        self.commits_at_once = self.leads and role.isr == (self._broker_id,)
+        self.commits_at_once = self.leads and (self._leading is None or self._leading.is_alone)
         self._writable_config = None
         is_enough = self._is_writable()
         self.advance()
         if self._delayed is not None:
             if not self.leads:
-                # The new leader may truncate the batches that wait. Producers retry with it.
+                # Another leader may have truncated the batches that wait. Their producers ask it.
                 self._delayed.fail_all(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             elif not is_enough:
-                # The high watermark does not move from now on. Clients need not wait for their
-                # timeout.
+                # The high watermark stands from now on. A client should know before its time-out.
                 self._delayed.fail(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
         if old.leader_epoch != role.leader_epoch or old.leader != role.leader:
-            self.notify()  # fences readers with the old epoch
+            self.notify()  # readers with the old epoch are fenced
 
     def retire(self) -> None:
-        """Stop serving: the partition was removed from this broker."""
+        """Serve nobody any more: the partition is gone from this broker."""
         if self._delayed is not None:
             self._delayed.fail_all(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         self.notify()
 
-    def fence(self, believed_epoch: LeaderEpoch) -> ErrorCode:
-        """Return the error for a client that knows this leader epoch; -1 if it knows none.
-
-        A client with an older epoch must refresh its metadata. A client with a newer one knows a
-        leader that this broker has not heard of yet, and must not be answered from this log.
-        """
-        role = self.role
-        if self.log.offline:
-            return ErrorCode.KAFKA_STORAGE_ERROR
-        if role.leader != self._broker_id:
-            return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        if believed_epoch in (NO_LEADER_EPOCH, role.leader_epoch):
-            return _NO_ERROR
-        if believed_epoch < role.leader_epoch:
-            return ErrorCode.FENCED_LEADER_EPOCH
-        return ErrorCode.UNKNOWN_LEADER_EPOCH
-
     # Appending
 
     def check_writable(self, acks: int) -> None:
-        """Raise ApiError if a write with these acks is refused now."""
+        """Raise the ApiError that a write with these acks gets now."""
         if self.log.config is self._writable_config and not self.log.offline:
             return
         fence = self.fence(NO_LEADER_EPOCH)
@@ -240,22 +201,23 @@ class Partition:
             )
 
     def _is_writable(self) -> bool:
-        """Tell whether this broker leads with enough replicas in sync; cache a positive answer."""
+        """Tell whether this broker leads with enough replicas in sync, and remember a yes."""
         config = self.log.config
         if config is not self._writable_config:
-            # A minimum above the number of replicas could never be reached.
-            wanted = min(config.min_insync_replicas, len(self.role.replicas))
-            is_enough = self.leads and len(self.role.isr) >= wanted
+            role = self.role
+            is_enough = self.leads and rules.has_enough_in_sync(
+                len(role.isr), len(role.replicas), config.min_insync_replicas
+            )
             self._writable_config = config if is_enough else None
         return self._writable_config is not None
 
     def append_as_leader(
         self, batch: Buffer, header: BatchHeader, acks: int, origin: Origin = _CLIENT
     ) -> AppendResult:
-        """Append one validated batch; ApiError, with nothing appended, if it is refused.
+        """Append one batch that was examined; ApiError, with nothing appended, if it may not be.
 
-        The batch is committed when the high watermark has passed its last offset. If not
-        `commits_at_once`, use `delay` to wait for that.
+        It is committed when the high watermark is past its last offset: at once where
+        `commits_at_once`, else `delay` waits for it.
         """
         log = self.log
         if log.config is not self._writable_config or log.offline:
@@ -274,17 +236,17 @@ class Partition:
                 batch, header, self.role.leader_epoch, transaction_version
             )
         except StorageError:
-            # The log may have truncated the marker and loaded its producer state again. That does
-            # not know the high watermark, and would treat ended transactions as unstable.
+            # The log may have cut the marker off again and read its producers anew. Those do not
+            # know how far the high watermark is, and would call ended transactions unstable.
             self.log.producers.high_watermark_moved(self.high_watermark)
             raise
         self.advance()
         return appended
 
     def append_checked(self, checked: bytes, timestamp: int) -> Offset:
-        """Append a batch of one record with acks=all; return the log's new end.
+        """Append a batch of one record, given as what its checksum covers, with acks=all.
 
-        `checked` is the part of the batch that its checksum covers. The fast path of coordinators.
+        The short form of `append_as_leader`, for coordinators; returns the log's new end.
         """
         log = self.log
         if log.config is not self._writable_config or log.offline:
@@ -300,150 +262,252 @@ class Partition:
         leader_high_watermark: int,
         leader_log_start: int,
     ) -> int:
-        """Append the batches of a fetch that was sent in this leader epoch; return the size.
+        """Append what a leader answered to a fetch that was sent in this epoch; return the size.
 
-        ApiError if the role has changed since the fetch. The high watermark follows the leader's.
-        It may go back under a new leader, which knows less at first.
+        ApiError if the role has changed since. The high watermark follows the leader's, also back
+        under a new leader: a follower's own says only what it has heard of.
         """
-        # The answer of an earlier leader must not be appended: the new one may have truncated it.
-        if self.leads or leader_epoch != self.role.leader_epoch:
-            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        log = self.log
-        size = log.append_as_follower(_up_to_epoch(batches, leader_epoch))
+        self._check_follows(leader_epoch)
+        log, old_high_watermark = self.log, self.high_watermark
+        view = truncation.up_to_epoch(batches, leader_epoch)
+        if log.log_start_offset == log.log_end_offset and len(view) >= PREFIX_SIZE:
+            # DeleteRecords may move a leader's start into a batch, which comes whole all the same.
+            base_offset = parse_header(view, 0).base_offset
+            if base_offset < log.log_start_offset:
+                log.truncate_fully_and_start_at(base_offset)
+        size = log.append_as_follower(view)
         end_offset = log.log_end_offset
         self.set_high_watermark(
             Offset(min(max(leader_high_watermark, log.log_start_offset), end_offset))
         )
-        log.delete_records_before(min(leader_log_start, self.high_watermark))
+        start_moved = log.delete_records_before(min(leader_log_start, self.high_watermark))
+        if start_moved or self.high_watermark != old_high_watermark:
+            self._notify_readers()
         return size
 
-    @property
-    def flush_is_due(self) -> bool:
-        """Whether `flush.messages` asks for a sync before what was appended is acknowledged."""
-        return self.log.unflushed_count >= self.log.config.flush_messages
+    def truncate_to_divergence(self, leader_end: EpochEnd, leader_epoch: LeaderEpoch) -> None:
+        """Cut this follower's log where it parts from its leader's, as the leader has answered.
 
-    def flush(self, flusher: Flusher) -> Awaitable[None]:
-        """Return once everything appended so far is on the disk; StorageError if that failed."""
-        return flusher.flush(self.log, self.log.log_end_offset)
+        ApiError if the role has changed since: another leader's log would mislead. The next fetch
+        tells whether the logs agree now.
+        """
+        self._check_follows(leader_epoch)
+        log = self.log
+        offset = truncation.truncation_offset(
+            log.epochs, leader_end, log.log_end_offset, self.high_watermark
+        )
+        if log.truncate_to(offset):
+            self._was_cut()
 
-    # The high watermark
+    def restart_at(self, offset: Offset, leader_epoch: LeaderEpoch) -> None:
+        """Empty this follower's log and let it go on at an offset of its leader's.
+
+        It is what remains where the two have no offset in common. ApiError if the role has changed.
+        """
+        self._check_follows(leader_epoch)
+        self.log.truncate_fully_and_start_at(offset)
+        self._was_cut()
+
+    def _check_follows(self, leader_epoch: LeaderEpoch) -> None:
+        if self.leads or leader_epoch != self.role.leader_epoch:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def _was_cut(self) -> None:
+        """Let the high watermark lie in the log again; producers were read anew, and hear of it."""
+        log = self.log
+        high_watermark = min(self.high_watermark, log.log_end_offset)
+        self.set_high_watermark(max(high_watermark, log.log_start_offset))
+        self.notify()
+
+    # Followers and the ISR
 
     def update_follower(
-        self, broker_id: BrokerId, fetch_offset: int, leader_epoch: LeaderEpoch, now_s: float
+        self,
+        broker_id: BrokerId,
+        fetch_offset: int,
+        leader_epoch: LeaderEpoch,
+        now_s: float,
+        *,
+        log_start_offset: int = UNKNOWN_END,
+        broker_epoch: int = NO_BROKER_EPOCH,
     ) -> None:
-        """Note that a follower fetches from an offset, so it has everything below.
+        """Note that a follower fetches from an offset: it has everything below.
 
-        ApiError, with nothing noted, if it is no replica, has another leader epoch, or fetches from
-        outside of this log.
+        For a fetch whose log does not part from this one: look at `diverging` first. ApiError, with
+        nothing noted, if it is no replica, believes in another epoch, is from an earlier life of
+        its broker, or asks for what this log does not have.
         """
-        # The epoch is checked first: a follower of another leader may have other records below
-        # this offset, and must not make ours count as replicated.
         error = self.fence(leader_epoch)
         if error is not _NO_ERROR:
             raise ApiError(error)
-        follower = self._followers.get(broker_id)
-        if follower is None:
-            # It may know a newer assignment than this broker; without an epoch we cannot tell.
+        leading, live = self._leading, self._ports.live_brokers
+        follower = None if leading is None else leading.followers.get(broker_id)
+        if leading is None or follower is None:
+            # It may know of a newer assignment than we do; without an epoch nobody can tell.
             unknown = leader_epoch != NO_LEADER_EPOCH
             raise ApiError(
                 ErrorCode.UNKNOWN_LEADER_EPOCH if unknown else ErrorCode.NOT_LEADER_OR_FOLLOWER
             )
-        start_offset, end_offset = self.log.log_start_offset, self.log.log_end_offset
-        if not start_offset <= fetch_offset <= end_offset:
-            text = f"offset {fetch_offset} is not in [{start_offset}, {end_offset}]"
-            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
-        follower.fetched(fetch_offset, end_offset, now_s)
+        if rules.is_outlived(broker_epoch, live, broker_id):
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        end_offset = self.log.log_end_offset
+        self._check_in_log(fetch_offset)
+        old_start_offset = follower.log_start_offset
+        follower.fetched(fetch_offset, end_offset, now_s, log_start_offset, broker_epoch)
+        leading.now_s = now_s
+        self.commits_at_once = False  # It may join, and the high watermark waits for that.
+        isr = rules.expanded_isr(leading, follower, self.high_watermark, live)
+        if isr is not None:
+            self._propose(leading, isr)
         self.advance()
+        if log_start_offset != old_start_offset:
+            self._notify_readers()  # The low watermark may have moved.
+
+    def shrink_isr(self, now_s: float) -> None:
+        """Propose the ISR without those that lag; called every half `replica.lag.time.max.ms`."""
+        leading = self._leading
+        if leading is None or self.log.offline:
+            return
+        leading.now_s = now_s
+        end_offset, max_lag_s = self.log.log_end_offset, self._ports.max_lag_s
+        isr = rules.shrunk_isr(leading, end_offset, now_s, max_lag_s)
+        if isr is not None:
+            self._propose(leading, isr)
+        self.advance()  # One that was about to join may have lagged for too long by now.
+
+    def _propose(self, leading: LeaderState, isr: tuple[BrokerId, ...]) -> None:
+        self._ports.isr_changes.propose(self, leading.propose(isr))
+
+    @property
+    def pending_isr(self) -> IsrProposal | None:
+        """The ISR that this leader has proposed and that has no answer yet."""
+        return None if self._leading is None else self._leading.pending
+
+    def isr_answer(
+        self,
+        proposal: IsrProposal,
+        error: ErrorCode,
+        *,
+        leader_epoch: int = NO_LEADER_EPOCH,
+        partition_epoch: int = -1,
+        isr: tuple[BrokerId, ...] = (),
+        recovering: bool = False,
+    ) -> None:
+        """Take the controller's answer to a proposal; one that was replaced meanwhile is passed by.
+
+        Without an error the rest says what the controller has committed.
+        """
+        leading = self._leading
+        if leading is None:
+            return
+        ports = self._ports
+        effect = rules.effect_of_answer(leading, proposal, error, leader_epoch, partition_epoch)
+        if effect is rules.AnswerEffect.COMMIT:
+            if partition_epoch == leading.partition_epoch:
+                leading.revert()  # Nothing had to be changed.
+            old = self.role
+            told = (partition_epoch, old.replicas, isr, recovering)
+            self._take_isr(leading, Role(old.leader, old.leader_epoch, *told), leading.now_s)
+        elif effect is not rules.AnswerEffect.IGNORE:
+            ports.counts.failures += 1
+        if effect is rules.AnswerEffect.REVERT:
+            leading.revert()
+            self.advance()
+        elif effect is rules.AnswerEffect.RESEND:
+            ports.isr_changes.propose(self, proposal)
+
+    def _take_isr(self, leading: LeaderState, role: Role, now_s: float) -> None:
+        """Go on leading with what the controller has committed, as answered or as metadata."""
+        if leading.pending is not None:
+            self._ports.counts.changed(len(leading.isr), len(role.isr))
+        leading.follow(role, now_s)
+        self._take_role(role)
+
+    @property
+    def low_watermark(self) -> int:
+        """The highest log start that every live replica has reached; -1 if one has told nothing.
+
+        DeleteRecords is answered when it has passed the offset that was asked for.
+        """
+        lowest: int = self.log.log_start_offset
+        if self._leading is not None:
+            live = self._ports.live_brokers
+            for one in self._leading.followers.values():
+                if one.log_start_offset < lowest and live.is_eligible(one.broker_id):
+                    lowest = one.log_start_offset
+        return lowest
+
+    # The high watermark
 
     def advance(self) -> None:
-        """Move the high watermark to the lowest end of the in-sync replicas; wake waiters."""
+        """Move the high watermark to what every in-sync replica has, and tell those who wait."""
         log = self.log
         if self.commits_at_once and log.config is self._writable_config:
             committed = log.log_end_offset
         else:
             committed = self._replicated_offset()
+            if self._end_watchers and self._told_end != log.log_end_offset:
+                self._notify_followers()
         if committed > self.high_watermark:
             self.high_watermark = committed  # as `set_high_watermark`, for every batch
             log.producers.high_watermark_moved(committed)
             if self._delayed is not None:
                 self._delayed.complete(self.committed_offset)
             if self._watchers:
-                self.notify()
+                self._notify_readers()
 
     def _replicated_offset(self) -> Offset:
-        """Return the lowest end offset of the in-sync replicas.
-
-        With too few of them the high watermark does not move: they could lose records that were
-        called committed (KAFKA-15583).
-        """
-        if not self._is_writable():
-            return self.high_watermark
-        end: int = self.log.log_end_offset
-        for broker_id in self.role.isr:
-            follower = self._followers.get(broker_id)
-            if follower is not None and follower.end_offset < end:
-                end = follower.end_offset
-        return Offset(end)
-
-    def set_high_watermark(self, high_watermark: Offset) -> None:
-        """Set the high watermark; transactions whose markers it passes become stable.
-
-        For a follower, and for the checkpoint at the start. A leader moves it with `advance`.
-        """
-        invariant(
-            high_watermark <= self.log.log_end_offset,
-            f"{self.key}: high watermark {high_watermark} behind the end of {self.log}",
+        leading = self._leading
+        if leading is None:
+            return self.log.log_end_offset if self._is_writable() else self.high_watermark
+        return Offset(
+            rules.next_high_watermark(
+                leading,
+                self.high_watermark,
+                self.log.log_end_offset,
+                self.log.config.min_insync_replicas,
+                self._ports.live_brokers,
+                self._ports.max_lag_s,
+            )
         )
-        # Clients were told that everything below the old one is committed.
-        invariant(
-            high_watermark >= self.high_watermark or not self.leads,
-            f"{self.key}: high watermark {high_watermark} below {self.high_watermark} as leader",
-        )
-        self.high_watermark = high_watermark
-        self.log.producers.high_watermark_moved(high_watermark)
 
     @property
-    def last_stable_offset(self) -> Offset:
-        """The first offset of an open transaction, or the high watermark.
-
-        Never below the log's start: DeleteRecords may have removed the start of a transaction.
-        """
-        unstable = self.log.first_unstable_offset
-        if unstable is None or unstable > self.high_watermark:
-            return self.high_watermark
-        return max(unstable, self.log.log_start_offset)
+    def is_latest_offset_known(self) -> bool:
+        """Whether this leader may say where the partition ends; if not, OFFSET_NOT_AVAILABLE."""
+        leading = self._leading
+        return leading is None or rules.is_latest_offset_known(leading, self.high_watermark)
 
     # Waiting for a commit
 
     @property
     def committed_offset(self) -> int:
-        """Everything below may be acknowledged with acks=all: the high watermark.
+        """Everything below may be acknowledged with acks=all.
 
-        While a sync is waited for (`sync_began`), it is at most what is on this broker's disk.
+        That is the high watermark. While a sync is waited for (`sync_began`), it is only what is
+        also on this broker's disk.
         """
         if self._sync_count:
             return min(self.high_watermark, self.log.recovery_point)
         return self.high_watermark
 
     def delay(self, offset: int, done: Done, timeout_s: float | None = None) -> Delayed:
-        """Call `done` when everything below an offset is committed, or with an error.
+        """Call `done` when everything below an offset is committed, or is not waited for any more.
 
-        Only for an offset of this log that is not committed yet: check `committed_offset` first.
+        For an offset of this log that is not committed yet: look at `committed_offset` first.
         """
         invariant(self.leads, f"{self.key}: only a leader knows what is committed")
         invariant(offset <= self.log.log_end_offset, f"{self.key}: nobody has appended {offset}")
-        # Without another append it would wait for ever: only a move completes operations.
         invariant(offset > self.committed_offset, f"{self.key}: {offset} is committed already")
         if self._delayed is None:
             self._delayed = DelayedOperations()
         return self._delayed.add(offset, done, timeout_s)
 
     def sync_began(self) -> None:
-        """From now until `sync_ended`, commits also wait until the disk has the records."""
+        """Hold back what waits for a commit until `sync_ended`, as far as the disk has it not."""
         self._sync_count += 1
 
     def sync_ended(self) -> None:
-        """Complete the operations that only waited for the disk."""
+        """Let go what waited for the disk alone."""
         self._sync_count -= 1
         invariant(self._sync_count >= 0, f"{self.key}: a sync that never began has ended")
         if self._delayed is not None:
@@ -452,100 +516,46 @@ class Partition:
     # Watching
 
     def notify(self) -> None:
-        """Call every watcher: there may be more to read."""
+        """Tell every watcher that there may be more to read, or that nothing is served here."""
+        self._notify_readers()
+        self._notify_followers()
+
+    def _notify_readers(self) -> None:
         for watcher in tuple(self._watchers):
             watcher.moved(self)
 
+    def _notify_followers(self) -> None:
+        self._told_end = self.log.log_end_offset
+        for watcher in tuple(self._end_watchers or ()):
+            watcher.moved(self)
+
     def watch(self, watcher: Watcher) -> None:
-        """Call this watcher after every move, until `unwatch`."""
+        """Tell this watcher of every move until `unwatch`."""
         self._watchers[watcher] = None
 
-    def unwatch(self, watcher: Watcher) -> None:
-        """Stop calling this watcher; does nothing if it does not watch."""
-        self._watchers.pop(watcher, None)
+    def watch_log_end(self, watcher: Watcher) -> None:
+        """Tell this watcher, for a follower, of every append instead, until `unwatch`.
 
-    # Reading
-
-    def read(
-        self, offset: int, max_bytes: int, limit: ReadLimit, *, at_least_one: bool = True
-    ) -> ReadResult:
-        """Find the bytes from an offset up to a limit (`Log.read`)."""
-        end_offset = self.high_watermark
-        if limit is not _TO_HIGH_WATERMARK:
-            stable = limit is _TO_LAST_STABLE_OFFSET
-            end_offset = self.last_stable_offset if stable else self.log.log_end_offset
-        return self.log.read(offset, max_bytes, end_offset, at_least_one=at_least_one)
-
-    def aborted_transactions(self, offset: int, read: ReadResult) -> tuple[AbortedTransaction, ...]:
-        """List the aborted transactions with records in what `read` found from an offset on."""
-        return self.log.aborted_transactions(offset, read)
-
-    def search(self, timestamp: int | None) -> Search:
-        """Find the first record that is not older than this, or the newest for None, in steps."""
-        return self.log.search(timestamp)
-
-    # The log
-
-    @property
-    def config(self) -> LogConfig:
-        """The configs of the topic, with the broker's defaults."""
-        return self.log.config
-
-    @property
-    def log_start_offset(self) -> Offset:
-        """The first offset that is served."""
-        return self.log.log_start_offset
-
-    @property
-    def log_end_offset(self) -> Offset:
-        """The offset that the next record gets."""
-        return self.log.log_end_offset
-
-    @property
-    def size(self) -> int:
-        """Bytes of all batches."""
-        return self.log.size
-
-    @property
-    def segment_count(self) -> int:
-        """How many files the batches are in."""
-        return len(self.log.segments)
-
-    def segment_starts(self, timestamp: int) -> list[int]:
-        """List where segments begin that are not newer than this timestamp (`Log`)."""
-        return self.log.segment_starts(timestamp)
-
-    def next_segment_start(self, offset: int) -> int:
-        """Return the start of the segment after the one with this offset, or the log's end."""
-        starts = [one.base_offset for one in self.log.segments if one.base_offset > offset]
-        return min(starts, default=self.log.log_end_offset)
-
-    def epoch_of(self, offset: Offset) -> LeaderEpoch:
-        """Return the leader epoch of an offset; at the log's end, that of the role."""
-        at_end = offset == self.log.log_end_offset
-        return self.role.leader_epoch if at_end else self.log.epochs.epoch_for(offset)
-
-    def epoch_end(self, epoch: LeaderEpoch) -> EpochEnd:
-        """Return where an epoch ends; the leader's own epoch ends at the log's end.
-
-        An epoch without records ends where the leader's epoch began. That is the log's end, because
-        the leader has written nothing either: otherwise the log would know a later epoch.
+        Not of the high watermark: it moves by the fetches of the followers themselves.
         """
-        end, epochs = self.log.log_end_offset, self.log.epochs
-        if epochs.latest < epoch < self.role.leader_epoch:
-            wrote_last = epoch if epochs.latest == NO_LEADER_EPOCH else epochs.latest
-            return EpochEnd(wrote_last, end)
-        if epoch == self.role.leader_epoch:
-            return EpochEnd(epoch, end)
-        return epochs.end_offset_for(epoch, end)
+        if self._end_watchers is None:
+            self._end_watchers = {}
+        self._end_watchers[watcher] = None
+        self._told_end = self.log.log_end_offset
+
+    def unwatch(self, watcher: Watcher) -> None:
+        """Tell this watcher no more; harmless when it was not told before."""
+        self._watchers.pop(watcher, None)
+        if self._end_watchers is not None:
+            self._end_watchers.pop(watcher, None)
 
     # Changes that an operator asks for
 
     def delete_records(self, offset: int) -> Offset:
-        """Move the log's start up to an offset, and wake readers; return the start."""
+        """Move the log's start up to an offset, and tell readers; return the start."""
         if not self.log.config.deletes:
             raise ApiError(ErrorCode.POLICY_VIOLATION)
-        # A record above the high watermark may still be lost, and its offset used again.
+        # Behind the high watermark a record may still be lost, and its offset given out again.
         if not 0 <= offset <= self.high_watermark:
             raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
         self.log.delete_records_before(offset)
@@ -553,46 +563,10 @@ class Partition:
         return self.log.log_start_offset
 
     def update_config(self, config: LogConfig) -> None:
-        """Use new topic configs; with another `min.insync.replicas` more may be committed."""
+        """Follow new topic configs; with another `min.insync.replicas` more may be committed."""
         self.log.update_config(config)
         if self.leads:
             is_enough = self._is_writable()
             self.advance()
             if self._delayed is not None and not is_enough:
                 self._delayed.fail(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
-
-    # Producers
-
-    def producers(self) -> tuple[Producer, ...]:
-        """List the producers of the log."""
-        return tuple(self.log.producers)
-
-    def marker_count(self, producer_id: int) -> int:
-        """Count a producer's markers (`ProducerStates.marker_count`)."""
-        return self.log.producers.marker_count(producer_id)
-
-    def has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool:
-        """Tell whether the log has records of the open transaction of this producer epoch."""
-        producer = self.log.producers.get(producer_id)
-        return (
-            producer is not None
-            and producer.transaction_first_offset >= 0
-            and producer.epoch == producer_epoch
-        )
-
-    def expect_again(self, header: BatchHeader) -> None:
-        """Note that a batch was refused and will be sent again (`ProducerStates.expect`)."""
-        self.log.producers.expect(header)
-
-
-def _up_to_epoch(batches: Buffer, leader_epoch: LeaderEpoch) -> memoryview:
-    """Drop the first batch with a later epoch than the fetch, and everything after it.
-
-    The leader may have changed while it answered. Before it appends batches of a later epoch, this
-    follower must truncate its log (KAFKA-18723).
-    """
-    view = memoryview(batches)
-    for batch in iter_batches(view, allow_cut=True):
-        if parse_header(view, batch.position).leader_epoch > leader_epoch:
-            return view[: batch.position]
-    return view

@@ -6,20 +6,20 @@ from moldau.replication.followers import UNKNOWN_END, Follower
 
 
 def test_a_follower_has_the_full_time_from_the_start_of_the_leadership():
-    follower = Follower(5.0)
+    follower = Follower(2, 5.0)
     assert (follower.end_offset, follower.caught_up_s) == (UNKNOWN_END, 5.0)
     follower.fetched(3, 10, 6.0)
     assert (follower.end_offset, follower.caught_up_s) == (3, 5.0)
 
 
 def test_one_that_fetches_from_the_end_is_level():
-    follower = Follower(0.0)
+    follower = Follower(2, 0.0)
     follower.fetched(10, 10, 6.0)
     assert follower.caught_up_s == 6.0
 
 
 def test_one_that_always_reaches_the_end_of_the_fetch_before_was_level_then():
-    follower = Follower(0.0)
+    follower = Follower(2, 0.0)
     follower.fetched(5, 10, 1.0)
     follower.fetched(10, 20, 2.0)
     assert follower.caught_up_s == 1.0
@@ -30,7 +30,7 @@ def test_one_that_always_reaches_the_end_of_the_fetch_before_was_level_then():
 
 
 def test_being_level_is_not_forgotten():
-    follower = Follower(0.0)
+    follower = Follower(2, 0.0)
     follower.fetched(5, 10, 1.0)
     follower.fetched(10, 10, 2.0)
     follower.fetched(10, 11, 3.0)

@@ -104,13 +104,14 @@ class LedPartition:
         """Append a batch of one record where nobody has to be waited for.
 
         Whether that may be is a matter of role and configs, which are values: it is found out when
-        one of them is another than before, and not for each of a hundred thousand batches.
+        one of them is another than before, and not for each of a hundred thousand batches. A
+        follower that is about to join the ISR changes neither.
         """
         partition = self._partition
         if self._seen_role is not partition.role or self._seen_config is not partition.config:
             self._look()
         size = CHECKED_POSITION + len(checked)
-        if size > self._largest_at_once or self._flushes:
+        if size > self._largest_at_once or self._flushes or not partition.commits_at_once:
             return None
         try:
             end_offset = partition.append_checked(checked, timestamp)
