@@ -1,9 +1,11 @@
-"""The metadata store of a single broker: KRaft's own journal, a quorum of one.
+"""The metadata store of the only voter: KRaft's own journal, a quorum of one.
 
-This is the default. It needs no other process, and a single-node Kafka can use the same data
-directory before or after. A commit is one batch. It is appended and synced before the image is
-replaced and listeners are called: a listener may act on a change that must not be lost. There is
-one commit at a time; the executor runs the sync off the event loop.
+The default of a broker that stands alone: no other process, and a folder that changes hands with a
+single-node Kafka either way. In a cluster it is the store of the one node that votes, and others
+observe its log (`leader_log`, `observer`).
+
+A commit is one batch, appended and synced before the image is replaced and listeners hear of it.
+One commit is under way at a time; the disk's sync leaves the event loop through the executor.
 
 The order of a start, so that a crash at any step leaves a directory that the next start accepts:
 check or write the identity -> read snapshot and journal -> check the voters -> cut a torn tail ->
@@ -20,11 +22,9 @@ is not lost while the store is open.
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
 
 from moldau.base.checks import invariant
 from moldau.base.clock import Clock, Random
@@ -32,56 +32,33 @@ from moldau.base.errors import CorruptRecords, InvariantViolated, StorageError
 from moldau.base.executor import Executor
 from moldau.base.files import Files
 from moldau.base.ids import BrokerId, LeaderEpoch
+from moldau.cluster.blocking import blocking_in
 from moldau.cluster.changes import Change
 from moldau.cluster.cluster_minimum import ClusterMinimum
+from moldau.cluster.commit_batches import BatchStamp, JournalBatch, commit_batches
 from moldau.cluster.formatting import FIRST_FEATURES, ClusterIdentity, identify_directories
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.in_turns import CHANGES_PER_TURN
 from moldau.cluster.journal import METADATA_FOLDER, Journal
+from moldau.cluster.leader_log import LeaderLog
 from moldau.cluster.listeners import Listeners
-from moldau.cluster.quorum import Quorum, leader_change, read_leader_epoch, write_leadership
+from moldau.cluster.opening import open_newest_snapshot
+from moldau.cluster.quorum import Quorum, leader_change, read_leader_epoch, write_quorum_state
 from moldau.cluster.record_codec import (
-    METADATA_VERSION,
-    TRANSACTIONS_LEVEL,
     TransactionMark,
     encode_change,
     encode_mark,
+    metadata_level,
 )
 from moldau.cluster.replay import Replay
-from moldau.cluster.snapshots import (
-    BOOTSTRAP,
-    SnapshotId,
-    SnapshotWriter,
-    batched,
-    read_snapshot,
-    remove_older_snapshots,
-    snapshot_ids,
-)
+from moldau.cluster.snapshots import BOOTSTRAP, read_snapshot, remove_unfinished_snapshots
+from moldau.cluster.snapshotting import SNAPSHOT_AFTER_BYTES, SnapshotState, Snapshotting
 from moldau.cluster.store import ControllerFenced, Listener, StoreFailed, VersionConflict
-from moldau.records.builder import BatchBuilder
 from moldau.records.control import ControlType, control_batch
 from moldau.records.record import read_records
 
-BATCH_BYTES_MAX: Final = 1 << 20
-"""A larger commit becomes a metadata transaction of several batches; Kafka's limit is 8 MiB."""
-
-SNAPSHOT_AFTER_BYTES: Final = 20 << 20
-"""Kafka's default. The next start reads this much journal in a second or two."""
-
 FIRST_CHANGES: Final = "Bootstrap records"
 """Kafka's name for the transaction with the first changes of a cluster."""
-
-_log = logging.getLogger(__name__)
-
-_SNAPSHOT_SLICE_BYTES: Final = 16 << 10
-"""Written in one turn of the loop: about two hundred records, a few milliseconds."""
-
-
-class _JournalBatch(NamedTuple):
-    """An encoded batch, and the offset after it."""
-
-    data: bytes
-    next_offset: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,16 +100,18 @@ class EmbeddedStore:
         self._clock = clock
         self._random = random
         self._wanted_cluster_id = cluster_id
-        self._executor = executor
-        self._snapshot_after_bytes = self._next_snapshot_size = snapshot_after_bytes
+        self._blocking = blocking_in(executor)
         self._minimum = ClusterMinimum(min_insync_replicas)
         self._listeners = Listeners()
         self._turn = asyncio.Lock()
         self._tasks: set[asyncio.Task[int]] = set()
-        self._snapshotting: asyncio.Task[None] | None = None
+        self._snapshotting = Snapshotting(
+            files, self._folder, clock, self._blocking, self._turn, snapshot_after_bytes
+        )
         self._quorum = Quorum()
         self._epoch = LeaderEpoch(0)
         self._journal: Journal | None = None
+        self._log: LeaderLog | None = None
         self._controllership: EmbeddedControllership | None = None
         self._identity: ClusterIdentity | None = None
         self._image = MetadataImage()
@@ -163,6 +142,13 @@ class EmbeddedStore:
         """The id of the directory with the metadata log; known after the start."""
         return self.identity.metadata_directory_id
 
+    @property
+    def log(self) -> LeaderLog:
+        """The committed log, for those that observe it; known once started."""
+        if self._log is None:
+            raise StoreFailed("the metadata store has not been started")
+        return self._log
+
     async def start(self, log_directories: Sequence[str] | None = None) -> None:
         if log_directories is not None:
             self._log_directories = tuple(log_directories)
@@ -185,8 +171,9 @@ class EmbeddedStore:
     async def close(self) -> None:
         while self._tasks:
             await asyncio.wait(tuple(self._tasks))
-        if self._snapshotting is not None:
-            await asyncio.wait((self._snapshotting,))
+        await self._snapshotting.finish()
+        if self._log is not None:
+            self._log.end()
         if self._journal is not None:
             self._journal.close()
             self._journal = None
@@ -202,7 +189,9 @@ class EmbeddedStore:
             self._wanted_cluster_id,
         )
         journal = Journal(self._files, self._folder)
-        replay, snapshot = self._read_newest_snapshot()
+        snapshot, replay = open_newest_snapshot(
+            self._files, self._folder, self.identity.cluster_id, self._quorum
+        )
         for batch in journal.load(snapshot.end_offset):
             records = read_records(batch.data)
             if batch.header.control:
@@ -220,25 +209,23 @@ class EmbeddedStore:
         self._quorum.check_alone(self._node_id, self._folder)
         self._image = replay.image(journal.next_offset)
         journal.resume(snapshot.end_offset)
+        remove_unfinished_snapshots(self._files, self._folder)
         self._journal = journal
-        # Each of the three may be the newest after a crash. An epoch must not be used twice: its
-        # batches could not be told from those of the start before.
+        self._snapshotting.newest = snapshot if snapshot.end_offset else None
         known = max(
             read_leader_epoch(self._files, self._folder), journal.last_epoch, snapshot.epoch
         )
         await self._lead(journal, LeaderEpoch(known + 1), replay.open_transaction)
+        self._log = LeaderLog(
+            self._files,
+            journal,
+            self._snapshotting,
+            self.identity.cluster_id,
+            self._node_id,
+            self._epoch,
+            journal.next_offset,
+        )
         self._snapshot_if_large(journal)
-
-    def _read_newest_snapshot(self) -> tuple[Replay, SnapshotId]:
-        replay = Replay(MetadataImage(cluster_id=self.identity.cluster_id))
-        snapshots = snapshot_ids(self._files, self._folder)
-        if not snapshots:
-            return replay, SnapshotId(0, 0)
-        content = read_snapshot(self._files, f"{self._folder}/{snapshots[-1].name}")
-        for kind, value in content.control:
-            self._quorum.learn_value(kind, value)
-        replay.take(content.values)
-        return replay, snapshots[-1]
 
     async def _lead(self, journal: Journal, epoch: LeaderEpoch, open_transaction: bool) -> None:
         """Win the election of one voter, and write the first batches of a new leader.
@@ -247,8 +234,9 @@ class EmbeddedStore:
         start takes a larger one.
         """
         self._epoch = epoch
-        kraft_version = self._quorum.kraft_version
-        write_leadership(self._files, self._folder, self._node_id, self._epoch, kraft_version)
+        write_quorum_state(
+            self._files, self._folder, self._node_id, epoch, (self._node_id,), self.kraft_version
+        )
         journal.begin_epoch(self._epoch)
         first = control_batch(
             ControlType.LEADER_CHANGE,
@@ -259,14 +247,12 @@ class EmbeddedStore:
         )
         values = [encode_mark(TransactionMark.ABORT)] if open_transaction else []
         changes = self._first_changes() or self._minimum.corrected(self._image)
-        level = _level(self._image.apply(changes, self._image.version))
+        level = metadata_level(self._image.apply(changes, self._image.version))
         values += [encode_change(change, level) for change in changes]
         second = journal.next_offset + 1
         name = None if self._image.features else FIRST_CHANGES
-        await self._write(
-            journal,
-            [_JournalBatch(first, second), *await self._batches(values, second, level, name)],
-        )
+        batches = await commit_batches(values, second, self._stamp(level), name)
+        await self._write(journal, [JournalBatch(first, second), *batches])
         self._image = self._image.apply(changes, journal.next_offset)
         self._controllership = EmbeddedControllership(self._epoch, self._commit)
 
@@ -303,14 +289,14 @@ class EmbeddedStore:
                 raise VersionConflict(expected_version, self._image.version)
             if not changes:
                 return expected_version
-            level = _level(self._image)
+            level = metadata_level(self._image)
             values, draft = [], self._image.draft()
             for count, change in enumerate(changes, 1):
                 values.append(encode_change(change, level))
                 draft.take(change)
                 if not count % CHANGES_PER_TURN:
                     await asyncio.sleep(0)
-            batches = await self._batches(values, journal.next_offset, level)
+            batches = await commit_batches(values, journal.next_offset, self._stamp(level))
             version = batches[-1].next_offset
             invariant(version > expected_version, "a commit does not raise the version")
             # The image is complete before the write: if the changes contradict it, nothing may be
@@ -318,16 +304,14 @@ class EmbeddedStore:
             image = draft.finish(version)
             await self._write(journal, batches)
             self._image = image
+            # Before the listeners: one that fails must not hide the commit from other nodes.
+            self.log.commit(version)
             self._listeners.tell(changes, image)
         self._snapshot_if_large(journal)
         return version
 
-    async def _write(self, journal: Journal, batches: Sequence[_JournalBatch]) -> None:
-        """Make batches durable, all of them or none.
-
-        Each batch is synced before the next is appended: the journal relies on that to tell a torn
-        tail from damage.
-        """
+    async def _write(self, journal: Journal, batches: Sequence[JournalBatch]) -> None:
+        """Make batches durable, each before the next is begun; all of them or none."""
         end = journal.end
         try:
             for batch in batches:
@@ -337,27 +321,8 @@ class EmbeddedStore:
             journal.take_back(end)
             raise
 
-    async def _batches(
-        self, values: Sequence[bytes], base_offset: int, level: int, name: str | None = None
-    ) -> list[_JournalBatch]:
-        """Encode records as one batch; as a transaction if it has a name or is too large."""
-        groups: Iterable[Sequence[bytes]] = [values] if values else []
-        large = sum(map(len, values)) > BATCH_BYTES_MAX
-        if (large or name) and values and level >= TRANSACTIONS_LEVEL:
-            begin, end = encode_mark(TransactionMark.BEGIN, name), encode_mark(TransactionMark.END)
-            groups = batched([begin, *values, end], BATCH_BYTES_MAX)
-        batches: list[_JournalBatch] = []
-        # Kafka refuses a metadata batch whose records have different timestamps.
-        now_ms = self._clock.wall_ms()
-        for group in groups:
-            builder = BatchBuilder(base_offset=base_offset, leader_epoch=self._epoch)
-            for count, value in enumerate(group, 1):
-                builder.append(now_ms, None, value)
-                if not count % CHANGES_PER_TURN:
-                    await asyncio.sleep(0)
-            base_offset += builder.count
-            batches.append(_JournalBatch(builder.build(), base_offset))
-        return batches
+    def _stamp(self, level: int) -> BatchStamp:
+        return BatchStamp(self._epoch, self._clock.wall_ms(), level)
 
     def _forget(self, task: asyncio.Task[int]) -> None:
         self._tasks.discard(task)
@@ -365,53 +330,7 @@ class EmbeddedStore:
             # The caller gets the exception. If it was cancelled, the exception is dropped here.
             task.exception()
 
-    async def _blocking(self, work: Callable[[], None]) -> None:
-        if self._executor is None:
-            work()
-        else:
-            await self._executor.run(work)
-
     def _snapshot_if_large(self, journal: Journal) -> None:
-        due = self._snapshotting is None or self._snapshotting.done()
-        if due and journal.writable and journal.size > self._next_snapshot_size:
-            self._next_snapshot_size = journal.size + self._snapshot_after_bytes
-            self._snapshotting = asyncio.ensure_future(self._snapshot(journal))
-
-    async def _snapshot(self, journal: Journal) -> None:
-        """Write a snapshot of the present image, then remove the journal before it.
-
-        The journal starts a new segment first, so that the old segments end where the snapshot
-        does. They are removed only when the snapshot is durable. Commits continue meanwhile: an
-        image never changes. If the disk fails, the journal stays longer, and the broker serves on.
-        """
-        try:
-            async with self._turn:
-                image, snapshot = self._image, SnapshotId(self._image.version, self._epoch)
-                await self._blocking(journal.roll)
-            await self._write_snapshot(image, snapshot)
-            async with self._turn:
-                await self._blocking(partial(journal.trim, snapshot.end_offset))
-            remove_older_snapshots(self._files, self._folder, snapshot)
-        except (OSError, StorageError) as error:
-            _log.warning("metadata snapshot not written: %s", error)
-        else:
-            self._next_snapshot_size = self._snapshot_after_bytes
-
-    async def _write_snapshot(self, image: MetadataImage, snapshot: SnapshotId) -> None:
-        now_ms = self._clock.wall_ms()
-        path = f"{self._folder}/{snapshot.name}"
-        writer = SnapshotWriter(self._files, path, now_ms, now_ms)
-        try:
-            writer.append_control(self._quorum.control.items())
-            values = (encode_change(change, _level(image)) for change in image.as_changes())
-            for batch in batched(values, _SNAPSHOT_SLICE_BYTES):
-                writer.append(batch)
-                await asyncio.sleep(0)
-            await self._blocking(writer.finish)
-        except OSError:
-            writer.abandon()
-            raise
-
-
-def _level(image: MetadataImage) -> int:
-    return image.features.get(METADATA_VERSION, 0)
+        self._snapshotting.write_if_large(
+            journal, lambda: SnapshotState(self._image, self._epoch, self._quorum.control)
+        )

@@ -1,36 +1,45 @@
 """The metadata journal: `__cluster_metadata-0`, a log of batches in KRaft's format.
 
-Owns the segments, the leader epoch checkpoint and the other files that Kafka expects in the folder.
-Knows batches and offsets; `embedded` knows what the records mean. The journal is small, append-only
-and read once at a start, so it needs no index. The index files stay empty: Kafka rebuilds them when
-it opens this log.
+Owns the folder's segments, the leader epoch checkpoint and what Kafka expects to lie beside them.
+Knows batches and offsets, not what the records mean: the stores do. It is small, append-only and
+read once at start. Where a batch lies is kept in memory (`journal_segment`); the index files are
+left as they are, since Kafka rebuilds them whenever it opens this log.
 
     append -> bytes in the page cache          sync -> they survive a power cut
 
-Only synced batches may be told to anybody, and at most one batch is not synced. So recovery can
-tell a torn tail from damage. A last batch that is not whole was never synced and never told, and is
-cut. A broken batch with a whole one after it was synced and told: the start is refused.
+A voter's journal is where the metadata is durable. Only what was synced may be told to anybody,
+and at most one batch is ever waiting to be. So recovery can tell a torn tail from damage: a last
+batch that is not whole was never synced, nobody was told of it, and it is cut. A broken batch with
+a whole one behind it had been promised: that is refused, not cut.
+
+An observer's journal is a copy (`is_copy`): it is never synced, and all of it can be fetched
+again. After a power cut any part of it may be gone. It ends where the first batch is missing or
+broken, and goes on from there.
 """
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from bisect import bisect_right
+from collections.abc import Generator, Iterator, Sequence
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from moldau.base.checks import crash_point, invariant
 from moldau.base.errors import StorageError
-from moldau.base.files import File, Files
+from moldau.base.files import Buffer, FileRegion, Files
 from moldau.base.ids import LeaderEpoch, Offset, TopicId
 from moldau.cluster.batch_files import DamagedBatch, StoredBatch, intact_batch_follows, walk
+from moldau.cluster.journal_segment import JournalSegment
+from moldau.records.batch import BatchHeader
 from moldau.storage.checkpoints import PARTITION_METADATA, DamagedFile, write_topic_id
 from moldau.storage.epochs import LeaderEpochs, load_epochs, save_epochs
 
 logger = logging.getLogger(__name__)
 
 METADATA_FOLDER: Final = "__cluster_metadata-0"
+METADATA_TOPIC: Final = "__cluster_metadata"
 METADATA_TOPIC_ID: Final = TopicId(bytes(15) + b"\x01")
 
 _SEGMENT_NAME = re.compile(r"\d{20}\.log")
@@ -47,6 +56,12 @@ CRASH_POINTS: Final = (
     "journal.trim.between_removes",
 )
 
+COPY_CRASH_POINTS: Final = (
+    "journal.truncate.before_cut",
+    "journal.restart.before_create",
+)
+"""Passed by a journal that is a copy only."""
+
 
 class JournalEnd(NamedTuple):
     """The end of a journal at some moment."""
@@ -59,21 +74,31 @@ class JournalEnd(NamedTuple):
 class Journal:
     """One open metadata log. First call `load` and `resume`; then `append` and `sync` in turn."""
 
-    def __init__(self, files: Files, folder: str) -> None:
+    def __init__(self, files: Files, folder: str, *, is_copy: bool = False) -> None:
         self._files = files
         self.folder = folder
-        self._bases: list[int] = []
-        self._active: File | None = None
-        self._good_size = 0
-        self._epochs = _known_epochs(files, folder)
+        self._is_copy = is_copy
+        self._segments: list[JournalSegment] = []
+        self._unused: list[int] = []
+        """Segments that `load` found and that are not part of the log any more."""
+        self._is_writable = False
+        self.epochs = _known_epochs(files, folder)
         self.next_offset = 0
-        self.size = 0
-        """Bytes in all segments."""
 
     @property
     def last_epoch(self) -> LeaderEpoch:
         """The leader epoch of the newest batch; -1 while there is none."""
-        return self._epochs.latest
+        return self.epochs.latest
+
+    @property
+    def start_offset(self) -> int:
+        """Where the log begins: a snapshot has what came before."""
+        return self._segments[0].base if self._segments else self.next_offset
+
+    @property
+    def size(self) -> int:
+        """Bytes in all segments."""
+        return sum(segment.size for segment in self._segments)
 
     def load(self, start_offset: int) -> Iterator[StoredBatch]:
         """Yield every batch that ends after this offset. The caller must read to the end.
@@ -81,111 +106,140 @@ class Journal:
         `start_offset` is the end of the snapshot in use. Nothing on the disk is changed yet: the
         folder may belong to another node.
         """
-        self._bases = self._segment_bases()
-        first = max((base for base in self._bases if base <= start_offset), default=None)
-        if first is None and self._bases:
+        bases = self._segment_bases()
+        first = max((base for base in bases if base <= start_offset), default=None)
+        if first is None and bases and not self._is_copy:
             raise StorageError(
                 self.folder,
-                f"starts at offset {self._bases[0]}, but no snapshot reaches further than"
-                f" {start_offset}",
+                f"starts at offset {bases[0]}, but no snapshot reaches further than {start_offset}",
             )
         self.next_offset = start_offset if first is None else first
-        for base in [base for base in self._bases if first is not None and base >= first]:
+        self._unused = [base for base in bases if first is None or base < first]
+        following = [base for base in bases if first is not None and base >= first]
+        for base in following:
             if base != self.next_offset:
-                raise StorageError(self._path(base), f"offsets from {self.next_offset} are missing")
-            yield from self._load_segment(base, start_offset)
+                self._refuse(base, f"offsets from {self.next_offset} are missing")
+                break
+            if not (yield from self._load_segment(base, start_offset, last=base == following[-1])):
+                break
+        self._unused += following[len(self._segments) :]
 
-    def _load_segment(self, base: int, start_offset: int) -> Iterator[StoredBatch]:
-        file = self._files.open(self._path(base))
+    def _load_segment(
+        self, base: int, start_offset: int, *, last: bool
+    ) -> Generator[StoredBatch, None, bool]:
+        """Read one segment; return whether all of it is whole, so that others may follow."""
+        segment = JournalSegment(base, self._files.open(self._path(base)))
+        self._segments.append(segment)
         try:
-            for batch in walk(file):
+            for batch in walk(segment.file):
                 header = batch.header
                 if header.base_offset != self.next_offset or header.last_offset_delta < 0:
-                    raise StorageError(
-                        file.path,
+                    self._refuse(
+                        base,
                         f"offset {header.base_offset} at position {batch.position} where"
                         f" {self.next_offset} belongs",
                     )
+                    return False
                 self.next_offset = header.next_offset
-                self._epochs.assign(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
+                segment.add(header.size, header.next_offset)
+                self.epochs.assign(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
                 if header.next_offset > start_offset:
                     yield batch
-            self._good_size = file.size()
         except DamagedBatch as damage:
-            if base != self._bases[-1] or intact_batch_follows(file, damage):
-                raise StorageError(file.path, f"{damage}, and more follows it") from damage
-            self._good_size = damage.position
-        finally:
-            file.close()
-        self.size += self._good_size
+            if not last or intact_batch_follows(segment.file, damage):
+                self._refuse(base, f"{damage}, and more follows it")
+            return False
+        return True
+
+    def _refuse(self, base: int, problem: str) -> None:
+        """Refuse damage to what was promised; a copy of it may end there."""
+        if not self._is_copy:
+            raise StorageError(self._path(base), problem)
+        logger.warning("%s: %s; fetched again from there", self._path(base), problem)
 
     def resume(self, start_offset: int) -> None:
         """Prepare to append after the last batch of `load`, which read from the same offset."""
         if self.next_offset < start_offset:
-            # The snapshot ends after the log, so the whole log is out of date.
-            self._remove(self._bases)
-            self._bases, self.next_offset, self.size = [], start_offset, 0
-        self._epochs.truncate_from_end(Offset(self.next_offset))
-        save_epochs(self._files, self.folder, self._epochs)
-        if self._bases:
-            self._active = self._files.open(self._path(self._bases[-1]))
-            self._cut_torn_tail(self._active)
+            # A snapshot that reaches beyond the log: the log is what is out of date.
+            self._unused += [segment.base for segment in self._segments]
+            self._drop_segments(self._segments)
+            self.epochs.clear()
+            self.next_offset = start_offset
+        self._remove(self._unused)
+        self._unused = []
+        self.epochs.truncate_from_end(Offset(self.next_offset))
+        save_epochs(self._files, self.folder, self.epochs)
+        if self._segments:
+            self._cut_torn_tail(self._segments[-1])
         else:
-            self._active = self._create(self.next_offset)
+            self._create(self.next_offset)
+        self._is_writable = True
 
-    def _cut_torn_tail(self, file: File) -> None:
-        if file.size() > self._good_size:
+    def _cut_torn_tail(self, segment: JournalSegment) -> None:
+        if segment.file.size() > segment.size:
             crash_point("journal.cut.before_truncate")
-            file.truncate(self._good_size)
+            segment.file.truncate(segment.size)
             crash_point("journal.cut.before_sync")
-            file.sync()
+            segment.file.sync()
 
     def begin_epoch(self, epoch: LeaderEpoch) -> None:
-        """Record durably the leader epoch of the next batches, before the first of them."""
-        # Batches of two leaderships with one epoch could not be told apart.
-        invariant(
-            epoch > self.last_epoch, f"{self.folder}: leader epoch {epoch} after {self.last_epoch}"
-        )
-        self._epochs.assign(epoch, Offset(self.next_offset))
-        save_epochs(self._files, self.folder, self._epochs)
+        """Say under which leader epoch what follows is written, durably before the first of it."""
+        self.epochs.assign(epoch, Offset(self.next_offset))
+        save_epochs(self._files, self.folder, self.epochs)
 
     @property
     def end(self) -> JournalEnd:
-        """The present end of the journal, for `take_back`."""
-        return JournalEnd(self._good_size, self.next_offset)
+        """Where the journal ends now, for `take_back`."""
+        return JournalEnd(self._segments[-1].size, self.next_offset)
 
-    def append(self, batch: bytes, next_offset: int) -> None:
-        """Write one whole batch that ends before `next_offset`; StorageError if the disk fails.
+    def append(self, batch: Buffer, next_offset: int) -> None:
+        """Write one whole batch that ends before `next_offset`; StorageError if the disk refuses.
 
         After an error the caller must `take_back` the part that was written.
         """
-        # A batch without offsets, or with those of another, would be refused at the next start.
-        invariant(
-            next_offset > self.next_offset,
-            f"{self.folder}: a batch from {self.next_offset} ends at {next_offset}",
-        )
-        file = self._writable()
+        self._append(batch)
+        self._note(len(batch), next_offset)
+
+    def append_copies(self, data: Buffer, headers: Sequence[BatchHeader]) -> None:
+        """Write batches of the leader's as they are, in one go; all of them or none."""
+        end = self.end
+        for header in headers:
+            # Known before it is written: an entry too many goes when the log is loaded.
+            self.epochs.assign(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
+        save_epochs(self._files, self.folder, self.epochs)
+        try:
+            self._append(data)
+        except StorageError:
+            self.take_back(end)
+            raise
+        for header in headers:
+            self._note(header.size, header.next_offset)
+
+    def _append(self, data: Buffer) -> None:
+        file = self._writable().file
         crash_point("journal.append.before_write")
         try:
-            file.append([batch])
+            file.append([data])
         except OSError as error:
             raise StorageError(file.path, f"cannot be appended to: {error}") from error
         crash_point("journal.append.after_write")
-        self._good_size += len(batch)
-        self.size += len(batch)
+
+    def _note(self, size: int, next_offset: int) -> None:
+        self._segments[-1].add(size, next_offset)
         self.next_offset = next_offset
 
     def take_back(self, end: JournalEnd) -> None:
-        """Truncate to the end before a failed write. If that fails too, close the journal."""
-        if self._active is None:
+        """End where it ended before a failed write, so that it can go on; else it has failed."""
+        if not self._is_writable:
             return
+        segment = self._segments[-1]
         try:
-            self._active.truncate(end.size)
+            segment.file.truncate(end.size)
         except OSError:
-            self.close()
+            self._is_writable = False
             return
-        self.size -= self._good_size - end.size
-        self._good_size, self.next_offset = end
+        segment.cut(end.next_offset)
+        self.next_offset = end.next_offset
 
     def sync(self) -> None:
         """Return once everything appended is durable; may block. After an error it is closed.
@@ -193,30 +247,41 @@ class Journal:
         The kernel reports a lost write once and then forgets it. A second sync would succeed
         although the data is lost.
         """
-        file = self._writable()
+        file = self._writable().file
         try:
             file.sync()
         except OSError as error:
-            self.close()
+            self._is_writable = False
             raise StorageError(file.path, f"cannot be synced: {error}") from error
         crash_point("journal.sync.after_sync")
 
     @property
     def writable(self) -> bool:
-        """Whether it can be appended to. After a failed sync, only a new start can tell the end."""
-        return self._active is not None
+        """Whether it can go on; after a failed sync, only a new start tells what is on the disk."""
+        return self._is_writable
+
+    def region(self, offset: int, end_offset: int, max_bytes: int) -> FileRegion | None:
+        """Name whole batches from an offset on that end before another; None if there are none.
+
+        At least one batch, however large. The region stays readable when its segment is removed.
+        """
+        if not self.start_offset <= offset < min(end_offset, self.next_offset):
+            return None
+        return self._segment_of(offset).region(offset, end_offset, max_bytes)
+
+    def _segment_of(self, offset: int) -> JournalSegment:
+        return self._segments[bisect_right(self._segments, offset, key=_by_base) - 1]
 
     def roll(self) -> None:
-        """Start a new segment, so that older ones can be removed once a snapshot has them."""
-        old = self._writable()
-        if self._bases[-1] == self.next_offset:
+        """Start a new segment, so that the ones before it can go once a snapshot has them."""
+        self._writable()
+        if self._segments[-1].base == self.next_offset:
             return
         try:
-            self._active = self._create(self.next_offset)
+            self._create(self.next_offset)
         except OSError as error:
             self._give_up_segment(self.next_offset)
             raise StorageError(self.folder, f"cannot hold a new segment: {error}") from error
-        old.close()
 
     def _give_up_segment(self, base: int) -> None:
         """Remove a half-made segment and continue in the old one; close the journal if that fails.
@@ -227,27 +292,64 @@ class Journal:
         try:
             self._remove([base])
         except OSError:
-            self.close()
+            self._is_writable = False
 
-    def trim(self, offset: int) -> None:
-        """Remove the segments before this offset. A durable snapshot must end at it or later."""
-        gone = [base for base, after in pairwise(self._bases) if after <= offset]
-        self._remove(gone)
-        self._bases = self._bases[len(gone) :]
-        self.size = sum(self._files.size(self._path(base)) for base in self._bases)
-        self._epochs.truncate_from_start(Offset(self._bases[0]))
-        save_epochs(self._files, self.folder, self._epochs)
+    def drop_before(self, offset: int) -> list[int]:
+        """Begin later: with the segment that holds this offset, since a snapshot has the rest.
+
+        Return the segments that are not part of the log any more, for `remove`. Whoever reads the
+        log must see at once that they are gone; removing their files may block.
+        """
+        gone = [segment.base for segment in self._segments[:-1] if segment.next_offset <= offset]
+        del self._segments[: len(gone)]
+        self.epochs.truncate_from_start(Offset(self.start_offset))
+        return gone
+
+    def remove(self, bases: Sequence[int]) -> None:
+        """Remove the files of segments that were dropped; may block."""
+        self._remove(bases)
+        save_epochs(self._files, self.folder, self.epochs)
+
+    def truncate(self, offset: int) -> None:
+        """End at this offset or, if a batch reaches over it, where that batch begins."""
+        self._writable()
+        gone = [segment for segment in self._segments[1:] if segment.base >= offset]
+        self._drop_segments(gone)
+        # The newest first, so that no gap is left when it ends in between.
+        self._remove([segment.base for segment in reversed(gone)])
+        segment = self._segments[-1]
+        segment.cut(offset)
+        self.next_offset = segment.next_offset
+        crash_point("journal.truncate.before_cut")
+        segment.file.truncate(segment.size)
+        self.epochs.truncate_from_end(Offset(self.next_offset))
+        save_epochs(self._files, self.folder, self.epochs)
+
+    def restart_at(self, offset: int) -> None:
+        """Drop everything and go on at this offset, where a snapshot ends."""
+        gone = list(self._segments)
+        self._drop_segments(gone)
+        self._remove([segment.base for segment in reversed(gone)])
+        crash_point("journal.restart.before_create")
+        self.next_offset = offset
+        self._create(offset)
+        self.epochs.clear()
+        save_epochs(self._files, self.folder, self.epochs)
 
     def close(self) -> None:
-        """Close the file; may be called twice."""
-        if self._active is not None:
-            self._active.close()
-            self._active = None
+        """Give the descriptors back; closing twice is harmless."""
+        self._is_writable = False
+        for segment in self._segments:
+            segment.file.close()
 
-    def _writable(self) -> File:
-        if self._active is None:
+    def _writable(self) -> JournalSegment:
+        if not self._is_writable:
             raise StorageError(self.folder, "is closed or has failed")
-        return self._active
+        return self._segments[-1]
+
+    def _drop_segments(self, gone: Sequence[JournalSegment]) -> None:
+        # Their files are not closed: a region of one may be on its way to a socket.
+        self._segments = [segment for segment in self._segments if segment not in gone]
 
     def _segment_bases(self) -> list[int]:
         if not self._files.exists(self.folder):
@@ -258,7 +360,7 @@ class Journal:
     def _path(self, base: int, suffix: str = ".log") -> str:
         return f"{self.folder}/{base:020d}{suffix}"
 
-    def _create(self, base: int) -> File:
+    def _create(self, base: int) -> None:
         self._files.make_folder(self.folder)
         if not self._files.exists(f"{self.folder}/{PARTITION_METADATA}"):
             write_topic_id(self._files, self.folder, METADATA_TOPIC_ID)
@@ -268,17 +370,20 @@ class Journal:
         crash_point("journal.create.before_folder_sync")
         self._files.sync_folder(self.folder)
         self._files.sync_folder(self.folder.rpartition("/")[0])
-        self._bases.append(base)
-        self._good_size = 0
-        return file
+        self._segments.append(JournalSegment(base, file))
 
     def _remove(self, bases: Sequence[int]) -> None:
+        if not bases:
+            return
         crash_point("journal.trim.before_remove")
         for base in bases:
             for suffix in _SEGMENT_SUFFIXES:
                 self._files.remove(self._path(base, suffix))
             crash_point("journal.trim.between_removes")
         self._files.sync_folder(self.folder)
+
+
+_by_base = attrgetter("base")
 
 
 def _known_epochs(files: Files, folder: str) -> LeaderEpochs:

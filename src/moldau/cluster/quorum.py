@@ -1,10 +1,10 @@
 """The state of KRaft's quorum, for a quorum of one.
 
-`quorum-state` names the leader and the leader epoch. The log has the same in a LeaderChange record
-at the start of each epoch, and names the voters. A start wins an election with this node as the
-only voter: the epoch is raised, written to `quorum-state`, then to the log. A folder with other
-voters belongs to a larger quorum. It is refused: to continue it alone would fork the metadata of
-that cluster.
+`quorum-state` says who leads in which leader epoch; the log itself repeats it, as a LeaderChange
+record at the start of each epoch, and names the voters. For the voter, starting on a folder means
+winning an election in which nobody else votes: the epoch is raised, written to `quorum-state`,
+then stated in the log. A folder whose voters are not just this node is one of several that vote
+together, and continuing it alone would fork that cluster's metadata: it is refused.
 
 Pure, except for the two functions that read and write the file.
 """
@@ -12,6 +12,7 @@ Pure, except for the two functions that read and write the file.
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -105,14 +106,22 @@ def read_leader_epoch(files: Files, folder: str) -> LeaderEpoch:
     return LeaderEpoch(epoch)
 
 
-def write_leadership(
-    files: Files, folder: str, node_id: int, epoch: LeaderEpoch, kraft_version: int
+def write_quorum_state(
+    files: Files,
+    folder: str,
+    leader_id: int,
+    epoch: LeaderEpoch,
+    voters: Collection[int],
+    kraft_version: int,
 ) -> None:
-    """Write durably that this node leads in this epoch, in the form of the KRaft version."""
+    """State durably who leads in this epoch, in the form of the quorum's version.
+
+    The voters are those of the settings; from version 1 on the log names them.
+    """
     state: dict[str, object]
     if kraft_version:
         state = {
-            "leaderId": node_id,
+            "leaderId": leader_id,
             "leaderEpoch": epoch,
             "votedId": -1,
             "votedDirectoryId": _ZERO_UUID,
@@ -121,11 +130,11 @@ def write_leadership(
     else:
         state = {
             "clusterId": "",
-            "leaderId": node_id,
+            "leaderId": leader_id,
             "leaderEpoch": epoch,
             "votedId": -1,
             "appliedOffset": 0,
-            "currentVoters": [{"voterId": node_id}],
+            "currentVoters": [{"voterId": voter} for voter in sorted(voters)],
             "data_version": 0,
         }
     text = json.dumps(state, separators=(",", ":"))

@@ -34,6 +34,7 @@ from moldau.cluster.changes import (
     TopicCreated,
     TopicRemoved,
 )
+from moldau.cluster.image import MetadataImage
 from moldau.cluster.model import (
     MIGRATING_DIRECTORY,
     Broker,
@@ -68,6 +69,11 @@ class TransactionMark(Enum):
     BEGIN = auto()
     END = auto()
     ABORT = auto()
+
+
+def metadata_level(image: MetadataImage) -> int:
+    """Return the level of `metadata.version` in force; 0 before there is one."""
+    return image.features.get(METADATA_VERSION, 0)
 
 
 def encode_change(change: Change, level: int) -> bytes:

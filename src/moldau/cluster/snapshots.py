@@ -71,25 +71,37 @@ def snapshot_ids(files: Files, folder: str) -> list[SnapshotId]:
 def read_snapshot(files: Files, path: str) -> SnapshotContent:
     """Read a whole snapshot; StorageError if it is damaged or cut off."""
     content = SnapshotContent()
+    for kind, value in walk_snapshot(files, path):
+        if kind is None:
+            content.values.append(value)
+        else:
+            content.control.append((kind, value))
+    return content
+
+
+def walk_snapshot(files: Files, path: str) -> Iterator[tuple[ControlType | None, bytes]]:
+    """Yield a snapshot's records: KRaft version and voters with their type, others with None.
+
+    StorageError where it is damaged or cut off, which may be at the very end.
+    """
     file = files.open(path)
     finished = False
     try:
         for batch in walk(file):
             for record in read_records(batch.data):
                 if not batch.header.control:
-                    content.values.append(record.value or b"")
+                    yield None, record.value or b""
                     continue
                 kind = control_type(record.key)
                 finished = kind is ControlType.SNAPSHOT_FOOTER
                 if kind in {ControlType.KRAFT_VERSION, ControlType.KRAFT_VOTERS}:
-                    content.control.append((ControlType(kind), record.value or b""))
+                    yield kind, record.value or b""
     except CorruptRecords as error:
         raise StorageError(path, f"is damaged: {error}") from error
     finally:
         file.close()
     if not finished:
         raise StorageError(path, "is cut off: it has no footer")
-    return content
 
 
 class SnapshotWriter:
@@ -146,6 +158,13 @@ class SnapshotWriter:
         )
         self._file.append([batch])
         self._next_offset += 1
+
+
+def remove_unfinished_snapshots(files: Files, folder: str) -> None:
+    """Remove what an earlier process was writing or fetching when it ended."""
+    for name in files.names(folder):
+        if name.endswith(_PART) and _NAME.fullmatch(name.removesuffix(_PART)):
+            files.remove(f"{folder}/{name}")
 
 
 def remove_older_snapshots(files: Files, folder: str, newest: SnapshotId) -> None:

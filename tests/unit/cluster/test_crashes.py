@@ -101,7 +101,8 @@ async def fill_nothing(world, disk):
 
 def test_the_lists_name_every_crash_point_in_the_code():
     source = "".join(path.read_text() for path in Path(moldau.cluster.__path__[0]).glob("*.py"))
-    assert set(re.findall(r'crash_point\("([^"]+)"\)', source)) == set(POINTS)
+    listed = {*POINTS, *journal.COPY_CRASH_POINTS}
+    assert set(re.findall(r'crash_point\("([^"]+)"\)', source)) == listed
 
 
 def test_the_workload_reaches_every_crash_point():
@@ -137,7 +138,7 @@ def test_a_power_cut_at_any_commit_loses_nothing_told():
 
 @pytest.mark.parametrize("power_cut", [False, True], ids=["kill", "power cut"])
 def test_a_commit_of_several_batches_is_there_whole_or_not_at_all(monkeypatch, power_cut):
-    monkeypatch.setattr("moldau.cluster.embedded.BATCH_BYTES_MAX", 200)
+    monkeypatch.setattr("moldau.cluster.commit_batches.BATCH_BYTES_MAX", 200)
     changes = [TopicCreated(f"topic-{number}", topic_id(number + 1)) for number in range(20)]
     outcomes = set()
     for hit in range(3, 20):

@@ -275,7 +275,7 @@ def test_a_full_disk_refuses_the_commit_and_nothing_else(world, disk):
 
 
 def test_a_full_disk_takes_back_a_whole_transaction(world, disk, monkeypatch):
-    monkeypatch.setattr("moldau.cluster.embedded.BATCH_BYTES_MAX", 200)
+    monkeypatch.setattr("moldau.cluster.commit_batches.BATCH_BYTES_MAX", 200)
 
     async def work(store):
         before, size = store.image, disk.size(LOG)

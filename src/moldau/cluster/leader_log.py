@@ -1,0 +1,121 @@
+"""The metadata log of the node that leads, as other nodes read it.
+
+Everything below the high watermark is durable here, and nothing above it is ever handed out. With
+one voter that is the end of the last commit; in a quorum it is what a majority has.
+
+Where another node's log goes on is checked by the epoch of its last record (KIP-595): it goes on,
+it has to be cut, or it has to begin again with a snapshot, because the records it lacks are gone
+here. After a snapshot the journal loses its head: the log start moves in the turn in which that is
+decided, before the files go, and regions that were named before stay readable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from moldau.base.files import FileRegion, Files
+from moldau.base.ids import LeaderEpoch, Offset
+from moldau.cluster.journal import Journal
+from moldau.cluster.snapshots import SnapshotId
+from moldau.cluster.snapshotting import Snapshotting
+from moldau.storage.epochs import UNKNOWN_EPOCH_END, EpochEnd
+
+
+class LeaderLog:
+    """What the leader serves of its log and its snapshots, in one leader epoch."""
+
+    def __init__(
+        self,
+        files: Files,
+        journal: Journal,
+        snapshotting: Snapshotting,
+        cluster_id: str,
+        leader_id: int,
+        leader_epoch: int,
+        high_watermark: int,
+    ) -> None:
+        self._files = files
+        self._journal = journal
+        self._snapshotting = snapshotting
+        self._watchers: list[Callable[[], None]] = []
+        self.cluster_id = cluster_id
+        self.leader_id = leader_id
+        self.leader_epoch = leader_epoch
+        self.high_watermark = high_watermark
+        self.is_open = True
+
+    @property
+    def start_offset(self) -> int:
+        """Where the log begins."""
+        return self._journal.start_offset
+
+    @property
+    def newest_snapshot(self) -> SnapshotId | None:
+        """The snapshot to begin with; the empty one of a formatted folder is never served."""
+        return self._snapshotting.newest
+
+    def commit(self, end_offset: int) -> None:
+        """Raise the high watermark: everything before this offset is durable."""
+        self.high_watermark = end_offset
+        self._tell()
+
+    def end(self) -> None:
+        """Serve nothing more: the node stops or has lost its leadership."""
+        if self.is_open:
+            self.is_open = False
+            self._tell()
+
+    def watch(self, watcher: Callable[[], None]) -> Callable[[], None]:
+        """Call this after every commit and at the end; call the result to stop."""
+        self._watchers.append(watcher)
+        return partial(self._watchers.remove, watcher)
+
+    def _tell(self) -> None:
+        for watcher in tuple(self._watchers):
+            watcher()
+
+    def snapshot_instead(self, offset: int, epoch: int) -> SnapshotId | None:
+        """Return the snapshot with which a log that ends like this has to begin again."""
+        newest = self.newest_snapshot
+        if newest is None:
+            return None
+        start = self.start_offset
+        # An empty log gets there faster by the snapshot, even if all records are still here.
+        needed = (
+            offset == 0
+            or offset < start
+            or epoch < newest.epoch
+            or (offset == start == newest.end_offset and epoch != newest.epoch)
+        )
+        return newest if needed else None
+
+    def divergence(self, offset: int, epoch: int) -> EpochEnd | None:
+        """Return where a log that ends like this has left ours; None if it has not.
+
+        An epoch that we do not know is newer than all of ours: our own end is what is known.
+        """
+        if offset == 0 and self.start_offset == 0:
+            return None
+        log_end = Offset(self.high_watermark)
+        end = self._journal.epochs.end_offset_for(LeaderEpoch(epoch), log_end)
+        if end == UNKNOWN_EPOCH_END:
+            return EpochEnd(self._journal.last_epoch, log_end)
+        return end if end.epoch != epoch or end.end_offset < offset else None
+
+    def read(self, offset: int, max_bytes: int) -> FileRegion | None:
+        """Name committed batches from this offset on; None while there are none.
+
+        At least one batch, however large.
+        """
+        return self._journal.region(offset, self.high_watermark, max_bytes)
+
+    def open_snapshot(self, snapshot: SnapshotId) -> FileRegion | None:
+        """Return a snapshot as a whole; None if it is not there, or not any more."""
+        if snapshot != self.newest_snapshot:
+            return None
+        try:
+            file = self._files.open(f"{self._journal.folder}/{snapshot.name}")
+        except FileNotFoundError:
+            return None
+        return FileRegion(file, 0, file.size())

@@ -1,0 +1,35 @@
+"""Reading the newest snapshot of a metadata folder, where every store begins."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from moldau.base.files import Files
+from moldau.cluster.image import MetadataImage
+from moldau.cluster.quorum import Quorum
+from moldau.cluster.replay import Replay
+from moldau.cluster.snapshots import SnapshotId, read_snapshot, snapshot_ids
+
+NO_SNAPSHOT = SnapshotId(0, 0)
+
+
+class OpenedSnapshot(NamedTuple):
+    """What the newest snapshot says; nothing but the cluster's id where there is none."""
+
+    id: SnapshotId
+    replay: Replay
+
+
+def open_newest_snapshot(
+    files: Files, folder: str, cluster_id: str, quorum: Quorum
+) -> OpenedSnapshot:
+    """Read the newest snapshot of a folder; what it says of the quorum goes there."""
+    replay = Replay(MetadataImage(cluster_id=cluster_id))
+    snapshots = snapshot_ids(files, folder)
+    if not snapshots:
+        return OpenedSnapshot(NO_SNAPSHOT, replay)
+    content = read_snapshot(files, f"{folder}/{snapshots[-1].name}")
+    for kind, value in content.control:
+        quorum.learn_value(kind, value)
+    replay.take(content.values)
+    return OpenedSnapshot(snapshots[-1], replay)

@@ -1,0 +1,125 @@
+"""When a metadata store writes a snapshot, and what goes once it is written.
+
+Voters and observers do it alike, each of its own image: after so many bytes of journal. The
+journal goes on in a new segment at once, so that the old ones end where the snapshot does. The
+store goes on meanwhile, because an image never changes. A disk that refuses leaves the journal
+longer than it could be, which is no reason to stop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final, NamedTuple
+
+from moldau.base.clock import Clock
+from moldau.base.errors import StorageError
+from moldau.base.files import Files
+from moldau.cluster.blocking import Blocking
+from moldau.cluster.image import MetadataImage
+from moldau.cluster.journal import Journal
+from moldau.cluster.record_codec import encode_change, metadata_level
+from moldau.cluster.snapshots import (
+    SnapshotId,
+    SnapshotWriter,
+    batched,
+    remove_older_snapshots,
+)
+from moldau.records.control import ControlType
+
+SNAPSHOT_AFTER_BYTES: Final = 20 << 20
+"""Kafka's default: that much journal is read in a second or two at the next start."""
+
+_log = logging.getLogger(__name__)
+
+_SLICE_BYTES: Final = 16 << 10
+"""Written between two turns of the loop: some two hundred records, a few milliseconds of work."""
+
+
+class SnapshotState(NamedTuple):
+    """What a snapshot is made of: an image that ends where the journal does."""
+
+    image: MetadataImage
+    epoch: int
+    """The leader epoch of the last record in the image."""
+    control: Mapping[ControlType, bytes]
+    """What is known of the quorum's form and voters."""
+
+
+class Snapshotting:
+    """Writes the snapshots of one store.
+
+    `turn` is held by whoever changes the journal, here and in the store.
+    """
+
+    def __init__(
+        self,
+        files: Files,
+        folder: str,
+        clock: Clock,
+        blocking: Blocking,
+        turn: asyncio.Lock,
+        after_bytes: int = SNAPSHOT_AFTER_BYTES,
+    ) -> None:
+        self._files = files
+        self._folder = folder
+        self._clock = clock
+        self._blocking = blocking
+        self._turn = turn
+        self._after_bytes = self._next_size = after_bytes
+        self._task: asyncio.Task[None] | None = None
+        self.newest: SnapshotId | None = None
+        """The newest snapshot that is complete; those before it are gone or about to go."""
+
+    def write_if_large(self, journal: Journal, state: Callable[[], SnapshotState | None]) -> None:
+        """Begin a snapshot if the journal has grown enough and none is being written.
+
+        `state` is asked while nobody changes the journal; None puts it off.
+        """
+        due = self._task is None or self._task.done()
+        if due and journal.writable and journal.size > self._next_size:
+            self._next_size = journal.size + self._after_bytes
+            self._task = asyncio.ensure_future(self._write(journal, state))
+
+    async def finish(self) -> None:
+        """Wait for a snapshot that is being written."""
+        if self._task is not None:
+            await asyncio.wait((self._task,))
+
+    async def _write(self, journal: Journal, ask: Callable[[], SnapshotState | None]) -> None:
+        try:
+            async with self._turn:
+                state = ask()
+                if state is None:
+                    self._next_size = self._after_bytes
+                    return
+                snapshot = SnapshotId(state.image.version, state.epoch)
+                await self._blocking(journal.roll)
+            await self._write_file(state, snapshot)
+            async with self._turn:
+                self.newest = max(snapshot, self.newest or snapshot)
+                gone = journal.drop_before(snapshot.end_offset)
+                await self._blocking(partial(journal.remove, gone))
+            remove_older_snapshots(self._files, self._folder, self.newest)
+        except (OSError, StorageError) as error:
+            _log.warning("metadata snapshot not written: %s", error)
+        else:
+            self._next_size = self._after_bytes
+
+    async def _write_file(self, state: SnapshotState, snapshot: SnapshotId) -> None:
+        now_ms = self._clock.wall_ms()
+        path = f"{self._folder}/{snapshot.name}"
+        writer = SnapshotWriter(self._files, path, now_ms, now_ms)
+        level = metadata_level(state.image)
+        try:
+            writer.append_control(state.control.items())
+            values = (encode_change(change, level) for change in state.image.as_changes())
+            for batch in batched(values, _SLICE_BYTES):
+                writer.append(batch)
+                await asyncio.sleep(0)
+            await self._blocking(writer.finish)
+        except OSError:
+            writer.abandon()
+            raise
