@@ -63,10 +63,13 @@ def identify_directories(
     random: Random,
     now_ms: int,
     cluster_id: str | None = None,
+    *,
+    founds_cluster: bool = True,
 ) -> ClusterIdentity:
     """Check all log directories and format the new ones; after ConfigError nothing was changed.
 
-    The metadata directory need not be one of the log directories.
+    The metadata may live in a directory that holds no partitions: it is no log directory then.
+    A node that does not found a cluster has to be told to which one it belongs.
     """
     every = dict.fromkeys([*directories, metadata_directory])
     found = {path: read_meta_properties(files, path) for path in every}
@@ -74,13 +77,18 @@ def identify_directories(
     for path, properties in found.items():
         if properties is None and files.exists(f"{path}/{METADATA_FOLDER}"):
             raise ConfigError(f"{path} holds a metadata log, but no {META_PROPERTIES} to say whose")
+    if known is None and not founds_cluster:
+        raise ConfigError(
+            f"{metadata_directory} belongs to no cluster yet: format it with the id of the cluster"
+            " to join (moldau kafka-storage format --cluster-id ID --config FILE)"
+        )
     agreed = known or uuid_text(random_uuid(random))
     ids: dict[str, bytes] = {}
     for path, properties in found.items():
         # `meta.properties` is written last: a directory that has it is formatted completely.
         if properties is None:
             _make_durable_folder(files, path)
-            if path == metadata_directory:
+            if path == metadata_directory and founds_cluster:
                 _write_bootstrap(files, path, now_ms)
         ours = properties or MetaProperties(cluster_id=agreed, node_id=node_id)
         ids[path] = ours.directory_id or random_uuid(random)

@@ -168,13 +168,20 @@ class ImageDraft:
         return touched
 
     def finish(self, version: int) -> MetadataImage:
-        """Return the image after all changes of this draft."""
-        # Equal for a preview. An older one would make a commit on an old image look current.
-        invariant(
-            version >= self.base.version,
-            f"the metadata goes from version {self.base.version} back to {version}",
-        )
-        for topic_id, partitions in self.touched.items():
+        """Return the image after all changes that were taken."""
+        for _ in self.settle_topics():
+            pass
+        if self.opaque:
+            self.copies["opaque"] = (*self.base.opaque, *self.opaque)
+        return replace(self.base, version=version, **self.copies)
+
+    def settle_topics(self) -> Iterator[None]:
+        """Bring each topic that was written to up to date, for those who pause in between.
+
+        Only `finish` may follow: not every change can be taken after it.
+        """
+        for topic_id in tuple(self.touched):
+            partitions = self.touched.pop(topic_id)
             name = self.read("topic_names")[topic_id]
             ordered = tuple(partition for _, partition in sorted(partitions.items()))
             invariant(
@@ -184,9 +191,7 @@ class ImageDraft:
             self.count(self.read("topics")[name].partitions, ordered)
             topics = self.writable("topics")
             topics[name] = replace(topics[name], partitions=ordered)
-        if self.opaque:
-            self.copies["opaque"] = (*self.base.opaque, *self.opaque)
-        return replace(self.base, version=version, **self.copies)
+            yield
 
     def count(self, old: tuple[Partition, ...], new: tuple[Partition, ...]) -> None:
         if len(old) != len(new):

@@ -28,10 +28,20 @@ async def collect_changes(changes: Iterable[Change]) -> list[Change]:
 
 
 async def preview(image: MetadataImage, changes: Iterable[Change]) -> MetadataImage:
-    """Return the image that these changes would make, at the same version."""
+    """Return an image as these changes would make it, at the same version."""
+    return await apply_in_turns(image, changes, image.version)
+
+
+async def apply_in_turns(
+    image: MetadataImage, changes: Iterable[Change], version: int
+) -> MetadataImage:
+    """Return the image after these changes."""
     draft = image.draft()
     for count, change in enumerate(changes, 1):
         draft.take(change)
         if not count % CHANGES_PER_TURN:
             await asyncio.sleep(0)
-    return draft.finish(image.version)
+    for count, _ in enumerate(draft.settle_topics(), 1):
+        if not count % CHANGES_PER_TURN:
+            await asyncio.sleep(0)
+    return draft.finish(version)

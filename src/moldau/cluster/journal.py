@@ -82,7 +82,7 @@ class Journal:
         self._unused: list[int] = []
         """Segments that `load` found and that are not part of the log any more."""
         self._is_writable = False
-        self.epochs = _known_epochs(files, folder)
+        self.epochs = LeaderEpochs()
         self.next_offset = 0
 
     @property
@@ -106,6 +106,7 @@ class Journal:
         `start_offset` is the end of the snapshot in use. Nothing on the disk is changed yet: the
         folder may belong to another node.
         """
+        self.epochs = _known_epochs(self._files, self.folder)
         bases = self._segment_bases()
         first = max((base for base in bases if base <= start_offset), default=None)
         if first is None and bases and not self._is_copy:
@@ -313,6 +314,7 @@ class Journal:
     def truncate(self, offset: int) -> None:
         """End at this offset or, if a batch reaches over it, where that batch begins."""
         self._writable()
+        self._is_writable = False  # for good, if the disk refuses in between
         gone = [segment for segment in self._segments[1:] if segment.base >= offset]
         self._drop_segments(gone)
         # The newest first, so that no gap is left when it ends in between.
@@ -324,9 +326,12 @@ class Journal:
         segment.file.truncate(segment.size)
         self.epochs.truncate_from_end(Offset(self.next_offset))
         save_epochs(self._files, self.folder, self.epochs)
+        self._is_writable = True
 
     def restart_at(self, offset: int) -> None:
         """Drop everything and go on at this offset, where a snapshot ends."""
+        self._writable()
+        self._is_writable = False
         gone = list(self._segments)
         self._drop_segments(gone)
         self._remove([segment.base for segment in reversed(gone)])
@@ -335,6 +340,7 @@ class Journal:
         self._create(offset)
         self.epochs.clear()
         save_epochs(self._files, self.folder, self.epochs)
+        self._is_writable = True
 
     def close(self) -> None:
         """Give the descriptors back; closing twice is harmless."""

@@ -31,7 +31,8 @@ from moldau.records.record import read_records
 BOOTSTRAP: Final = "bootstrap.checkpoint"
 
 _NAME = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
-_PART: Final = ".part"
+PART_SUFFIX: Final = ".part"
+"""Of a snapshot that is not complete yet."""
 
 CRASH_POINTS: Final = (
     "snapshot.write.before_sync",
@@ -113,8 +114,8 @@ class SnapshotWriter:
         self._timestamp = timestamp
         self._epoch = _epoch_of(path)
         self._next_offset = 0
-        files.remove(path + _PART)
-        self._file: File = files.open(path + _PART, create=True)
+        files.remove(path + PART_SUFFIX)
+        self._file: File = files.open(path + PART_SUFFIX, create=True)
         header = SnapshotHeaderRecord(last_contained_log_timestamp=last_log_timestamp)
         self._control(ControlType.SNAPSHOT_HEADER, encode(header, 0))
 
@@ -135,18 +136,12 @@ class SnapshotWriter:
     def finish(self) -> None:
         """Make it durable, then rename it to its final name; may block."""
         self._control(ControlType.SNAPSHOT_FOOTER, encode(SnapshotFooterRecord(), 0))
-        crash_point("snapshot.write.before_sync")
-        self._file.sync()
-        self._file.close()
-        crash_point("snapshot.write.before_rename")
-        self._files.rename(self._path + _PART, self._path)
-        crash_point("snapshot.write.before_folder_sync")
-        self._files.sync_folder(self._path.rpartition("/")[0])
+        put_in_place(self._files, self._file, self._path)
 
     def abandon(self) -> None:
         """Remove the unfinished file."""
         self._file.close()
-        self._files.remove(self._path + _PART)
+        self._files.remove(self._path + PART_SUFFIX)
 
     def _control(self, kind: ControlType, value: bytes) -> None:
         batch = control_batch(
@@ -160,10 +155,21 @@ class SnapshotWriter:
         self._next_offset += 1
 
 
+def put_in_place(files: Files, part: File, path: str) -> None:
+    """Make a snapshot that is complete durable under its own name; may block."""
+    crash_point("snapshot.write.before_sync")
+    part.sync()
+    part.close()
+    crash_point("snapshot.write.before_rename")
+    files.rename(path + PART_SUFFIX, path)
+    crash_point("snapshot.write.before_folder_sync")
+    files.sync_folder(path.rpartition("/")[0])
+
+
 def remove_unfinished_snapshots(files: Files, folder: str) -> None:
     """Remove what an earlier process was writing or fetching when it ended."""
     for name in files.names(folder):
-        if name.endswith(_PART) and _NAME.fullmatch(name.removesuffix(_PART)):
+        if name.endswith(PART_SUFFIX) and _NAME.fullmatch(name.removesuffix(PART_SUFFIX)):
             files.remove(f"{folder}/{name}")
 
 

@@ -1,0 +1,75 @@
+"""Fetching a snapshot from the leader, piece by piece, into the node's own folder (KIP-630).
+
+It is written beside its place as `.part`, read once as a whole, which tells whether it arrived
+intact, and then put in place. Nothing of it counts before that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+from moldau.base.errors import CorruptRecords, InvariantViolated, StorageError
+from moldau.base.files import Buffer, Files
+from moldau.cluster.blocking import Blocking
+from moldau.cluster.image import MetadataImage
+from moldau.cluster.in_turns import CHANGES_PER_TURN, apply_in_turns
+from moldau.cluster.metadata_source import SourceUnavailable
+from moldau.cluster.quorum import Quorum
+from moldau.cluster.replay import CountedChanges
+from moldau.cluster.snapshots import PART_SUFFIX, SnapshotId, put_in_place, walk_snapshot
+
+SnapshotPiece = tuple[int, Buffer]
+"""The size of the whole snapshot, and bytes from the position that was asked for."""
+
+
+class SnapshotDownload:
+    """One snapshot on its way here."""
+
+    def __init__(self, files: Files, folder: str, snapshot: SnapshotId, blocking: Blocking) -> None:
+        self._files = files
+        self._path = f"{folder}/{snapshot.name}"
+        self._snapshot = snapshot
+        self._blocking = blocking
+        files.remove(self._path + PART_SUFFIX)
+        self._file = files.open(self._path + PART_SUFFIX, create=True)
+
+    async def fetch(self, piece_at: Callable[[int], Awaitable[SnapshotPiece]]) -> None:
+        """Fetch all pieces, from the first to the last."""
+        position, size = 0, 1
+        while position < size:
+            now_size, data = await piece_at(position)
+            if not data or position + len(data) > now_size or (position and now_size != size):
+                raise SourceUnavailable(
+                    f"{len(data)} bytes at {position} of a snapshot of {now_size} bytes"
+                )
+            self._file.append([data])
+            position, size = position + len(data), now_size
+
+    async def read(self, cluster_id: str) -> tuple[MetadataImage, Quorum]:
+        """Return what the snapshot says; SourceUnavailable if it did not arrive intact."""
+        changes, quorum, read = CountedChanges(), Quorum(), 0
+        try:
+            for kind, value in walk_snapshot(self._files, self._path + PART_SUFFIX):
+                if kind is None:
+                    changes.take(value)
+                else:
+                    quorum.learn_value(kind, value)
+                read += 1
+                if not read % CHANGES_PER_TURN:
+                    await asyncio.sleep(0)
+            empty = MetadataImage(cluster_id=cluster_id)
+            image = await apply_in_turns(empty, changes.drain(), self._snapshot.end_offset)
+        except (StorageError, CorruptRecords, InvariantViolated) as error:
+            raise SourceUnavailable(f"snapshot {self._snapshot.name}: {error}") from error
+        return image, quorum
+
+    async def put_in_place(self) -> None:
+        """Make it the folder's newest snapshot, durably."""
+        await self._blocking(partial(put_in_place, self._files, self._file, self._path))
+
+    def abandon(self) -> None:
+        """Leave nothing behind that is not in place."""
+        self._file.close()
+        self._files.remove(self._path + PART_SUFFIX)
