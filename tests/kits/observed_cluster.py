@@ -67,6 +67,8 @@ class FaultySource:
         self._chance = chance
         self.faults = faults
         self._earlier: dict[str, list[Any]] = {"fetch": [], "fetch_snapshot": []}
+        self._has_repeated = False
+        """Old answers do not come twice in a row."""
         self.lost = self.repeated = 0
 
     async def fetch(self, request: FetchRequest) -> FetchResponse:
@@ -80,10 +82,12 @@ class FaultySource:
         if self._fault():
             self.lost += 1
             raise SourceUnavailable("the request is lost")
-        if self._earlier[kind] and self._fault():
+        if self._earlier[kind] and self._fault() and not self._has_repeated:
             self.repeated += 1
+            self._has_repeated = True
             return self._chance.choice(self._earlier[kind])
         answer = await ask(request)
+        self._has_repeated = False
         self._earlier[kind].append(answer)
         await asyncio.sleep(self._chance.random() / 50)
         if self._fault():

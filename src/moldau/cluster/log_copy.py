@@ -44,6 +44,10 @@ from moldau.storage.epochs import UNKNOWN_EPOCH_END, EpochEnd
 _log = logging.getLogger(__name__)
 
 
+class CommittedLost(StoreFailed):
+    """The leader does not have what was committed before."""
+
+
 class LogCopy:
     """One open copy. Its methods are called one after the other."""
 
@@ -179,7 +183,7 @@ class LogCopy:
 
     def _check_kept(self, offset: int, why: str) -> None:
         if offset < self.high_watermark:
-            raise StoreFailed(
+            raise CommittedLost(
                 f"{self._folder} has committed metadata up to offset {self.high_watermark}, which"
                 f" the leader does not have: {why}"
             )

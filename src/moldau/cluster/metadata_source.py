@@ -1,8 +1,9 @@
 """The port to the node that leads the metadata: what a node that copies its log may ask.
 
 Implementations send the requests to the leader, as far as they know it, and look for another one
-when it does not answer. They give up after a time of their own, which is longer than the wait that
-a fetch names. They know nothing of what the records mean.
+when it does not answer. An answer belongs to the request that it is returned for. They give up
+after a time of their own, which is longer than the wait that a fetch names. They know nothing of
+what the records mean.
 """
 
 from __future__ import annotations

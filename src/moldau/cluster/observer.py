@@ -34,7 +34,7 @@ from moldau.cluster.formatting import ClusterIdentity, identify_directories
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.journal import METADATA_FOLDER
 from moldau.cluster.listeners import Listeners
-from moldau.cluster.log_copy import LogCopy
+from moldau.cluster.log_copy import CommittedLost, LogCopy
 from moldau.cluster.metadata_requests import (
     FetchState,
     error_name,
@@ -106,6 +106,8 @@ class ObserverStore:
         self._leader_id = -1
         self._goal: int | None = None
         """The leader's high watermark as its first answer told it."""
+        self._was_odd = False
+        """Whether the last answer made no sense, unless the leader has lost committed records."""
         self._settled = asyncio.Event()
         """Set when it has caught up, and when it never will."""
         self._failure: MoldauError | None = None
@@ -291,7 +293,7 @@ class ObserverStore:
             raise SourceUnavailable(f"answered with {error_name(answer.error_code)}")
         if self._goal is None:
             self._goal = answer.high_watermark
-        await self._take(answer)
+        await self._take_unless_odd(answer)
         if copy.applied_offset >= self._goal:
             self._settled.set()
 
@@ -325,6 +327,17 @@ class ObserverStore:
         )
         self._epoch, self._leader_id = learnt, leader_id
         return is_newer
+
+    async def _take_unless_odd(self, answer: FetchablePartitionResponse) -> None:
+        """Take an answer. One that would undo what was committed has to come twice in a row."""
+        try:
+            await self._take(answer)
+        except CommittedLost as error:
+            if self._was_odd:
+                raise
+            self._was_odd = True
+            raise SourceUnavailable(str(error)) from error
+        self._was_odd = False
 
     async def _take(self, answer: FetchablePartitionResponse) -> None:
         diverging, snapshot = answer.diverging_epoch, answer.snapshot_id
