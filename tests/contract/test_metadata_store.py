@@ -1,14 +1,16 @@
 """What the cluster may rely on, whatever keeps its metadata.
 
 One suite for every implementation of the `MetadataStore` port: a `Bench` opens the store, again
-and again on what the last one left, and runs coroutines on the loop the store lives on.
+and again on what the last one left, and runs coroutines on the loop the store lives on. What every
+broker follows is asked of observing stores as well (`followed`): there another node commits.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,13 +19,21 @@ import pytest
 
 from kits.embedded_store import commit
 from kits.metadata_samples import every_change, registration, topic_id
+from kits.observed_cluster import ObservedCluster
 from moldau.base.clock import SystemClock
+from moldau.base.files import Files
 from moldau.cluster.brokers import register_broker
-from moldau.cluster.changes import TopicCreated
+from moldau.cluster.changes import Change, TopicCreated
 from moldau.cluster.decisions import Decisions
 from moldau.cluster.embedded import EmbeddedStore
 from moldau.cluster.image import MetadataImage
-from moldau.cluster.store import ControllerFenced, MetadataStore, StoreFailed, VersionConflict
+from moldau.cluster.store import (
+    ControllerFenced,
+    Listener,
+    MetadataStore,
+    StoreFailed,
+    VersionConflict,
+)
 from moldau.cluster.topics import NewTopic, TopicDefaults, create_topic
 from moldau.protocol.errors import ApiError
 from moldau.sim.disk import SimDisk
@@ -33,6 +43,7 @@ from moldau.sim.world import World
 from moldau.storage.disk import Disk
 
 NODE = 1
+DICE = random.Random(5)
 
 
 @dataclass
@@ -40,7 +51,9 @@ class Bench:
     """A place where stores can be opened one after the other."""
 
     run: Callable[[Coroutine[Any, Any, Any]], Any]
-    new_store: Callable[[], MetadataStore]
+    new_store: Callable[[], Any]
+    commit: Callable[..., Coroutine[Any, Any, int]] = commit
+    """Commits changes where they are committed, and waits until the store has them."""
 
     def with_store(self, use: Callable[[MetadataStore], Coroutine[Any, Any, Any]]) -> Any:
         """Open the store, use it, close it."""
@@ -56,21 +69,55 @@ class Bench:
         return self.run(opened())
 
 
-@pytest.fixture(params=["embedded on disk", "embedded in simulation", "of several brokers"])
-def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
-    if request.param == "embedded on disk":
-        folder = f"{tmp_path}/data"
+class ObservingStore:
+    """The store of an observer, with the voter that it observes: both are opened together."""
+
+    def __init__(self, cluster: ObservedCluster, disk: Files) -> None:
+        self._cluster = cluster
+        self._disk = disk
+
+    async def start(self) -> None:
+        await self._cluster.start_voter()
+        self._observer = self._cluster.new_observer(self._disk)
+        await self._observer.start()
+        await self._observer.caught_up()
+
+    @property
+    def image(self) -> MetadataImage:
+        return self._observer.image
+
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        return self._observer.subscribe(listener)
+
+    async def close(self) -> None:
+        await self._observer.close()
+        await self._cluster.stop_voter()
+
+    async def commit(self, expected_version: int, changes: Sequence[Change]) -> int:
+        version = await commit(self._cluster.voter, expected_version, changes)
+        await self._cluster.caught_up(self._observer)
+        return version
+
+
+@contextmanager
+def made_bench(kind: str, folder: Path) -> Iterator[Bench]:
+    """Make the place for one kind of store."""
+    if kind == "embedded on disk":
         yield Bench(
             asyncio.run,
-            lambda: EmbeddedStore(Disk(), [folder], NODE, SystemClock(), random.Random(5)),
+            lambda: EmbeddedStore(Disk(), [f"{folder}/data"], NODE, SystemClock(), DICE),
         )
         return
     with World(11) as world:
-        if request.param == "of several brokers":
+        if kind == "of several brokers":
             shared = SharedMetadata(world)
             yield Bench(world.run, lambda: shared.store(NODE))
             return
         disk = SimDisk(world.random("disk"), trace=world.trace)
+        if kind == "observer in simulation":
+            cluster = ObservedCluster(world, SimDisk(world.random("voter's disk")))
+            yield Bench(world.run, lambda: ObservingStore(cluster, disk), ObservingStore.commit)
+            return
 
         def simulated() -> MetadataStore:
             return EmbeddedStore(
@@ -85,58 +132,75 @@ def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
         yield Bench(world.run, simulated)
 
 
+CONTROLLERS = ["embedded on disk", "embedded in simulation", "of several brokers"]
+"""The stores whose broker may become the controller."""
+
+
+@pytest.fixture(params=CONTROLLERS)
+def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
+    with made_bench(request.param, tmp_path) as made:
+        yield made
+
+
+@pytest.fixture(params=[*CONTROLLERS, "observer in simulation"])
+def followed(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
+    """A place where the metadata can be followed, whoever commits it."""
+    with made_bench(request.param, tmp_path) as made:
+        yield made
+
+
 def created(number: int) -> TopicCreated:
     return TopicCreated(f"topic-{number}", topic_id(number))
 
 
-def test_a_commit_is_in_the_image_under_the_version_it_returns(bench):
+def test_a_commit_is_in_the_image_under_the_version_it_returns(followed):
     async def use(store):
         before = store.image
-        version = await commit(store, before.version, [created(1), created(2)])
+        version = await followed.commit(store, before.version, [created(1), created(2)])
         assert version == store.image.version > before.version
         assert set(store.image.topics) == {"topic-1", "topic-2"}
         assert "topic-1" not in before.topics
 
-    bench.with_store(use)
+    followed.with_store(use)
 
 
-def test_a_store_that_was_never_used_knows_its_cluster_and_nothing_else(bench):
+def test_a_store_that_was_never_used_knows_its_cluster_and_nothing_else(followed):
     async def use(store):
         assert store.image.cluster_id
         assert not store.image.topics
         assert not store.image.brokers
         return store.image.cluster_id
 
-    first = bench.with_store(use)
-    assert bench.with_store(use) == first
+    first = followed.with_store(use)
+    assert followed.with_store(use) == first
 
 
-def test_what_was_committed_is_there_when_the_store_is_opened_again(bench):
+def test_what_was_committed_is_there_when_the_store_is_opened_again(followed):
     async def fill(store):
         version = store.image.version
         for number in range(5):
-            version = await commit(store, version, [created(number)])
+            version = await followed.commit(store, version, [created(number)])
         return store.image
 
     async def look(store):
         return store.image
 
-    before, after = bench.with_store(fill), bench.with_store(look)
+    before, after = followed.with_store(fill), followed.with_store(look)
     assert after.topics == before.topics
     assert after.version >= before.version
 
 
-def test_every_kind_of_change_survives_reopening(bench):
+def test_every_kind_of_change_survives_reopening(followed):
     async def fill(store):
         version = store.image.version
         for change in every_change():
-            version = await commit(store, version, [change])
+            version = await followed.commit(store, version, [change])
         return store.image
 
     async def look(store):
         return store.image
 
-    before, after = bench.with_store(fill), bench.with_store(look)
+    before, after = followed.with_store(fill), followed.with_store(look)
     expected = MetadataImage(before.version, before.cluster_id).apply(
         before.as_changes(), after.version
     )
@@ -179,7 +243,7 @@ def test_of_two_decisions_on_one_version_exactly_one_wins(bench):
     bench.with_store(use)
 
 
-def test_listeners_hear_every_change_once_in_order_with_its_image(bench):
+def test_listeners_hear_every_change_once_in_order_with_its_image(followed):
     async def use(store):
         heard = []
 
@@ -192,22 +256,22 @@ def test_listeners_hear_every_change_once_in_order_with_its_image(bench):
         versions = []
         for number in range(6):
             changes = (created(2 * number), created(2 * number + 1))
-            versions.append((await commit(store, store.image.version, changes), changes))
+            versions.append((await followed.commit(store, store.image.version, changes), changes))
         assert heard == versions
 
-    bench.with_store(use)
+    followed.with_store(use)
 
 
-def test_who_has_unsubscribed_hears_nothing_more(bench):
+def test_who_has_unsubscribed_hears_nothing_more(followed):
     async def use(store):
         heard = []
         stop = store.subscribe(lambda changes, image: heard.append(image.version))
-        version = await commit(store, store.image.version, [created(1)])
+        version = await followed.commit(store, store.image.version, [created(1)])
         stop()
-        await commit(store, version, [created(2)])
+        await followed.commit(store, version, [created(2)])
         assert heard == [version]
 
-    bench.with_store(use)
+    followed.with_store(use)
 
 
 def test_a_listener_that_fails_keeps_nobody_else_from_hearing(bench):
