@@ -102,9 +102,12 @@ class FaultySource:
 class ObservedCluster:
     """One voter that can be stopped and started, and observers on disks of their own."""
 
-    def __init__(self, world: Any, disk: Any, **settings: Any) -> None:
+    def __init__(
+        self, world: Any, disk: Any, voter_directory: str = "/voter", **settings: Any
+    ) -> None:
         self.world = world
         self.disk = disk
+        self._voter_directory = voter_directory
         self._settings = settings
         self.voter: EmbeddedStore | None = None
         self.feed: MetadataFeed | None = None
@@ -113,7 +116,7 @@ class ObservedCluster:
     async def start_voter(self) -> EmbeddedStore:
         self.voter = EmbeddedStore(
             self.disk,
-            ["/voter"],
+            [self._voter_directory],
             VOTER,
             self.world.clock,
             self.world.random("voter"),
@@ -128,13 +131,15 @@ class ObservedCluster:
         await self.voter.close()
         feed.close()
 
-    def new_observer(self, disk: Any, node_id: int = 2, **settings: Any) -> ObserverStore:
+    def new_observer(
+        self, disk: Any, node_id: int = 2, directories: Any = ("/data",), **settings: Any
+    ) -> ObserverStore:
         settings.setdefault("source", self.source)
         settings.setdefault("cluster_id", self.voter.identity.cluster_id)
         settings.setdefault("voters", (VOTER,))
         return ObserverStore(
             disk,
-            ["/data"],
+            directories,
             node_id,
             self.world.clock,
             self.world.random("observer"),
