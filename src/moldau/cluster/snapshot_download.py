@@ -39,13 +39,13 @@ class SnapshotDownload:
         """Fetch all pieces, from the first to the last."""
         position, size = 0, 1
         while position < size:
-            now_size, data = await piece_at(position)
-            if not data or position + len(data) > now_size or (position and now_size != size):
+            size, data = await piece_at(position)
+            if not data or position + len(data) > size:
                 raise SourceUnavailable(
-                    f"{len(data)} bytes at {position} of a snapshot of {now_size} bytes"
+                    f"{len(data)} bytes at {position} of a snapshot of {size} bytes"
                 )
             self._file.append([data])
-            position, size = position + len(data), now_size
+            position += len(data)
 
     async def read(self, cluster_id: str) -> tuple[MetadataImage, Quorum]:
         """Return what the snapshot says; SourceUnavailable if it did not arrive intact."""

@@ -135,6 +135,16 @@ def test_restarting_leaves_nothing_of_the_old_log(disk):
     assert (again.start_offset, again.next_offset, again.last_epoch) == (100, 102, 5)
 
 
+def test_a_log_that_ends_before_its_snapshot_goes_with_its_epochs(disk):
+    journal, _ = opened(disk, is_copy=True)
+    fill(journal, 2, epoch=7)
+    again, loaded = opened(disk, is_copy=True, start_offset=50)
+    assert loaded == []
+    assert (again.start_offset, again.next_offset, again.last_epoch) == (50, 50, -1)
+    assert load_epochs(disk, FOLDER).entries == ()
+    assert [name for name in disk.names(FOLDER) if name.endswith(".log")] == [f"{50:020d}.log"]
+
+
 @pytest.mark.parametrize("damaged", [0, 2, 4])
 def test_a_copy_ends_where_it_is_damaged_and_a_voters_journal_is_refused(disk, damaged):
     journal, _ = opened(disk, is_copy=True)
