@@ -169,6 +169,11 @@ class ImageDraft:
 
     def finish(self, version: int) -> MetadataImage:
         """Return the image after all changes that were taken."""
+        # Equal for a preview. An older one would make a commit on an old image look current.
+        invariant(
+            version >= self.base.version,
+            f"the metadata goes from version {self.base.version} back to {version}",
+        )
         for _ in self.settle_topics():
             pass
         if self.opaque:

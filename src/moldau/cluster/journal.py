@@ -184,7 +184,11 @@ class Journal:
             segment.file.sync()
 
     def begin_epoch(self, epoch: LeaderEpoch) -> None:
-        """Say under which leader epoch what follows is written, durably before the first of it."""
+        """Record durably the leader epoch of the next batches, before the first of them."""
+        # Batches of two leaderships with one epoch could not be told apart.
+        invariant(
+            epoch > self.last_epoch, f"{self.folder}: leader epoch {epoch} after {self.last_epoch}"
+        )
         self.epochs.assign(epoch, Offset(self.next_offset))
         save_epochs(self._files, self.folder, self.epochs)
 
@@ -198,6 +202,11 @@ class Journal:
 
         After an error the caller must `take_back` the part that was written.
         """
+        # A batch without offsets, or with those of another, would be refused at the next start.
+        invariant(
+            next_offset > self.next_offset,
+            f"{self.folder}: a batch from {self.next_offset} ends at {next_offset}",
+        )
         self._append(batch)
         self._note(len(batch), next_offset)
 

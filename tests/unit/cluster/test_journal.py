@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from moldau.base.errors import StorageError
+from moldau.base.errors import InvariantViolated, StorageError
 from moldau.cluster.journal import Journal
 from moldau.records.batch import iter_batches, parse_header
 from moldau.records.builder import BatchBuilder
@@ -205,3 +205,23 @@ def test_a_copy_that_was_half_truncated_takes_nothing_more(disk):
     assert not journal.writable
     with pytest.raises(StorageError, match="failed"):
         fill(journal, 1)
+
+
+@pytest.mark.parametrize("epoch", [4, 5])
+def test_a_leader_epoch_is_not_used_twice(disk, epoch):
+    journal, _ = opened(disk)
+    journal.begin_epoch(5)
+    with pytest.raises(InvariantViolated, match=f"leader epoch {epoch} after 5"):
+        journal.begin_epoch(epoch)
+    journal.begin_epoch(6)
+    assert journal.last_epoch == 6
+
+
+def test_every_batch_has_offsets_of_its_own(disk):
+    journal, _ = opened(disk)
+    journal.append(batch(0, count=1), 1)
+    before = journal.end
+    for next_offset in (0, 1):
+        with pytest.raises(InvariantViolated, match=f"a batch from 1 ends at {next_offset}"):
+            journal.append(batch(0, count=1), next_offset)
+    assert journal.end == before
