@@ -51,7 +51,7 @@ class Kit:
             "min_bytes": 1,
             "max_bytes": FAR,
             "committed_only": False,
-            "follower": False,
+            "follower": None,
             "hard_limit": False,
             "whole": not session.kept,
             "storage_failed": unexpected,

@@ -55,7 +55,7 @@ API_PERMISSIONS: Final[Mapping[int, tuple[Permission, ...]]] = {
         unchecked(WRITE, TOPIC),
     ),
     # Fetch: a follower needs the cluster's permission, a consumer that of each topic.
-    1: (unchecked(CLUSTER_ACTION, CLUSTER), unchecked(READ, TOPIC)),
+    1: (on_each(CLUSTER_ACTION, CLUSTER), unchecked(READ, TOPIC)),
     # ListOffsets
     2: (unchecked(DESCRIBE, TOPIC),),
     # Metadata: a topic is created with the cluster's permission or its own.

@@ -270,4 +270,5 @@ def _fetch(parts: Parts) -> FetchHandler:
         parts.housekeeping.storage_failed,
         parts.index_repair.ask,
         max_bytes=settings.fetch_max_bytes,
+        is_for_brokers=lambda session: session.listener == settings.listeners.inter_broker.name,
     )

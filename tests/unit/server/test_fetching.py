@@ -192,12 +192,6 @@ def test_a_session_does_not_change_between_names_and_ids(began, goes_on):
     assert not mixes_names_and_ids(session, by_id=not goes_on)
 
 
-def test_a_follower_is_refused_as_long_as_there_are_none():
-    kit = Kit("a")
-    found, enough = finished(kit.fetch(once(), {"a": (0, FAR)}, follower=True).look())
-    assert (errors(found), enough) == ({"a": ErrorCode.NOT_LEADER_OR_FOLLOWER}, True)
-
-
 def test_a_reader_whose_last_epoch_was_never_ours_is_out_of_range():
     kit = Kit("a")
     append_values(kit["a"].log, b"x")

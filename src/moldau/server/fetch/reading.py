@@ -4,6 +4,9 @@ A fetch looks at the readers of its session that are ready, reads file regions (
 to its limits, and is *enough* when it found the minimum, an error, or a diverging log. Otherwise
 it is parked: its session tells when a partition moves, a timer when time is up.
 
+A follower reads to the log's end and waits for it to move. The first look of its request tells
+each partition how far the follower is; later looks of the same request have nothing new to tell.
+
 Limits, as Kafka has them: the first batch found is given whole even beyond every limit, so that a
 large one cannot block its reader; after it, limits are bytes, and the last batch may be cut. But a
 partition of whose first batch only a piece would fit is held back: a client that is given a piece
@@ -22,8 +25,8 @@ from typing import Final, NamedTuple
 
 from moldau.base.errors import CorruptRecords, StorageError
 from moldau.base.files import FileRegion
-from moldau.base.ids import TopicId
-from moldau.protocol.errors import ErrorCode
+from moldau.base.ids import NO_LEADER_EPOCH, BrokerId, TopicId
+from moldau.protocol.errors import ApiError, ErrorCode
 from moldau.replication.partition import Partition, ReadLimit
 from moldau.replication.partitions import Partitions
 from moldau.server.fetch.sessions import FetchSession, Reader
@@ -39,6 +42,14 @@ UNKNOWN: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKN
 
 READERS_PER_STEP: Final = 32
 """Partitions that are read between two pauses: half a millisecond or so."""
+
+
+class FollowerFetch(NamedTuple):
+    """The follower that sent a request, as the request names it."""
+
+    broker_id: BrokerId
+    broker_epoch: int
+    """-1 before Fetch 15, where followers did not tell it (KIP-903)."""
 
 
 class Fetched(NamedTuple):
@@ -82,7 +93,9 @@ class Fetch:
         "_partitions",
         "_read_limit",
         "_rebuild_index",
+        "_refusal",
         "_storage_failed",
+        "_tells_offsets",
         "pauses",
         "session",
         "whole",
@@ -96,12 +109,14 @@ class Fetch:
         min_bytes: int,
         max_bytes: int,
         committed_only: bool,
-        follower: bool,
+        follower: FollowerFetch | None,
         hard_limit: bool,
         whole: bool,
         storage_failed: Callable[[StorageError], None],
         rebuild_index: RebuildIndex,
+        refusal: ErrorCode = ErrorCode.NONE,
     ) -> None:
+        """Prepare a fetch; a `refusal` is what every partition answers, with nothing read."""
         self.session = session
         self.whole = whole
         """Whether the answer names every partition, as the first of a session must."""
@@ -110,11 +125,17 @@ class Fetch:
         self._partitions = partitions
         self._min_bytes = min_bytes
         self._max_bytes = max_bytes
-        self._committed_only = committed_only
-        self._read_limit = (
-            ReadLimit.LAST_STABLE_OFFSET if committed_only else ReadLimit.HIGH_WATERMARK
-        )
+        self._committed_only = committed_only and follower is None
+        self._read_limit = ReadLimit.HIGH_WATERMARK
+        if follower is not None:
+            self._read_limit = ReadLimit.LOG_END
+        elif committed_only:
+            self._read_limit = ReadLimit.LAST_STABLE_OFFSET
         self._follower = follower
+        self._tells_offsets = follower is not None
+        """Whether this is the first look of a follower's request. What it asked for is old news
+        when it is looked at again later, so only the first look counts."""
+        self._refusal = refusal
         self._hard_limit = hard_limit
         self._storage_failed = storage_failed
         self._rebuild_index = rebuild_index
@@ -131,7 +152,7 @@ class Fetch:
             if not count % READERS_PER_STEP:
                 yield
             left = self._max_bytes - size
-            if left <= 0 and size:
+            if left <= 0 and size and not self._tells_offsets:
                 break
             fetched = self._read(reader, left, first=not size)
             size += fetched.size
@@ -140,9 +161,18 @@ class Fetch:
                 found.append(fetched)
                 if reader in session.ready:
                     session.ready[reader] = True
-            elif not fetched.held_back:
+            elif not fetched.held_back and self._is_settled(reader):
                 session.ready.pop(reader, None)
+        self._tells_offsets = False
         return found, failed or size >= self._min_bytes
+
+    def _is_settled(self, reader: Reader) -> bool:
+        """Tell whether a reader without news needs no look before its partition moves.
+
+        A follower that is not in sync does: each of its fetches may be the one that lets it in.
+        """
+        follower, partition = self._follower, reader.partition
+        return follower is None or partition is None or follower.broker_id in partition.role.isr
 
     def finish(self, found: list[Fetched]) -> Sliced[list[Fetched]]:
         """Note what the reader is about to be told, and return all that the answer names."""
@@ -158,7 +188,9 @@ class Fetch:
             if fetched.size:
                 if reader in session.ready:
                     session.ready.move_to_end(reader)
-            elif not (fetched.error or fetched.held_back) and session.ready.get(reader):
+            elif fetched.error or fetched.held_back or not self._is_settled(reader):
+                continue
+            elif session.ready.get(reader):
                 # Not one that has moved between two steps: its records are still to be read.
                 session.ready.pop(reader)
         if not self.whole:
@@ -189,23 +221,31 @@ class Fetch:
         partition = self._led(reader)
         if isinstance(partition, ErrorCode):
             return Fetched(reader, partition, aborted=() if partition in UNKNOWN else None)
-        diverging = _diverging(reader, partition)
+        try:
+            diverging = self._check_position(reader, partition)
+        except ApiError as error:
+            # Like any error, and as in Kafka, it tells nothing of the log: -1 for every figure.
+            return Fetched(reader, error.code)
         high_watermark = partition.high_watermark
         stable = partition.last_stable_offset
-        log_start = partition.log_start_offset
-        figures = (high_watermark, stable, log_start)
-        if diverging is not None and diverging.epoch >= 0:
+        figures = (high_watermark, stable, partition.log_start_offset)
+        if diverging is not None:
             return Fetched(reader, ErrorCode.NONE, *figures, diverging=diverging)
-        if diverging or not log_start <= reader.offset <= partition.log_end_offset:
-            # Like any error, and as in Kafka, it tells nothing of the log: -1 for every figure.
-            return Fetched(reader, ErrorCode.OFFSET_OUT_OF_RANGE)
         end = stable if self._committed_only else high_watermark
+        if self._follower is not None:
+            end = partition.log_end_offset
+            reader.seen(partition)
         limit = max(0, min(left, reader.max_bytes))
         # A hard limit is the client's: one of ours does not keep it from a large first batch.
         whole_batch = first and (not self._hard_limit or limit < reader.max_bytes)
         if reader.offset >= end or not (limit or whole_batch):
             return Fetched(
-                reader, ErrorCode.NONE, *figures, aborted=() if self._committed_only else None
+                reader,
+                ErrorCode.NONE,
+                *figures,
+                aborted=() if self._committed_only else None,
+                # A follower's offset is told also where the answer has no more room.
+                held_back=self._follower is not None and reader.offset < end,
             )
         try:
             read_limit = self._read_limit
@@ -244,13 +284,37 @@ class Fetch:
 
     def _led(self, reader: Reader) -> Partition | ErrorCode:
         """Find the partition a reader means, unless this broker may not serve it to that reader."""
+        if self._refusal is not ErrorCode.NONE:
+            return self._refusal
         partition = self._find(reader)
         if isinstance(partition, ErrorCode):
             return partition
-        if self._follower:
-            return ErrorCode.NOT_LEADER_OR_FOLLOWER
         error = partition.fence(reader.leader_epoch)
+        if error is ErrorCode.NONE and self._follower is not None:
+            error = _check_replica(self._follower.broker_id, reader, partition)
         return partition if error is ErrorCode.NONE else error
+
+    def _check_position(self, reader: Reader, partition: Partition) -> EpochEnd | None:
+        """Say where a reader's log parts from this one, if it does; note how far a follower is.
+
+        ApiError if nothing can be read where the reader stands.
+        """
+        diverging = partition.diverging(reader.last_fetched_epoch, reader.offset)
+        if diverging is not None:
+            return diverging
+        if not partition.log_start_offset <= reader.offset <= partition.log_end_offset:
+            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        if self._tells_offsets:
+            assert self._follower is not None
+            partition.update_follower(
+                self._follower.broker_id,
+                reader.offset,
+                reader.leader_epoch,
+                self.session.last_used,
+                log_start_offset=reader.log_start_offset,
+                broker_epoch=self._follower.broker_epoch,
+            )
+        return None
 
     def _find(self, reader: Reader) -> Partition | ErrorCode:
         topic = reader.topic
@@ -271,17 +335,16 @@ class Fetch:
         return partition
 
 
-def _diverging(reader: Reader, partition: Partition) -> EpochEnd | None:
-    """Say where the reader's history parts from ours, if it does (KIP-595).
+def _check_replica(broker_id: BrokerId, reader: Reader, partition: Partition) -> ErrorCode:
+    """Say why a broker is not served, if it is no replica, also after it was one.
 
-    An epoch of -1 in the answer says that the reader's last epoch was never ours.
+    It may know of a newer assignment than this leader; without an epoch nobody can tell.
     """
-    if reader.last_fetched_epoch < 0:
-        return None
-    ours = partition.epoch_end(reader.last_fetched_epoch)
-    if ours.epoch < reader.last_fetched_epoch or ours.end_offset < reader.offset:
-        return ours
-    return None
+    if broker_id in partition.role.replicas:
+        return ErrorCode.NONE
+    if reader.leader_epoch == NO_LEADER_EPOCH:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    return ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
 class ParkedFetch:

@@ -5,6 +5,10 @@ listens to its partitions: only those that have moved since the last answer are 
 fetch over thousands of quiet partitions costs nothing. A fetch without a session is served by a
 session that lives for one request.
 
+A follower's session is privileged: it takes the slot of a consumer's when all are in use. It waits
+for the log's end, not for the high watermark. A newer high watermark alone does not end its wait
+(KAFKA-9952), but the next answer tells it.
+
 `ready` is ordered: a partition that gave data goes to the end, so that a busy one cannot starve
 the others when answers are full.
 
@@ -18,9 +22,9 @@ from collections import OrderedDict
 from collections.abc import Callable
 
 from moldau.base.clock import Clock, Random
-from moldau.base.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset
+from moldau.base.ids import NO_LEADER_EPOCH, NO_OFFSET, BrokerId, LeaderEpoch, Offset
 from moldau.protocol.errors import ApiError, ErrorCode
-from moldau.replication.partition import Partition
+from moldau.replication.partition import Partition, Role
 
 SESSIONLESS = 0
 INITIAL_EPOCH = 0
@@ -41,9 +45,13 @@ class Reader:
         "index",
         "last_fetched_epoch",
         "leader_epoch",
+        "log_start_offset",
         "max_bytes",
         "offset",
         "partition",
+        "seen_end_offset",
+        "seen_log_start",
+        "seen_role",
         "told_high_watermark",
         "told_log_start",
         "topic",
@@ -57,7 +65,13 @@ class Reader:
         self.leader_epoch = NO_LEADER_EPOCH
         """What the reader believes; -1 where it does not say."""
         self.last_fetched_epoch = NO_LEADER_EPOCH
+        self.log_start_offset = NO_OFFSET
+        """Where a follower's own log begins; -1 where it does not say, as consumers."""
         self.partition: Partition | None = None
+        self.seen_role: Role | None = None
+        self.seen_end_offset = NO_OFFSET
+        self.seen_log_start = NO_OFFSET
+        """What a follower's last look at the partition found."""
         self.told_high_watermark = Offset(-1)
         self.told_log_start = Offset(-1)
 
@@ -67,22 +81,39 @@ class Reader:
         max_bytes: int,
         leader_epoch: LeaderEpoch,
         last_fetched_epoch: LeaderEpoch,
+        log_start_offset: Offset = NO_OFFSET,
     ) -> None:
         """Take over what a request says of this partition."""
         self.offset = offset
         self.max_bytes = max_bytes
         self.leader_epoch = leader_epoch
         self.last_fetched_epoch = last_fetched_epoch
+        self.log_start_offset = log_start_offset
+
+    def seen(self, partition: Partition) -> None:
+        """Remember what a follower's look finds, to tell later what has moved."""
+        self.seen_role = partition.role
+        self.seen_end_offset = partition.log_end_offset
+        self.seen_log_start = partition.log_start_offset
+
+    def has_seen(self, partition: Partition) -> bool:
+        """Tell whether nothing but the high watermark can have moved since the last look."""
+        return (
+            partition.role is self.seen_role
+            and partition.log_end_offset == self.seen_end_offset
+            and partition.log_start_offset == self.seen_log_start
+        )
 
 
 class FetchSession:
-    """The partitions of one consumer connection, and which of them are worth a look."""
+    """The partitions of one consumer or follower, and which of them are worth a look."""
 
     __slots__ = (
         "_by_partition",
         "_is_closed",
         "created",
         "epoch",
+        "follower",
         "id",
         "last_used",
         "readers",
@@ -90,8 +121,10 @@ class FetchSession:
         "wake",
     )
 
-    def __init__(self, session_id: int, now: float) -> None:
+    def __init__(self, session_id: int, now: float, follower: BrokerId | None = None) -> None:
         self.id = session_id
+        self.follower = follower
+        """The broker whose session it is; None for a consumer's."""
         self.epoch = INITIAL_EPOCH
         self.created = now
         self.last_used = now
@@ -135,6 +168,8 @@ class FetchSession:
         if partition not in self._by_partition:
             self._by_partition[partition] = reader
             partition.watch(self)
+            if self.follower is not None:
+                partition.watch_log_end(self)
 
     def detach(self, reader: Reader) -> None:
         """Listen no more to a reader's partition."""
@@ -144,11 +179,14 @@ class FetchSession:
             reader.partition = None
 
     def moved(self, partition: Partition) -> None:
-        """Note that a partition is worth a look, and wake a parked request."""
+        """Note that a partition is worth a look, and wake a parked request.
+
+        A follower's request goes on waiting if all that moved is the high watermark.
+        """
         reader = self._by_partition.get(partition)
         if reader is not None and not self._is_closed:
             self.ready[reader] = False
-            if self.wake is not None:
+            if self.wake is not None and (self.follower is None or not reader.has_seen(partition)):
                 self.wake()
 
     def close(self) -> None:
@@ -165,7 +203,10 @@ class FetchSession:
 
 
 class FetchSessions:
-    """All sessions of a broker, bounded: the least recently used may have to go."""
+    """All sessions of a broker, bounded: the least recently used may have to go.
+
+    A consumer's goes when it was quiet for a while, and at once where a follower needs its slot.
+    """
 
     def __init__(self, slots: int, eviction_s: float, clock: Clock, random: Random) -> None:
         self._slots = slots
@@ -177,15 +218,20 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def open(self, session_id: int, epoch: int) -> FetchSession:
-        """Find or make the session a request means; ApiError tells the client to start over."""
+    def open(self, session_id: int, epoch: int, follower: BrokerId | None = None) -> FetchSession:
+        """Find or make the session a request means; ApiError tells the client to start over.
+
+        A session belongs to the follower that began it, or to consumers.
+        """
         now = self._clock.monotonic()
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             if session_id != SESSIONLESS:
                 self._drop(session_id)
-            return self._create(now) if epoch == INITIAL_EPOCH else FetchSession(SESSIONLESS, now)
+            if epoch == INITIAL_EPOCH:
+                return self._create(now, follower)
+            return FetchSession(SESSIONLESS, now, follower)
         session = self._sessions.get(session_id)
-        if session is None:
+        if session is None or session.follower != follower:
             raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"no fetch session {session_id}")
         if session.epoch != epoch:
             raise ApiError(
@@ -197,21 +243,31 @@ class FetchSessions:
         self._sessions.move_to_end(session_id)
         return session
 
-    def _create(self, now: float) -> FetchSession:
+    def _create(self, now: float, follower: BrokerId | None) -> FetchSession:
         """Make a session, or one for this request alone when every slot is in use."""
-        if len(self._sessions) >= self._slots and not self._evict(now):
-            return FetchSession(SESSIONLESS, now)
+        privileged = follower is not None
+        if len(self._sessions) >= self._slots and not self._evict(now, privileged=privileged):
+            return FetchSession(SESSIONLESS, now, follower)
         session_id = SESSIONLESS
         while session_id == SESSIONLESS or session_id in self._sessions:
             session_id = self._random.randrange(EPOCH_MAX)
-        session = self._sessions[session_id] = FetchSession(session_id, now)
+        session = self._sessions[session_id] = FetchSession(session_id, now, follower)
         session.epoch = 1
         return session
 
-    def _evict(self, now: float) -> bool:
-        """Drop the session used least recently if it has been quiet for long enough."""
+    def _evict(self, now: float, *, privileged: bool) -> bool:
+        """Drop the session used least recently if it has been quiet for long enough.
+
+        A privileged one takes the slot of a consumer in any case.
+        """
         oldest = next(iter(self._sessions.values()), None)
-        if oldest is None or now - oldest.last_used < self._eviction_s:
+        if oldest is None:
+            return False
+        if now - oldest.last_used < self._eviction_s:
+            # Followers' sessions are few, so that this search is short.
+            consumers = (one for one in self._sessions.values() if one.follower is None)
+            oldest = next(consumers, None) if privileged else None
+        if oldest is None:
             return False
         self._drop(oldest.id)
         return True

@@ -4,7 +4,8 @@ Answers name regions of files; the bytes go from the page cache to the socket. C
 Fetch 4 cannot read version 2 batches: what they get is converted (`fetch.conversion`; magic 0 up
 to Fetch 1, magic 1 for 2 and 3), as Kafka did until 3.x.
 
-Followers are not served yet: a replica id is refused until there are replicas.
+A replica id makes it a follower's fetch. Followers read to the log's end, need the permission of
+brokers, and are served on the listener of brokers alone.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any, cast
 from moldau.base.errors import StorageError
 from moldau.base.executor import Executor
 from moldau.base.files import FileRegion
-from moldau.base.ids import LeaderEpoch, Offset
+from moldau.base.ids import BrokerId, LeaderEpoch, Offset
 from moldau.base.network import Part
 from moldau.observe.requests import RequestStats
 from moldau.observe.traffic import Traffic
@@ -33,8 +34,17 @@ from moldau.protocol.messages.data import (
     LeaderIdAndEpoch,
 )
 from moldau.replication.partitions import Partitions
+from moldau.security.operations import CLUSTER_NAME, AclOperation, AclResourceType
+from moldau.security.session import Session
 from moldau.server.fetch.conversion import FetchConversion
-from moldau.server.fetch.reading import READERS_PER_STEP, Fetch, Fetched, ParkedFetch, by_topic
+from moldau.server.fetch.reading import (
+    READERS_PER_STEP,
+    Fetch,
+    Fetched,
+    FollowerFetch,
+    ParkedFetch,
+    by_topic,
+)
 from moldau.server.fetch.sessions import FetchSession, FetchSessions
 from moldau.server.network.dispatch import Droppable, RequestContext
 from moldau.server.network.slices import Sliced
@@ -42,6 +52,8 @@ from moldau.server.network.stepping import take_turns
 from moldau.server.upkeep.index_repair import RebuildIndex
 
 TOPIC_IDS_FROM = 13
+REPLICA_STATE_FROM = 15
+"""The first version in which a follower also tells its broker epoch (KIP-903)."""
 BATCHES_FROM = 4
 """The first version whose clients read version 2 batches."""
 SOFT_LIMIT_FROM = 3
@@ -76,7 +88,9 @@ class FetchHandler:
         rebuild_index: RebuildIndex,
         *,
         max_bytes: int,
+        is_for_brokers: Callable[[Session], bool] = lambda _: True,
     ) -> None:
+        """`is_for_brokers` tells whether a session came in where brokers talk to each other."""
         self._partitions = partitions
         self._sessions = sessions
         self._conversion = FetchConversion(executor, storage_failed)
@@ -85,14 +99,17 @@ class FetchHandler:
         self._storage_failed = storage_failed
         self._rebuild_index = rebuild_index
         self._max_bytes = max_bytes
+        self._is_for_brokers = is_for_brokers
         self._rotation = 0
 
     def __call__(
         self, request: FetchRequest, context: RequestContext
     ) -> Sliced[FetchResponse | asyncio.Future[Any] | Droppable]:
         version = context.version
+        follower = _follower(request, version)
+        broker_id = None if follower is None else follower.broker_id
         try:
-            session = self._sessions.open(request.session_id, request.session_epoch)
+            session = self._sessions.open(request.session_id, request.session_epoch, broker_id)
         except ApiError as error:
             self._stats.error(error.code)
             return FetchResponse(error_code=error.code)
@@ -101,29 +118,33 @@ class FetchHandler:
             self._stats.error(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
             return FetchResponse(error_code=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         try:
-            return (yield from self._fetch(session, request, context))
+            return (yield from self._fetch(session, request, context, follower))
         except GeneratorExit:
             if not session.kept:
                 session.close()  # the client has left
             raise
 
     def _fetch(
-        self, session: FetchSession, request: FetchRequest, context: RequestContext
+        self,
+        session: FetchSession,
+        request: FetchRequest,
+        context: RequestContext,
+        follower: FollowerFetch | None,
     ) -> Sliced[FetchResponse | asyncio.Future[Any] | Droppable]:
         version = context.version
         yield from _update(session, request, by_id=version >= TOPIC_IDS_FROM)
-        replica = request.replica_state.replica_id if version >= 15 else request.replica_id
         fetch = Fetch(
             session,
             self._partitions,
             min_bytes=request.min_bytes,
             max_bytes=min(request.max_bytes, self._answer_limit(version)),
             committed_only=request.isolation_level == READ_COMMITTED,
-            follower=replica >= 0,
+            follower=follower,
             hard_limit=version < SOFT_LIMIT_FROM,
             whole=request.session_epoch <= 0,
             storage_failed=self._storage_failed,
             rebuild_index=self._rebuild_index,
+            refusal=self._refusal(context, follower),
         )
         if version < SOFT_LIMIT_FROM:
             yield from self._rotate(session)
@@ -141,6 +162,16 @@ class FetchHandler:
             fetch, request.max_wait_ms / 1000, lambda found: self._respond(fetch, found)
         )
         return parked.future
+
+    def _refusal(self, context: RequestContext, follower: FollowerFetch | None) -> ErrorCode:
+        """Say what every partition answers a follower that is none of ours."""
+        if follower is None:
+            return ErrorCode.NONE
+        if self._is_for_brokers(context.session) and context.allows(
+            AclOperation.CLUSTER_ACTION, AclResourceType.CLUSTER, CLUSTER_NAME
+        ):
+            return ErrorCode.NONE
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
     def _rotate(self, session: FetchSession) -> Sliced[None]:
         """Begin with another partition each time.
@@ -207,6 +238,18 @@ class FetchHandler:
         return response
 
 
+def _follower(request: FetchRequest, version: int) -> FollowerFetch | None:
+    """Name the broker that fetches; None for a consumer."""
+    if version >= REPLICA_STATE_FROM:
+        broker_id, broker_epoch = (
+            request.replica_state.replica_id,
+            request.replica_state.replica_epoch,
+        )
+    else:
+        broker_id, broker_epoch = request.replica_id, -1
+    return FollowerFetch(BrokerId(broker_id), broker_epoch) if broker_id >= 0 else None
+
+
 def _stored_size(response: FetchResponse) -> int:
     """Return how many bytes of files an answer names."""
     return sum(
@@ -240,6 +283,7 @@ def _update(session: FetchSession, request: FetchRequest, *, by_id: bool) -> Sli
                 wanted.partition_max_bytes,
                 LeaderEpoch(wanted.current_leader_epoch),
                 LeaderEpoch(wanted.last_fetched_epoch),
+                Offset(wanted.log_start_offset),
             )
     for forgotten in request.forgotten_topics_data:
         for index in forgotten.partitions:

@@ -78,6 +78,8 @@ class _Question(NamedTuple):
     committed_only: bool
     repeated: bool
     """Whether the request names the partition more than once."""
+    from_follower: bool = False
+    """Whether a replica asks: for it the log ends where the leader's does."""
 
 
 class _Searching(NamedTuple):
@@ -320,7 +322,9 @@ def _questions(
             result = ListOffsetsPartitionResponse(index)
             results.append(result)
             repeated = (topic, index) in wanted.repeated
-            yield _Question(topic, asked, result, version, committed_only, repeated)
+            yield _Question(
+                topic, asked, result, version, committed_only, repeated, request.replica_id >= 0
+            )
 
 
 def _check_version(timestamp: int, version: int) -> None:
@@ -342,6 +346,8 @@ def _answer_end(question: _Question, partition: Partition) -> None:
 
 
 def _end(question: _Question, partition: Partition) -> Offset:
+    if question.from_follower:
+        return partition.log_end_offset
     return partition.last_stable_offset if question.committed_only else partition.high_watermark
 
 
