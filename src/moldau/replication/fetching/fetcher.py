@@ -1,0 +1,433 @@
+"""One fetcher of a follower: it copies the partitions that one leader leads, request by request.
+
+There is one request on its way at a time. It names what has changed (`plan`), waits at the leader
+until a log grows, and its answer is appended before the next one is sent: the offsets in that one
+tell the leader what this broker has.
+
+Records go from the answer into the segment without another copy. All of it is done in short
+steps, because an answer may have ten megabytes for a thousand partitions. After each step the role
+of the partition is looked at again.
+
+An error of one partition lets that one rest, or fails it until its metadata changes; the others go
+on. A connection that fails lets all of them rest.
+
+Limits on the bandwidth of followers (`follower.replication.throttled.rate`) would leave partitions
+out of the request, in `plan`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from typing import Final, NamedTuple
+
+from moldau.base.errors import CorruptRecords, DiskFull, StorageError
+from moldau.base.ids import NO_LEADER_EPOCH, BrokerId, LeaderEpoch, Offset, TopicId
+from moldau.engine.broker_errors import UnsupportedVersion
+from moldau.engine.connection import ClientConnection
+from moldau.engine.errors import ClientClosed, ClientError, ConnectionLost
+from moldau.engine.handshake import Expected
+from moldau.engine.link import Link
+from moldau.engine.settings import ConnectionSettings
+from moldau.protocol.errors import ApiError, ErrorCode
+from moldau.protocol.messages.data import (
+    FetchablePartitionResponse,
+    FetchRequest,
+    FetchResponse,
+)
+from moldau.replication.fetching.answers import (
+    EXPECTED_ERRORS,
+    LeaderOffsets,
+    Meaning,
+    TruncateTo,
+    meaning_of,
+    out_of_range,
+    pieces,
+)
+from moldau.replication.fetching.offset_requests import ask_offsets
+from moldau.replication.fetching.plan import (
+    FetchLimits,
+    FetchPlan,
+    FollowedKey,
+    PlannedFetch,
+    ReplicaPosition,
+    fetch_request,
+)
+from moldau.replication.fetching.ports import FollowerContext
+from moldau.replication.partition import Partition
+from moldau.storage.epochs import EpochEnd
+
+logger = logging.getLogger(__name__)
+
+TOPIC_IDS_FROM: Final = 13
+"""The first version of Fetch that names topics by their ids, by which the plan goes."""
+
+STEP_S: Final = 0.003
+"""How long a fetcher works before others get their turn."""
+
+PIECES_PER_STEP: Final = 32
+"""The same where the clock stands still, as in the simulation."""
+
+NEVER_IDLE_MS: Final = 2**31 - 1
+"""A fetcher that waits for a partition to be due keeps its connection."""
+
+
+class Followed:
+    """One partition of a fetcher."""
+
+    __slots__ = ("failed", "key", "lag", "leader_epoch", "replica")
+
+    def __init__(self, replica: Partition) -> None:
+        self.replica = replica
+        self.key: FollowedKey = (replica.topic_id, replica.key.partition)
+        self.leader_epoch = replica.role.leader_epoch
+        """The epoch that is followed: another one makes another `Followed`."""
+        self.lag = 0
+        """How many offsets the replica was behind the leader's high watermark at the last answer,
+        as Kafka counts it."""
+        self.failed = False
+
+    def position(self) -> ReplicaPosition:
+        """Say where the replica goes on now."""
+        replica = self.replica
+        return ReplicaPosition(
+            replica.key,
+            self.leader_epoch,
+            replica.log_end_offset,
+            replica.log.epochs.latest,
+            replica.log_start_offset,
+        )
+
+
+class _Step:
+    """What was done since others had their turn."""
+
+    __slots__ = ("_began_s", "_clock", "_count")
+
+    def __init__(self, context: FollowerContext) -> None:
+        self._clock = context.ports.clock
+        self._began_s = self._clock.monotonic()
+        self._count = 0
+
+    async def pause(self) -> None:
+        """Let others have their turn if this step is long enough; call it after each piece."""
+        self._count += 1
+        if self._count >= PIECES_PER_STEP or self._clock.monotonic() - self._began_s >= STEP_S:
+            await asyncio.sleep(0)
+            self._began_s = self._clock.monotonic()
+            self._count = 0
+
+
+class _Answer(NamedTuple):
+    """What a leader says of one partition, and which position it is about."""
+
+    followed: Followed
+    asked: ReplicaPosition
+    told: FetchablePartitionResponse
+
+
+class Fetcher:
+    """Copies partitions of one leader. Owned by the event loop's thread."""
+
+    def __init__(self, leader: BrokerId, number: int, context: FollowerContext) -> None:
+        self.leader = leader
+        self._context = context
+        self._clock = context.ports.clock
+        self._backoff_s = context.settings.replica_fetch_backoff_ms / 1000
+        self._name = f"broker-{context.broker_id}-fetcher-{number}"
+        self._plan = FetchPlan()
+        self._followed: dict[FollowedKey, Followed] = {}
+        self._link: Link | None = None
+        self._wanted = asyncio.Event()
+        """Set when a partition was added."""
+        self._is_reachable = True
+        self.bytes_in = 0
+        self._task = asyncio.get_running_loop().create_task(self._run(), name=self._name)
+
+    # Partitions
+
+    def __len__(self) -> int:
+        return len(self._followed)
+
+    def __iter__(self) -> Iterator[Followed]:
+        return iter(self._followed.values())
+
+    def get(self, key: FollowedKey) -> Followed | None:
+        """Find a partition of this fetcher."""
+        return self._followed.get(key)
+
+    def add(self, replica: Partition) -> None:
+        """Copy a partition from where it ends now, in the epoch of its role."""
+        followed = Followed(replica)
+        self._followed[followed.key] = followed
+        self._plan.add(followed.key, followed.position())
+        self._wanted.set()
+
+    def remove(self, key: FollowedKey) -> None:
+        """Copy a partition no more; what arrives of it is dropped."""
+        if self._followed.pop(key, None) is not None:
+            self._plan.remove(key)
+
+    async def close(self) -> None:
+        """End the loop and the connection."""
+        self._task.cancel()
+        self._drop_link()
+        with suppress(asyncio.CancelledError):
+            await self._task
+        if self._link is not None:
+            await self._link.ended()
+
+    # The loop
+
+    async def _run(self) -> None:
+        while True:
+            self._wanted.clear()
+            planned = self._plan.next_request(self._clock.monotonic())
+            try:
+                if planned is None:
+                    await self._wait_for_partition()
+                    continue
+                connection = await self._connected()
+                response = await self._ask(connection, planned)
+                self._reachable()
+                await self._take(connection, response)
+            except (ClientError, OSError) as error:
+                self._unreachable(str(error))
+                await self._rest()
+            except Exception:
+                logger.exception("%s: a bug while fetching from broker %d", self._name, self.leader)
+                await self._rest()
+
+    async def _wait_for_partition(self) -> None:
+        """Wait until a partition is added or has rested long enough."""
+        due_s = self._plan.next_due_s()
+        wait_s = None if due_s is None else max(0.0, due_s - self._clock.monotonic())
+        with suppress(TimeoutError):
+            async with asyncio.timeout(wait_s):
+                await self._wanted.wait()
+
+    async def _rest(self) -> None:
+        """Begin again after a while, with a new session."""
+        self._plan.lost()
+        await asyncio.sleep(self._backoff_s)
+
+    def _unreachable(self, reason: str) -> None:
+        """Say once that the leader cannot be fetched from."""
+        log = logger.warning if self._is_reachable else logger.debug
+        self._is_reachable = False
+        log("%s: cannot fetch from broker %d, %d partition(s) wait: %s",
+            self._name, self.leader, len(self._plan), reason)  # fmt: skip
+
+    def _reachable(self) -> None:
+        if not self._is_reachable:
+            self._is_reachable = True
+            logger.info("%s: fetches from broker %d again", self._name, self.leader)
+
+    async def _connected(self) -> ClientConnection:
+        """Return the connection to the leader, at the address that it has now."""
+        context = self._context
+        address = context.leaders.address(self.leader)
+        if address is None:
+            raise ConnectionLost(f"the address of broker {self.leader} is not known")
+        if self._link is None or self._link.address != address:
+            self._drop_link()
+            settings = ConnectionSettings(
+                client_id=self._name,
+                request_timeout_ms=context.settings.replica_socket_timeout_ms,
+                connections_max_idle_ms=NEVER_IDLE_MS,
+            )
+            expected = Expected(broker_id=self.leader)
+            self._link = Link(address, settings, context.ports, expected, lambda _: None)
+        return await self._link.connected()
+
+    def _drop_link(self) -> None:
+        if self._link is not None:
+            self._link.close(ClientClosed("the fetcher goes elsewhere"))
+
+    async def _ask(self, connection: ClientConnection, planned: PlannedFetch) -> FetchResponse:
+        version = connection.agreed_version(FetchRequest)
+        if version < TOPIC_IDS_FROM:
+            raise UnsupportedVersion(f"broker {self.leader} serves Fetch up to {version} only")
+        context, settings = self._context, self._context.settings
+        limits = FetchLimits(
+            settings.replica_fetch_wait_max_ms,
+            settings.replica_fetch_min_bytes,
+            settings.replica_fetch_response_max_bytes,
+            settings.replica_fetch_max_bytes,
+        )
+        request = fetch_request(planned, limits, context.broker_id, context.broker_epoch())
+        response: FetchResponse = await connection.call(request, version)
+        return response
+
+    # Answers
+
+    async def _take(self, connection: ClientConnection, response: FetchResponse) -> None:
+        error = ErrorCode(response.error_code)
+        if not self._plan.answered(error, response.session_id):
+            logger.debug("%s: broker %d ended the session: %s", self._name, self.leader, error.name)
+            if self._plan.failure_count > 1:
+                await self._rest()
+            return
+        step = _Step(self._context)
+        unplaced: list[_Answer] = []
+        for answer in self._answers(response):
+            if not self._is_current(answer):
+                continue
+            if meaning_of(answer.told) is Meaning.LOOK_UP:
+                unplaced.append(answer)
+            else:
+                await self._take_partition(answer, step)
+            await step.pause()
+        if unplaced:
+            await self._place(connection, unplaced)
+
+    def _answers(self, response: FetchResponse) -> Iterator[_Answer]:
+        """Find the partitions that an answer is about, without those that stand elsewhere now."""
+        for topic in response.responses:
+            for told in topic.partitions:
+                key = TopicId(topic.topic_id), told.partition_index
+                followed, asked = self._followed.get(key), self._plan.asked(key)
+                if followed is not None and asked is not None:
+                    yield _Answer(followed, asked, told)
+
+    def _is_current(self, answer: _Answer) -> bool:
+        """Tell whether a replica is still where the leader was asked for it."""
+        followed, asked = answer.followed, answer.asked
+        replica = followed.replica
+        return (
+            self._followed.get(followed.key) is followed
+            and replica.role.leader == self.leader
+            and replica.role.leader_epoch == asked.leader_epoch
+            and replica.log_end_offset == asked.offset
+        )
+
+    async def _take_partition(self, answer: _Answer, step: _Step) -> None:
+        """Do what an answer means for one partition; an error of it is its own."""
+        followed, told = answer.followed, answer.told
+        meaning = meaning_of(told)
+        try:
+            if meaning is Meaning.APPEND:
+                await self._append(answer, step)
+            elif meaning is Meaning.TRUNCATE:
+                diverging = told.diverging_epoch
+                epoch, end_offset = LeaderEpoch(diverging.epoch), Offset(diverging.end_offset)
+                self._truncate(followed, EpochEnd(epoch, end_offset))
+            elif meaning is Meaning.FAIL:
+                self._fail(followed, f"the leader answers {ErrorCode(told.error_code).name}")
+            else:
+                self._refused(followed, ErrorCode(told.error_code))
+        except Exception as error:  # noqa: BLE001 - one partition must not end the others
+            self._failed(followed, error)
+
+    async def _append(self, answer: _Answer, step: _Step) -> None:
+        """Append the records of an answer in pieces, as long as the partition is followed."""
+        followed, asked, told = answer
+        replica, epoch = followed.replica, asked.leader_epoch
+        records = memoryview(told.records or b"")  # type: ignore[arg-type]  # decoded: one buffer
+        try:
+            for piece in pieces(records):
+                self.bytes_in += replica.append_as_follower(
+                    piece, epoch, told.high_watermark, told.log_start_offset
+                )
+                await step.pause()
+                if self._followed.get(followed.key) is not followed:
+                    return
+        finally:
+            self._moved(followed)
+        followed.lag = max(0, told.high_watermark - replica.log_end_offset)
+
+    def _moved(self, followed: Followed) -> None:
+        """Ask for a partition from where its replica ends now, if it is still followed."""
+        if self._followed.get(followed.key) is followed and not followed.failed:
+            position = followed.position()
+            if position != self._plan.asked(followed.key):
+                self._plan.move(followed.key, position)
+
+    def _truncate(self, followed: Followed, epoch_end: EpochEnd) -> None:
+        """Cut a replica to what it shares with the leader, and ask again from there."""
+        replica = followed.replica
+        before = replica.log_end_offset
+        replica.truncate_to_divergence(epoch_end, followed.leader_epoch)
+        logger.info("%s: truncated from %d to %d, where leader %d (epoch %d) went another way",
+                    replica.key, before, replica.log_end_offset, self.leader,
+                    followed.leader_epoch)  # fmt: skip
+        if replica.log_end_offset == before:
+            # The same question would get the same answer at once.
+            self._rest_partition(followed)
+        self._moved(followed)
+
+    # Offsets that the leader does not have
+
+    async def _place(self, connection: ClientConnection, unplaced: Iterable[_Answer]) -> None:
+        """Ask where the leader's logs begin and end, and go on inside of them."""
+        answers = {answer.followed.key: answer for answer in unplaced}
+        asked = {key: answer.asked for key, answer in answers.items()}
+        offsets = await ask_offsets(connection, self._context.broker_id, asked)
+        step = _Step(self._context)
+        for key, answer in answers.items():
+            if self._is_current(answer):
+                self._place_partition(answer.followed, offsets.get(key))
+                await step.pause()
+
+    def _place_partition(
+        self, followed: Followed, leader: LeaderOffsets | ErrorCode | None
+    ) -> None:
+        replica = followed.replica
+        if leader is None or isinstance(leader, ErrorCode):
+            self._refused(followed, leader or ErrorCode.UNKNOWN_SERVER_ERROR)
+            return
+        decision = out_of_range(replica.log_end_offset, leader)
+        logger.warning("%s: offset %d is out of range at leader %d, which has [%d, %d)",
+                       replica.key, replica.log_end_offset, self.leader,
+                       leader.start, leader.end)  # fmt: skip
+        try:
+            if decision is None:
+                self._rest_partition(followed)
+            elif isinstance(decision, TruncateTo):
+                self._truncate(followed, EpochEnd(NO_LEADER_EPOCH, Offset(decision.offset)))
+            else:
+                replica.restart_at(Offset(decision.offset), followed.leader_epoch)
+                self._moved(followed)
+        except Exception as error:  # noqa: BLE001 - one partition must not end the others
+            self._failed(followed, error)
+
+    # Errors
+
+    def _rest_partition(self, followed: Followed) -> None:
+        if self._followed.get(followed.key) is followed:
+            self._plan.rest(followed.key, self._clock.monotonic() + self._backoff_s)
+
+    def _refused(self, followed: Followed, error: ErrorCode) -> None:
+        """Let a partition rest that the leader does not serve now."""
+        log = logger.debug if error in EXPECTED_ERRORS else logger.error
+        log("%s: leader %d answers %s", followed.replica.key, self.leader, error.name)
+        self._rest_partition(followed)
+
+    def _fail(self, followed: Followed, reason: str) -> None:
+        """Do not ask for a partition before its metadata changes."""
+        logger.warning("%s: not fetched before its metadata changes: %s",
+                       followed.replica.key, reason)  # fmt: skip
+        followed.failed = True
+        if self._followed.get(followed.key) is followed:
+            self._plan.remove(followed.key)
+
+    def _failed(self, followed: Followed, error: Exception) -> None:
+        """Take what went wrong with one replica for what it is."""
+        replica = followed.replica
+        if isinstance(error, CorruptRecords):
+            logger.warning("%s: a corrupt batch at offset %d from leader %d, fetched again: %s",
+                           replica.key, replica.log_end_offset, self.leader, error)  # fmt: skip
+            self._rest_partition(followed)
+        elif isinstance(error, StorageError):
+            self._context.storage_failed(error)
+            if isinstance(error, DiskFull):
+                self._rest_partition(followed)
+            else:
+                self._fail(followed, str(error))
+        elif isinstance(error, ApiError) and error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            pass  # The role has changed. Whoever changed it says what to fetch next.
+        else:
+            logger.error("%s: a bug while it was copied", replica.key, exc_info=error)
+            self._fail(followed, str(error))

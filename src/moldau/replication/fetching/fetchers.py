@@ -1,0 +1,142 @@
+"""All fetchers of a broker: which of them copies which partition, and from whom.
+
+A partition belongs to one fetcher, by its leader and by Kafka's hash of its name. `follow` is
+called whenever a partition's role changes. A new leader epoch always begins again where the log
+ends, also under the same leader: epochs of which this broker has not heard may lie in between, in
+which the leader was truncated (KAFKA-7164).
+
+A fetcher begins with its first partition and ends with its last one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+from moldau.base.ids import BrokerId, PartitionKey
+from moldau.replication.fetching.fetcher import Fetcher, Followed
+from moldau.replication.fetching.plan import FollowedKey
+from moldau.replication.fetching.ports import FollowerContext
+from moldau.replication.partition import Partition
+
+_HASH_MODULUS = 2**32
+
+
+class Fetchers:
+    """What this broker follows. Owned by the event loop's thread."""
+
+    def __init__(self, context: FollowerContext) -> None:
+        self._context = context
+        self._count = context.settings.num_replica_fetchers
+        self._fetchers: dict[tuple[BrokerId, int], Fetcher] = {}
+        self._places: dict[PartitionKey, tuple[Fetcher, FollowedKey]] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+        self._closed_bytes_in = 0
+
+    def follow(self, replica: Partition) -> None:
+        """Copy a partition as its role says now: from its leader, or not at all."""
+        role = replica.role
+        if role.leader < 0 or role.leader == self._context.broker_id:
+            self.forget(replica.key)
+            return
+        followed = self._find(replica.key)
+        if (
+            followed is not None
+            and not followed.failed
+            and followed.replica is replica
+            and followed.leader_epoch == role.leader_epoch
+        ):
+            return  # Only its replicas or its ISR have changed.
+        self._take_away(replica.key)
+        fetcher = self._fetcher(role.leader, fetcher_number(replica.key, self._count))
+        fetcher.add(replica)
+        key = (replica.topic_id, replica.key.partition)
+        self._places[replica.key] = fetcher, key
+        self._close_idle()
+
+    def forget(self, key: PartitionKey) -> None:
+        """Copy a partition no more: it is led here, or gone."""
+        self._take_away(key)
+        self._close_idle()
+
+    def resize(self, count: int) -> None:
+        """Use another number of fetchers for each leader."""
+        if count == self._count:
+            return
+        self._count = count
+        replicas = [followed.replica for followed in self._all()]
+        for replica in replicas:
+            self._take_away(replica.key)
+        for replica in replicas:
+            self.follow(replica)
+        self._close_idle()
+
+    async def close(self) -> None:
+        """Copy nothing any more, and wait until nothing runs."""
+        for key in tuple(self._places):
+            self._take_away(key)
+        self._close_idle()
+        await asyncio.gather(*self._closing)
+
+    def _find(self, key: PartitionKey) -> Followed | None:
+        place = self._places.get(key)
+        return None if place is None else place[0].get(place[1])
+
+    def _all(self) -> Iterator[Followed]:
+        for fetcher in self._fetchers.values():
+            yield from fetcher
+
+    def _take_away(self, key: PartitionKey) -> None:
+        place = self._places.pop(key, None)
+        if place is not None:
+            place[0].remove(place[1])
+
+    def _fetcher(self, leader: BrokerId, number: int) -> Fetcher:
+        fetcher = self._fetchers.get((leader, number))
+        if fetcher is None:
+            fetcher = self._fetchers[leader, number] = Fetcher(leader, number, self._context)
+        return fetcher
+
+    def _close_idle(self) -> None:
+        """End the fetchers that have lost their last partition."""
+        for place in [place for place, fetcher in self._fetchers.items() if not len(fetcher)]:
+            fetcher = self._fetchers.pop(place)
+            self._closed_bytes_in += fetcher.bytes_in
+            closing = asyncio.get_running_loop().create_task(fetcher.close())
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
+
+    # Figures, by the names that Kafka gives them
+
+    @property
+    def max_lag(self) -> int:
+        """MaxLag of ReplicaFetcherManager: the most that a replica is behind its leader."""
+        return max((followed.lag for followed in self._all()), default=0)
+
+    @property
+    def failed_partitions_count(self) -> int:
+        """FailedPartitionsCount of ReplicaFetcherManager."""
+        return sum(followed.failed for followed in self._all())
+
+    @property
+    def bytes_in(self) -> int:
+        """Bytes that were copied from leaders, for ReplicationBytesInPerSec."""
+        return self._closed_bytes_in + sum(one.bytes_in for one in self._fetchers.values())
+
+    @property
+    def fetcher_count(self) -> int:
+        """How many fetchers run."""
+        return len(self._fetchers)
+
+
+def fetcher_number(key: PartitionKey, count: int) -> int:
+    """Say which of a leader's fetchers copies a partition, by Kafka's rule."""
+    value = 0
+    units = key.topic.encode("utf-16-be", "surrogatepass")
+    for at in range(0, len(units), 2):  # String.hashCode
+        value = (31 * value + int.from_bytes(units[at : at + 2])) % _HASH_MODULUS
+    value = (31 * value + key.partition) % _HASH_MODULUS
+    if value >= _HASH_MODULUS // 2:
+        value = _HASH_MODULUS - value
+    # The smallest 32-bit number has no positive counterpart; Kafka takes 0.
+    return 0 if value == _HASH_MODULUS // 2 else value % count
