@@ -277,6 +277,45 @@ def test_a_region_that_is_not_there_ends_the_stream_with_an_error(run):
     run(scenario)
 
 
+def test_a_region_that_was_cut_while_it_waited_is_never_sent(run):
+    """What is written in its place would arrive as if it were the old bytes."""
+
+    async def scenario(around):
+        server, client, listener = await connect(around)
+        client.stream.pause()
+        file = around.files.open(f"{around.folder}/segment", create=True)
+        file.append([b"a" * around.flood_size, b"b" * 100])
+        size = around.flood_size + 100
+        server.stream.send([FileRegion(file, 0, size)])
+        assert server.stream.unsent > 200
+        file.cut_off_regions(around.flood_size)
+        file.truncate(around.flood_size)
+        file.append([b"c" * 100])
+        client.stream.resume()
+        assert isinstance(await server.until_closed(), OSError)
+        await client.until_closed()
+        assert set(client.data) <= set(b"a")
+        file.close()
+        listener.close()
+
+    run(scenario)
+
+
+def test_a_region_below_the_cut_is_sent(run):
+    async def scenario(around):
+        server, client, listener = await connect(around)
+        file = around.files.open(f"{around.folder}/segment", create=True)
+        file.append([b"0123456789"])
+        file.cut_off_regions(5)
+        file.truncate(5)
+        server.stream.send([FileRegion(file, 2, 3)])
+        assert await client.until_size(3) == b"234"
+        file.close()
+        await finish(server, client, listener)
+
+    run(scenario)
+
+
 def test_a_reader_that_pauses_is_felt_by_the_sender(run):
     async def scenario(around):
         server, client, listener = await connect(around)

@@ -12,6 +12,10 @@ import pytest
 from kits import log_kit
 from kits.log_kit import make_batch
 from kits.replication_kit import play
+from moldau.engine.connection import ClientConnection
+from moldau.engine.errors import ConnectionLost
+from moldau.engine.settings import ConnectionSettings
+from moldau.protocol.messages.data import FetchPartition, FetchRequest, FetchTopic
 from moldau.records.batch import parse_header
 from moldau.sim.disk_faults import Operation
 from moldau.storage.topic_config import LogConfig
@@ -413,6 +417,34 @@ def test_batches_of_a_newer_epoch_than_the_fetch_are_left_for_later():
         assert parse_header(later).leader_epoch == 3
 
     play(work)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_an_answer_that_waits_for_its_reader_is_not_mixed_with_what_replaces_it(seed):
+    async def work(scene):
+        await scene.start()
+        scene.lead(1, isr=[1])
+        scene[2].fetchers.forget(scene[2].partition().key)
+        for _ in range(10):
+            scene[1].append(size=30_000)
+        connection = await ClientConnection.open(
+            scene.network.host("client"), scene.addresses.address(1), ConnectionSettings()
+        )
+        scene.network.clog("broker-1", "client")
+        wanted = FetchPartition(0, -1, 0, partition_max_bytes=1 << 20)
+        topic = FetchTopic("t", scene[1].partition().topic_id, [wanted])
+        answer = asyncio.ensure_future(connection.call(FetchRequest(min_bytes=1, topics=[topic])))
+        await scene.until(lambda: len(scene[1].requests) == 1)
+        scene.lead(2)
+        for _ in range(12):
+            scene[2].append(b"other" * 6_000)
+        await scene.until_equal()
+        scene.network.unclog("broker-1", "client")
+        with pytest.raises(ConnectionLost):
+            await answer
+        connection.close()
+
+    play(work, seed)
 
 
 def test_a_large_batch_comes_whole_whatever_the_limits():

@@ -15,12 +15,16 @@ StorageError with the log directory concerned.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from moldau.base.tuples import NamedTuple
 
 Buffer = bytes | bytearray | memoryview
+
+NEVER_CUT: Final = 2**63 - 1
+"""The intact end of a file that was never cut: no file is larger."""
 
 
 class File(Protocol):
@@ -33,6 +37,11 @@ class File(Protocol):
     @property
     def path(self) -> str:
         """Where the file was when it was opened."""
+        ...
+
+    @property
+    def intact_end(self) -> int:
+        """No region of this handle may be sent from here on (`cut_off_regions`)."""
         ...
 
     def size(self) -> int:
@@ -49,6 +58,15 @@ class File(Protocol):
 
     def truncate(self, size: int) -> None:
         """Cut the file to this many bytes; it never grows."""
+        ...
+
+    def cut_off_regions(self, position: int) -> None:
+        """Let no region that reaches beyond a position be sent through this handle any more.
+
+        Regions wait in the queues of slow peers. Once the file was cut below their end, other bytes
+        may be written there, which would go out as if they were the old ones. Whoever cuts a file
+        calls this and opens it anew.
+        """
         ...
 
     def sync(self) -> None:
@@ -74,6 +92,12 @@ class FileRegion(NamedTuple):
     file: File
     position: int
     size: int
+
+
+def check_intact(region: FileRegion) -> None:
+    """Raise OSError if a file was cut since a region of it was made, and the region with it."""
+    if region.position + region.size > region.file.intact_end:
+        raise OSError(errno.ESTALE, "the file was cut below the end of a region", region.file.path)
 
 
 class Folder(Protocol):

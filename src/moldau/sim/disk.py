@@ -18,7 +18,7 @@ import random
 from collections.abc import Callable, Sequence
 from weakref import WeakValueDictionary
 
-from moldau.base.files import Buffer
+from moldau.base.files import NEVER_CUT, Buffer
 from moldau.sim.crashes import Crashed
 from moldau.sim.disk_faults import DiskFaults, Operation
 from moldau.sim.pages import Content, Edit, Folder, Node, Tree, os_error, split
@@ -40,12 +40,13 @@ class _Machine:
 class SimFile:
     """One open file of one process."""
 
-    __slots__ = ("_content", "_disk", "_open", "path")
+    __slots__ = ("_content", "_disk", "_open", "intact_end", "path")
 
     def __init__(self, disk: SimDisk, path: str, content: Content) -> None:
         self._disk = disk
         self._content = content
         self._open = True
+        self.intact_end = NEVER_CUT
         self.path = path
 
     def _use(self) -> Content:
@@ -84,6 +85,9 @@ class SimFile:
         if size < 0:
             raise os_error(errno.EINVAL, self.path)
         content.truncate(size)
+
+    def cut_off_regions(self, position: int) -> None:
+        self.intact_end = min(self.intact_end, position)
 
     def sync(self) -> None:
         content = self._use()

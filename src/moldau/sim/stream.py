@@ -19,7 +19,7 @@ from enum import Enum, auto
 from typing import Protocol
 
 from moldau.base.checks import invariant
-from moldau.base.files import FileRegion
+from moldau.base.files import FileRegion, check_intact
 from moldau.base.memory_budget import MemoryAccount, MemoryBudget
 from moldau.base.network import Accept, Address, Part, Receiver
 
@@ -162,6 +162,7 @@ class SimStream:
         head = self._outgoing[0]
         if isinstance(head, FileRegion):
             size = min(size, head.size)
+            check_intact(head)
             if not head.file.resident(head.position, size):
                 self._warming = True
                 self._wire.later(functools.partial(self._warm, head, size))

@@ -16,7 +16,7 @@ import os
 import shutil
 from collections.abc import Sequence
 
-from moldau.base.files import Buffer
+from moldau.base.files import NEVER_CUT, Buffer
 
 VECTOR_COUNT_MAX = os.sysconf("SC_IOV_MAX")
 """How many buffers the kernel accepts in one `writev`."""
@@ -42,10 +42,11 @@ _held_locks: set[str] = set()
 class DiskFile:
     """One descriptor. Calls may come from several threads; the kernel orders them."""
 
-    __slots__ = ("_descriptor", "path")
+    __slots__ = ("_descriptor", "intact_end", "path")
 
     def __init__(self, path: str, descriptor: int) -> None:
         self.path = path
+        self.intact_end = NEVER_CUT
         self._descriptor = descriptor
 
     def fileno(self) -> int:
@@ -88,6 +89,9 @@ class DiskFile:
     def truncate(self, size: int) -> None:
         if size < self.size():
             os.ftruncate(self._descriptor, size)
+
+    def cut_off_regions(self, position: int) -> None:
+        self.intact_end = min(self.intact_end, position)
 
     def sync(self) -> None:
         if self._descriptor < 0:

@@ -487,7 +487,7 @@ class Segment:
                 self._resources.files, self.transactions_path, end_offset
             )
         crash_point("segment.truncate.before_cut")
-        self.handle().truncate(batch.position)
+        self._cut(batch.position)
         crash_point("segment.truncate.after_cut")
         self.size = batch.position
         tail.truncate_to(end_offset)
@@ -496,8 +496,15 @@ class Segment:
             self.first_timestamp = NO_TIMESTAMP
         return end_offset
 
-    def _restore_largest_timestamp(self, tail: Tail) -> None:
-        """Find the largest timestamp after the last entry of the time index."""
+    def _cut(self, position: int) -> None:
+        """Cut the file; what waits to be sent of the part that goes is not sent any more."""
+        file = self.handle()
+        file.cut_off_regions(position)
+        file.truncate(position)
+        self.file = None  # regions of what is appended next belong to another handle
+
+    def _find_largest_after_indexes(self, tail: Tail) -> None:
+        """Look for a larger timestamp behind the last entry of the time index."""
         start = tail.offsets.floor(tail.times.last.offset).position
         for batch in self.batches(start):
             tail.note_largest(batch.max_timestamp, batch.last_offset)

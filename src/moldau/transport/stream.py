@@ -33,7 +33,7 @@ from typing import Any, Final, Protocol, cast
 from moldau.base.checks import invariant
 from moldau.base.errors import MoldauError
 from moldau.base.executor import Executor
-from moldau.base.files import Buffer, File, FileRegion
+from moldau.base.files import Buffer, File, FileRegion, check_intact
 from moldau.base.memory_budget import SMALL_REQUEST_BYTES, MemoryAccount
 from moldau.base.network import Accept, Address, Nobody, Part, Receiver, Stream
 from moldau.transport.buffers import BufferPool, OwnBuffer, rounded
@@ -464,6 +464,7 @@ class SocketStream:
         """Send from a file region; False when the socket is full or the disk must be waited for."""
         if self._warming:
             return False
+        check_intact(cast("FileRegion", region))
         file, start, size = cast("FileRegion", region)
         position, end = start, start + size
         descriptor = cast("_Descriptor", file).fileno()

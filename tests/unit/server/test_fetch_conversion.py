@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 
 from moldau.base.executor import WorkerLost, WorkTooLong
-from moldau.base.files import FileRegion
+from moldau.base.files import NEVER_CUT, FileRegion
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.data import (
     FetchablePartitionResponse,
@@ -30,6 +30,7 @@ class Held(NamedTuple):
 
     content: bytes
     path: str = "/data/t-0/0.log"
+    intact_end: int = NEVER_CUT
 
     def read(self, position, size):
         return self.content[position : position + size]
@@ -179,6 +180,13 @@ def test_too_many_records_are_not_converted(monkeypatch):
         builder.append(0, None, b"")
     monkeypatch.setattr(records_module, "RECORDS_PER_BATCH", 2)
     assert codes(converted([region(builder.build())])) == ["UNSUPPORTED_VERSION"]
+
+
+def test_a_region_of_a_log_that_was_truncated_is_not_converted():
+    cut = FileRegion(Held(batch(0, 100), intact_end=50), 0, len(batch(0, 100)))
+    failures = []
+    assert codes(converted([cut], failures=failures)) == ["NOT_LEADER_OR_FOLLOWER"]
+    assert failures == []
 
 
 def test_a_disk_that_fails_is_reported():

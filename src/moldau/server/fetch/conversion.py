@@ -81,6 +81,9 @@ class FetchConversion:
         size = min(left, CONVERTED_PIECE_BYTES)
         while True:
             data = await self._executor.run(region.file.read, region.position + position, size)
+            if region.position + region.size > region.file.intact_end:
+                # The log was truncated, as a follower's is: this broker does not lead any more.
+                raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             piece = await self._executor.compute(Lane.READS, down_convert, data, magic, limit)
             if not size < piece.needed <= left:
                 return piece
