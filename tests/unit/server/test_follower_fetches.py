@@ -51,7 +51,11 @@ class Leader:
             partition = Partition(key, IDS[name], log, ME, ReplicationPorts(self, self))
             partition.become_leader(role, self.clock.monotonic())
             self.partitions.add(partition)
-        self.sessions = FetchSessions(slots, 120.0, self.clock, random.Random(1))
+        self.levels = []
+        """(partition, broker id, time) of what sessions tell of followers that were level."""
+        self.sessions = FetchSessions(
+            slots, 120.0, self.clock, random.Random(1), lambda *told: self.levels.append(told)
+        )
         self.handler = FetchHandler(
             self.partitions,
             self.sessions,
@@ -328,7 +332,7 @@ def test_another_role_ends_the_wait(role, error):
 # Quiet partitions
 
 
-def test_a_quiet_partition_is_not_looked_at():
+def test_a_quiet_partition_is_not_looked_at_and_its_follower_counts_as_level_when_it_grows():
     leader = Leader()
     began_s = leader.clock.monotonic()
     first = leader.fetch(session_epoch=0)
@@ -336,6 +340,21 @@ def test_a_quiet_partition_is_not_looked_at():
         leader.clock.now_ms += 60_000
         leader.fetch({}, session_id=first.session_id, session_epoch=number)
     assert leader.noted() == (0, 0, began_s)
+    assert leader.levels == []
+    leader.clock.now_ms += 500
+    leader.append()
+    leader.append()
+    assert leader.levels == [(leader["a"], OTHER, leader.clock.monotonic() - 0.5)]
+
+
+def test_a_follower_that_is_behind_does_not_count_as_level_when_the_log_grows():
+    leader = Leader()
+    leader.append()
+    first = leader.fetch(session_epoch=0)
+    leader.clock.now_ms += 60_000
+    leader.fetch({}, session_id=first.session_id, session_epoch=1)
+    leader.append()
+    assert leader.levels == []
 
 
 def test_a_follower_that_is_not_in_sync_is_noted_with_every_fetch():

@@ -83,13 +83,13 @@ class Kit:
             log_kit.append(self[name].log, batch, 4)
         self[name].advance()
 
-    def begin(self, *questions):
+    def begin(self, *questions, replica=-1):
         """Ask by (topic, timestamp)."""
         topics = [
             ListOffsetsTopic(name, [ListOffsetsPartition(0, timestamp=timestamp)])
             for name, timestamp in questions
         ]
-        request = ListOffsetsRequest(-1, topics=topics)
+        request = ListOffsetsRequest(replica, topics=topics)
         return finished(self.handlers.list_offsets(request, SimpleNamespace(version=VERSION)))
 
     def ask(self, *questions):
@@ -181,6 +181,15 @@ def test_a_record_that_is_not_committed_yet_is_not_told():
     kit.append("t", packed(100))
     log_kit.append(kit["t"].log, packed(200), 4)
     assert kit.ask(("t", 200)) == [-1]
+
+
+@pytest.mark.parametrize(("replica", "end"), [(-1, 1), (-2, 1), (0, 2), (2, 2)])
+def test_for_a_replica_the_log_ends_where_the_leaders_does(replica, end):
+    kit = Kit("t")
+    kit.append("t", packed(100))
+    log_kit.append(kit["t"].log, packed(200), 4)
+    response = kit.begin(("t", offsets.LATEST), replica=replica)
+    assert response.topics[0].partitions[0].offset == end
 
 
 def test_a_batch_that_cannot_be_read_is_its_partitions_error_alone():

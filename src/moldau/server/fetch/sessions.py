@@ -7,7 +7,8 @@ session that lives for one request.
 
 A follower's session is privileged: it takes the slot of a consumer's when all are in use. It waits
 for the log's end, not for the high watermark. A newer high watermark alone does not end its wait
-(KAFKA-9952), but the next answer tells it.
+(KAFKA-9952), but the next answer tells it. That it was level with a quiet partition is told when
+the partition grows again, so that a fetch need not look at it.
 
 `ready` is ordered: a partition that gave data goes to the end, so that a busy one cannot starve
 the others when answers are full.
@@ -36,6 +37,17 @@ RELEASED_PER_TURN = 1_000
 
 TopicKey = str | bytes
 """A topic by name (Fetch up to 12) or by id (13 and later)."""
+
+
+NoteLevel = Callable[[Partition, BrokerId, float], None]
+"""Told that a follower fetched at a time, by the monotonic clock, when it had everything.
+
+A partition counts how long a follower lags from the fetches that it is told of. Those that pass a
+quiet partition by are not among them."""
+
+
+def note_nothing(partition: Partition, broker_id: BrokerId, at_s: float) -> None:
+    """Stand in where nobody counts how long followers lag."""
 
 
 class Reader:
@@ -111,6 +123,7 @@ class FetchSession:
     __slots__ = (
         "_by_partition",
         "_is_closed",
+        "_note_level",
         "created",
         "epoch",
         "follower",
@@ -121,7 +134,13 @@ class FetchSession:
         "wake",
     )
 
-    def __init__(self, session_id: int, now: float, follower: BrokerId | None = None) -> None:
+    def __init__(
+        self,
+        session_id: int,
+        now: float,
+        follower: BrokerId | None = None,
+        note_level: NoteLevel = note_nothing,
+    ) -> None:
         self.id = session_id
         self.follower = follower
         """The broker whose session it is; None for a consumer's."""
@@ -133,6 +152,7 @@ class FetchSession:
         """Readers worth a look, and whether they were read since their partition moved last."""
         self._by_partition: dict[Partition, Reader] = {}
         self._is_closed = False
+        self._note_level = note_level
         self.wake: Callable[[], None] | None = None
         """Called when a partition becomes ready; set while a request is parked."""
 
@@ -185,9 +205,15 @@ class FetchSession:
         """
         reader = self._by_partition.get(partition)
         if reader is not None and not self._is_closed:
+            if self.follower is not None and self._was_level(reader):
+                self._note_level(partition, self.follower, self.last_used)
             self.ready[reader] = False
             if self.wake is not None and (self.follower is None or not reader.has_seen(partition)):
                 self.wake()
+
+    def _was_level(self, reader: Reader) -> bool:
+        """Tell whether a follower had everything at its last fetch, which passed this reader by."""
+        return reader not in self.ready and reader.offset >= reader.seen_end_offset
 
     def close(self) -> None:
         """Let go of every partition, for good; of many a part in each turn of the loop."""
@@ -208,11 +234,19 @@ class FetchSessions:
     A consumer's goes when it was quiet for a while, and at once where a follower needs its slot.
     """
 
-    def __init__(self, slots: int, eviction_s: float, clock: Clock, random: Random) -> None:
+    def __init__(
+        self,
+        slots: int,
+        eviction_s: float,
+        clock: Clock,
+        random: Random,
+        note_level: NoteLevel = note_nothing,
+    ) -> None:
         self._slots = slots
         self._eviction_s = eviction_s
         self._clock = clock
         self._random = random
+        self._note_level = note_level
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
 
     def __len__(self) -> int:
@@ -229,7 +263,7 @@ class FetchSessions:
                 self._drop(session_id)
             if epoch == INITIAL_EPOCH:
                 return self._create(now, follower)
-            return FetchSession(SESSIONLESS, now, follower)
+            return FetchSession(SESSIONLESS, now, follower, self._note_level)
         session = self._sessions.get(session_id)
         if session is None or session.follower != follower:
             raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"no fetch session {session_id}")
@@ -247,11 +281,13 @@ class FetchSessions:
         """Make a session, or one for this request alone when every slot is in use."""
         privileged = follower is not None
         if len(self._sessions) >= self._slots and not self._evict(now, privileged=privileged):
-            return FetchSession(SESSIONLESS, now, follower)
+            return FetchSession(SESSIONLESS, now, follower, self._note_level)
         session_id = SESSIONLESS
         while session_id == SESSIONLESS or session_id in self._sessions:
             session_id = self._random.randrange(EPOCH_MAX)
-        session = self._sessions[session_id] = FetchSession(session_id, now, follower)
+        session = self._sessions[session_id] = FetchSession(
+            session_id, now, follower, self._note_level
+        )
         session.epoch = 1
         return session
 
