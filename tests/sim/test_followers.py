@@ -498,3 +498,32 @@ def test_another_number_of_fetchers_takes_over_all_partitions():
             await scene.until_equal(index=index)
 
     play(work)
+
+
+def test_a_long_truncation_is_prepared_in_steps_and_dropped_when_the_role_changes(monkeypatch):
+    async def work(scene):
+        await scene.start()
+        for number in range(40):
+            append_alone(scene[2], b"%d" % number, epoch=0)
+        sleep, pauses = asyncio.sleep, []
+
+        async def pause(seconds):
+            if seconds == 0:
+                pauses.append(scene[2].partition().log_end_offset)
+                if len(pauses) == 1:
+                    scene.lead(2)
+            await sleep(seconds)
+
+        monkeypatch.setattr("moldau.replication.fetching.fetcher.asyncio.sleep", pause)
+        append_alone(scene[1], b"0", epoch=0)
+        scene.lead(1, to=[1])
+        role = scene.lead(1, to=[1])
+        append_alone(scene[1], b"other", epoch=1)
+        scene[2].take_role(role)
+        await scene.until(lambda: pauses)
+        await scene.until_equal()
+        assert scene[2].partition().log_end_offset == 40  # it leads, and was not cut
+
+    monkeypatch.setattr("moldau.replication.fetching.fetcher.PIECES_PER_STEP", 1)
+    monkeypatch.setattr("moldau.storage.producer_history.BATCHES_PER_STEP", 1)
+    play(work)

@@ -23,8 +23,7 @@ leadership, the in-sync replicas or the high watermark: `replication.partition` 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Generator, Sequence
 
 from moldau.base.checks import crash_point, invariant
 from moldau.base.errors import DiskFull, FileTooLarge, InvariantViolated, StorageError
@@ -40,6 +39,7 @@ from moldau.storage.epochs import LEADER_EPOCHS, LeaderEpochs
 from moldau.storage.flushing import Flush
 from moldau.storage.index_files import make_empty
 from moldau.storage.indexes import RELATIVE_OFFSET_MAX, AbortedTransaction
+from moldau.storage.prepared_end import PreparedEnd, prepare_end
 from moldau.storage.producer_history import remove_snapshots, restore_producers, store_snapshot
 from moldau.storage.producers import Origin, ProducerStates
 from moldau.storage.reader import ReadResult, aborted_in, read_segments
@@ -62,6 +62,7 @@ class Log:
     __slots__ = (
         "_changed",
         "_durability",
+        "_prepared",
         "_recovery_point_lowered",
         "_resources",
         "_segments",
@@ -112,6 +113,7 @@ class Log:
             unsynced_paths=unsynced_paths,
         )
         self._changed = not durable
+        self._prepared: PreparedEnd | None = None
         self.folder = folder
         self.topic_id: TopicId | None = None
         self.config = config
@@ -460,6 +462,15 @@ class Log:
 
     # Truncating
 
+    def prepare_truncation(self, offset: int) -> Generator[None, None, None]:
+        """Do in steps what makes `truncate_to` long: find out who the producers were then.
+
+        The log does not change, and a preparation may be left half way. What it found is used if
+        the log is cut there next and has not changed since.
+        """
+        with disk_errors(self.folder):
+            self._prepared = yield from prepare_end(self._resources.files, self, offset)
+
     def truncate_to(self, offset: int) -> bool:
         """Remove everything at or above an offset; return whether there was anything.
 
@@ -526,14 +537,18 @@ class Log:
             crash_point("log.truncate.before_checkpoint")
             self._recovery_point_lowered()
 
-    def _truncate_state(self, end_offset: int) -> None:
-        """Truncate the log start, epochs, snapshots and producers; segments cut their indexes."""
+    def _end_at(self, end_offset: int) -> None:
+        """Let everything beside the batches end here too."""
+        prepared, self._prepared = self._prepared, None
+        fits = prepared is not None and prepared.fits(self, end_offset)
         self.log_end_offset = Offset(end_offset)
         self.log_start_offset = min(self.log_start_offset, Offset(end_offset))
         self.epochs.truncate_from_end(Offset(end_offset))
-        restore_producers(
-            self._resources.files, self.folder, self.producers, self.segments, end_offset
-        )
+        files = self._resources.files
+        if prepared is not None and fits:
+            self.producers = prepared.take(files, self.folder)
+        else:
+            restore_producers(files, self.folder, self.producers, self.segments, end_offset)
 
     # Durability
 

@@ -8,8 +8,9 @@ older one is used; without any, the whole log is replayed.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
+from typing import Final
 
 from moldau.base.checks import crash_point
 from moldau.base.errors import CorruptRecords
@@ -28,6 +29,9 @@ from moldau.storage.segment import Segment
 logger = logging.getLogger(__name__)
 
 _TEMPORARY_SUFFIX = ".tmp"
+
+BATCHES_PER_STEP: Final = 250
+"""Headers that are read between two pauses: a millisecond or two."""
 
 
 def store_snapshot(files: Files, folder: str, offset: int, producers: ProducerStates) -> str:
@@ -78,17 +82,50 @@ def restore_producers(
     Snapshots above the end are removed: when the log has grown again, they would describe batches
     that were truncated.
     """
-    offsets = snapshot_offsets(files.names(folder))
-    remove_snapshots(files, folder, (offset for offset in offsets if offset > end))
-    start = load_newest_snapshot(files, folder, producers, [o for o in offsets if o <= end])
+    offsets = remove_later_snapshots(files, folder, end)
+    start = load_newest_snapshot(files, folder, producers, offsets)
     for segment in _overlapping(segments, start, end):
         # A damaged batch below the recovery point costs its producers' state, not the log.
         with suppress(CorruptRecords):
             _replay(producers, segment, start, end)
 
 
+def remove_later_snapshots(files: Files, folder: str, end: int) -> list[int]:
+    """Remove the snapshots of a later end than this; return the offsets of the others."""
+    offsets = snapshot_offsets(files.names(folder))
+    remove_snapshots(files, folder, (offset for offset in offsets if offset > end))
+    return [offset for offset in offsets if offset <= end]
+
+
+def replay_in_steps(
+    files: Files, folder: str, segments: Sequence[Segment], end: int
+) -> Generator[None, None, ProducerStates]:
+    """Return producer state as it was when the log ended at this offset, reading some at a time.
+
+    `restore_producers` reads all headers since the segment's start in one go, and a segment of a
+    gigabyte may have a million of them.
+    """
+    producers = ProducerStates()
+    offsets = [offset for offset in snapshot_offsets(files.names(folder)) if offset <= end]
+    start = load_newest_snapshot(files, folder, producers, offsets)
+    for segment in _overlapping(segments, start, end):
+        with suppress(CorruptRecords):
+            for count, _ in enumerate(_replayed(producers, segment, start, end), 1):
+                if not count % BATCHES_PER_STEP:
+                    yield
+    return producers
+
+
 def _replay(producers: ProducerStates, segment: Segment, start: int, end: int) -> None:
-    """Replay the batches of a segment that are in [start, end)."""
+    """Let producer state see what a segment holds of [start, end)."""
+    for _ in _replayed(producers, segment, start, end):
+        pass
+
+
+def _replayed(
+    producers: ProducerStates, segment: Segment, start: int, end: int
+) -> Iterator[StoredBatch]:
+    """Do the same batch by batch."""
     first = segment.batch_holding(start)
     if first is None:
         return
@@ -96,6 +133,7 @@ def _replay(producers: ProducerStates, segment: Segment, start: int, end: int) -
         if batch.last_offset >= end:
             return
         replay_batch(producers, segment, batch)
+        yield batch
 
 
 def load_newest_snapshot(

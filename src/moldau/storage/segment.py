@@ -504,9 +504,12 @@ class Segment:
         self.file = None  # regions of what is appended next belong to another handle
 
     def _find_largest_after_indexes(self, tail: Tail) -> None:
-        """Look for a larger timestamp behind the last entry of the time index."""
-        start = tail.offsets.floor(tail.times.last.offset).position
-        for batch in self.batches(start):
+        """Look for a larger timestamp behind the last entry of the indexes.
+
+        Where the offset index has an entry and the time index has none, no timestamp had grown. So
+        the walk is short also where all records of a segment are of the same time.
+        """
+        for batch in self.batches(tail.offsets.last_position):
             tail.note_largest(batch.max_timestamp, batch.last_offset)
 
     def recover(

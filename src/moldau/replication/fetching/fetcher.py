@@ -57,6 +57,7 @@ from moldau.replication.fetching.plan import (
 )
 from moldau.replication.fetching.ports import FollowerContext
 from moldau.replication.partition import Partition
+from moldau.replication.truncation import truncation_offset
 from moldau.storage.epochs import EpochEnd
 
 logger = logging.getLogger(__name__)
@@ -313,7 +314,7 @@ class Fetcher:
             elif meaning is Meaning.TRUNCATE:
                 diverging = told.diverging_epoch
                 epoch, end_offset = LeaderEpoch(diverging.epoch), Offset(diverging.end_offset)
-                self._truncate(followed, EpochEnd(epoch, end_offset))
+                await self._truncate(followed, EpochEnd(epoch, end_offset), step)
             elif meaning is Meaning.FAIL:
                 self._fail(followed, f"the leader answers {ErrorCode(told.error_code).name}")
             else:
@@ -345,10 +346,15 @@ class Fetcher:
             if position != self._plan.asked(followed.key):
                 self._plan.move(followed.key, position)
 
-    def _truncate(self, followed: Followed, epoch_end: EpochEnd) -> None:
+    async def _truncate(self, followed: Followed, epoch_end: EpochEnd, step: _Step) -> None:
         """Cut a replica to what it shares with the leader, and ask again from there."""
-        replica = followed.replica
+        replica, log = followed.replica, followed.replica.log
         before = replica.log_end_offset
+        offset = truncation_offset(log.epochs, epoch_end, before, replica.high_watermark)
+        for _ in log.prepare_truncation(offset):
+            await step.pause()
+            if self._followed.get(followed.key) is not followed:
+                return
         replica.truncate_to_divergence(epoch_end, followed.leader_epoch)
         logger.info("%s: truncated from %d to %d, where leader %d (epoch %d) went another way",
                     replica.key, before, replica.log_end_offset, self.leader,
@@ -368,11 +374,11 @@ class Fetcher:
         step = _Step(self._context)
         for key, answer in answers.items():
             if self._is_current(answer):
-                self._place_partition(answer.followed, offsets.get(key))
+                await self._place_partition(answer.followed, offsets.get(key), step)
                 await step.pause()
 
-    def _place_partition(
-        self, followed: Followed, leader: LeaderOffsets | ErrorCode | None
+    async def _place_partition(
+        self, followed: Followed, leader: LeaderOffsets | ErrorCode | None, step: _Step
     ) -> None:
         replica = followed.replica
         if leader is None or isinstance(leader, ErrorCode):
@@ -386,7 +392,8 @@ class Fetcher:
             if decision is None:
                 self._rest_partition(followed)
             elif isinstance(decision, TruncateTo):
-                self._truncate(followed, EpochEnd(NO_LEADER_EPOCH, Offset(decision.offset)))
+                end = EpochEnd(NO_LEADER_EPOCH, Offset(decision.offset))
+                await self._truncate(followed, end, step)
             else:
                 replica.restart_at(Offset(decision.offset), followed.leader_epoch)
                 self._moved(followed)
