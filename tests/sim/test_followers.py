@@ -277,6 +277,24 @@ def test_a_fenced_epoch_is_asked_for_again_when_the_metadata_changes():
     play(work)
 
 
+def test_a_role_that_the_fetchers_were_not_told_of_makes_no_busy_loop():
+    async def work(scene):
+        await scene.start()
+        scene.lead(1)
+        await asyncio.sleep(1)
+        role = scene.lead(1, to=[1])
+        scene[2].partition().become_follower(role)
+        scene[1].append(b"1")
+        del scene[1].requests[:]
+        await asyncio.sleep(5)
+        assert len(scene[1].requests) < 15
+        assert scene[2].partition().log_end_offset == 0
+        scene[2].fetchers.follow(scene[2].partition())
+        await scene.until_equal()
+
+    play(work)
+
+
 # Records that are gone, cut or spoilt
 
 

@@ -275,6 +275,9 @@ class Fetcher:
         unplaced: list[_Answer] = []
         for answer in self._answers(response):
             if not self._is_current(answer):
+                # Its role has changed, and who changed it has not said yet what to fetch instead.
+                # Until then the same question would get the same answer at once.
+                self._rest_partition(answer.followed)
                 continue
             if meaning_of(answer.told) is Meaning.LOOK_UP:
                 unplaced.append(answer)
