@@ -545,3 +545,44 @@ def test_a_long_truncation_is_prepared_in_steps_and_dropped_when_the_role_change
     monkeypatch.setattr("moldau.replication.fetching.fetcher.PIECES_PER_STEP", 1)
     monkeypatch.setattr("moldau.storage.producer_history.BATCHES_PER_STEP", 1)
     play(work)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_whatever_happens_logs_are_equal_once_it_is_over(seed):
+    """Leaders of any kind, brokers that hear of them late or never, and a network that breaks.
+
+    Elections are unclean as often as not: what is committed may be lost, but logs never differ.
+    """
+
+    async def work(scene):
+        chance = scene.world.random("actions")
+        await scene.start()
+        scene.lead(1)
+        for number in range(60):
+            action = chance.randrange(8)
+            leader = scene.roles["t", 0].leader
+            if action == 0:
+                new = 1 + chance.randrange(3)
+                hear = {new} | {one for one in (1, 2, 3) if chance.random() < 0.6}
+                scene.lead(new, to=hear)
+            elif action == 1:
+                one, other = chance.sample([1, 2, 3], 2)
+                scene.network.clog(f"broker-{one}", f"broker-{other}")
+            elif action == 2:
+                scene.network.heal()
+            elif action == 3:
+                one, other = chance.sample([1, 2, 3], 2)
+                scene.network.reset(f"broker-{one}", f"broker-{other}")
+            elif action == 4:
+                await asyncio.sleep(chance.random() * 3)
+            else:
+                # Also one that was deposed and does not know it.
+                leads = [node for node in scene.nodes.values() if node.partition().leads]
+                node = chance.choice(leads) if leads else scene[leader]
+                node.append(b"%d" % number, b"z" * chance.randrange(900))
+            await asyncio.sleep(chance.random() * 0.05)
+        scene.network.heal()
+        scene.lead(1 + chance.randrange(3))
+        await scene.until_equal(limit_s=300)
+
+    play(work, seed, count=3, config=SMALL_SEGMENTS)
