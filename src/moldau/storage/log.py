@@ -24,6 +24,7 @@ leadership, the in-sync replicas or the high watermark: `replication.partition` 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
+from typing import Final
 
 from moldau.base.checks import crash_point, invariant
 from moldau.base.errors import DiskFull, FileTooLarge, InvariantViolated, StorageError
@@ -537,8 +538,8 @@ class Log:
             crash_point("log.truncate.before_checkpoint")
             self._recovery_point_lowered()
 
-    def _end_at(self, end_offset: int) -> None:
-        """Let everything beside the batches end here too."""
+    def _truncate_state(self, end_offset: int) -> None:
+        """Truncate the log start, epochs, snapshots and producers; segments cut their indexes."""
         prepared, self._prepared = self._prepared, None
         fits = prepared is not None and prepared.fits(self, end_offset)
         self.log_end_offset = Offset(end_offset)

@@ -491,7 +491,7 @@ class Segment:
         crash_point("segment.truncate.after_cut")
         self.size = batch.position
         tail.truncate_to(end_offset)
-        self._restore_largest_timestamp(tail)
+        self._find_largest_after_indexes(tail)
         if not self.size:
             self.first_timestamp = NO_TIMESTAMP
         return end_offset
