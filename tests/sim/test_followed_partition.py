@@ -6,6 +6,7 @@ import asyncio
 
 from kits.broker_bench import BROKER, CLIENT, simulate
 from kits.partition_kit import ME, OTHER
+from kits.replica_kit import Cluster
 from moldau.engine.connection import ClientConnection
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.metadata import FindCoordinatorRequest, MetadataRequest
@@ -15,8 +16,10 @@ from moldau.protocol.messages.offsets import (
     OffsetCommitRequestTopic,
 )
 from moldau.replication.partition import Role
+from moldau.replication.ports import ReplicationPorts
 
 BOTH = Role(ME, 0, 100, (ME, OTHER), (ME, OTHER))
+SHRUNK = Role(ME, 0, 100, (ME, OTHER), (ME,))
 
 
 def result_of(produced):
@@ -83,6 +86,34 @@ def test_a_commit_waits_for_the_followers_also_when_the_fast_path_knows_it():
         await asyncio.sleep(0.1)
         assert not answer.done()
         partition.update_follower(OTHER, end_offset + 1, 0, bench.world.clock.monotonic())
+        assert (await answer).topics[0].partitions[0].error_code == ErrorCode.NONE
+        await bench.broker.stop()
+
+    simulate(work, **{"offsets.topic.num.partitions": "1"})
+
+
+def test_a_commit_waits_for_a_follower_that_is_about_to_join():
+    async def work(bench):
+        await bench.broker.start()
+        await bench.create()
+        await bench.ask(FindCoordinatorRequest(coordinator_keys=["g"]), 4)
+        partition = bench.broker.broker.parts.partitions.get("__consumer_offsets", 0)
+        partition.become_leader(SHRUNK, bench.world.clock.monotonic())
+        for offset in (1, 2):
+            await bench.ask(commit(offset), 9)
+        end_offset = partition.log_end_offset
+        assert end_offset == partition.high_watermark == 2
+        cluster = Cluster()
+        cluster.broker_epochs = {OTHER: 1}
+        partition._ports = ReplicationPorts(cluster, cluster)
+        now_s = bench.world.clock.monotonic()
+        partition.update_follower(OTHER, end_offset, 0, now_s, broker_epoch=1)
+        assert [proposal.isr for _, proposal in cluster.proposals] == [(ME, OTHER)]
+        answer = asyncio.ensure_future(bench.ask(commit(3), 9))
+        await asyncio.sleep(0.1)
+        assert partition.log_end_offset == end_offset + 1
+        assert not answer.done()
+        partition.update_follower(OTHER, end_offset + 1, 0, now_s, broker_epoch=1)
         assert (await answer).topics[0].partitions[0].error_code == ErrorCode.NONE
         await bench.broker.stop()
 

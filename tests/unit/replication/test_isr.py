@@ -66,6 +66,17 @@ class TestExpanding:
         replicas[A].shrink_isr(replicas.now_s)
         assert replicas.ends(A) == (1, 1)
 
+    def test_a_fetch_of_another_follower_tells_the_time(self):
+        replicas = alone(A, B, C)
+        replicas.cluster.ineligible = {B, C}
+        replicas.fetch(B)
+        replicas.cluster.ineligible = {C}
+        replicas.produce(b"m0")
+        assert replicas.ends(A) == (1, 0)
+        replicas.now_s += MAX_LAG_S + 1
+        replicas.fetch(C)
+        assert replicas.ends(A) == (1, 1)
+
     @pytest.mark.parametrize("broker_epoch", [0, 2])
     def test_another_life_of_a_broker_does_not_join(self, broker_epoch):
         replicas = alone()
@@ -172,6 +183,15 @@ class TestAnswers:
         replicas[A].shrink_isr(replicas.now_s)
         assert replicas.ends(A) == (1, 0 if stays else 1)
         assert replicas.ports.counts.failures == 1
+
+    def test_the_high_watermark_moves_with_a_refusal(self):
+        replicas = self.pending()
+        replicas.produce(b"m0")
+        replicas.now_s += MAX_LAG_S + 1
+        replicas[A].shrink_isr(replicas.now_s)
+        assert replicas.ends(A) == (1, 0)
+        replicas.answer(ErrorCode.INELIGIBLE_REPLICA)
+        assert replicas.ends(A) == (1, 1)
 
     def test_an_answer_without_a_change_ends_the_proposal(self):
         replicas = self.pending()
