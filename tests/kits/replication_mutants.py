@@ -3,15 +3,23 @@
 A mutant replaces a function of the rules, or a check of the model's controller. Most are found by
 random walks. Some need a rare order of events. For those a story plays it: without the mutant it
 ends well, with it the model finds a violation.
+
+    PYTHONPATH=tests python -m kits.replication_mutants
+
+prints after how many walks each is noticed, in the median.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from statistics import median
 from typing import Any, NamedTuple
 
+import pytest
+
 from kits.replication_controller import Propose, Proposed
-from kits.replication_model import MAX_LAG_S, Fetch, Fetched, Model
+from kits.replication_model import MAX_LAG_S, Fetch, Fetched, Model, Violation
+from kits.replication_walk import walk
 from moldau.replication import leader_state, rules, truncation
 from moldau.replication.followers import Follower
 from moldau.replication.rules import AnswerEffect
@@ -282,3 +290,28 @@ MUTANTS = {
 
 class _Isr(NamedTuple):
     isr: tuple[int, ...]
+
+
+def walks_to_notice(mutant: Mutant, seeds: int, times: int) -> list[int]:
+    """Walk until a mutant was noticed so many times; return how many walks each took."""
+    found: list[int] = []
+    walks = 0
+    with pytest.MonkeyPatch.context() as patch:
+        mutant.apply(patch.setattr)
+        for seed in range(seeds):
+            walks += 1
+            try:
+                walk(seed, prepare=mutant.prepare)
+            except Violation:
+                found.append(walks)
+                walks = 0
+            if len(found) == times:
+                break
+    return found
+
+
+if __name__ == "__main__":
+    for name, mutant in MUTANTS.items():
+        found = walks_to_notice(mutant, seeds=4000, times=21)
+        how = f"{median(found):6g}" if found else "  none"
+        print(f"{how} of {len(found):2}  {name}{'' if mutant.story is None else ' (has a story)'}")
