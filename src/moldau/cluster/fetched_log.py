@@ -29,16 +29,17 @@ def checked_batches(
     A batch that the log has already is left out: its answer came twice. A cut last batch is left
     out too. A batch of a later epoch than the one it was fetched under is refused (KAFKA-18723).
     """
-    start, headers, position = 0, list[BatchHeader](), 0
     view = memoryview(data)
+    headers: list[BatchHeader] = []
+    start = end = 0
+    problem: Exception | None = None
     try:
         for span in iter_batches(data, allow_cut=True):
             header = parse_header(data, span.position)
-            position = span.position
             if header.next_offset <= next_offset and not headers:
-                start = span.position + span.size
+                start = end = span.position + span.size
                 continue
-            _check(data, position, header, (next_offset, last_epoch, leader_epoch))
+            _check(data, span.position, header, (next_offset, last_epoch, leader_epoch))
             next_offset, last_epoch = header.next_offset, header.leader_epoch
             headers.append(header)
             end = span.position + span.size
@@ -46,11 +47,11 @@ def checked_batches(
                 yield FetchedBatches(view[start:end], headers)
                 start, headers = end, []
     except (CorruptRecords, SourceUnavailable) as error:
-        if headers:
-            yield FetchedBatches(view[start:position], headers)
-        raise SourceUnavailable(f"fetched metadata is refused: {error}") from error
+        problem = error
     if headers:
-        yield FetchedBatches(view[start : start + sum(one.size for one in headers)], headers)
+        yield FetchedBatches(view[start:end], headers)
+    if problem is not None:
+        raise SourceUnavailable(f"fetched metadata is refused: {problem}") from problem
 
 
 def _check(
