@@ -104,6 +104,7 @@ def test_what_is_not_in_the_log_needs_no_preparation(offset):
     assert steps_of(log, offset) == 0
 
 
+@pytest.mark.patches
 @pytest.mark.parametrize("stamps", [[5] * 40, list(range(40, 0, -1)), [1, 9, 3] * 13])
 @pytest.mark.parametrize("count", [1, 13, 39])
 def test_the_largest_timestamp_is_found_by_a_short_walk(stamps, count, monkeypatch):
