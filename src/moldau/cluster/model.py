@@ -20,6 +20,9 @@ UNASSIGNED_DIRECTORY: Final = bytes(15) + b"\x01"
 MIGRATING_DIRECTORY: Final = bytes(16)
 """The record was written before replicas had directories; the broker will say (KIP-858)."""
 
+LOST_DIRECTORY: Final = bytes(15) + b"\x02"
+"""The replica lay in a directory that its broker does not have any more (KIP-858)."""
+
 _FIRST_LEADER_EPOCH: Final = LeaderEpoch(0)
 
 
@@ -81,6 +84,11 @@ class Broker:
     def active(self) -> bool:
         """Whether it is neither fenced nor shutting down."""
         return not (self.fenced or self.in_controlled_shutdown)
+
+    @property
+    def host(self) -> str | None:
+        """The machine it runs on, as far as the address it advertises tells."""
+        return self.endpoints[0].host or None if self.endpoints else None
 
     @property
     def default_directory(self) -> bytes:

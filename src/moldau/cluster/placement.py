@@ -1,10 +1,12 @@
 """Replica placement: which brokers hold which partition. Pure.
 
-The rule for n active brokers in a row: replica j of partition i is on broker (i + j) mod n. The row
-is rotated so that preferred leaders stay even over all topics; an empty cluster is not rotated. If
-brokers have racks, the row alternates between racks, and each replica goes to the next broker whose
-rack has the fewest replicas of the partition. So the replicas are in as many racks as possible. A
-broker without a rack counts as a rack of its own.
+The rule, with n active brokers in a row: partition i starts on broker i mod n, and its replica j
+lies on broker (i + j) mod n. Two things shape the row. It is rotated so that preferred leaders
+stay even over all topics, by nothing while the cluster is empty. And it alternates between racks,
+and in a rack between hosts. A partition goes on to the next broker whose rack holds the fewest of
+its replicas, and of those to one whose host does, so that it survives the loss of as many racks
+and hosts as it has replicas. A broker without a rack has its host for one; a broker without a host
+stands for itself.
 
 Kafka chooses the start at random. Here the same cluster always gives the same placement.
 """
@@ -12,11 +14,14 @@ Kafka chooses the start at random. Here the same cluster always gives the same p
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
 
 from moldau.base.ids import BrokerId
 from moldau.protocol.errors import ApiError, ErrorCode
+
+_Label: TypeAlias = tuple[str, str]
+"""What brokers have in common: the kind and the name of it."""
 
 
 class Site(NamedTuple):
@@ -24,6 +29,8 @@ class Site(NamedTuple):
 
     broker_id: BrokerId
     rack: str | None = None
+    host: str | None = None
+    """Brokers on one machine share it."""
 
 
 def place(
@@ -54,14 +61,18 @@ def place(
 
 
 def _alternating(sites: Sequence[Site]) -> list[Site]:
-    """Put the brokers in a row in which neighbours are in different racks if possible."""
-    racks: dict[tuple[str, int], list[Site]] = defaultdict(list)
-    for site in sorted(sites):
-        # A broker without a rack gets its own group, so without racks the row is sorted by id.
-        racks[("", site.broker_id) if site.rack is None else (site.rack, -1)].append(site)
-    groups = sorted(racks.values(), key=lambda group: group[0].broker_id)
-    rounds = max((len(group) for group in groups), default=0)
-    return [group[turn] for turn in range(rounds) for group in groups if turn < len(group)]
+    """Put the brokers in a row whose neighbours differ in rack, or else in host, if possible."""
+    return _interleaved(_interleaved(sorted(sites, key=_broker_id), _host), _rack)
+
+
+def _interleaved(sites: Sequence[Site], label: Callable[[Site], _Label]) -> list[Site]:
+    """Take one broker of each label in turn, labels in the order of their lowest broker."""
+    groups: dict[_Label, list[Site]] = defaultdict(list)
+    for site in sites:
+        groups[label(site)].append(site)
+    ordered = sorted(groups.values(), key=lambda group: min(map(_broker_id, group)))
+    rounds = max(map(len, ordered), default=0)
+    return [group[turn] for turn in range(rounds) for group in ordered if turn < len(group)]
 
 
 def _even_start(
@@ -88,15 +99,25 @@ def _even_start(
 def _replicas(row: Sequence[Site], partition: int, replica_count: int) -> tuple[BrokerId, ...]:
     count = len(row)
     walk = [row[(partition + step) % count] for step in range(count)]
-    used: Counter[str | int] = Counter()
+    racks: Counter[_Label] = Counter()
+    hosts: Counter[_Label] = Counter()
     chosen: list[BrokerId] = []
     while len(chosen) < replica_count:
-        site = min(walk, key=lambda site: used[_rack(site)])
+        site = min(walk, key=lambda site: (racks[_rack(site)], hosts[_host(site)]))
         walk.remove(site)
-        used[_rack(site)] += 1
+        racks[_rack(site)] += 1
+        hosts[_host(site)] += 1
         chosen.append(site.broker_id)
     return tuple(chosen)
 
 
-def _rack(site: Site) -> str | int:
-    return site.broker_id if site.rack is None else site.rack
+def _broker_id(site: Site) -> BrokerId:
+    return site.broker_id
+
+
+def _rack(site: Site) -> _Label:
+    return _host(site) if site.rack is None else ("rack", site.rack)
+
+
+def _host(site: Site) -> _Label:
+    return ("broker", str(site.broker_id)) if site.host is None else ("host", site.host)

@@ -240,14 +240,10 @@ def _manual_assignments(image: MetadataImage, wanted: NewTopic) -> Iterator[tupl
 def checked_replicas(
     image: MetadataImage, index: int, replicas: Sequence[BrokerId], replica_count: int
 ) -> tuple[BrokerId, ...]:
-    """Return the replicas that a user has chosen for a partition; ApiError if not valid."""
+    """Return the replicas a user has chosen for a partition; ApiError if they cannot be."""
+    check_assignment(image, replicas)
     problem = None
-    wrong = _wrong_broker(image, replicas)
-    if not replicas:
-        problem = "The manual partition assignment includes an empty replica list."
-    elif wrong is not None:
-        problem = f"The manual partition assignment includes {wrong}"
-    elif len(replicas) != replica_count:
+    if len(replicas) != replica_count:
         problem = (
             f"The manual partition assignment includes a partition with {len(replicas)}"
             " replica(s), but this is not consistent with previous partitions, which have"
@@ -261,6 +257,16 @@ def checked_replicas(
     if problem is not None:
         raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
     return tuple(replicas)
+
+
+def check_assignment(image: MetadataImage, replicas: Sequence[BrokerId]) -> None:
+    """Refuse replicas that no partition can have, wherever they are named."""
+    wrong = "an empty replica list." if not replicas else _wrong_broker(image, replicas)
+    if wrong is not None:
+        raise ApiError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"The manual partition assignment includes {wrong}",
+        )
 
 
 def _wrong_broker(image: MetadataImage, replicas: Sequence[BrokerId]) -> str | None:
@@ -280,7 +286,7 @@ def _check_batch_size(partition_count: int) -> None:
 
 
 def _sites(image: MetadataImage) -> list[Site]:
-    return [Site(broker.id, broker.rack) for broker in image.active_brokers()]
+    return [Site(broker.id, broker.rack, broker.host) for broker in image.active_brokers()]
 
 
 def _created(

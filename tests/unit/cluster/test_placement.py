@@ -12,8 +12,11 @@ from moldau.cluster.placement import Site, place
 from moldau.protocol.errors import ApiError, ErrorCode
 
 
-def sites(*ids, racks=None):
-    return [Site(broker_id, (racks or {}).get(broker_id)) for broker_id in ids]
+def sites(*ids, racks=None, hosts=None):
+    return [
+        Site(broker_id, (racks or {}).get(broker_id), (hosts or {}).get(broker_id))
+        for broker_id in ids
+    ]
 
 
 def test_three_partitions_of_two_replicas_on_three_brokers():
@@ -76,6 +79,25 @@ def test_leaders_are_even_over_brokers_also_with_racks():
     assert set(leaders.values()) == {2}
 
 
+def test_replicas_lie_on_different_hosts_while_there_are_enough():
+    hosts = {0: "a", 1: "a", 2: "b", 3: "b", 4: "c", 5: "c"}
+    for replicas in place(sites(*range(6), hosts=hosts), 12, 3, {}):
+        assert {hosts[broker_id] for broker_id in replicas} == {"a", "b", "c"}
+
+
+def test_brokers_on_one_host_are_placed_on_as_if_hosts_were_unknown():
+    hosts = dict.fromkeys(range(3), "127.0.0.1")
+    assert place(sites(0, 1, 2, hosts=hosts), 3, 2, {}) == [(0, 1), (1, 2), (2, 0)]
+
+
+def test_in_a_rack_replicas_lie_on_different_hosts():
+    racks = {0: "x", 1: "x", 2: "x", 3: "x", 4: "y", 5: "y", 6: "y", 7: "y"}
+    hosts = {0: "a", 1: "a", 2: "b", 3: "b", 4: "c", 5: "c", 6: "d", 7: "d"}
+    for replicas in place(sites(*range(8), racks=racks, hosts=hosts), 16, 4, {}):
+        assert Counter(racks[broker_id] for broker_id in replicas) == {"x": 2, "y": 2}
+        assert {hosts[broker_id] for broker_id in replicas} == {"a", "b", "c", "d"}
+
+
 @settings(max_examples=150)
 @given(
     st.sets(st.integers(0, 30), min_size=1, max_size=9),
@@ -84,7 +106,7 @@ def test_leaders_are_even_over_brokers_also_with_racks():
 )
 def test_every_placement_is_legal(ids, partitions, data):
     rack = st.sampled_from([None, "a", "b", "c"])
-    chosen = [Site(broker_id, data.draw(rack)) for broker_id in sorted(ids)]
+    chosen = [Site(broker_id, data.draw(rack), data.draw(rack)) for broker_id in sorted(ids)]
     factor = data.draw(st.integers(1, len(chosen)))
     leads = {site.broker_id: data.draw(st.integers(0, 4)) for site in chosen}
     rows = place(chosen, partitions, factor, leads)
