@@ -17,6 +17,8 @@ from moldau.protocol.errors import ApiError, ErrorCode
 
 MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
 
+UNCLEAN_ELECTIONS: Final = "unclean.leader.election.enable"
+
 EVERY_BROKER: Final = ConfigResource(ResourceType.BROKER, "")
 """Configs of all brokers."""
 
@@ -87,6 +89,14 @@ def min_insync_replicas(image: MetadataImage, topic: str) -> int:
         if (value := image.config(resource).get(MIN_INSYNC_REPLICAS)) is not None:
             return int(value)
     return 1
+
+
+def unclean_elections_allowed(image: MetadataImage, topic: str, *, default: bool) -> bool:
+    """Tell whether a topic would rather lose records than wait; `default` is the controller's."""
+    for resource in (ConfigResource(ResourceType.TOPIC, topic), EVERY_BROKER):
+        if (value := image.config(resource).get(UNCLEAN_ELECTIONS)) is not None:
+            return value.lower() == "true"
+    return default
 
 
 def eligible_leaders_kept(image: MetadataImage) -> bool:

@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterable
 
 from moldau.base.checks import invariant
 from moldau.base.errors import StorageError
-from moldau.cluster.changes import Change
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.in_turns import collect_changes
+from moldau.cluster.steps import Step
 from moldau.cluster.store import ClusterMetadata, Controllership, StoreFailed, VersionConflict
 
-Decide = Callable[[MetadataImage], Iterable[Change]]
-"""A pure function. It is called again, on a newer image, after a version conflict."""
+Decide = Callable[[MetadataImage], Iterable[Step]]
+"""A pure function: it may be called again, on a newer image, when a commit came too late."""
 
 
 class Decisions:

@@ -1,7 +1,8 @@
 """Processes many changes, a few hundred in each turn of the event loop.
 
-One request may create ten thousand partitions, with a change for each. Decisions return iterators
-that make their changes lazily, so the consumer of an iterator can pause between two changes.
+One request may create ten thousand partitions, a change each. Decisions make their changes as they
+are taken, so that whoever takes them decides when others get their turn. A decision that looks at
+many partitions and changes few of them says None now and then (`steps`).
 """
 
 from __future__ import annotations
@@ -12,22 +13,24 @@ from typing import Final
 
 from moldau.cluster.changes import Change
 from moldau.cluster.image import MetadataImage
+from moldau.cluster.steps import Step
 
 CHANGES_PER_TURN: Final = 200
 """Changes that are made, encoded or applied in one turn of the loop: one or two milliseconds."""
 
 
-async def collect_changes(changes: Iterable[Change]) -> list[Change]:
-    """Return all changes of a decision, with pauses."""
+async def collect_changes(changes: Iterable[Step]) -> list[Change]:
+    """Take all changes of a decision."""
     taken = []
     for count, change in enumerate(changes, 1):
-        taken.append(change)
+        if change is not None:
+            taken.append(change)
         if not count % CHANGES_PER_TURN:
             await asyncio.sleep(0)
     return taken
 
 
-async def preview(image: MetadataImage, changes: Iterable[Change]) -> MetadataImage:
+async def preview(image: MetadataImage, changes: Iterable[Step]) -> MetadataImage:
     """Return an image as these changes would make it, at the same version."""
     return await apply_in_turns(image, changes, image.version)
 
@@ -38,7 +41,8 @@ async def apply_in_turns(
     """Return the image after these changes."""
     draft = image.draft()
     for count, change in enumerate(changes, 1):
-        draft.take(change)
+        if change is not None:
+            draft.take(change)
         if not count % CHANGES_PER_TURN:
             await asyncio.sleep(0)
     for count, _ in enumerate(draft.settle_topics(), 1):
