@@ -21,9 +21,8 @@ from kits.embedded_store import commit
 from kits.metadata_samples import every_change, registration, topic_id
 from kits.observed_cluster import ObservedCluster
 from moldau.base.clock import SystemClock
-from moldau.base.files import Files
-from moldau.cluster.brokers import register_broker
-from moldau.cluster.changes import Change, TopicCreated
+from moldau.cluster.brokers import register_broker, unfence_broker
+from moldau.cluster.changes import TopicCreated
 from moldau.cluster.decisions import Decisions
 from moldau.cluster.embedded import EmbeddedStore
 from moldau.cluster.image import MetadataImage
@@ -317,6 +316,7 @@ def test_decisions_made_at_the_same_time_all_count(bench):
     async def use(store):
         decisions = Decisions(store, await store.claim())
         await decisions.commit(lambda image: register_broker(image, registration(NODE)))
+        await decisions.commit(lambda image: unfence_broker(image, image.brokers[NODE]))
         dice = random.Random(3)
 
         async def create(number):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
+from typing import TypeVar
 
 from moldau.base.ids import BrokerId, LeaderEpoch, TopicId
-from moldau.cluster.brokers import Registration, register_broker
+from moldau.cluster.brokers import BrokerRegistration, register_broker, unfence_broker
 from moldau.cluster.changes import (
     BrokerChanged,
     BrokerRegistered,
@@ -22,6 +23,8 @@ from moldau.cluster.changes import (
     TopicCreated,
     TopicRemoved,
 )
+from moldau.cluster.controller import Controller
+from moldau.cluster.heartbeats import Heartbeat
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.model import (
     Broker,
@@ -31,7 +34,10 @@ from moldau.cluster.model import (
     Partition,
     ResourceType,
 )
+from moldau.cluster.steps import Stepwise
 from moldau.cluster.topics import NewTopic, TopicDefaults, create_topic
+
+T = TypeVar("T")
 
 
 def topic_id(number: int) -> TopicId:
@@ -42,25 +48,60 @@ def directory_id(broker_id: int) -> bytes:
     return bytes([0xD0, broker_id]) * 8
 
 
-def registration(broker_id: int, rack: str | None = None) -> Registration:
-    return Registration(
+def registration(
+    broker_id: int, rack: str | None = None, *, incarnation: int = 0x1C, previous_epoch: int = -1
+) -> BrokerRegistration:
+    return BrokerRegistration(
         BrokerId(broker_id),
-        bytes([0x1C, broker_id]) * 8,
+        incarnation.to_bytes(8, "big") + bytes([0x1C, broker_id]) * 4,
         (Endpoint("PLAINTEXT", "127.0.0.1", 9092 + broker_id, 0),),
         (directory_id(broker_id),),
         rack,
+        previous_epoch,
     )
+
+
+def after(image: MetadataImage, steps: Iterable[Change | None]) -> MetadataImage:
+    """The image after a decision."""
+    changes = [step for step in steps if step is not None]
+    return image.apply(changes, image.version + len(changes))
+
+
+def decided(image: MetadataImage, steps: Stepwise[T]) -> tuple[T, MetadataImage]:
+    """What a decision answers, and the image after it."""
+    changes: list[Change | None] = []
+    while True:
+        try:
+            changes.append(next(steps))
+        except StopIteration as end:
+            return end.value, after(image, changes)
 
 
 def with_brokers(
     ids: Iterable[int], racks: dict[int, str] | None = None, image: MetadataImage | None = None
 ) -> MetadataImage:
-    """An image in which these brokers are registered and active."""
+    """An image in which these brokers have registered once more, and are active."""
     image = image or MetadataImage(features={"eligible.leader.replicas.version": 1})
     for broker_id in ids:
-        changes = register_broker(image, registration(broker_id, (racks or {}).get(broker_id)))
-        image = image.apply(changes, image.version + len(changes))
+        rack = (racks or {}).get(broker_id)
+        old = image.brokers.get(BrokerId(broker_id))
+        wanted = registration(
+            broker_id,
+            rack,
+            incarnation=image.version,
+            previous_epoch=-1 if old is None else old.epoch,
+        )
+        image = after(image, register_broker(image, wanted))
+        image = after(image, unfence_broker(image, image.brokers[wanted.broker_id]))
     return image
+
+
+async def bring_up(controller: Controller, wanted: BrokerRegistration) -> int:
+    """Register a broker with a controller and unfence it; return its epoch."""
+    epoch = await controller.register_broker(wanted)
+    answer = await controller.heartbeat(Heartbeat(wanted.broker_id, epoch, epoch))
+    assert not answer.is_fenced
+    return epoch
 
 
 def with_topic(image: MetadataImage, wanted: NewTopic, seed: int = 1) -> MetadataImage:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Generator
+from collections.abc import Awaitable, Coroutine, Generator
 from typing import Any
 
 
@@ -60,5 +60,13 @@ async def count_turns(work: Awaitable[Any]) -> int:
 
 
 def count_pauses(work: Generator[None, None, Any]) -> int:
-    """Return how often work may be paused."""
-    return sum(1 for _ in work)
+    """Return how often work may be paused before it has a result."""
+    pauses = 0
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            if isinstance(end.value, Coroutine):
+                end.value.close()
+            return pauses
+        pauses += 1

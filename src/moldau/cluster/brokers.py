@@ -1,33 +1,38 @@
-"""Decisions about brokers: registration, shutdown, producer ids. Pure.
+"""Decisions about brokers: one registers, is fenced or unfenced, shuts down, leaves. Pure.
 
-A broker that registers is unfenced in the same step. It becomes the leader of the partitions that
-it led before the restart, and of partitions without a leader for which it is in the ISR, eligible,
-or the only replica. The election raises the leader epoch, so that records written before the
-restart can be told from those written after it.
+They follow Kafka's controller, with the same records in the same order. A broker that registers is
+fenced until a heartbeat unfences it (`heartbeats`). Fencing takes it out of every ISR and moves
+what it led; unfencing elects leaders where there was no candidate before. Leaders are elected for
+the cluster as it will be after the decision.
 
-A shutdown follows Kafka's controller. The next active replica in the ISR becomes the leader. If
-there is none, the partition has no leader, and the broker that stops is kept as eligible (KIP-966);
-in a cluster without that feature it stays in the ISR. So no replica without all committed records
-can become the leader.
+One rule differs. A broker that comes back uncleanly may have lost records that it acknowledged. It
+leaves the ISR and the eligible leader replicas of a partition wherever another replica is on
+record, also one that is down: that one has everything, and is waited for. Kafka takes it out
+everywhere, and then may have nobody left. Here the last one on record stays, and so does the only
+replica of a partition. The same holds for replicas in a log directory that has failed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from moldau.base.ids import BrokerId
+from moldau.base.ids import BrokerId, uuid_text
+from moldau.base.texts import shorten
 from moldau.cluster.changes import (
     BrokerChanged,
     BrokerRegistered,
-    Change,
-    PartitionChanged,
+    BrokerUnregistered,
     ProducerIdsAllocated,
 )
-from moldau.cluster.configs import eligible_leaders_kept, min_insync_replicas
 from moldau.cluster.image import MetadataImage
-from moldau.cluster.model import NO_LEADER, Broker, Endpoint, FeatureRange, Partition, Topic
+from moldau.cluster.leader_choice import ElectionRules, is_directory_online
+from moldau.cluster.model import NO_LEADER, Broker, Endpoint, FeatureRange, Partition
+from moldau.cluster.partition_update import PartitionTarget
+from moldau.cluster.record_codec import METADATA_VERSION
+from moldau.cluster.steps import Step, Stepwise, change_partitions
+from moldau.protocol.errors import ApiError, ErrorCode
 
 PRODUCER_ID_BLOCK: Final = 1000
 """The number of producer ids that a broker gets at once; Kafka's number, for equal logs."""
@@ -44,132 +49,286 @@ SUPPORTED_FEATURES: Final = (
 """The feature levels of Kafka 4.3, whose records we keep intact. A controller refuses a broker that
 does not support the levels in force. So all of them are here, also those that we do not use."""
 
+_RESERVED_DIRECTORIES: Final = 100
+"""Directory ids below this number have a meaning of their own (KIP-858)."""
+
 
 @dataclass(frozen=True, slots=True)
-class Registration:
-    """What a broker reports about itself when it starts."""
+class BrokerRegistration:
+    """What a broker says about itself when it starts."""
 
     broker_id: BrokerId
     incarnation_id: bytes
     endpoints: tuple[Endpoint, ...]
     log_directories: tuple[bytes, ...]
     rack: str | None = None
+    previous_broker_epoch: int = -1
+    """The epoch it had before a stop that lost nothing; -1 if it may have lost records."""
+    cluster_id: str | None = None
+    """The cluster it belongs to; None if it is in one process with the controller."""
+    features: tuple[FeatureRange, ...] = SUPPORTED_FEATURES
 
 
-def register_broker(image: MetadataImage, registration: Registration) -> list[Change]:
-    """Decide on a broker that starts. Its epoch is the version that the decision is based on.
+# Registration
 
-    Every commit raises the version, so each registration of a broker has a larger epoch.
+
+def register_broker(
+    image: MetadataImage,
+    registration: BrokerRegistration,
+    *,
+    has_session: bool = False,
+    unclean_by_default: bool = False,
+) -> Stepwise[int]:
+    """Decide on a broker that starts; return its epoch, which is the version decided on.
+
+    `has_session` tells whether the broker registered under this id is still heard of. The same
+    incarnation may register again: what it says about itself is amended, and its epoch stays.
     """
-    epoch = image.version
+    existing = image.brokers.get(registration.broker_id)
+    _check_registration(image, registration, existing, has_session=has_session)
     broker = Broker(
         registration.broker_id,
-        epoch,
+        image.version,
         registration.incarnation_id,
         registration.endpoints,
         registration.rack,
-        SUPPORTED_FEATURES,
+        registration.features,
         log_directories=registration.log_directories,
     )
-    return [
-        BrokerRegistered(broker),
-        BrokerChanged(broker.id, epoch, fenced=False),
-        *_taken_back(image, broker.id),
-    ]
+    if existing is not None and existing.incarnation_id == registration.incarnation_id:
+        broker = replace(
+            broker,
+            epoch=existing.epoch,
+            fenced=existing.fenced,
+            in_controlled_shutdown=existing.in_controlled_shutdown,
+        )
+    else:
+        is_clean = existing is not None and existing.epoch == registration.previous_broker_epoch
+        rules = ElectionRules(image, unclean_by_default=unclean_by_default).with_broker(broker)
+        yield from _leave_partitions(image, rules, broker.id, may_lack_records=not is_clean)
+    yield BrokerRegistered(broker)
+    return broker.epoch
 
 
-def _taken_back(image: MetadataImage, broker_id: BrokerId) -> Iterator[Change]:
-    for topic, partition in image.replicas_on(broker_id):
-        if partition.leader == broker_id or (
-            partition.leader == NO_LEADER and _may_lead(partition, broker_id)
-        ):
-            yield _elected(image, topic, partition, broker_id)
+def _check_registration(
+    image: MetadataImage,
+    registration: BrokerRegistration,
+    existing: Broker | None,
+    *,
+    has_session: bool,
+) -> None:
+    """Refuse a registration for Kafka's reasons, in Kafka's order."""
+    if registration.cluster_id not in (None, image.cluster_id):
+        raise ApiError(
+            ErrorCode.INCONSISTENT_CLUSTER_ID,
+            f"Expected cluster ID {image.cluster_id}, but got cluster ID"
+            f" {shorten(registration.cluster_id or '')}",
+        )
+    if (
+        has_session
+        and existing is not None
+        and existing.incarnation_id != registration.incarnation_id
+    ):
+        raise ApiError(
+            ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+            "Another broker is registered with that broker id. If the broker was recently"
+            " restarted this should self-resolve once the heartbeat manager expires the broker's"
+            " session.",
+        )
+    problem = _directory_problem(image, registration)
+    if problem is not None:
+        raise ApiError(ErrorCode.INVALID_REGISTRATION, problem)
+    _check_features(image, registration.features)
 
 
-def _may_lead(partition: Partition, broker_id: BrokerId) -> bool:
-    if partition.isr:
-        return broker_id in partition.isr
-    if partition.eligible_leaders:
-        return broker_id in partition.eligible_leaders
-    return partition.replicas == (broker_id,)
+def _directory_problem(image: MetadataImage, registration: BrokerRegistration) -> str | None:
+    directories = registration.log_directories
+    if not directories:
+        return "No directories specified in request"
+    if any(int.from_bytes(one, "big") < _RESERVED_DIRECTORIES for one in directories):
+        return "Reserved directory ID in request"
+    if len(set(directories)) < len(directories):
+        return "Duplicate directory ID in request"
+    for broker in image.brokers.values():
+        shared = set(directories).intersection(broker.log_directories)
+        if shared and broker.id != registration.broker_id:
+            directory = uuid_text(min(shared))
+            return f"Broker {broker.id} is already registered with directory {directory}"
+    return None
 
 
-def _minimum(image: MetadataImage, topic: Topic, partition: Partition) -> int:
-    """Return how many replicas must be in sync; at most the number of replicas."""
-    return min(min_insync_replicas(image, topic.name), len(partition.replicas))
+def _check_features(image: MetadataImage, features: tuple[FeatureRange, ...]) -> None:
+    for feature in features:
+        _check_feature(image, feature)
+    named = {feature.name for feature in features}
+    if METADATA_VERSION not in named:
+        raise ApiError(
+            ErrorCode.INVALID_REGISTRATION,
+            f"Request features do not contain '{METADATA_VERSION}'",
+        )
+    for name in image.features.keys() - named:
+        _check_feature(image, FeatureRange(name, 0, 0))
 
 
-def _elected(
-    image: MetadataImage, topic: Topic, partition: Partition, broker_id: BrokerId
-) -> PartitionChanged:
-    isr = partition.isr or (broker_id,)
-    eligible = tuple(other for other in partition.eligible_leaders if other not in isr)
-    if len(isr) >= _minimum(image, topic, partition):
-        eligible = ()
-    change = PartitionChanged(topic.id, partition.index, leader=broker_id)
-    if isr != partition.isr:
-        change = replace(change, isr=isr)
-    if eligible != partition.eligible_leaders:
-        change = replace(change, eligible_leaders=eligible)
-    if partition.last_known_leaders:
-        change = replace(change, last_known_leaders=())
-    if partition.recovering and partition.replicas == (broker_id,):
-        # With no other replica there is nothing to recover from: its log is all there is.
-        change = replace(change, recovering=False)
-    return change
+def _check_feature(image: MetadataImage, feature: FeatureRange) -> None:
+    # A log without any level of the metadata has not been formatted: nothing is in force there.
+    unset = feature.minimum if feature.name == METADATA_VERSION else 0
+    level = image.features.get(feature.name, unset)
+    if not feature.minimum <= level <= feature.maximum:
+        raise ApiError(
+            ErrorCode.UNSUPPORTED_VERSION,
+            f"Unable to register because the broker does not support finalized version {level} of"
+            f" {shorten(feature.name)}. The broker wants a version between {feature.minimum} and"
+            f" {feature.maximum}, inclusive.",
+        )
 
 
-def retire_broker(image: MetadataImage, broker_id: BrokerId) -> list[Change]:
-    """Decide on a controlled shutdown; no changes if the broker is not registered or fenced.
+def registered_broker(image: MetadataImage, broker_id: BrokerId, broker_epoch: int) -> Broker:
+    """Return a broker that asks for something; ApiError STALE_BROKER_EPOCH unless it is current."""
+    broker = image.brokers.get(broker_id)
+    if broker is None:
+        problem = f"No broker registration found for broker id {broker_id}"
+    elif broker.epoch != broker_epoch:
+        problem = f"Expected broker epoch {broker.epoch}, but got broker epoch {broker_epoch}"
+    else:
+        return broker
+    raise ApiError(ErrorCode.STALE_BROKER_EPOCH, problem)
 
-    The order is Kafka's: the broker is marked, its partitions change, then it is fenced.
-    """
+
+# In service and out of it
+
+
+def fence_broker(
+    image: MetadataImage,
+    broker_id: BrokerId,
+    *,
+    may_lack_records: bool = False,
+    unclean_by_default: bool = False,
+) -> Iterator[Step]:
+    """Take a broker out of service: out of every ISR, then fenced."""
     broker = image.brokers.get(broker_id)
     if broker is None or broker.fenced:
-        return []
-    leaving = [
-        change
-        for topic, partition in image.replicas_on(broker_id)
-        if (change := _left(image, topic, partition, broker_id)) is not None
-    ]
-    return [
-        BrokerChanged(broker_id, broker.epoch, in_controlled_shutdown=True),
-        *leaving,
-        BrokerChanged(broker_id, broker.epoch, fenced=True),
-    ]
+        return
+    rules = ElectionRules(image, unclean_by_default=unclean_by_default)
+    rules = rules.with_broker(replace(broker, fenced=True))
+    yield from _leave_partitions(image, rules, broker_id, may_lack_records=may_lack_records)
+    yield BrokerChanged(broker_id, broker.epoch, fenced=True)
 
 
-def _left(
-    image: MetadataImage, topic: Topic, partition: Partition, broker_id: BrokerId
-) -> PartitionChanged | None:
-    if broker_id not in partition.isr:
+def unfence_broker(
+    image: MetadataImage, broker: Broker, *, unclean_by_default: bool = False
+) -> Iterator[Step]:
+    """Put a broker into service, then elect leaders where there was no candidate."""
+    rules = ElectionRules(image, unclean_by_default=unclean_by_default)
+    yield BrokerChanged(broker.id, broker.epoch, fenced=False)
+    yield from change_partitions(
+        image,
+        rules.with_broker(replace(broker, fenced=False)),
+        lambda partition: (
+            PartitionTarget()
+            if partition.leader == NO_LEADER and broker.id in partition.replicas
+            else None
+        ),
+    )
+
+
+def begin_controlled_shutdown(
+    image: MetadataImage, broker: Broker, *, unclean_by_default: bool = False
+) -> Iterator[Step]:
+    """Let a broker leave its partitions before it stops; it goes on serving as a follower."""
+    rules = ElectionRules(image, unclean_by_default=unclean_by_default)
+    yield BrokerChanged(broker.id, broker.epoch, in_controlled_shutdown=True)
+    rules = rules.with_broker(replace(broker, in_controlled_shutdown=True))
+    yield from _leave_partitions(image, rules, broker.id)
+
+
+def unregister_broker(
+    image: MetadataImage, broker_id: BrokerId, *, unclean_by_default: bool = False
+) -> Iterator[Step]:
+    """Take a broker out of the cluster for good: out of every ISR, eligible nowhere."""
+    broker = image.brokers.get(broker_id)
+    if broker is None:
+        raise ApiError(
+            ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker ID {broker_id} is not currently registered"
+        )
+    rules = ElectionRules(image, unclean_by_default=unclean_by_default).without_broker(broker_id)
+    yield from change_partitions(
+        image,
+        rules,
+        lambda partition: (
+            PartitionTarget(isr=_without(partition.isr, broker_id), not_eligible=broker_id)
+            if broker_id in partition.isr or broker_id in partition.eligible_leaders
+            else None
+        ),
+    )
+    yield BrokerUnregistered(broker_id, broker.epoch)
+
+
+def lose_directories(
+    image: MetadataImage,
+    broker: Broker,
+    offline: Iterable[bytes],
+    *,
+    unclean_by_default: bool = False,
+) -> Iterator[Step]:
+    """Take a broker's replicas in failed log directories out of every ISR.
+
+    A broker that has lost all of them must not be in service; no record can say that it has none.
+    """
+    rest = directories_left(broker, offline)
+    if rest == broker.log_directories:
+        return
+    left = replace(broker, log_directories=rest)
+    rules = ElectionRules(image, unclean_by_default=unclean_by_default).with_broker(left)
+
+    def target(partition: Partition) -> PartitionTarget | None:
+        if rest and is_directory_online(left, partition):
+            return None
+        return _departure(partition, broker.id, may_lack_records=True)
+
+    yield from change_partitions(image, rules, target)
+    if rest:
+        yield BrokerChanged(broker.id, broker.epoch, log_directories=rest)
+
+
+def directories_left(broker: Broker, offline: Iterable[bytes]) -> tuple[bytes, ...]:
+    """Return a broker's log directories without those that are offline."""
+    failed = frozenset(offline)
+    return tuple(one for one in broker.log_directories if one not in failed)
+
+
+def _leave_partitions(
+    image: MetadataImage,
+    rules: ElectionRules,
+    broker_id: BrokerId,
+    *,
+    may_lack_records: bool = False,
+) -> Iterator[Step]:
+    return change_partitions(
+        image,
+        rules,
+        lambda partition: _departure(partition, broker_id, may_lack_records=may_lack_records),
+    )
+
+
+def _departure(
+    partition: Partition, broker_id: BrokerId, *, may_lack_records: bool
+) -> PartitionTarget | None:
+    """Return what becomes of a partition that a broker leaves; None if it has nothing to leave."""
+    on_record = {*partition.isr, *partition.eligible_leaders}
+    if broker_id not in on_record:
         return None
-    remaining = tuple(other for other in partition.isr if other != broker_id)
-    change = PartitionChanged(topic.id, partition.index)
-    if partition.leader == broker_id:
-        change = replace(change, leader=_next_leader(image, partition, remaining))
-    if not eligible_leaders_kept(image):
-        return replace(change, isr=remaining) if remaining else _if_any(change)
-    if len(remaining) < _minimum(image, topic, partition):
-        eligible = (*partition.eligible_leaders, broker_id)
-        change = replace(change, eligible_leaders=eligible)
-    if not remaining:
-        change = replace(change, last_known_leaders=(broker_id,))
-    return replace(change, isr=remaining)
+    isr = _without(partition.isr, broker_id)
+    if may_lack_records and len(on_record) > 1:
+        return PartitionTarget(isr=isr, not_eligible=broker_id)
+    return PartitionTarget(isr=isr) if broker_id in partition.isr else None
 
 
-def _if_any(change: PartitionChanged) -> PartitionChanged | None:
-    return None if change.leader is None else change
+def _without(brokers: tuple[BrokerId, ...], broker_id: BrokerId) -> tuple[BrokerId, ...]:
+    return tuple(one for one in brokers if one != broker_id)
 
 
-def _next_leader(
-    image: MetadataImage, partition: Partition, candidates: tuple[BrokerId, ...]
-) -> BrokerId:
-    for other in partition.replicas:
-        broker = image.brokers.get(other)
-        if other in candidates and broker is not None and broker.active:
-            return other
-    return NO_LEADER
+# Producer ids
 
 
 def allocate_producer_ids(image: MetadataImage, broker: Broker) -> ProducerIdsAllocated:

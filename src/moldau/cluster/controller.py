@@ -1,40 +1,32 @@
 """The controller: carries out the requests of brokers, one decision after the other.
 
-It owns the controllership, while this broker has it, and the queue of decisions. Pure functions of
-`topics`, `configs` and `brokers` decide; the controller gives them the newest image and commits the
-changes that they return.
+It owns the controllership, while this broker has it, and the queue of decisions
+(`controller_queue`). What may be changed is decided by pure functions; the controller gives them
+the newest image and commits what they return. Requests about topics and configs are here, those
+about brokers and replicas in `broker_controller`.
 
-Without the controllership every request is refused with NOT_CONTROLLER, also those in the queue
-when it is lost. After this error clients look up the controller and try again.
-
-The controller must not know who sends a request: a handler of this process today, another broker
-later. It knows neither files nor records; those belong to the store.
+It must not know who asks: a handler of this process, or a request of another broker. It knows
+neither files nor records; those are the store's.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
-from moldau.base.checks import invariant
-from moldau.base.clock import Random
+from moldau.base.clock import Clock, Random
 from moldau.base.ids import BrokerId, TopicId
-from moldau.cluster import brokers, topics
-from moldau.cluster.brokers import Registration
+from moldau.cluster import topics
+from moldau.cluster.broker_controller import BrokerController, ControllerSettings
 from moldau.cluster.changes import Change
 from moldau.cluster.config_operations import ConfigOperation
 from moldau.cluster.configs import alter_configs, replace_configs
-from moldau.cluster.controller_requests import ProducerIdBlock
-from moldau.cluster.decisions import Decide, Decisions
 from moldau.cluster.image import MetadataImage
-from moldau.cluster.in_turns import collect_changes, preview
+from moldau.cluster.in_turns import preview
 from moldau.cluster.model import ConfigResource, Topic
-from moldau.cluster.store import ControllerFenced, MetadataStore
+from moldau.cluster.store import MetadataStore
 from moldau.cluster.topics import NewTopic, TopicDefaults
 from moldau.protocol.errors import ApiError, ErrorCode
-
-logger = logging.getLogger(__name__)
 
 
 class ConfigRules(Protocol):
@@ -53,8 +45,8 @@ class ConfigRules(Protocol):
         ...
 
 
-class Controller:
-    """The implementation of `ControllerRequests` with the controller in this process."""
+class Controller(BrokerController):
+    """`ControllerRequests` where the controller is in this process."""
 
     def __init__(
         self,
@@ -63,46 +55,14 @@ class Controller:
         config_rules: ConfigRules,
         random: Random,
         can_make_logs: Callable[[], bool],
+        clock: Clock,
+        settings: ControllerSettings | None = None,
     ) -> None:
-        self._store = store
-        self._decisions: Decisions | None = None
-        """The queue of this broker's controllership; None while it has none."""
-        self._last_epoch = -1
+        super().__init__(store, clock, settings or ControllerSettings())
         self._defaults = defaults
         self._config_rules = config_rules
         self._random = random
         self._can_make_logs = can_make_logs
-
-    # The controllership
-
-    async def claim(self) -> bool:
-        """Become the active controller if no other broker is; tell whether it worked."""
-        invariant(self._decisions is None, "the controller claims what it holds")
-        controllership = await self._store.claim()
-        if controllership is None:
-            return False
-        # Two controllerships with one epoch could not be told apart: both could commit.
-        invariant(controllership.epoch > self._last_epoch, "a controller epoch was granted twice")
-        self._last_epoch = controllership.epoch
-        self._decisions = Decisions(self._store, controllership)
-        controllership.on_lost(self._lost)
-        # It may be lost already: then `on_lost` has called `_lost`.
-        return self._decisions is not None
-
-    def _lost(self) -> None:
-        logger.warning("no longer the controller: epoch %d is over", self._last_epoch)
-        self._decisions = None
-
-    def _active(self) -> Decisions:
-        if self._decisions is None:
-            raise ApiError(ErrorCode.NOT_CONTROLLER)
-        return self._decisions
-
-    async def _commit(self, decide: Decide) -> MetadataImage:
-        try:
-            return await self._active().commit(decide)
-        except ControllerFenced as error:
-            raise ApiError(ErrorCode.NOT_CONTROLLER) from error
 
     # Topics
 
@@ -174,38 +134,3 @@ class Controller:
             return alter_configs(image, resource, altered)
 
         await self._carry_out(decide, validate_only=validate_only)
-
-    # Brokers
-
-    async def allocate_producer_ids(self, broker_id: BrokerId) -> ProducerIdBlock:
-        block = ProducerIdBlock(0, 0)
-
-        def decide(image: MetadataImage) -> list[Change]:
-            nonlocal block
-            allocated = brokers.allocate_producer_ids(image, image.brokers[broker_id])
-            block = ProducerIdBlock(image.next_producer_id, allocated.next_producer_id)
-            return [allocated]
-
-        await self._carry_out(decide)
-        return block
-
-    async def register_broker(self, registration: Registration) -> None:
-        await self._carry_out(lambda image: brokers.register_broker(image, registration))
-
-    async def retire_broker(self, broker_id: BrokerId) -> None:
-        await self._carry_out(lambda image: brokers.retire_broker(image, broker_id))
-
-    async def _carry_out(self, decide: Decide, *, validate_only: bool = False) -> None:
-        if validate_only:
-            await collect_changes(decide(self._current_image()))
-        else:
-            await self._commit(decide)
-
-    def _current_image(self) -> MetadataImage:
-        """Return the image to validate on; ApiError unless this is the active controller.
-
-        A controller that was replaced and does not know it yet validates on an older image. That is
-        harmless: nothing is written, and a valid request may be refused a moment later anyway.
-        """
-        self._active()
-        return self._store.image

@@ -4,8 +4,8 @@ Handlers and the start of the broker use this port only. Today `controller` impl
 same process. In a cluster most brokers will send a request to another node instead.
 
 So arguments and results are plain values, and no method takes a function: the controller decides,
-on its own image, with the pure functions of `topics`, `configs` and `brokers`. Each method
-corresponds to one Kafka request, named in its docstring, and can be sent as that request.
+on its own image, with the pure functions of this package. Each method has one counterpart among
+Kafka's requests, named in its docstring, so it can travel as that.
 
 All implementations promise:
 
@@ -19,13 +19,17 @@ All implementations promise:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from moldau.base.ids import BrokerId, TopicId
-from moldau.cluster.brokers import Registration
+from moldau.cluster.brokers import BrokerRegistration
 from moldau.cluster.config_operations import ConfigOperation
+from moldau.cluster.elections import ElectionAnswer
+from moldau.cluster.heartbeats import Heartbeat, HeartbeatAnswer
+from moldau.cluster.isr_changes import IsrAnswer, IsrProposal
 from moldau.cluster.model import ConfigResource, Topic
+from moldau.cluster.reassignment import ReassignmentAnswer, WantedReplicas
 from moldau.cluster.topics import NewTopic
 
 
@@ -85,14 +89,50 @@ class ControllerRequests(Protocol):
         """Change single configs of a resource (IncrementalAlterConfigs)."""
         ...
 
-    async def allocate_producer_ids(self, broker_id: BrokerId) -> ProducerIdBlock:
-        """Give a registered broker a block of unused producer ids (AllocateProducerIds)."""
+    async def register_broker(self, registration: BrokerRegistration) -> int:
+        """Register a broker that starts and return its epoch (BrokerRegistration).
+
+        It is fenced until a heartbeat unfences it.
+        """
         ...
 
-    async def register_broker(self, registration: Registration) -> None:
-        """Register a broker that starts, and unfence it (BrokerRegistration)."""
+    async def heartbeat(self, heartbeat: Heartbeat) -> HeartbeatAnswer:
+        """Keep a broker's session up, and let it serve or stop (BrokerHeartbeat)."""
         ...
 
-    async def retire_broker(self, broker_id: BrokerId) -> None:
-        """Fence a broker that stops, and move its leaderships (BrokerHeartbeat, WantShutDown)."""
+    async def unregister_broker(self, broker_id: BrokerId) -> None:
+        """Take a broker out of the cluster for good (UnregisterBroker)."""
+        ...
+
+    async def allocate_producer_ids(
+        self, broker_id: BrokerId, broker_epoch: int
+    ) -> ProducerIdBlock:
+        """Give a registered broker producer ids that nobody had before (AllocateProducerIds)."""
+        ...
+
+    async def alter_partitions(
+        self, broker_id: BrokerId, broker_epoch: int, proposals: Sequence[IsrProposal]
+    ) -> list[IsrAnswer]:
+        """Change the ISR of partitions that a broker leads (AlterPartition).
+
+        One answer for each proposal, in their order.
+        """
+        ...
+
+    async def elect_leaders(
+        self, wanted: Mapping[str, Iterable[int]] | None, *, preferred: bool
+    ) -> list[ElectionAnswer]:
+        """Elect leaders of these partitions by topic, or of all (ElectLeaders).
+
+        `preferred` elects the preferred replicas; otherwise any replica where there is no leader.
+        """
+        ...
+
+    async def alter_reassignments(
+        self, wanted: Sequence[WantedReplicas], *, may_change_replica_count: bool = True
+    ) -> list[ReassignmentAnswer]:
+        """Move replicas, or cancel such moves (AlterPartitionReassignments).
+
+        One answer for each partition that is named, in their order.
+        """
         ...

@@ -16,7 +16,8 @@ from collections.abc import Sequence
 from moldau.base.errors import UserError
 from moldau.base.ids import random_uuid
 from moldau.base.network import Address, Listener
-from moldau.cluster.brokers import Registration
+from moldau.cluster.brokers import BrokerRegistration
+from moldau.cluster.heartbeats import Heartbeat, HeartbeatAnswer
 from moldau.cluster.model import Endpoint as AdvertisedEndpoint
 from moldau.cluster.store import StoreFailed
 from moldau.protocol.errors import ApiError
@@ -35,6 +36,10 @@ FLUSH_INTERVAL_S = 1.0
 
 STOP_PATIENCE_S = 5.0
 """How long a stop waits for requests that are being carried out."""
+
+SIGN_OFF_TRIES = 20
+SIGN_OFF_PAUSE_S = 0.05
+"""How often a broker that stops asks whether its partitions are led by others, and known to be."""
 
 IDLE_LOOKS_PER_PERIOD = 10
 """An idle connection is closed at most two tenths late: a look is also how its last request is
@@ -134,7 +139,7 @@ class Broker:
 
     async def _register(self) -> None:
         """Say in the metadata that this broker is here, and where it is reached."""
-        registration = Registration(
+        registration = BrokerRegistration(
             self.parts.broker_id,
             random_uuid(self.parts.ports.random),
             tuple(
@@ -154,12 +159,33 @@ class Broker:
                 if not directory.offline and directory.identity.directory_id is not None
             ),
             self.parts.settings.rack,
+            self._previous_epoch(),
         )
         try:
             await self.parts.requests.register_broker(registration)
+            await self._heartbeat()
         except (ApiError, StoreFailed) as error:
             raise UserError(f"cannot register broker {self.parts.broker_id}: {error}") from error
         self._registered = True
+
+    def _previous_epoch(self) -> int:
+        """Return the epoch of the last start; -1 if what was acknowledged since may be lost.
+
+        A process that was killed has lost nothing: what it wrote is in the page cache.
+        """
+        lost = any(directory.power_lost for directory in self.parts.logs.directories)
+        return -1 if lost else self.parts.broker_epoch()
+
+    async def _heartbeat(self, *, want_shut_down: bool = False) -> HeartbeatAnswer:
+        """Tell the controller that this broker is there, and what it wants."""
+        return await self.parts.requests.heartbeat(
+            Heartbeat(
+                self.parts.broker_id,
+                self.parts.broker_epoch(),
+                self.parts.store.image.version - 1,
+                want_shut_down=want_shut_down,
+            )
+        )
 
     def _chores(self) -> list[Chore]:
         settings, chores = self.parts.settings, self.parts.housekeeping
@@ -217,21 +243,22 @@ class Broker:
         self._dispatcher.close()
         await self.parts.store.close()
         if self._registered:
-            await self.parts.housekeeping.close_logs(self._broker_epoch())
+            await self.parts.housekeeping.close_logs(self.parts.broker_epoch())
             logger.info("broker %d has stopped", self.parts.broker_id)
         else:
             self.parts.logs.release()
 
     async def _sign_off(self) -> None:
-        """Give the registration back; without a disk to write it on, the logs are closed anyway."""
+        """Leave all partitions; without a disk to write it on, the logs are closed anyway."""
         try:
-            await self.parts.requests.retire_broker(self.parts.broker_id)
+            for _ in range(SIGN_OFF_TRIES):
+                if (await self._heartbeat(want_shut_down=True)).should_shut_down:
+                    return
+                await asyncio.sleep(SIGN_OFF_PAUSE_S)
         except (ApiError, StoreFailed) as error:
             logger.warning("broker %d cannot sign off: %s", self.parts.broker_id, error)
-
-    def _broker_epoch(self) -> int:
-        broker = self.parts.store.image.brokers.get(self.parts.broker_id)
-        return -1 if broker is None else broker.epoch
+        else:
+            logger.warning("broker %d stops before others know", self.parts.broker_id)
 
     async def _cancel_tasks(self) -> None:
         for task in self._tasks:

@@ -16,6 +16,7 @@ from moldau.base.files import Files
 from moldau.base.ids import BrokerId
 from moldau.base.memory_budget import MemoryBudget
 from moldau.base.network import Network
+from moldau.cluster.broker_controller import ControllerSettings
 from moldau.cluster.controller import Controller
 from moldau.cluster.controller_requests import ControllerRequests
 from moldau.cluster.image import MetadataImage
@@ -137,7 +138,18 @@ class Parts:
             self.configs,
             self.ports.random,
             lambda: self.logs.can_make_logs,
+            self.ports.clock,
+            ControllerSettings(
+                settings.values.integer("broker.session.timeout.ms") / 1000,
+                bool(settings.values.value("unclean.leader.election.enable")),
+                self.broker_id,
+            ),
         )
+
+    def broker_epoch(self) -> int:
+        """Return the epoch this broker is registered with; -1 while it is not."""
+        broker = self.store.image.brokers.get(self.broker_id)
+        return -1 if broker is None else broker.epoch
 
     def image(self) -> MetadataImage:
         """Return the cluster's metadata as it is now."""

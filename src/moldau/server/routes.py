@@ -195,7 +195,7 @@ def _transaction_rows(parts: Parts) -> tuple[Row, ...]:
     runtimes = parts.runtimes
     producers = TransactionHandlers(
         runtimes.transactions,
-        ProducerIds(parts.requests, parts.broker_id),
+        ProducerIds(parts.requests, parts.broker_id, parts.broker_epoch),
         parts.image,
         runtimes.groups.partition_for,
     )
@@ -215,7 +215,7 @@ def _transaction_rows(parts: Parts) -> tuple[Row, ...]:
 
 def _cluster_rows(parts: Parts) -> tuple[Row, ...]:
     """What asks a cluster about its brokers; one broker has short answers."""
-    replicas = ReassignmentHandlers(parts.image)
+    replicas = ReassignmentHandlers(parts.image, parts.requests)
     quorum = QuorumHandlers(parts.store, parts.broker_id, parts.ports.clock)
     return (
         (34, "0-2", ReplicaDirectoryHandler(parts.logs)),

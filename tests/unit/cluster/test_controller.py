@@ -7,12 +7,14 @@ import random
 
 import pytest
 
-from kits.metadata_samples import registration
+from kits.metadata_samples import bring_up, registration
 from moldau.base.errors import InvariantViolated
 from moldau.cluster.changes import ProducerIdsAllocated
 from moldau.cluster.config_operations import ConfigOperation, OperationType
 from moldau.cluster.controller import Controller
+from moldau.cluster.heartbeats import Heartbeat
 from moldau.cluster.model import ConfigResource, ResourceType
+from moldau.cluster.reassignment import WantedReplicas
 from moldau.cluster.topics import NewTopic, TopicDefaults
 from moldau.protocol.errors import ApiError, ErrorCode
 from moldau.sim.store import SharedMetadata
@@ -38,7 +40,9 @@ class Bench:
         self.shared = SharedMetadata(world)
         self.stores = [self.shared.store(1), self.shared.store(2)]
         self.first, self.second = (
-            Controller(store, TopicDefaults(), AnyConfigs(), random.Random(1), lambda: True)
+            Controller(
+                store, TopicDefaults(), AnyConfigs(), random.Random(1), lambda: True, world.clock
+            )
             for store in self.stores
         )
 
@@ -73,9 +77,10 @@ def every_change(controller):
     yield lambda: controller.delete_topic("t")
     yield lambda: controller.replace_configs(TOPIC, {"retention.ms": "1"})
     yield lambda: controller.alter_configs(TOPIC, SET_ONE)
-    yield lambda: controller.allocate_producer_ids(1)
+    yield lambda: controller.allocate_producer_ids(1, 0)
     yield lambda: controller.register_broker(registration(2))
-    yield lambda: controller.retire_broker(1)
+    yield lambda: controller.heartbeat(Heartbeat(1, 0, 0, want_shut_down=True))
+    yield lambda: controller.unregister_broker(1)
 
 
 def every_validation(controller):
@@ -85,9 +90,18 @@ def every_validation(controller):
     yield lambda: controller.alter_configs(TOPIC, SET_ONE, validate_only=True)
 
 
+def everything_without_effect(controller):
+    yield lambda: controller.alter_partitions(1, 0, [])
+    yield lambda: controller.elect_leaders(None, preferred=True)
+    yield lambda: controller.alter_reassignments([WantedReplicas("t", 0, (1,))])
+    yield controller.check_sessions
+    yield controller.elect_preferred_leaders
+    yield controller.elect_unclean_leaders
+
+
 async def prepare(controller):
     assert await controller.claim()
-    await controller.register_broker(registration(1))
+    await bring_up(controller, registration(1))
     await controller.create_topic(NewTopic("t", 3, 1))
 
 
@@ -102,7 +116,8 @@ def test_only_the_active_controller_carries_out_requests(on_bench):
         await prepare(bench.first)
         assert not await bench.second.claim()
         before = bench.shared.image
-        requests = (*every_change(bench.second), *every_validation(bench.second))
+        families = every_change, every_validation, everything_without_effect
+        requests = [request for family in families for request in family(bench.second)]
         codes = {await refusal(request) for request in requests}
         assert codes == {ErrorCode.NOT_CONTROLLER}
         assert bench.shared.image is before
@@ -161,7 +176,10 @@ def test_a_request_returns_when_the_own_image_has_the_change(on_bench):
         assert image().topic_config("t") == {"retention.ms": "7", "segment.ms": "8"}
         await bench.first.delete_topic_by_id(created.id)
         assert set(image().topics) == {"t"}
-        await bench.first.retire_broker(1)
+        stop = Heartbeat(1, image().brokers[1].epoch, 0, want_shut_down=True)
+        assert not (await bench.first.heartbeat(stop)).should_shut_down
+        assert image().brokers[1].in_controlled_shutdown
+        assert (await bench.first.heartbeat(stop)).should_shut_down
         assert image().brokers[1].fenced
 
     on_bench(work)
@@ -187,10 +205,10 @@ def test_validating_tells_the_outcome_and_changes_nothing(on_bench):
 def test_producer_ids_are_given_once_also_where_somebody_else_takes_some(on_bench):
     async def work(bench):
         await prepare(bench.first)
-        blocks = [await bench.first.allocate_producer_ids(1)]
+        blocks = [await bench.first.allocate_producer_ids(1, 0)]
         taken_elsewhere = ProducerIdsAllocated(1, 0, bench.shared.image.next_producer_id + 500)
         bench.shared.write([taken_elsewhere])
-        blocks += await asyncio.gather(*(bench.first.allocate_producer_ids(1) for _ in range(3)))
+        blocks += await asyncio.gather(*(bench.first.allocate_producer_ids(1, 0) for _ in range(3)))
         assert sorted(blocks) == [(0, 1000), (1500, 2500), (2500, 3500), (3500, 4500)]
 
     on_bench(work)

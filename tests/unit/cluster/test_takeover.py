@@ -12,7 +12,12 @@ from kits.embedded_store import FOLDER, KAFKA, LOG, committing, created, on_disk
 from kits.metadata_samples import registration
 from moldau.base.errors import StorageError
 from moldau.base.files import read_whole
-from moldau.cluster.brokers import Registration, register_broker, retire_broker
+from moldau.cluster.brokers import (
+    BrokerRegistration,
+    fence_broker,
+    register_broker,
+    unfence_broker,
+)
 from moldau.cluster.changes import OpaqueRecorded
 from moldau.cluster.decisions import Decisions
 from moldau.cluster.model import NO_LEADER, ConfigResource, ResourceType
@@ -55,11 +60,12 @@ def test_a_folder_of_kafkas_is_continued(world, taken_over, kind):
 
     async def register(store):
         directories = tuple(store.identity.directory_ids.values())
-        own = Registration(1, bytes(16), registration(1).endpoints, directories)
+        own = BrokerRegistration(1, bytes(16), registration(1).endpoints, directories)
         decisions = Decisions(store, await store.claim())
         await decisions.commit(lambda image: register_broker(image, own))
+        await decisions.commit(lambda image: unfence_broker(image, image.brokers[1]))
         await decisions.commit(lambda image: [created(1)])
-        await decisions.commit(lambda image: retire_broker(image, 1))
+        await decisions.commit(lambda image: fence_broker(image, 1))
 
     before = use(world, Disk(), directories=(folder,))
     assert all(
@@ -77,7 +83,7 @@ def test_a_folder_of_kafkas_is_continued(world, taken_over, kind):
     assert all(
         (partition.leader, partition.isr) == (1, (1,))
         for topic in before.topics
-        for partition in leaders[0].topics[topic].partitions
+        for partition in leaders[1].topics[topic].partitions
     )
     after = use(world, Disk(), directories=(folder,))
     assert set(after.topics) == {*before.topics, "topic-1"}

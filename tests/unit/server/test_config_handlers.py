@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from kits.metadata_samples import registration
+from kits.metadata_samples import bring_up, registration
 from kits.request_kit import context as at
 from kits.slicing import count_pauses, count_turns, finished
 from moldau.base.clock import SystemClock
@@ -58,7 +58,7 @@ class Bench:
             BrokerSettings.load("node.id=1"), lambda: self.store.image, BrokerId(1)
         )
         self.requests = Controller(
-            self.store, TopicDefaults(), configs, random.Random(1), lambda: True
+            self.store, TopicDefaults(), configs, random.Random(1), lambda: True, SystemClock()
         )
         self.handlers = ConfigHandlers(
             configs, LogLevels(BrokerId(1)), self.requests, self.follower
@@ -67,7 +67,7 @@ class Bench:
     async def start(self):
         await self.store.start()
         await self.requests.claim()
-        await self.requests.register_broker(registration(1))
+        await bring_up(self.requests, registration(1))
         await self.requests.create_topic(NewTopic("t", 1, 1))
 
     def own(self):

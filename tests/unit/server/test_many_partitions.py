@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from kits import log_kit
-from kits.metadata_samples import registration, with_brokers, with_topic
+from kits.metadata_samples import bring_up, registration, with_brokers, with_topic
 from kits.slicing import answered, count_turns, finished
 from moldau.base.clock import SystemClock
 from moldau.base.limits import CONFIGS_PER_RESOURCE
@@ -48,7 +48,9 @@ def at(version):
 
 
 async def controller_of(store):
-    controller = Controller(store, TopicDefaults(), None, random.Random(1), lambda: True)
+    controller = Controller(
+        store, TopicDefaults(), None, random.Random(1), lambda: True, SystemClock()
+    )
     await controller.claim()
     return controller
 
@@ -120,7 +122,7 @@ class TestTopics:
             store = EmbeddedStore(disk, ["/data"], 1, SystemClock(), random.Random(1))
             await store.start()
             controller = await controller_of(store)
-            await controller.register_broker(registration(1))
+            await bring_up(controller, registration(1))
             topics = TopicAdmin(controller, lambda: store.image, self.Store(None))
             turns = await count_turns(topics.create(NewTopic("wide", MANY)))
             assert len(store.image.topics["wide"].partitions) == MANY

@@ -3,6 +3,8 @@
 Codes are those that Kafka 4.3.1 gives; `tests/differential` compares them field by field.
 """
 
+import asyncio
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -10,13 +12,15 @@ import pytest
 from kits.filled_messages import filled
 from kits.log_kit import HandClock
 from kits.metadata_samples import with_brokers, with_topic
-from kits.slicing import count_pauses, finished
+from kits.slicing import answered, count_pauses, finished
+from moldau.base.clock import SystemClock
 from moldau.base.errors import ProtocolError
 from moldau.base.ids import PartitionKey
 from moldau.cluster.changes import FeatureLevelSet, PartitionChanged
+from moldau.cluster.controller import Controller
 from moldau.cluster.features import levels_in_force, supported_features
 from moldau.cluster.formatting import FIRST_FEATURES
-from moldau.cluster.topics import NewTopic
+from moldau.cluster.topics import NewTopic, TopicDefaults
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.fields import Versions
 from moldau.protocol.messages.brokers import (
@@ -45,6 +49,9 @@ from moldau.protocol.messages.reassignment import (
     AlterPartitionReassignmentsRequest,
     ElectLeadersRequest,
     ElectLeadersTopic,
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsTopics,
+    OngoingPartitionReassignment,
     ReassignablePartition,
     ReassignableTopic,
 )
@@ -77,9 +84,30 @@ def image():
     return made.apply(FIRST_FEATURES, made.version)
 
 
+class Decided:
+    """A store that shows an image, and the controller that changes it."""
+
+    def __init__(self, image):
+        self.image = image
+        self.epoch = 1
+        self.controller = Controller(self, TopicDefaults(), None, None, lambda: True, SystemClock())
+        self.handlers = ReassignmentHandlers(lambda: self.image, self.controller)
+        asyncio.run(self.controller.claim())
+
+    async def claim(self):
+        return self
+
+    def on_lost(self, callback):
+        pass
+
+    async def commit(self, expected_version, changes):
+        self.image = self.image.apply(changes, expected_version + len(changes))
+        return self.image.version
+
+
 @pytest.fixture
 def replicas(image):
-    return ReassignmentHandlers(lambda: image)
+    return Decided(image).handlers
 
 
 @pytest.fixture
@@ -97,11 +125,11 @@ def at(version):
 # Replicas and elections
 
 
-def reassigned(replicas, *partitions, topic="t"):
+def reassigned(replicas, *partitions, topic="t", version=1, **options):
     topics = [ReassignableTopic(topic, [ReassignablePartition(*one) for one in partitions])]
-    response = finished(replicas.alter(AlterPartitionReassignmentsRequest(topics=topics), at(1)))
-    (answered,) = response.responses
-    return [(one.partition_index, one.error_code) for one in answered.partitions]
+    request = AlterPartitionReassignmentsRequest(topics=topics, **options)
+    (topic_answer,) = answered(replicas.alter(request, at(version))).responses
+    return [(one.partition_index, one.error_code) for one in topic_answer.partitions]
 
 
 def test_replicas_may_be_where_they_are_and_nowhere_else(replicas):
@@ -114,57 +142,83 @@ def test_replicas_may_be_where_they_are_and_nowhere_else(replicas):
     assert reassigned(replicas, (0, None), topic="nowhere") == [(0, unknown)]
 
 
-def test_a_partition_with_other_replicas_in_the_metadata_is_not_moved():
-    image = with_topic(with_brokers([1, 2]), NewTopic("t", 1, 2))
-    handlers = ReassignmentHandlers(lambda: image)
-    assert reassigned(handlers, (0, [1])) == [(0, ErrorCode.INVALID_REPLICA_ASSIGNMENT)]
-    assert reassigned(handlers, (0, list(image.topics["t"].partitions[0].replicas))) == [(0, 0)]
+def ongoing(replicas, topics=None):
+    request = ListPartitionReassignmentsRequest(topics=topics)
+    response = finished(replicas.list_ongoing(request, at(0)))
+    return [(one.name, one.partitions) for one in response.topics]
+
+
+def test_a_move_that_has_to_wait_is_listed_until_it_is_cancelled():
+    decided = Decided(with_topic(with_brokers([1, 2]), NewTopic("t", assignments={0: [1]})))
+    replicas = decided.handlers
+    refused = ErrorCode.INVALID_REPLICATION_FACTOR
+    kept = {"allow_replication_factor_change": False}
+    assert reassigned(replicas, (0, [1, 2]), **kept) == [(0, refused)]
+    assert ongoing(replicas) == []
+    assert reassigned(replicas, (0, [2])) == [(0, 0)]
+    listed = [("t", [OngoingPartitionReassignment(0, [2, 1], [2], [1])])]
+    assert ongoing(replicas) == listed
+    assert ongoing(replicas, [ListPartitionReassignmentsTopics("t", [0, 0, 7, -1])]) == listed
+    for name, indexes in (("t", [1]), ("nowhere", [0])):
+        assert ongoing(replicas, [ListPartitionReassignmentsTopics(name, indexes)]) == []
+    assert reassigned(replicas, (0, None)) == [(0, 0)]
+    assert ongoing(replicas) == []
+    assert decided.image.topics["t"].partitions[0].replicas == (1,)
 
 
 def test_what_is_named_often_is_answered_once_and_in_small_steps(replicas):
     many = [ReassignableTopic("t", [ReassignablePartition(0, [1])] * 10)] * MANY
     work = replicas.alter(AlterPartitionReassignmentsRequest(topics=many), at(1))
     assert count_pauses(work) > SMALL_STEPS
-    answer = finished(replicas.alter(AlterPartitionReassignmentsRequest(topics=many), at(1)))
+    answer = answered(replicas.alter(AlterPartitionReassignmentsRequest(topics=many), at(1)))
     assert [len(topic.partitions) for topic in answer.responses] == [1]
     elections = ElectLeadersRequest(PREFERRED, [ElectLeadersTopic("t", [0] * 10)] * MANY)
-    (answered,) = finished(replicas.elect(elections, at(2))).replica_election_results
-    assert len(answered.partition_result) == 1
+    (topic_answer,) = answered(replicas.elect(elections, at(2))).replica_election_results
+    assert len(topic_answer.partition_result) == 1
 
 
 def elected(replicas, kind, *partitions):
     topics = [ElectLeadersTopic("t", list(partitions))]
-    response = finished(replicas.elect(ElectLeadersRequest(kind, topics), at(2)))
-    (answered,) = response.replica_election_results
-    return response.error_code, [one.error_code for one in answered.partition_result]
+    response = answered(replicas.elect(ElectLeadersRequest(kind, topics), at(2)))
+    (topic_answer,) = response.replica_election_results
+    return response.error_code, [one.error_code for one in topic_answer.partition_result]
 
 
 def test_nobody_needs_an_election(replicas):
     unknown, not_needed = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.ELECTION_NOT_NEEDED
     for kind in (PREFERRED, UNCLEAN):
         assert elected(replicas, kind, 0, 7) == (0, [not_needed, unknown])
-        every = finished(replicas.elect(ElectLeadersRequest(kind, None), at(2)))
+        every = answered(replicas.elect(ElectLeadersRequest(kind, None), at(2)))
         assert [one.partition_result for one in every.replica_election_results] == [[]]
     refused = ErrorCode.INVALID_REQUEST
     assert elected(replicas, 2, 0) == (refused, [refused])
 
 
-def test_a_leader_that_is_gone_has_no_successor():
+def test_a_leader_that_is_gone_has_no_successor_but_an_eligible_one():
     image = with_topic(with_brokers([1, 2]), NewTopic("t", 1, 2))
-    handlers = ReassignmentHandlers(lambda: image)
+    handlers = Decided(image).handlers
     preferred = image.topics["t"].partitions[0].replicas[0]
     assert elected(handlers, PREFERRED, 0) == (0, [ErrorCode.ELECTION_NOT_NEEDED])
-    other = 3 - preferred
-    moved = _led_by(image, other)
-    handlers = ReassignmentHandlers(lambda: moved)
+    moved = Decided(_led_by(image, 3 - preferred))
+    assert elected(moved.handlers, PREFERRED, 0) == (0, [ErrorCode.NONE])
+    assert moved.image.topics["t"].partitions[0].leader == preferred
+    image = _led_by(image, 3 - preferred, isr=(3 - preferred,))
+    handlers = Decided(image).handlers
     assert elected(handlers, PREFERRED, 0) == (0, [ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE])
-    gone = _led_by(image, -1)
-    handlers = ReassignmentHandlers(lambda: gone)
+    handlers = Decided(replace(_led_by(image, -1), brokers={})).handlers
     assert elected(handlers, UNCLEAN, 0) == (0, [ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE])
 
 
-def _led_by(image, leader):
-    change = PartitionChanged(image.topics["t"].id, 0, leader=leader)
+def test_without_a_controller_nothing_is_moved(replicas, image):
+    decided = Decided(image)
+    decided.controller._lost()
+    request = AlterPartitionReassignmentsRequest(topics=[])
+    assert answered(decided.handlers.alter(request, at(1))).error_code == 41
+    assert answered(decided.handlers.elect(ElectLeadersRequest(0, None), at(2))).error_code == 41
+
+
+def _led_by(image, leader, **parts):
+    change = PartitionChanged(image.topics["t"].id, 0, leader=leader, **parts)
     return image.apply([change], image.version + 1)
 
 

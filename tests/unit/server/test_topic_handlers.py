@@ -10,6 +10,7 @@ import pytest
 from kits.metadata_samples import with_brokers
 from kits.request_kit import context as at
 from kits.slicing import answered, count_pauses, count_turns, finished
+from moldau.base.clock import SystemClock
 from moldau.base.ids import ZERO_TOPIC_ID
 from moldau.cluster.controller import Controller
 from moldau.cluster.topics import NewTopic, TopicDefaults, create_topic
@@ -100,7 +101,9 @@ def administration(decided):
 
 
 def topics_of(decided):
-    controller = Controller(decided, DEFAULTS, None, RANDOM, lambda: decided.can_make_logs)
+    controller = Controller(
+        decided, DEFAULTS, None, RANDOM, lambda: decided.can_make_logs, SystemClock()
+    )
     asyncio.run(controller.claim())
     return TopicAdmin(controller, lambda: decided.image, decided)
 

@@ -1,15 +1,19 @@
-"""AlterPartitionReassignments 0-1, ListPartitionReassignments 0, ElectLeaders 0-2 on one broker.
+"""AlterPartitionReassignments 0-1, ListPartitionReassignments 0, ElectLeaders 0-2.
 
-Nothing moves here, so a request is answered from the metadata alone. A partition named twice in
-one request is answered once, where Kafka answers as often as it is named.
+What is to change is decided by the controller. A partition named twice in one request is answered
+once, where Kafka answers as often as it is named.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 
+from moldau.base.ids import BrokerId
+from moldau.cluster.controller_requests import ControllerRequests
+from moldau.cluster.elections import ElectionAnswer
 from moldau.cluster.image import MetadataImage
-from moldau.cluster.reassignment import check_election, check_reassignment
+from moldau.cluster.reassignment import ReassignmentAnswer, WantedReplicas, list_reassignments
+from moldau.cluster.store import StoreFailed
 from moldau.protocol.errors import ApiError, ErrorCode
 from moldau.protocol.messages.reassignment import (
     AlterPartitionReassignmentsRequest,
@@ -20,12 +24,15 @@ from moldau.protocol.messages.reassignment import (
     ElectLeadersTopicResult,
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
     ReassignablePartitionResponse,
     ReassignableTopicResponse,
 )
 from moldau.server.network.dispatch import RequestContext
 from moldau.server.network.repeats import fold_partitions, itself
 from moldau.server.network.slices import Sliced
+from moldau.server.network.stepping import take_turns
 
 PREFERRED, UNCLEAN = 0, 1
 
@@ -33,84 +40,147 @@ PREFERRED, UNCLEAN = 0, 1
 class ReassignmentHandlers:
     """Answers what asks to move replicas or leadership."""
 
-    def __init__(self, image: Callable[[], MetadataImage]) -> None:
+    def __init__(self, image: Callable[[], MetadataImage], requests: ControllerRequests) -> None:
         self._image = image
+        self._requests = requests
+
+    # AlterPartitionReassignments
 
     def alter(
         self, request: AlterPartitionReassignmentsRequest, context: RequestContext
-    ) -> Sliced[AlterPartitionReassignmentsResponse]:
-        """Accept what asks for the replicas that are there."""
+    ) -> Sliced[Coroutine[None, None, AlterPartitionReassignmentsResponse]]:
+        """Begin to move replicas, or cancel such moves."""
         del context
-        image = self._image()
-        response = AlterPartitionReassignmentsResponse(
-            allow_replication_factor_change=request.allow_replication_factor_change,
-            error_message=None,
-        )
-        wanted = yield from fold_partitions(
+        named = yield from fold_partitions(
             ((topic.name, topic.partitions) for topic in request.topics),
             lambda one: one.partition_index,
         )
-        for name, partitions in wanted.topics.items():
-            answered = ReassignableTopicResponse(name)
-            response.responses.append(answered)
+        wanted = []
+        for name, partitions in named.topics.items():
             for index, one in partitions.items():
-                result = ReassignablePartitionResponse(index, ErrorCode.NONE, None)
-                try:
-                    check_reassignment(image, name, index, one.replicas)
-                except ApiError as error:
-                    result.error_code, result.error_message = error.code, error.message
-                answered.partitions.append(result)
+                replicas = None if one.replicas is None else tuple(map(BrokerId, one.replicas))
+                wanted.append(WantedReplicas(name, index, replicas))
                 yield
+        return self._alter(list(named.topics), wanted, request.allow_replication_factor_change)
+
+    async def _alter(
+        self, topics: list[str], wanted: list[WantedReplicas], may_change_replica_count: bool
+    ) -> AlterPartitionReassignmentsResponse:
+        response = AlterPartitionReassignmentsResponse(
+            allow_replication_factor_change=may_change_replica_count, error_message=None
+        )
+        try:
+            answers = await self._requests.alter_reassignments(
+                wanted, may_change_replica_count=may_change_replica_count
+            )
+        except (ApiError, StoreFailed) as error:
+            response.error_code, response.error_message = _told(error)
+            return response
+        response.responses = await take_turns(_moved(topics, answers))
         return response
+
+    # ListPartitionReassignments
 
     def list_ongoing(
         self, request: ListPartitionReassignmentsRequest, context: RequestContext
-    ) -> ListPartitionReassignmentsResponse:
-        """Say that nothing is under way."""
-        del request, context
-        return ListPartitionReassignmentsResponse(error_message=None)
+    ) -> Sliced[ListPartitionReassignmentsResponse]:
+        """Tell which replicas are being moved."""
+        del context
+        wanted = None
+        if request.topics is not None:
+            named = yield from fold_partitions(
+                ((one.name, one.partition_indexes) for one in request.topics), itself
+            )
+            wanted = named.topics
+        moving: dict[str, OngoingTopicReassignment] = {}
+        for ongoing in list_reassignments(self._image(), wanted):
+            if ongoing is not None:
+                name, partition = ongoing
+                topic = moving.setdefault(name, OngoingTopicReassignment(name))
+                topic.partitions.append(
+                    OngoingPartitionReassignment(
+                        partition.index,
+                        list(partition.replicas),
+                        list(partition.adding_replicas),
+                        list(partition.removing_replicas),
+                    )
+                )
+            yield
+        return ListPartitionReassignmentsResponse(error_message=None, topics=list(moving.values()))
+
+    # ElectLeaders
 
     def elect(
         self, request: ElectLeadersRequest, context: RequestContext
-    ) -> Sliced[ElectLeadersResponse]:
-        """Say of each partition why it gets no other leader."""
+    ) -> Sliced[ElectLeadersResponse | Coroutine[None, None, ElectLeadersResponse]]:
+        """Elect leaders, or say why there is no need or no candidate."""
         del context
-        image = self._image()
+        preferred = request.election_type == PREFERRED
         if request.topic_partitions is None:
-            return (yield from _every_topic(image))
-        wanted = yield from fold_partitions(
+            return self._elect(list(self._image().topics), None, preferred=preferred)
+        named = yield from fold_partitions(
             ((one.topic, one.partitions) for one in request.topic_partitions), itself
         )
+        if request.election_type in (PREFERRED, UNCLEAN):
+            return self._elect(list(named.topics), named.topics, preferred=preferred)
+        return (yield from _unknown_type(request.election_type, named.topics))
+
+    async def _elect(
+        self, topics: list[str], wanted: dict[str, dict[int, int]] | None, *, preferred: bool
+    ) -> ElectLeadersResponse:
         response = ElectLeadersResponse()
-        known = request.election_type in (PREFERRED, UNCLEAN)
-        if not known and wanted.topics:
-            response.error_code = ErrorCode.INVALID_REQUEST
-        for topic, partitions in wanted.topics.items():
-            answered = ElectLeadersTopicResult(topic)
-            response.replica_election_results.append(answered)
-            for index in partitions:
-                answered.partition_result.append(_elected(image, request, topic, index))
-                yield
+        try:
+            answers = await self._requests.elect_leaders(wanted, preferred=preferred)
+        except (ApiError, StoreFailed) as error:
+            response.error_code, _ = _told(error)
+            return response
+        response.replica_election_results = await take_turns(_elected(topics, answers))
         return response
 
 
-def _elected(
-    image: MetadataImage, request: ElectLeadersRequest, topic: str, index: int
-) -> ElectLeadersPartitionResult:
-    kind = request.election_type
-    try:
-        if kind not in (PREFERRED, UNCLEAN):
-            raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown election type {kind}")
-        check_election(image, topic, index, preferred=kind == PREFERRED)
-    except ApiError as error:
-        return ElectLeadersPartitionResult(index, error.code, error.message)
-    return ElectLeadersPartitionResult(index, ErrorCode.NONE, None)
-
-
-def _every_topic(image: MetadataImage) -> Sliced[ElectLeadersResponse]:
-    """Answer an election for all partitions: those that need none are left out, as by Kafka."""
-    response = ElectLeadersResponse()
-    for topic in image.topics:
-        response.replica_election_results.append(ElectLeadersTopicResult(topic))
+def _moved(
+    topics: Iterable[str], answers: Sequence[ReassignmentAnswer]
+) -> Sliced[list[ReassignableTopicResponse]]:
+    told = {name: ReassignableTopicResponse(name) for name in topics}
+    for one in answers:
+        result = ReassignablePartitionResponse(one.index, one.error, one.message)
+        told[one.topic].partitions.append(result)
         yield
+    return list(told.values())
+
+
+def _elected(
+    topics: Iterable[str], answers: Sequence[ElectionAnswer]
+) -> Sliced[list[ElectLeadersTopicResult]]:
+    told = {name: ElectLeadersTopicResult(name) for name in topics}
+    for one in answers:
+        # A topic may have been made since the request came.
+        topic = told.setdefault(one.topic, ElectLeadersTopicResult(one.topic))
+        result = ElectLeadersPartitionResult(one.index, one.error, one.message)
+        topic.partition_result.append(result)
+        yield
+    return list(told.values())
+
+
+def _unknown_type(
+    election_type: int, wanted: dict[str, dict[int, int]]
+) -> Sliced[ElectLeadersResponse]:
+    response = ElectLeadersResponse()
+    if wanted:
+        response.error_code = ErrorCode.INVALID_REQUEST
+    problem = f"Unknown election type {election_type}"
+    for topic, indexes in wanted.items():
+        answered = ElectLeadersTopicResult(topic)
+        response.replica_election_results.append(answered)
+        for index in indexes:
+            answered.partition_result.append(
+                ElectLeadersPartitionResult(index, ErrorCode.INVALID_REQUEST, problem)
+            )
+            yield
     return response
+
+
+def _told(error: ApiError | StoreFailed) -> tuple[ErrorCode, str | None]:
+    if isinstance(error, ApiError):
+        return error.code, error.message
+    return ErrorCode.KAFKA_STORAGE_ERROR, str(error)

@@ -7,6 +7,7 @@ cuts short are never used.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from moldau.base.ids import BrokerId, ProducerId
 from moldau.cluster.controller_requests import ControllerRequests
@@ -15,9 +16,12 @@ from moldau.cluster.controller_requests import ControllerRequests
 class ProducerIds:
     """Where new producer ids come from."""
 
-    def __init__(self, requests: ControllerRequests, broker_id: BrokerId) -> None:
+    def __init__(
+        self, requests: ControllerRequests, broker_id: BrokerId, broker_epoch: Callable[[], int]
+    ) -> None:
         self._requests = requests
         self._broker_id = broker_id
+        self._broker_epoch = broker_epoch
         self._next = 0
         self._end = 0
         self._turn = asyncio.Lock()
@@ -26,7 +30,9 @@ class ProducerIds:
         """Return an id that nobody had before."""
         async with self._turn:
             if self._next == self._end:
-                block = await self._requests.allocate_producer_ids(self._broker_id)
+                block = await self._requests.allocate_producer_ids(
+                    self._broker_id, self._broker_epoch()
+                )
                 self._next, self._end = block
             taken = self._next
             self._next += 1
