@@ -8,7 +8,10 @@ what lies above it may be committed. It compares epochs instead (KIP-101, KIP-27
     the follower cuts where both agree, as far as it can tell (`truncation_offset`), and asks again
 
 Each answer is taken only in the epoch in which it was asked for: another leader's log would
-mislead. Pure: the epochs of a log and numbers in, an offset out.
+mislead. And only the answer to the fetch that is in flight is taken, once: an older one may be for
+a log that was cut since and has grown to the same end again.
+
+Pure: the epochs of a log and numbers in, an offset out.
 """
 
 from __future__ import annotations
