@@ -18,6 +18,13 @@ from moldau.base.errors import StorageError, UserError
 from moldau.base.files import read_whole
 from moldau.cluster.changes import FeatureLevelSet
 from moldau.cluster.embedded import EmbeddedStore
+from moldau.cluster.observer import ObserverStore
+from moldau.protocol.messages.data import (
+    FetchablePartitionResponse,
+    FetchableTopicResponse,
+    FetchResponse,
+    LeaderIdAndEpoch,
+)
 from moldau.records.batch import iter_batches
 from moldau.sim.disk import SimDisk
 
@@ -60,31 +67,70 @@ def sound_files():
     }
 
 
-def start_on(files):
+def disk_with(files):
     disk = SimDisk(random.Random(1))
     disk.make_folder("/")
     disk.make_folder(METADATA)
     for path, content in files.items():
         disk.open(path, create=True).append([content])
+    return disk
 
-    async def start():
-        store = store_on(disk)
-        try:
-            await store.start()
-        finally:
-            await store.close()
 
-    asyncio.run(start())
+async def start_voter(disk):
+    store = store_on(disk)
+    try:
+        await store.start()
+    finally:
+        await store.close()
+
+
+class AgreeingLeader:
+    """Says that everything an observer has is committed, and then nothing more."""
+
+    def __init__(self):
+        self.is_done = asyncio.Event()
+
+    async def fetch(self, request):
+        wanted = request.topics[0].partitions[0]
+        if wanted.high_watermark == wanted.fetch_offset:
+            self.is_done.set()
+            await asyncio.Event().wait()
+        answer = FetchablePartitionResponse(
+            high_watermark=wanted.fetch_offset,
+            current_leader=LeaderIdAndEpoch(1, wanted.current_leader_epoch),
+            records=b"",
+        )
+        return FetchResponse(responses=[FetchableTopicResponse(partitions=[answer])])
+
+
+async def start_observer(disk):
+    source = AgreeingLeader()
+    store = ObserverStore(disk, [ROOT], 1, Clock(), random.Random(2), source)
+    failed = []
+
+    def fail(error):
+        failed.append(error)
+        source.is_done.set()
+
+    store.on_failed(fail)
+    try:
+        await store.start()
+        await source.is_done.wait()
+    finally:
+        await store.close()
+    if failed:
+        raise failed[0]
 
 
 def started_or_refused(files):
-    """Start; any error but ours goes through, and ours must be one line."""
-    refusal = ""
-    try:
-        start_on(files)
-    except (StorageError, UserError) as error:
-        refusal = str(error)
-    assert "\n" not in refusal
+    """Start as either kind of node; any error but ours goes through, and ours is one line."""
+    for start in (start_voter, start_observer):
+        refusal = ""
+        try:
+            asyncio.run(start(disk_with(files)))
+        except (StorageError, UserError) as error:
+            refusal = str(error)
+        assert "\n" not in refusal
 
 
 def test_the_sample_has_every_kind_of_file_and_starts():
@@ -92,7 +138,8 @@ def test_the_sample_has_every_kind_of_file_and_starts():
     assert {"quorum-state", "meta.properties", "bootstrap.checkpoint"} <= names
     assert any(name.endswith(".log") for name in names)
     assert any(name.endswith(".checkpoint") and "-" in name for name in names)
-    start_on(sound_files())
+    for start in (start_voter, start_observer):
+        asyncio.run(start(disk_with(sound_files())))
 
 
 @settings(max_examples=150)

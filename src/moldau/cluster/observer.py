@@ -213,7 +213,7 @@ class ObserverStore:
     def _tell(self, changes: Sequence[Change], image: MetadataImage) -> None:
         try:
             self._listeners.tell(changes, image)
-        except Exception:  # noqa: BLE001 - whoever commits is told of it; here nobody asked, and all have heard
+        except Exception:  # noqa: BLE001 - all have heard, and nobody here asked for the commit
             _log.exception("a listener of the metadata failed")
 
     # Following
@@ -236,6 +236,9 @@ class ObserverStore:
                 level = logging.WARNING if failures == 1 else logging.DEBUG
                 _log.log(level, "metadata cannot be fetched: %s", error)
                 await self._pause(RETRY.wait_s(failures, self._random))
+            except (CorruptRecords, InvariantViolated) as error:
+                self._fail(StorageError(self._folder, f"does not add up: {error}"))
+                return
             except MoldauError as error:
                 self._fail(error)
                 return
