@@ -21,8 +21,9 @@ from kits.embedded_store import commit
 from kits.metadata_samples import every_change, registration, topic_id
 from kits.observed_cluster import ObservedCluster
 from moldau.base.clock import SystemClock
+from moldau.base.files import Files
 from moldau.cluster.brokers import register_broker, unfence_broker
-from moldau.cluster.changes import TopicCreated
+from moldau.cluster.changes import Change, TopicCreated
 from moldau.cluster.decisions import Decisions
 from moldau.cluster.embedded import EmbeddedStore
 from moldau.cluster.image import MetadataImage

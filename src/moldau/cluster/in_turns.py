@@ -36,7 +36,7 @@ async def preview(image: MetadataImage, changes: Iterable[Step]) -> MetadataImag
 
 
 async def apply_in_turns(
-    image: MetadataImage, changes: Iterable[Change], version: int
+    image: MetadataImage, changes: Iterable[Step], version: int
 ) -> MetadataImage:
     """Return the image after these changes."""
     draft = image.draft()
