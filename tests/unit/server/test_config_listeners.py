@@ -57,23 +57,18 @@ def test_brokers_need_a_listener_of_their_protocol():
         resolve_listeners(configs, lambda: "here.example")
 
 
-def test_a_controllers_listeners_are_not_opened():
+def test_a_controllers_listeners_are_apart_from_those_for_clients():
     listeners = resolved(
         "PLAINTEXT://:9092",
         "CONTROLLER://:9093",
-        advertised=["PLAINTEXT://a:9092", "CONTROLLER://a:9093"],
+        advertised=["PLAINTEXT://a:9092", "CONTROLLER://b:19093"],
         controller=["controller"],
     )
     assert [endpoint.name for endpoint in listeners.endpoints] == ["PLAINTEXT"]
-    assert listeners.not_opened == ("CONTROLLER",)
-
-
-def test_a_controllers_listener_needs_no_protocol_that_is_served():
-    listeners = resolved(
-        "PLAINTEXT://:9092", "CONTROLLER://:9093",
-        protocol_map="PLAINTEXT:PLAINTEXT,CONTROLLER:SASL_SSL", controller=["CONTROLLER"],
-    )  # fmt: skip
-    assert len(listeners.endpoints) == 1
+    (controller,) = listeners.controller
+    assert (controller.name, controller.port) == ("CONTROLLER", 9093)
+    assert (controller.advertised_host, controller.advertised_port) == ("b", 19093)
+    assert listeners.names == {"PLAINTEXT", "CONTROLLER"}
 
 
 def test_brokers_use_the_listener_that_is_named_for_them():
@@ -106,6 +101,8 @@ def test_two_interfaces_may_use_one_port():
         (["PLAINTEXT://a:1", "INTERNAL://a:1"], {}, "both listen on port 1"),
         (["OTHER://:1"], {}, "add OTHER:PLAINTEXT to listener.security.protocol.map"),
         (["SSL://:1"], {}, "asks for SSL, which this version does not serve"),
+        (["PLAINTEXT://:1", "SSL://:2"], {"controller": ["SSL"]}, "SSL asks for SSL, which this"),
+        (["PLAINTEXT://:1", "OTHER://:1"], {"controller": ["OTHER"]}, "both listen on port 1"),
         (["CONTROLLER://:1"], {"controller": ["CONTROLLER"]}, "at least one listener must be"),
         ([], {}, "at least one listener must be"),
         (

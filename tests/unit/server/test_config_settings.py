@@ -4,6 +4,7 @@ import pytest
 
 from moldau.base.errors import ConfigError
 from moldau.base.network import Address
+from moldau.server.configuration.quorum import NodeKind
 from moldau.server.configuration.settings import BrokerSettings, host_limits
 from moldau.server.configuration.topic_configs import log_config, log_defaults
 from moldau.storage.topic_config import LogConfig
@@ -73,11 +74,10 @@ class TestKafkasFiles:
                 "num.recovery.threads.per.data.dir, share.coordinator.state.topic.min.isr, "
                 "share.coordinator.state.topic.replication.factor"
             ),
-            (
-                "controller listeners are not opened, the controller is inside this process: "
-                "CONTROLLER"
-            ),
         )
+        (controller,) = settings.listeners.controller
+        assert (controller.name, controller.port) == ("CONTROLLER", 9093)
+        assert settings.quorum.kind is NodeKind.VOTER
 
     def test_a_file_of_the_zookeeper_age_starts_one_broker_with_few_lines(self):
         settings = BrokerSettings.load(KAFKA_1)
@@ -162,7 +162,6 @@ class TestRefusals:
             ("node.id=1\nbroker.id=2", "node.id and broker.id are both set and differ (set by"),
             ("process.roles=controller", "process.roles must name broker"),
             ("process.roles=broker,zookeeper", "String must be one of: broker, controller"),
-            ("controller.quorum.voters=1@a:1,2@b:1", "controller.quorum.voters names 2 nodes"),
             ("log.retention.ms=0", "must be unlimited (-1) or at least 1"),
             ("log.dirs=a,,b", "log.dirs: at least one directory must be named"),
             ("log.dirs=", "log.dirs: at least one directory must be named"),
@@ -235,7 +234,3 @@ class TestUnknownKeys:
         text = "listener.name.x.ssl.keystore.location=a\nrsm.config.x=1"
         (line,) = BrokerSettings.load(text, strict=True).warnings
         assert line.startswith("accepted without effect: ")
-
-    def test_a_broker_that_would_join_a_quorum_elsewhere_is_told_that_it_does_not(self):
-        (line,) = BrokerSettings.load("process.roles=broker").warnings
-        assert "keeps its own metadata" in line

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from moldau.protocol.fields import (
     array,
+    boolean,
     bytes_,
     int8,
     int16,
@@ -269,3 +270,12 @@ class AlterUserScramCredentialsResponse:
 
     throttle_time_ms: int = int32()
     results: list[AlterUserScramCredentialsResult] = array(AlterUserScramCredentialsResult)
+
+
+@message(versions="0", flexible="0+")
+class DefaultPrincipal:
+    """Who a client is, as a broker tells the controller; an int16 version comes before it."""
+
+    type: str = string()
+    name: str = string()
+    token_authenticated: bool = boolean()

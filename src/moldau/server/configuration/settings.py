@@ -21,6 +21,7 @@ from moldau.server.configuration.broker_configs.earlier import REPLACED
 from moldau.server.configuration.broker_configs.network import HOST_LIMIT
 from moldau.server.configuration.broker_configs.own import ADDRESS
 from moldau.server.configuration.definition import Status, printable, split_list
+from moldau.server.configuration.quorum import QuorumSettings, quorum_settings
 from moldau.server.configuration.sources import ReadFile, Setting, Settings, gather
 from moldau.server.configuration.values import NOTHING, BrokerValues
 from moldau.server.network.listeners import Endpoint, ListenerConfigs, Listeners, resolve_listeners
@@ -44,6 +45,8 @@ class BrokerSettings:
     values: BrokerValues
     """Every config, for those that have no field here, and for descriptions."""
     listeners: Listeners
+    quorum: QuorumSettings
+    """Whether this node stands alone, votes or observes, and where the controllers are."""
     warnings: tuple[str, ...] = ()
     """Lines to log at the start."""
 
@@ -118,6 +121,7 @@ class BrokerSettings:
         try:
             check_together(values)
             listeners = _listeners(values, host_name)
+            quorum = quorum_settings(values, listeners.names)
             typed = {
                 one.name: _SPECIAL.get(one.name, BrokerValues.value)(values, one.metadata["key"])
                 for one in fields(cls)
@@ -128,7 +132,8 @@ class BrokerSettings:
         return cls(
             values=values,
             listeners=listeners,
-            warnings=(*map(_unknown, unknown), *_notes(settings, values, listeners)),
+            quorum=quorum,
+            warnings=(*map(_unknown, unknown), *_notes(settings)),
             **typed,
         )
 
@@ -168,14 +173,6 @@ def _check_roles(values: BrokerValues) -> None:
     both = values.is_set("node.id") and values.integer("broker.id") >= 0
     if both and values.integer("node.id") != values.integer("broker.id"):
         raise ConfigError("node.id and broker.id are both set and differ")
-    if "broker" not in values.entries("process.roles"):
-        raise ConfigError("process.roles must name broker: a controller alone cannot be started")
-    for key in ("controller.quorum.voters", "controller.quorum.bootstrap.servers"):
-        if len(values.entries(key)) > 1:
-            raise ConfigError(
-                f"{key} names {len(values.entries(key))} nodes: "
-                "a quorum of several nodes is not part of this version"
-            )
 
 
 def _check(setting: Setting) -> None:
@@ -253,17 +250,10 @@ def _unknown(setting: Setting) -> str:
     return printable(f"unknown config {setting.key} (set by {setting.place}){hint}")
 
 
-def _notes(settings: Settings, values: BrokerValues, listeners: Listeners) -> Iterator[str]:
+def _notes(settings: Settings) -> Iterator[str]:
     """Say in a line each what was read and will not happen."""
     for key in sorted(settings.keys() & REPLACED.keys()):
         yield f"{removal(key, REPLACED[key])} (set by {settings[key].place})"
     idle = sorted(filter(_idle, settings))
     if idle:
         yield f"accepted without effect: {', '.join(idle)}"
-    if listeners.not_opened:
-        yield (
-            f"controller listeners are not opened, the controller is inside this process: "
-            f"{', '.join(listeners.not_opened)}"
-        )
-    if "controller" not in values.entries("process.roles"):
-        yield "process.roles names no controller: this broker keeps its own metadata, alone"

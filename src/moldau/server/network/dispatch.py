@@ -130,6 +130,9 @@ class Droppable:
 FastPath = Callable[[memoryview, Session], list[Part] | None]
 """Answers a request of the most frequent shape, or returns None with nothing done (ADR 0007)."""
 
+Forward = Callable[[bytes, Session], Coroutine[Any, Any, list[Part]]]
+"""Has a request answered by another node; the frame is that of the client, and so is the answer."""
+
 _KEY = Struct(">h").unpack_from
 """The first two bytes of a frame."""
 
@@ -137,7 +140,7 @@ _KEY = Struct(">h").unpack_from
 class Route:
     """One API of this broker."""
 
-    __slots__ = ("api", "fast_path", "handler", "permissions", "stats", "versions")
+    __slots__ = ("api", "fast_path", "forward", "handler", "permissions", "stats", "versions")
 
     def __init__(
         self,
@@ -154,6 +157,9 @@ class Route:
         self.stats = metrics.of(self.api.name)
         self.fast_path: FastPath | None = None
         """Tried before the request is decoded, where one shape of it is frequent enough."""
+        self.forward: Forward | None = None
+        """Takes the handler's place where another node has to answer. It is not decoded here, and
+        that node checks the permissions of the client."""
 
     @property
     def has_unchecked_permissions(self) -> bool:
@@ -293,6 +299,10 @@ class Dispatcher:
         if version not in route.versions:
             return self._wrong_version(route, header)
         size = len(frame)
+        if route.forward is not None:
+            route.stats.count(size)
+            asked = Asked(route, header, connection, size, start)
+            return self.finish(asked, route.forward(bytes(frame), connection.session))
         if size > FLAT_REQUEST_BYTES:
             decoded = self._decode_large(Asked(route, header, connection, size, start), frame)
             if not isinstance(decoded, Finished):

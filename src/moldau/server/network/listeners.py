@@ -3,8 +3,7 @@
 Pure: texts of the settings in, endpoints out, ConfigError if they contradict each other. The rules
 are Kafka's: a listener has a name, the name is mapped to a security protocol, an empty host means
 every interface, and what is advertised must be an address a client can connect to. Listeners named
-by `controller.listener.names` belong to the controller, which is inside this process: they are
-recognised and not opened.
+by `controller.listener.names` are for other nodes of the cluster, never for clients.
 """
 
 from __future__ import annotations
@@ -59,11 +58,16 @@ class Listeners:
     """The listeners of one broker."""
 
     endpoints: tuple[Endpoint, ...]
-    """Those to open, in the order of the settings."""
+    """Those for clients and other brokers, in the order of the settings."""
     inter_broker: Endpoint
     """The one other brokers use."""
-    not_opened: tuple[str, ...] = ()
-    """Names of the controller's listeners."""
+    controller: tuple[Endpoint, ...] = ()
+    """Those for nodes that ask the controller in this process; none where nobody can join it."""
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of all listeners that are opened."""
+        return frozenset(one.name for one in (*self.endpoints, *self.controller))
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,16 +85,13 @@ def resolve_listeners(configs: ListenerConfigs, host_name: Callable[[], str]) ->
     opened = [one for one in declared if one.name not in controller]
     if not opened:
         raise ConfigError("listeners: at least one listener must be for clients")
-    _refuse_shared_ports(opened)
+    _refuse_shared_ports(declared)
     advertised = _advertised(configs, opened, controller)
-    endpoints = tuple(
-        _endpoint(one, advertised.get(one.name), protocols, host_name) for one in opened
+    endpoints, for_nodes = (
+        tuple(_endpoint(one, advertised.get(one.name), protocols, host_name) for one in some)
+        for some in (opened, [one for one in declared if one.name in controller])
     )
-    return Listeners(
-        endpoints,
-        _inter_broker(configs, endpoints),
-        tuple(one.name for one in declared if one.name in controller),
-    )
+    return Listeners(endpoints, _inter_broker(configs, endpoints), for_nodes)
 
 
 def parse_protocol_map(text: str) -> dict[str, SecurityProtocol]:
@@ -142,8 +143,10 @@ def _advertised(
 ) -> dict[str, _Listener]:
     names = {one.name for one in opened}
     found = {}
+    of_nodes = {}
     for one in _parse_listeners("advertised.listeners", configs.advertised_listeners):
         if one.name in controller:
+            of_nodes[one.name] = one
             continue
         if one.name not in names:
             raise ConfigError(f"advertised.listeners: {one.name} is not among listeners")
@@ -156,7 +159,7 @@ def _advertised(
     missing = names - found.keys()
     if found and missing:
         raise ConfigError(f"advertised.listeners: {', '.join(sorted(missing))} is missing")
-    return found
+    return found | of_nodes
 
 
 def _endpoint(
