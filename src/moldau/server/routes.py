@@ -15,6 +15,7 @@ from moldau.server.api_permissions import API_PERMISSIONS
 from moldau.server.configuration.log_levels import LogLevels
 from moldau.server.fetch.sessions import FetchSessions
 from moldau.server.handlers import access, quotas
+from moldau.server.handlers.api_versions import ApiVersionsHandler
 from moldau.server.handlers.commit_fast_path import OFFSET_COMMIT_KEY, CommitFastPath
 from moldau.server.handlers.configs import ConfigHandlers
 from moldau.server.handlers.disabled_groups import DISABLED_ROWS
@@ -75,6 +76,9 @@ def make_routes(parts: Parts) -> tuple[list[Route], Callable[[], Any]]:
     coordinators = CoordinatorHandlers(
         parts.image, parts.broker_id, internal_topics, parts.runtimes.by_type
     )
+    api_versions = ApiVersionsHandler(
+        parts.image, parts.broker_id, lambda: parts.store.kraft_version
+    )
     discovery = _discovery(parts, topics, internal_topics)
     administration = TopicHandlers(
         parts.image,
@@ -99,7 +103,7 @@ def make_routes(parts: Parts) -> tuple[list[Route], Callable[[], Any]]:
         (2, "0-11", offsets.list_offsets),
         (3, "0-13", discovery.metadata),
         (10, "0-6", coordinators.find_coordinator),
-        (18, "0-5", discovery.api_versions),
+        (18, "0-5", api_versions),
         (19, "0-7", administration.create_topics),
         (20, "0-6", administration.delete_topics),
         (21, "0-2", offsets.delete_records),
@@ -126,8 +130,8 @@ def make_routes(parts: Parts) -> tuple[list[Route], Callable[[], Any]]:
     fast_paths = _fast_paths(parts, produce, groups, group_offsets)
     for route in routes:
         route.fast_path = fast_paths.get(route.api.key)
-    discovery.serve(routes)
-    return routes, discovery.unsupported_api_versions
+    api_versions.serve(routes)
+    return routes, api_versions.unsupported
 
 
 def _discovery(
@@ -141,7 +145,6 @@ def _discovery(
         internal_topics,
         auto_create=settings.auto_create_topics_enable,
         partition_limit=settings.max_request_partition_size_limit,
-        kraft_version=lambda: parts.store.kraft_version,
     )
 
 

@@ -78,7 +78,6 @@ class TestQuestions:
             None,
             auto_create=False,
             partition_limit=2000,
-            kraft_version=lambda: 0,
         )
 
     def test_a_look_up_by_id_is_refused_in_steps(self, discovery):

@@ -36,6 +36,7 @@ from moldau.protocol.messages.topics import (
 )
 from moldau.protocol.messages.transactions import InitProducerIdRequest
 from moldau.security.operations import TOPIC_OPERATIONS, bit_field
+from moldau.server.handlers.api_versions import ApiVersionsHandler
 from moldau.server.handlers.discovery import DiscoveryHandlers
 from moldau.server.handlers.topics import TopicHandlers
 from moldau.server.handlers.transactions import TransactionHandlers
@@ -117,7 +118,6 @@ def discovery(decided):
         None,
         auto_create=False,
         partition_limit=2000,
-        kraft_version=lambda: 0,
     )
 
 
@@ -270,9 +270,10 @@ def test_only_brokers_are_told(discovery, endpoint, code):
     ("version", "name", "kept"),
     [(3, "librdkafka", ("librdkafka", "2.8.0")), (3, "-no name-", ("", "")), (2, "x", ("", ""))],
 )
-def test_a_session_knows_the_library_that_its_client_has_named(discovery, version, name, kept):
+def test_a_session_knows_the_library_that_its_client_has_named(decided, version, name, kept):
     asked = at(version)
-    discovery.api_versions(ApiVersionsRequest(name, "2.8.0"), asked)
+    handler = ApiVersionsHandler(lambda: decided.image, 1, lambda: 0)
+    handler(ApiVersionsRequest(name, "2.8.0"), asked)
     session = asked.session
     assert (session.client_software_name, session.client_software_version) == kept
 
@@ -397,7 +398,6 @@ class TestCreatingByAsking:
             None,
             auto_create=True,
             partition_limit=2000,
-            kraft_version=lambda: 0,
         )
         few = [MetadataRequestTopic(name=name) for name in ("new", "one", "a/b")]
         response = answered(creating.metadata(MetadataRequest(few), at(9)))

@@ -1,6 +1,6 @@
 """What a client asks before it knows where to go.
 
-ApiVersions 0-5, Metadata 0-13, DescribeCluster 0-2, DescribeTopicPartitions 0.
+Metadata 0-13, DescribeCluster 0-2, DescribeTopicPartitions 0.
 
 Every address in an answer is that of the listener the question came in on. There is no authoriser
 yet, so whoever asks for authorised operations is told all of them, as by Kafka without one.
@@ -12,22 +12,17 @@ retries on, Metadata waits for the creation and answers with the topic.
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Final, TypeAlias
 
 from moldau.base.ids import ZERO_TOPIC_ID, BrokerId, TopicId
-from moldau.cluster.features import levels_in_force, supported_features
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.model import Broker, Partition, Topic
 from moldau.cluster.store import StoreFailed
 from moldau.cluster.topics import PARTITIONS_PER_CHANGE_MAX, NewTopic, check_topic_name
 from moldau.protocol.errors import ApiError, ErrorCode
 from moldau.protocol.messages.metadata import (
-    ApiVersion,
-    ApiVersionsRequest,
-    ApiVersionsResponse,
     DescribeClusterBroker,
     DescribeClusterRequest,
     DescribeClusterResponse,
@@ -35,26 +30,21 @@ from moldau.protocol.messages.metadata import (
     DescribeTopicPartitionsResponse,
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
-    FinalizedFeatureKey,
     MetadataRequest,
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
-    SupportedFeatureKey,
     TopicPartitionsCursor,
 )
 from moldau.security.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS, bit_field
 from moldau.server.lifecycle.internal_topics import INTERNAL_TOPICS, InternalTopics
 from moldau.server.lifecycle.topic_admin import TopicAdmin
-from moldau.server.network.dispatch import RequestContext, Route
+from moldau.server.network.dispatch import RequestContext
 from moldau.server.network.repeats import fold, once, sort
 from moldau.server.network.slices import Sliced
 from moldau.server.network.stepping import take_turns
 
-SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
-LEVEL_ZERO_FROM = 4
-"""The first version of ApiVersions in which a feature may have level 0 (KAFKA-17492)."""
 TOPIC_IDS_FROM = 10
 LOOKUP_BY_ID_FROM = 12
 NOT_ASKED = -(2**31)
@@ -79,7 +69,6 @@ class DiscoveryHandlers:
         *,
         auto_create: bool,
         partition_limit: int,
-        kraft_version: Callable[[], int],
     ) -> None:
         self._image = image
         self._broker_id = broker_id
@@ -87,44 +76,6 @@ class DiscoveryHandlers:
         self._internal_topics = internal_topics
         self._auto_create = auto_create
         self._partition_limit = partition_limit
-        self._kraft_version = kraft_version
-        self._api_keys: list[ApiVersion] = []
-
-    # ApiVersions
-
-    def serve(self, routes: Iterable[Route]) -> None:
-        """Learn what to advertise."""
-        self._api_keys = [
-            ApiVersion(route.api.key, route.versions.first, route.versions.last)
-            for route in sorted(routes, key=lambda route: route.api.key)
-        ]
-
-    def api_versions(
-        self, request: ApiVersionsRequest, context: RequestContext
-    ) -> ApiVersionsResponse:
-        """Tell what this broker speaks."""
-        if context.version >= 3:
-            names = (request.client_software_name, request.client_software_version)
-            if not all(SOFTWARE_NAME.fullmatch(name) for name in names):
-                return ApiVersionsResponse(ErrorCode.INVALID_REQUEST)
-            session = context.session
-            session.client_software_name, session.client_software_version = names
-        image = self._image()
-        elsewhere = request.node_id not in (-1, self._broker_id)
-        if elsewhere or request.cluster_id not in (None, image.cluster_id):
-            return ApiVersionsResponse(ErrorCode.REBOOTSTRAP_REQUIRED, self._api_keys)
-        supported, finalized = _features(image, self._kraft_version(), context.version)
-        return ApiVersionsResponse(
-            0,
-            self._api_keys,
-            supported_features=supported,
-            finalized_features_epoch=image.version,
-            finalized_features=finalized,
-        )
-
-    def unsupported_api_versions(self) -> ApiVersionsResponse:
-        """Answer a client that asked in a version we do not know."""
-        return ApiVersionsResponse(ErrorCode.UNSUPPORTED_VERSION, self._api_keys)
 
     # Metadata
 
@@ -285,25 +236,6 @@ class DiscoveryHandlers:
                 break
             yield
         return response
-
-
-def _features(
-    image: MetadataImage, kraft_version: int, version: int
-) -> tuple[list[SupportedFeatureKey], list[FinalizedFeatureKey]]:
-    """Tell which features this broker knows, and which levels are in force.
-
-    Clients that speak less than version 4 stumble over a feature that may be at level 0, so they
-    are told only that it is in force.
-    """
-    known = supported_features(image, kraft_version)
-    supported = [
-        SupportedFeatureKey(*one)
-        for one in known.values()
-        if one.minimum or version >= LEVEL_ZERO_FROM
-    ]
-    levels = levels_in_force(image, known)
-    finalized = [FinalizedFeatureKey(name, level, level) for name, level in levels.items()]
-    return supported, finalized
 
 
 def _reachable(
