@@ -58,6 +58,9 @@ class DirectSource:
             raise SourceUnavailable("nobody is there")
         return feed
 
+    async def close(self):
+        """Give nothing back."""
+
 
 class FaultySource:
     """Takes its time, loses requests and answers, and gives old answers once more."""
@@ -97,6 +100,9 @@ class FaultySource:
 
     def _fault(self) -> bool:
         return self._chance.random() < self.faults
+
+    async def close(self):
+        """Give nothing back."""
 
 
 class ObservedCluster:

@@ -16,10 +16,12 @@ import pytest
 from kits.coordination_runs import FAULTS, TRANSACTIONS, run_coordinators
 from moldau.sim.scenarios import ScenarioOutcome
 
+SEED = 2
+
 
 @cache
 def outcome(faults: str) -> ScenarioOutcome:
-    return run_coordinators(1, TRANSACTIONS, FAULTS[faults])
+    return run_coordinators(SEED, TRANSACTIONS, FAULTS[faults])
 
 
 @pytest.mark.parametrize("faults", FAULTS)
@@ -47,4 +49,4 @@ def test_the_runs_have_seen_what_they_are_for():
 
 
 def test_the_same_seed_gives_the_same_run():
-    assert run_coordinators(1, TRANSACTIONS, FAULTS["kills"]).digest == outcome("kills").digest
+    assert run_coordinators(SEED, TRANSACTIONS, FAULTS["kills"]).digest == outcome("kills").digest

@@ -29,7 +29,7 @@ from moldau.observe.loop_lag import watch_loop
 from moldau.server.broker import Broker
 from moldau.server.configuration.settings import BrokerSettings
 from moldau.server.parts import Ports
-from moldau.server.stores import embedded_store
+from moldau.server.stores import node_store
 from moldau.server.workers.executor import PoolExecutor
 from moldau.storage.disk import Disk
 from moldau.transport.sockets import SocketNetwork
@@ -125,7 +125,7 @@ async def run_broker(
         ),
         executor=executor,
         cleaner=cleaner,
-        make_store=embedded_store,
+        make_store=node_store,
         boot_id=_boot_id(),
         memory=memory,
     )

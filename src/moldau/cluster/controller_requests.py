@@ -40,8 +40,48 @@ class ProducerIdBlock(NamedTuple):
     end: int
 
 
-class ControllerRequests(Protocol):
-    """All changes that a broker may request from the controller."""
+class BrokerRequests(Protocol):
+    """What a broker asks of the controller on its own, wherever that is."""
+
+    async def create_topic(self, wanted: NewTopic) -> Topic:
+        """Create a topic that a client has named, or an internal one, and return it (CreateTopics).
+
+        Its configs must have been checked: the tables of legal configs are the same on all brokers.
+        """
+        ...
+
+    async def register_broker(self, registration: BrokerRegistration) -> int:
+        """Register a broker that starts and return its epoch (BrokerRegistration).
+
+        It is fenced until a heartbeat unfences it.
+        """
+        ...
+
+    async def heartbeat(self, heartbeat: Heartbeat) -> HeartbeatAnswer:
+        """Keep a broker's session up, and let it serve or stop (BrokerHeartbeat)."""
+        ...
+
+    async def allocate_producer_ids(
+        self, broker_id: BrokerId, broker_epoch: int
+    ) -> ProducerIdBlock:
+        """Give a registered broker producer ids that nobody had before (AllocateProducerIds)."""
+        ...
+
+    async def alter_partitions(
+        self, broker_id: BrokerId, broker_epoch: int, proposals: Sequence[IsrProposal]
+    ) -> list[IsrAnswer]:
+        """Change the ISR of partitions that a broker leads (AlterPartition).
+
+        One answer for each proposal, in their order.
+        """
+        ...
+
+
+class ControllerRequests(BrokerRequests, Protocol):
+    """Everything that the controller may be asked to change, in its own process.
+
+    What clients ask for is forwarded to the controller, and is answered by the handlers there.
+    """
 
     async def create_topic(self, wanted: NewTopic, *, validate_only: bool = False) -> Topic:
         """Create a topic and return it (CreateTopics).
@@ -89,34 +129,8 @@ class ControllerRequests(Protocol):
         """Change single configs of a resource (IncrementalAlterConfigs)."""
         ...
 
-    async def register_broker(self, registration: BrokerRegistration) -> int:
-        """Register a broker that starts and return its epoch (BrokerRegistration).
-
-        It is fenced until a heartbeat unfences it.
-        """
-        ...
-
-    async def heartbeat(self, heartbeat: Heartbeat) -> HeartbeatAnswer:
-        """Keep a broker's session up, and let it serve or stop (BrokerHeartbeat)."""
-        ...
-
     async def unregister_broker(self, broker_id: BrokerId) -> None:
         """Take a broker out of the cluster for good (UnregisterBroker)."""
-        ...
-
-    async def allocate_producer_ids(
-        self, broker_id: BrokerId, broker_epoch: int
-    ) -> ProducerIdBlock:
-        """Give a registered broker producer ids that nobody had before (AllocateProducerIds)."""
-        ...
-
-    async def alter_partitions(
-        self, broker_id: BrokerId, broker_epoch: int, proposals: Sequence[IsrProposal]
-    ) -> list[IsrAnswer]:
-        """Change the ISR of partitions that a broker leads (AlterPartition).
-
-        One answer for each proposal, in their order.
-        """
         ...
 
     async def elect_leaders(

@@ -28,7 +28,7 @@ from typing import Final
 
 from moldau.base.checks import invariant
 from moldau.base.clock import Clock, Random
-from moldau.base.errors import CorruptRecords, InvariantViolated, StorageError
+from moldau.base.errors import CorruptRecords, InvariantViolated, MoldauError, StorageError
 from moldau.base.executor import Executor
 from moldau.base.files import Files
 from moldau.base.ids import BrokerId, LeaderEpoch
@@ -164,6 +164,17 @@ class EmbeddedStore:
         if self._journal is None or self._controllership is None:
             raise StoreFailed("the metadata store is not open")
         return self._controllership
+
+    @property
+    def leader_log(self) -> LeaderLog:
+        """The committed log, for nodes that follow it."""
+        return self.log
+
+    async def caught_up(self) -> None:
+        """Return at once: what was committed is read at the start."""
+
+    def on_failed(self, callback: Callable[[MoldauError], None]) -> None:
+        """Never call: a write that fails is told to whoever asked for it."""
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         return self._listeners.subscribe(listener)

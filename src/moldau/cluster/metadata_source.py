@@ -29,3 +29,7 @@ class MetadataSource(Protocol):
     async def fetch_snapshot(self, request: FetchSnapshotRequest) -> FetchSnapshotResponse:
         """Fetch a piece of a snapshot; SourceUnavailable if none came."""
         ...
+
+    async def close(self) -> None:
+        """Give connections back; nothing is asked any more."""
+        ...

@@ -184,6 +184,11 @@ class ObserverStore:
         known = read_leader_epoch(self._files, self._folder)
         self._epoch = LeaderEpoch(max(known, self._copy.last_epoch))
 
+    @property
+    def leader_log(self) -> None:
+        """None: another node leads the log."""
+        return None
+
     async def caught_up(self) -> None:
         """Return once the image has all that was committed when the leader first answered.
 
@@ -208,6 +213,7 @@ class ObserverStore:
         if self._following is not None:
             await asyncio.wait((self._following,))
             await self._copy.close()
+        await self._source.close()
         self._settled.set()
 
     def _tell(self, changes: Sequence[Change], image: MetadataImage) -> None:

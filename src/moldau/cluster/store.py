@@ -76,6 +76,17 @@ class ClusterMetadata(Protocol):
         """
         ...
 
+    async def caught_up(self) -> None:
+        """Return once the image has all that was committed before the start.
+
+        Raises the reason if that will never be.
+        """
+        ...
+
+    def on_failed(self, callback: Callable[[MoldauError], None]) -> None:
+        """Call this if the store can follow no more, for a reason that will not pass."""
+        ...
+
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         """Call this listener with every change from now on; call the result to stop."""
         ...

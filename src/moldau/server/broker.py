@@ -13,17 +13,21 @@ import asyncio
 import logging
 from collections.abc import Sequence
 
-from moldau.base.errors import UserError
+from moldau.base.errors import MoldauError, UserError
 from moldau.base.ids import random_uuid
 from moldau.base.network import Address, Listener
 from moldau.cluster.brokers import BrokerRegistration
-from moldau.cluster.heartbeats import Heartbeat, HeartbeatAnswer
+from moldau.cluster.metadata_feed import MetadataFeed
 from moldau.cluster.model import Endpoint as AdvertisedEndpoint
-from moldau.cluster.store import StoreFailed
-from moldau.protocol.errors import ApiError
+from moldau.server.configuration.quorum import NodeKind
 from moldau.server.configuration.settings import BrokerSettings, host_limits
+from moldau.server.controller_routes import make_controller_dispatcher
+from moldau.server.network.connection import Connection
 from moldau.server.network.connections import ConnectionLimits, Connections
-from moldau.server.network.dispatch import Dispatcher
+from moldau.server.network.dispatch import Answer, Dispatcher
+from moldau.server.network.listeners import Endpoint
+from moldau.server.nodes.cluster_chores import cluster_chores
+from moldau.server.nodes.membership import State
 from moldau.server.parts import Parts, Ports
 from moldau.server.routes import make_routes
 from moldau.server.upkeep.housekeeping import Chore, keep_doing
@@ -37,9 +41,8 @@ FLUSH_INTERVAL_S = 1.0
 STOP_PATIENCE_S = 5.0
 """How long a stop waits for requests that are being carried out."""
 
-SIGN_OFF_TRIES = 20
-SIGN_OFF_PAUSE_S = 0.05
-"""How often a broker that stops asks whether its partitions are led by others, and known to be."""
+CLUSTER_SIGN_OFF_S = 30.0
+"""How long a stop waits until others lead; Kafka waits for five minutes."""
 
 IDLE_LOOKS_PER_PERIOD = 10
 """An idle connection is closed at most two tenths late: a look is also how its last request is
@@ -60,7 +63,14 @@ class Broker:
         )
         self._listeners: list[Listener] = []
         self._tasks: list[asyncio.Task[None]] = []
-        self._registered = False
+        self._heartbeats: asyncio.Task[None] | None = None
+        self._failure: MoldauError | None = None
+        """Why this broker cannot follow its cluster any more."""
+        # Where this node is a controller that others can reach:
+        self._controller_listeners: list[Listener] = []
+        self._controller_connections: Connections | None = None
+        self._controller_dispatcher: Dispatcher | None = None
+        self._feed: MetadataFeed | None = None
 
     def _connection_limits(self) -> ConnectionLimits:
         """Return the limits in force: they may be changed while the broker runs."""
@@ -85,13 +95,16 @@ class Broker:
         usable_directories = self.parts.logs.lock()
         await self._listen()
         await self.parts.store.start(usable_directories)
-        await self.parts.controller.claim()
+        self.parts.store.on_failed(self._store_failed)
+        if await self.parts.controller.claim():
+            self._serve_nodes()
+        await self.parts.store.caught_up()
         self._load_logs()
-        await self._register()
+        await self._join()
         await self.parts.replicas.begin(self.parts.store.image)
         self.parts.store.subscribe(self.parts.replicas.changed)
         self.parts.coordinators.follow(self.parts.store)
-        self._tasks = [
+        self._tasks += [
             asyncio.create_task(work, name=name)
             for name, work in (
                 ("replicas", self.parts.replicas.run()),
@@ -108,6 +121,18 @@ class Broker:
             len(self.parts.partitions),
             ", ".join(str(address) for address in self.addresses),
         )
+
+    def _serve_nodes(self) -> None:
+        """Answer other nodes, from now on: they wait for this one to start."""
+        log = self.parts.store.leader_log
+        if self._controller_connections is None or log is None:
+            return
+        feed = self._feed = MetadataFeed(log, self.parts.ports.clock)
+        dispatcher = make_controller_dispatcher(
+            self.parts, self.parts.controller, feed, tuple(self._dispatcher.routes.values())
+        )
+        self._controller_dispatcher = dispatcher
+        self._controller_connections.begin()
 
     def _load_logs(self) -> None:
         image = self.parts.store.image
@@ -128,17 +153,30 @@ class Broker:
     async def _listen(self) -> None:
         """Open every port; a connection is accepted at once and answered when all is ready."""
         for endpoint in self.parts.settings.endpoints:
-            try:
-                listener = await self.parts.ports.network.listen(
-                    endpoint.host, endpoint.port, self.connections.acceptor(endpoint)
-                )
-            except OSError as error:
-                where = f"{endpoint.name}://{endpoint.host}:{endpoint.port}"
-                raise UserError(f"cannot listen on {where}: {error.strerror or error}") from error
-            self._listeners.append(listener)
+            self._listeners.append(await self._open_port(endpoint, self.connections))
+        for endpoint in self.parts.settings.listeners.controller:
+            connections = self._controller_connections = Connections(
+                self._answer_node,
+                frame_limit=self.parts.settings.socket_request_max_bytes,
+                limits=self._connection_limits,
+            )
+            self._controller_listeners.append(await self._open_port(endpoint, connections))
 
-    async def _register(self) -> None:
-        """Say in the metadata that this broker is here, and where it is reached."""
+    async def _open_port(self, endpoint: Endpoint, connections: Connections) -> Listener:
+        try:
+            return await self.parts.ports.network.listen(
+                endpoint.host, endpoint.port, connections.acceptor(endpoint)
+            )
+        except OSError as error:
+            where = f"{endpoint.name}://{endpoint.host}:{endpoint.port}"
+            raise UserError(f"cannot listen on {where}: {error.strerror or error}") from error
+
+    def _answer_node(self, connection: Connection, frame: memoryview) -> Answer:
+        assert self._controller_dispatcher is not None  # nothing is read before it is there
+        return self._controller_dispatcher.handle(connection, frame)
+
+    async def _join(self) -> None:
+        """Become a member of the cluster, and wait until the controller lets this broker serve."""
         registration = BrokerRegistration(
             self.parts.broker_id,
             random_uuid(self.parts.ports.random),
@@ -160,13 +198,18 @@ class Broker:
             ),
             self.parts.settings.rack,
             self._previous_epoch(),
+            self.parts.store.image.cluster_id,
         )
+        membership = self.parts.membership
+        await membership.register(registration)
+        self._heartbeats = asyncio.create_task(membership.run(), name="heartbeats")
+        unfenced = asyncio.ensure_future(membership.unfenced())
         try:
-            await self.parts.requests.register_broker(registration)
-            await self._heartbeat()
-        except (ApiError, StoreFailed) as error:
-            raise UserError(f"cannot register broker {self.parts.broker_id}: {error}") from error
-        self._registered = True
+            await asyncio.wait((unfenced, self._heartbeats), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            unfenced.cancel()
+        if self._heartbeats.done():
+            await self._heartbeats  # it gave up, and says why
 
     def _previous_epoch(self) -> int:
         """Return the epoch of the last start; -1 if what was acknowledged since may be lost.
@@ -174,18 +217,14 @@ class Broker:
         A process that was killed has lost nothing: what it wrote is in the page cache.
         """
         lost = any(directory.power_lost for directory in self.parts.logs.directories)
-        return -1 if lost else self.parts.broker_epoch()
+        broker = self.parts.store.image.brokers.get(self.parts.broker_id)
+        return -1 if lost or broker is None else broker.epoch
 
-    async def _heartbeat(self, *, want_shut_down: bool = False) -> HeartbeatAnswer:
-        """Tell the controller that this broker is there, and what it wants."""
-        return await self.parts.requests.heartbeat(
-            Heartbeat(
-                self.parts.broker_id,
-                self.parts.broker_epoch(),
-                self.parts.store.image.version - 1,
-                want_shut_down=want_shut_down,
-            )
-        )
+    def _store_failed(self, error: MoldauError) -> None:
+        """End this broker: it would serve what others have decided otherwise long since."""
+        self._failure = error
+        if self._heartbeats is not None:
+            self._heartbeats.cancel()
 
     def _chores(self) -> list[Chore]:
         settings, chores = self.parts.settings, self.parts.housekeeping
@@ -204,6 +243,7 @@ class Broker:
                 chores.expire_producers,
             ),
             Chore("idle connections", idle_s / IDLE_LOOKS_PER_PERIOD, self._close_idle),
+            *cluster_chores(settings, self.parts.controller, self.parts.replicas),
             *self._scrub_chore(),
         ]
 
@@ -221,44 +261,68 @@ class Broker:
     async def run_until(self, stop: asyncio.Event) -> None:
         """Serve until told to stop; a task of ours that ends before is a bug, and is raised."""
         waiting = asyncio.create_task(stop.wait())
+        tasks = [*self._tasks, *([] if self._heartbeats is None else [self._heartbeats])]
         try:
-            await asyncio.wait([waiting, *self._tasks], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([waiting, *tasks], return_when=asyncio.FIRST_COMPLETED)
         finally:
             waiting.cancel()
-        for task in self._tasks:
+        if self._failure is not None:
+            raise UserError(str(self._failure)) from self._failure
+        for task in tasks:
             if task.done():
                 await task
 
     async def stop(self) -> None:
         """Stop in order, from wherever the start had got to."""
-        for listener in self._listeners:
+        membership = self.parts.membership
+        is_member = membership.state is not State.STARTING
+        if is_member and self.parts.settings.quorum.kind is not NodeKind.ALONE:
+            # Clients are served until others lead: they find them by asking here.
+            await self._sign_off(CLUSTER_SIGN_OFF_S)
+        for listener in (*self._listeners, *self._controller_listeners):
             listener.close()
         await self.connections.finish(STOP_PATIENCE_S)
+        # Before a broker that is alone signs off: nobody is to be told that nobody leads now.
         await self._cancel_tasks()
+        await self.parts.fetchers.close()
         await self.parts.coordinators.close()
         await self.parts.runtimes.sender.close()
-        if self._registered:
-            await self._sign_off()
+        if is_member:
+            await self._sign_off(STOP_PATIENCE_S)
+        await self._end_heartbeats()
+        await self.parts.isr_proposals.close()
         self.connections.close_all()
         self._dispatcher.close()
+        await self._stop_serving_nodes()
         await self.parts.store.close()
-        if self._registered:
+        if self.parts.channels is not None:
+            await self.parts.channels.close()
+        if is_member:
             await self.parts.housekeeping.close_logs(self.parts.broker_epoch())
             logger.info("broker %d has stopped", self.parts.broker_id)
         else:
             self.parts.logs.release()
 
-    async def _sign_off(self) -> None:
-        """Leave all partitions; without a disk to write it on, the logs are closed anyway."""
-        try:
-            for _ in range(SIGN_OFF_TRIES):
-                if (await self._heartbeat(want_shut_down=True)).should_shut_down:
-                    return
-                await asyncio.sleep(SIGN_OFF_PAUSE_S)
-        except (ApiError, StoreFailed) as error:
-            logger.warning("broker %d cannot sign off: %s", self.parts.broker_id, error)
-        else:
-            logger.warning("broker %d stops before others know", self.parts.broker_id)
+    async def _stop_serving_nodes(self) -> None:
+        if self._controller_connections is not None:
+            await self._controller_connections.finish(STOP_PATIENCE_S)
+            self._controller_connections.close_all()
+        if self._controller_dispatcher is not None:
+            self._controller_dispatcher.close()
+        if self._feed is not None:
+            self._feed.close()
+
+    async def _end_heartbeats(self) -> None:
+        if self._heartbeats is not None:
+            self._heartbeats.cancel()
+            await asyncio.gather(self._heartbeats, return_exceptions=True)
+
+    async def _sign_off(self, patience_s: float) -> None:
+        """Leave all partitions; without a controller, or its disk, the logs are closed anyway."""
+        if self._heartbeats is None or self._heartbeats.done():
+            return
+        if not await self.parts.membership.sign_off(patience_s):
+            logger.warning("broker %d stops before the controller knows", self.parts.broker_id)
 
     async def _cancel_tasks(self) -> None:
         for task in self._tasks:

@@ -13,24 +13,37 @@ from typing import Protocol
 from moldau.base.clock import Clock, Random
 from moldau.base.executor import Executor
 from moldau.base.files import Files
-from moldau.base.ids import BrokerId
+from moldau.base.ids import BrokerId, PartitionKey
 from moldau.base.memory_budget import MemoryBudget
 from moldau.base.network import Network
 from moldau.cluster.broker_controller import ControllerSettings
 from moldau.cluster.controller import Controller
-from moldau.cluster.controller_requests import ControllerRequests
+from moldau.cluster.controller_requests import BrokerRequests
 from moldau.cluster.image import MetadataImage
+from moldau.cluster.leader_log import LeaderLog
 from moldau.cluster.store import MetadataStore
 from moldau.cluster.topics import TopicDefaults
+from moldau.engine.ports import ClientPorts
 from moldau.observe.requests import RequestMetrics
 from moldau.observe.traffic import Traffic
+from moldau.replication.fetching.fetchers import Fetchers
+from moldau.replication.fetching.ports import FetchSettings, FollowerContext
 from moldau.replication.partitions import Partitions
+from moldau.replication.ports import ReplicationPorts
 from moldau.server.configuration.dynamic import DynamicConfigs
+from moldau.server.configuration.quorum import NodeKind
 from moldau.server.configuration.settings import BrokerSettings
+from moldau.server.configuration.values import BrokerValues
 from moldau.server.handlers.quorum import QuorumState
 from moldau.server.lifecycle.internal_partitions import Coordinators, LogParts
 from moldau.server.lifecycle.replicas import Replicas
 from moldau.server.lifecycle.runtimes import Runtimes
+from moldau.server.nodes.controller_channel import ControllerChannel
+from moldau.server.nodes.image_waits import ImageWaits
+from moldau.server.nodes.isr_proposals import IsrProposals
+from moldau.server.nodes.live_brokers import LiveBrokers
+from moldau.server.nodes.membership import Membership, MembershipTimes
+from moldau.server.nodes.remote_controller import Channels, RemoteController
 from moldau.server.upkeep.compaction import CleanerSettings, Compaction
 from moldau.server.upkeep.housekeeping import Housekeeping
 from moldau.server.upkeep.index_repair import IndexRepair
@@ -42,7 +55,15 @@ from moldau.storage.topic_config import LogConfig
 
 
 class BrokerStore(MetadataStore, QuorumState, Protocol):
-    """The metadata store as a broker is given it, with what DescribeQuorum tells of it."""
+    """The metadata store as a broker is given it, with what DescribeQuorum tells of it.
+
+    One that only follows grants no controllership.
+    """
+
+    @property
+    def leader_log(self) -> LeaderLog | None:
+        """The metadata log, for nodes that follow it; None unless this node leads it."""
+        ...
 
 
 MakeStore = Callable[[BrokerSettings, "Ports"], BrokerStore]
@@ -82,18 +103,19 @@ class Parts:
         self.flusher = Flusher(ports.executor)
         self.configs = DynamicConfigs(settings, self.image, self.broker_id)
         self.controller = self._make_controller()
-        self.requests: ControllerRequests = self.controller
-        """How this broker asks for changes: itself, as long as it stands alone."""
-        self.housekeeping = Housekeeping(
-            self.logs,
-            self.partitions,
-            self.flusher,
-            ports.clock,
-            ports.executor,
-            lambda: self.configs.broker_values.integer("producer.id.expiration.ms"),
-            self._directory_failed,
-            self._room_again,
+        """Active where this node votes; elsewhere it refuses everything."""
+        self.channels = self._open_channels()
+        """The ways to the controller, where it is another node."""
+        self.requests: BrokerRequests = self.controller
+        """How this broker asks for changes: itself, or another node."""
+        if self.channels is not None:
+            self.requests = RemoteController(self.channels, ImageWaits(self.store))
+        self.membership = self._make_membership()
+        self.isr_proposals = IsrProposals(
+            self.requests.alter_partitions, self.broker_id, self.broker_epoch
         )
+        self.live_brokers = LiveBrokers(self.image, settings.listeners.inter_broker.name)
+        self.housekeeping = self._make_housekeeping()
         failed = self.housekeeping.storage_failed
         self.index_repair = IndexRepair(ports.files, ports.executor, ports.cleaner, failed)
         self.compaction = Compaction(
@@ -120,6 +142,7 @@ class Parts:
             self.image,
             log_parts,
         )
+        self.fetchers = self._make_fetchers()
         self.replicas = Replicas(
             self.broker_id,
             self.partitions,
@@ -127,7 +150,50 @@ class Parts:
             ports.clock,
             self.traffic,
             self.config_of,
-            self.coordinators.partition_changed,
+            self._partition_changed,
+            ReplicationPorts(
+                self.live_brokers,
+                self.isr_proposals,
+                settings.values.integer("replica.lag.time.max.ms") / 1000,
+            ),
+        )
+
+    def _make_membership(self) -> Membership:
+        values = self.settings.values
+        return Membership(
+            self.requests,
+            lambda: self.store.image.version - 1,
+            self.ports.clock,
+            MembershipTimes(
+                values.integer("broker.heartbeat.interval.ms") / 1000,
+                values.integer("initial.broker.registration.timeout.ms") / 1000,
+            ),
+        )
+
+    def _make_housekeeping(self) -> Housekeeping:
+        ports = self.ports
+        return Housekeeping(
+            self.logs,
+            self.partitions,
+            self.flusher,
+            ports.clock,
+            ports.executor,
+            lambda: self.configs.broker_values.integer("producer.id.expiration.ms"),
+            self._directory_failed,
+            self._room_again,
+        )
+
+    def _make_fetchers(self) -> Fetchers:
+        ports = self.ports
+        return Fetchers(
+            FollowerContext(
+                self.broker_id,
+                self.broker_epoch,
+                self.live_brokers,
+                ClientPorts(ports.network, ports.clock, ports.random),
+                _fetch_settings(self.settings.values),
+                self.housekeeping.storage_failed,
+            )
         )
 
     def _make_controller(self) -> Controller:
@@ -146,10 +212,23 @@ class Parts:
             ),
         )
 
+    def _open_channels(self) -> Channels | None:
+        if self.settings.quorum.kind is not NodeKind.OBSERVER:
+            return None
+        ports = ClientPorts(self.ports.network, self.ports.clock, self.ports.random)
+        timeout_ms = self.settings.values.integer("controller.socket.timeout.ms")
+        return Channels(
+            lambda purpose: ControllerChannel(
+                self.settings.quorum.controllers,
+                ports,
+                client_id=f"broker-{self.broker_id}-{purpose}",
+                request_timeout_ms=timeout_ms,
+            )
+        )
+
     def broker_epoch(self) -> int:
         """Return the epoch this broker is registered with; -1 while it is not."""
-        broker = self.store.image.brokers.get(self.broker_id)
-        return -1 if broker is None else broker.epoch
+        return self.membership.broker_epoch
 
     def image(self) -> MetadataImage:
         """Return the cluster's metadata as it is now."""
@@ -159,6 +238,15 @@ class Parts:
         """Return what a topic's own configs come to here and now."""
         return self.configs.topic_log_config(own)
 
+    def _partition_changed(self, key: PartitionKey) -> None:
+        """Let coordinators and fetchers follow a partition's role."""
+        partition = self.partitions.get(*key)
+        if partition is None:
+            self.fetchers.forget(key)
+        else:
+            self.fetchers.follow(partition)
+        self.coordinators.partition_changed(key)
+
     def _room_again(self) -> None:
         """Make the logs for which there was no room."""
         self.replicas.room_again(self.image())
@@ -166,3 +254,10 @@ class Parts:
     def _directory_failed(self) -> None:
         """Let go of what lived on a log directory that is out of use."""
         self.coordinators.directory_failed()
+
+
+def _fetch_settings(values: BrokerValues) -> FetchSettings:
+    """Read how followers fetch; each field is named like its config."""
+    return FetchSettings(
+        *(values.integer(name.replace("_", ".")) for name in FetchSettings._fields)
+    )

@@ -7,12 +7,15 @@ the broker does not have is answered as by a Kafka where it is disabled.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from moldau.cluster.model import ResourceType
+from moldau.protocol.messages.configs import AlterConfigsRequest, IncrementalAlterConfigsRequest
 from moldau.server.api_permissions import API_PERMISSIONS
 from moldau.server.configuration.log_levels import LogLevels
+from moldau.server.configuration.quorum import NodeKind
 from moldau.server.fetch.sessions import FetchSessions
 from moldau.server.handlers import access, quotas
 from moldau.server.handlers.api_versions import ApiVersionsHandler
@@ -37,14 +40,19 @@ from moldau.server.handlers.topics import TopicHandlers
 from moldau.server.handlers.transaction_admin import TransactionAdminHandlers
 from moldau.server.handlers.transactions import TransactionHandlers
 from moldau.server.lifecycle.internal_topics import InternalTopics
-from moldau.server.lifecycle.topic_admin import TopicAdmin
+from moldau.server.lifecycle.topic_admin import TopicAdmin, TopicCreation
 from moldau.server.network.dispatch import FastPath, Route
+from moldau.server.nodes.forwarding import FORWARDED, Forwarder
 from moldau.server.parts import Parts
 from moldau.server.transactions.producer_ids import ProducerIds
 from moldau.server.transactions.writes import TransactionalWrites, marker_state
 
-EMBEDDED_REPLICA_LIMIT = 1
-"""The embedded store knows one broker, so nothing can have a second replica."""
+REPLICAS_ALONE = 1
+"""Nobody can join a broker that stands alone, so that nothing can have a second replica."""
+REPLICAS_MAX = 32_767
+"""In a cluster the settings count, as in Kafka: a topic waits until there are enough brokers."""
+
+ALTER_CONFIGS_KEYS = frozenset({33, 44})
 
 Row = tuple[int, str, Callable[..., Any]]
 """An API's key, the versions served, and who serves them."""
@@ -69,17 +77,16 @@ ACCESS_ROWS: tuple[Row, ...] = (
 def make_routes(parts: Parts) -> tuple[list[Route], Callable[[], Any]]:
     """Put the handlers together; also return what answers unknown versions of ApiVersions."""
     settings, metrics = parts.settings, parts.metrics
-    topics = TopicAdmin(parts.requests, parts.image, parts.replicas)
-    internal_topics = InternalTopics(
-        parts.image, topics, settings.values, replica_limit=EMBEDDED_REPLICA_LIMIT
-    )
+    topics = TopicAdmin(parts.controller, parts.image, parts.replicas)
+    creation = TopicCreation(parts.requests, parts.image, parts.replicas)
+    internal_topics = _internal_topics(parts, creation)
     coordinators = CoordinatorHandlers(
         parts.image, parts.broker_id, internal_topics, parts.runtimes.by_type
     )
     api_versions = ApiVersionsHandler(
         parts.image, parts.broker_id, lambda: parts.store.kraft_version
     )
-    discovery = _discovery(parts, topics, internal_topics)
+    discovery = _discovery(parts, creation, internal_topics)
     administration = TopicHandlers(
         parts.image,
         topics,
@@ -87,7 +94,7 @@ def make_routes(parts: Parts) -> tuple[list[Route], Callable[[], Any]]:
         deletion_enabled=settings.delete_topic_enable,
     )
     configs = ConfigHandlers(
-        parts.configs, LogLevels(parts.broker_id), parts.requests, parts.replicas
+        parts.configs, LogLevels(parts.broker_id), parts.controller, parts.replicas
     )
     offsets = OffsetHandlers(
         parts.partitions,
@@ -104,15 +111,15 @@ def make_routes(parts: Parts) -> tuple[list[Route], Callable[[], Any]]:
         (3, "0-13", discovery.metadata),
         (10, "0-6", coordinators.find_coordinator),
         (18, "0-5", api_versions),
-        (19, "0-7", administration.create_topics),
-        (20, "0-6", administration.delete_topics),
+        (19, FORWARDED[19], administration.create_topics),
+        (20, FORWARDED[20], administration.delete_topics),
         (21, "0-2", offsets.delete_records),
         (23, "0-4", offsets.offset_for_leader_epoch),
         (32, "0-4", configs.describe),
-        (33, "0-2", configs.alter),
+        (33, FORWARDED[33], configs.alter),
         (35, "0-5", LogDirHandler(parts.logs, parts.ports.files)),
-        (37, "0-3", administration.create_partitions),
-        (44, "0-1", configs.alter_incrementally),
+        (37, FORWARDED[37], administration.create_partitions),
+        (44, FORWARDED[44], configs.alter_incrementally),
         (60, "0-2", discovery.describe_cluster),
         (61, "0", offsets.describe_producers),
         (74, "0-1", configs.list_resources),
@@ -127,6 +134,8 @@ def make_routes(parts: Parts) -> tuple[list[Route], Callable[[], Any]]:
         Route(key, versions, handler, metrics, API_PERMISSIONS[key])
         for key, versions, handler in table
     ]
+    if parts.channels is not None:
+        _forward(routes, Forwarder(parts.channels.forwarding, parts.ports.clock))
     fast_paths = _fast_paths(parts, produce, groups, group_offsets)
     for route in routes:
         route.fast_path = fast_paths.get(route.api.key)
@@ -134,8 +143,32 @@ def make_routes(parts: Parts) -> tuple[list[Route], Callable[[], Any]]:
     return routes, api_versions.unsupported
 
 
+def _internal_topics(parts: Parts, creation: TopicCreation) -> InternalTopics:
+    is_alone = parts.settings.quorum.kind is NodeKind.ALONE
+    return InternalTopics(
+        parts.image,
+        creation,
+        parts.settings.values,
+        replica_limit=REPLICAS_ALONE if is_alone else REPLICAS_MAX,
+    )
+
+
+def _forward(routes: Sequence[Route], forwarder: Forwarder) -> None:
+    """Let the controller of another node answer what only it can decide."""
+    for route in routes:
+        if route.api.key in FORWARDED:
+            route.forward = forwarder
+            if route.api.key in ALTER_CONFIGS_KEYS:
+                route.is_own = _names_a_logger
+
+
+def _names_a_logger(request: AlterConfigsRequest | IncrementalAlterConfigsRequest) -> bool:
+    """Tell whether levels of loggers are changed: they belong to one process."""
+    return any(one.resource_type == ResourceType.BROKER_LOGGER for one in request.resources)
+
+
 def _discovery(
-    parts: Parts, topics: TopicAdmin, internal_topics: InternalTopics
+    parts: Parts, topics: TopicCreation, internal_topics: InternalTopics
 ) -> DiscoveryHandlers:
     settings = parts.settings
     return DiscoveryHandlers(
@@ -218,21 +251,21 @@ def _transaction_rows(parts: Parts) -> tuple[Row, ...]:
 
 def _cluster_rows(parts: Parts) -> tuple[Row, ...]:
     """What asks a cluster about its brokers; one broker has short answers."""
-    replicas = ReassignmentHandlers(parts.image, parts.requests)
+    replicas = ReassignmentHandlers(parts.image, parts.controller)
     quorum = QuorumHandlers(parts.store, parts.broker_id, parts.ports.clock)
     return (
         (34, "0-2", ReplicaDirectoryHandler(parts.logs)),
-        (43, "0-2", replicas.elect),
-        (45, "0-1", replicas.alter),
-        (46, "0", replicas.list_ongoing),
+        (43, FORWARDED[43], replicas.elect),
+        (45, FORWARDED[45], replicas.alter),
+        (46, FORWARDED[46], replicas.list_ongoing),
         (48, "0-1", quotas.describe_quotas),
         (49, "0-1", quotas.alter_quotas),
-        (55, "0-2", quorum.describe),
-        (57, "0-2", quorum.update_features),
-        (64, "0", quorum.unregister_broker),
-        (80, "0-1", quorum.add_voter),
-        (81, "0", quorum.remove_voter),
-        (94, "0", quorum.unregister_controller),
+        (55, FORWARDED[55], quorum.describe),
+        (57, FORWARDED[57], quorum.update_features),
+        (64, FORWARDED[64], quorum.unregister_broker),
+        (80, FORWARDED[80], quorum.add_voter),
+        (81, FORWARDED[81], quorum.remove_voter),
+        (94, FORWARDED[94], quorum.unregister_controller),
     )
 
 

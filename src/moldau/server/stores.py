@@ -8,12 +8,24 @@ from __future__ import annotations
 
 from moldau.base.ids import BrokerId
 from moldau.cluster.embedded import EmbeddedStore
+from moldau.cluster.observer import ObserverStore
+from moldau.engine.ports import ClientPorts
+from moldau.server.configuration.quorum import NodeKind
 from moldau.server.configuration.settings import BrokerSettings
-from moldau.server.parts import Ports
+from moldau.server.nodes.controller_channel import ControllerChannel
+from moldau.server.nodes.remote_metadata import RemoteMetadata
+from moldau.server.parts import BrokerStore, Ports
+
+
+def node_store(settings: BrokerSettings, ports: Ports) -> BrokerStore:
+    """Make the store that a node's part in its cluster asks for."""
+    if settings.quorum.kind is NodeKind.OBSERVER:
+        return observer_store(settings, ports)
+    return embedded_store(settings, ports)
 
 
 def embedded_store(settings: BrokerSettings, ports: Ports) -> EmbeddedStore:
-    """Make the store of a broker that stands alone, in its own log directories."""
+    """Make the store of a broker that stands alone, or votes alone, in its log directories."""
     return EmbeddedStore(
         ports.files,
         settings.log_dirs,
@@ -23,4 +35,26 @@ def embedded_store(settings: BrokerSettings, ports: Ports) -> EmbeddedStore:
         metadata_directory=settings.metadata_log_dir,
         executor=ports.executor,
         min_insync_replicas=settings.values.integer("min.insync.replicas"),
+    )
+
+
+def observer_store(settings: BrokerSettings, ports: Ports) -> ObserverStore:
+    """Make the store of a broker that follows the voter which its settings name."""
+    quorum = settings.quorum
+    channel = ControllerChannel(
+        quorum.controllers,
+        ClientPorts(ports.network, ports.clock, ports.random),
+        client_id=f"broker-{settings.node_id}-metadata",
+    )
+    return ObserverStore(
+        ports.files,
+        settings.log_dirs,
+        BrokerId(settings.node_id),
+        ports.clock,
+        ports.random,
+        RemoteMetadata(channel),
+        voters=[voter.node_id for voter in quorum.voters],
+        metadata_directory=settings.metadata_log_dir,
+        executor=ports.executor,
+        fetch_bytes=settings.values.integer("controller.quorum.fetch.max.bytes"),
     )

@@ -28,7 +28,7 @@ from moldau.base.network import Accept, Address, Listener, Network, Receiver, St
 from moldau.server.broker import Broker
 from moldau.server.configuration.settings import BrokerSettings
 from moldau.server.parts import Ports
-from moldau.server.stores import embedded_store
+from moldau.server.stores import node_store
 from moldau.sim.crashes import Crashed, CrashPlan
 from moldau.sim.disk import SimDisk
 from moldau.sim.executor import SimExecutor
@@ -151,7 +151,7 @@ class SimBroker:
                 network=_OwnedNetwork(self._network.host(self.name), self._context),
                 executor=self._executor,
                 cleaner=self._executor,
-                make_store=embedded_store,
+                make_store=node_store,
                 boot_id=f"{self.name}-{self.boot}",
             ),
         )

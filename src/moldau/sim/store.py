@@ -21,6 +21,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from moldau.base.checks import invariant
+from moldau.base.errors import MoldauError
 from moldau.base.ids import BrokerId
 from moldau.cluster.changes import Change
 from moldau.cluster.image import MetadataImage
@@ -148,6 +149,12 @@ class SimStore:
         await self._request()
         self._image = self._shared.follow(self)
         self.is_open = True
+
+    async def caught_up(self) -> None:
+        """Return at once: the image was taken at the start."""
+
+    def on_failed(self, callback: Callable[[MoldauError], None]) -> None:
+        """Never call."""
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         return self._listeners.subscribe(listener)

@@ -18,7 +18,7 @@ from moldau.engine.portal import Portal
 from moldau.server.broker import Broker
 from moldau.server.configuration.settings import BrokerSettings
 from moldau.server.parts import Ports
-from moldau.server.stores import embedded_store
+from moldau.server.stores import node_store
 from moldau.server.workers.executor import PoolExecutor
 from moldau.testing.disk import Killed, MortalDisk
 from moldau.transport.sockets import SocketNetwork
@@ -71,7 +71,7 @@ class BrokerLife:
             network=self._network,
             executor=self._executor,
             cleaner=self._executor,
-            make_store=embedded_store,
+            make_store=node_store,
             memory=self._memory,
         )
         broker = Broker(settings, ports)

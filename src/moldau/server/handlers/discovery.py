@@ -39,7 +39,7 @@ from moldau.protocol.messages.metadata import (
 )
 from moldau.security.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS, bit_field
 from moldau.server.lifecycle.internal_topics import INTERNAL_TOPICS, InternalTopics
-from moldau.server.lifecycle.topic_admin import TopicAdmin
+from moldau.server.lifecycle.topic_admin import TopicCreation
 from moldau.server.network.dispatch import RequestContext
 from moldau.server.network.repeats import fold, once, sort
 from moldau.server.network.slices import Sliced
@@ -64,7 +64,7 @@ class DiscoveryHandlers:
         self,
         image: Callable[[], MetadataImage],
         broker_id: BrokerId,
-        topics: TopicAdmin,
+        topics: TopicCreation,
         internal_topics: InternalTopics,
         *,
         auto_create: bool,

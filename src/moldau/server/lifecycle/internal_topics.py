@@ -16,7 +16,7 @@ from moldau.cluster.image import MetadataImage
 from moldau.cluster.topics import NewTopic
 from moldau.protocol.errors import ApiError, ErrorCode
 from moldau.server.configuration.values import BrokerValues
-from moldau.server.lifecycle.topic_admin import TopicAdmin
+from moldau.server.lifecycle.topic_admin import TopicCreation
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 TRANSACTIONS_TOPIC: Final = "__transaction_state"
@@ -32,7 +32,7 @@ class InternalTopics:
     def __init__(
         self,
         image: Callable[[], MetadataImage],
-        topics: TopicAdmin,
+        topics: TopicCreation,
         values: BrokerValues,
         *,
         replica_limit: int,

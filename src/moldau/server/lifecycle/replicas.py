@@ -30,6 +30,7 @@ from moldau.cluster.model import ResourceType, Topic
 from moldau.observe.traffic import Traffic
 from moldau.replication.partition import Partition, Role
 from moldau.replication.partitions import Partitions
+from moldau.replication.ports import ALONE, ReplicationPorts
 from moldau.storage.manager import LogManager
 from moldau.storage.topic_config import LogConfig
 
@@ -41,6 +42,9 @@ millisecond."""
 
 FROZEN_AT_ONCE = 500
 """Partitions after which the garbage collector is told not to look at them."""
+
+SHRUNK_PER_TURN = 500
+"""Partitions whose followers are looked at between two turns of the loop."""
 
 CONFIGURED_PER_TURN = 200
 """Logs that are given new configs between two turns of the loop."""
@@ -64,6 +68,7 @@ class Replicas:
         traffic: Traffic,
         config_of: ConfigOf,
         partition_changed: Changed,
+        replication: ReplicationPorts = ALONE,
     ) -> None:
         self._broker_id = broker_id
         self._partitions = partitions
@@ -72,6 +77,7 @@ class Replicas:
         self._traffic = traffic
         self._config_of = config_of
         self._partition_changed = partition_changed
+        self._replication = replication
         self._queue: deque[tuple[Sequence[Change], MetadataImage]] = deque()
         self._more = asyncio.Event()
         self._version = 0
@@ -193,7 +199,12 @@ class Replicas:
         if self._broker_id not in state.replicas:
             return
         role = Role(
-            state.leader, state.leader_epoch, state.partition_epoch, state.replicas, state.isr
+            state.leader,
+            state.leader_epoch,
+            state.partition_epoch,
+            state.replicas,
+            state.isr,
+            state.recovering,
         )
         existing = self._partitions.get(topic.name, state.index)
         if existing is not None and existing.topic_id == topic.id:
@@ -212,7 +223,7 @@ class Replicas:
                 self._logs.directory_failed(error)
                 self._without_room.append(key)
             return
-        partition = Partition(key, topic.id, log, self._broker_id)
+        partition = Partition(key, topic.id, log, self._broker_id, self._replication)
         partition.set_high_watermark(self._logs.high_watermark(key, log))
         self._give_role(partition, role)
         self._partitions.add(partition)
@@ -223,6 +234,14 @@ class Replicas:
             partition.become_leader(role, self._clock.monotonic())
         else:
             partition.become_follower(role)
+
+    async def shrink_isrs(self) -> None:
+        """Propose ISRs without the followers that lag."""
+        for number, partition in enumerate(tuple(self._partitions), 1):
+            if partition.leads:
+                partition.shrink_isr(self._clock.monotonic())
+            if not number % SHRUNK_PER_TURN:
+                await asyncio.sleep(0)
 
     def room_again(self, image: MetadataImage) -> None:
         """Let `run` make the logs for which there was no room."""

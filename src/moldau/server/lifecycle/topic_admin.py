@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, cast
 
 from moldau.base.ids import BrokerId, TopicId
-from moldau.cluster.controller_requests import ControllerRequests
+from moldau.cluster.controller_requests import BrokerRequests, ControllerRequests
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.model import Topic
 from moldau.cluster.topics import NewTopic
@@ -24,8 +24,32 @@ class Follower(Protocol):
         ...
 
 
-class TopicAdmin:
-    """The one way to change topics."""
+class TopicCreation:
+    """Creates topics that clients name, on any broker."""
+
+    def __init__(
+        self,
+        requests: BrokerRequests,
+        image: Callable[[], MetadataImage],
+        follower: Follower,
+    ) -> None:
+        self._creating = requests
+        self._image = image
+        self._follower = follower
+
+    async def create(self, wanted: NewTopic) -> Topic:
+        """Create a topic; ApiError if it may not be."""
+        topic = await self._creating.create_topic(wanted)
+        await self._followed()
+        return topic
+
+    async def _followed(self) -> None:
+        """Wait for this broker's partitions: the image already has the change."""
+        await self._follower.reached(self._image().version)
+
+
+class TopicAdmin(TopicCreation):
+    """Changes topics, where the controller is in this process."""
 
     def __init__(
         self,
@@ -33,15 +57,8 @@ class TopicAdmin:
         image: Callable[[], MetadataImage],
         follower: Follower,
     ) -> None:
+        super().__init__(requests, image, follower)
         self._requests = requests
-        self._image = image
-        self._follower = follower
-
-    async def create(self, wanted: NewTopic) -> Topic:
-        """Create a topic; ApiError if it may not be."""
-        topic = await self._requests.create_topic(wanted)
-        await self._followed()
-        return topic
 
     async def preview(self, wanted: NewTopic) -> Topic:
         """Return the topic as it would be created; ApiError if it would not."""
@@ -69,10 +86,6 @@ class TopicAdmin:
         """Delete a topic by id."""
         await self._requests.delete_topic_by_id(topic_id)
         await self._followed()
-
-    async def _followed(self) -> None:
-        """Wait for this broker's partitions: the image already has the change."""
-        await self._follower.reached(self._image().version)
 
 
 def assignments_of(pairs: Sequence[tuple[int, Sequence[int]]]) -> Mapping[int, Sequence[BrokerId]]:

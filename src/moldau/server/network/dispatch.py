@@ -140,7 +140,16 @@ _KEY = Struct(">h").unpack_from
 class Route:
     """One API of this broker."""
 
-    __slots__ = ("api", "fast_path", "forward", "handler", "permissions", "stats", "versions")
+    __slots__ = (
+        "api",
+        "fast_path",
+        "forward",
+        "handler",
+        "is_own",
+        "permissions",
+        "stats",
+        "versions",
+    )
 
     def __init__(
         self,
@@ -160,6 +169,8 @@ class Route:
         self.forward: Forward | None = None
         """Takes the handler's place where another node has to answer. It is not decoded here, and
         that node checks the permissions of the client."""
+        self.is_own: Callable[[Any], bool] | None = None
+        """Tells of requests that only this node can answer, among those that are forwarded."""
 
     @property
     def has_unchecked_permissions(self) -> bool:
@@ -299,7 +310,7 @@ class Dispatcher:
         if version not in route.versions:
             return self._wrong_version(route, header)
         size = len(frame)
-        if route.forward is not None:
+        if route.forward is not None and not self._is_own(route, header, frame):
             route.stats.count(size)
             asked = Asked(route, header, connection, size, start)
             return self.finish(asked, route.forward(bytes(frame), connection.session))
@@ -327,6 +338,12 @@ class Dispatcher:
         if type(response) is GeneratorType:
             return self._start(asked, _answer_in_slices(asked, response))
         return self.finish(asked, response)
+
+    def _is_own(self, route: Route, header: RequestHeader, frame: memoryview) -> bool:
+        """Tell whether a request must not be forwarded. A large one is, whatever is in it."""
+        if route.is_own is None or len(frame) > FLAT_REQUEST_BYTES:
+            return False
+        return route.is_own(decode_request(header, frame))
 
     def _decode_large(self, asked: Asked, frame: memoryview) -> Finished | Later | Turn:
         """Decode as much as may be done at once; return the request if that was all of it."""

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from struct import Struct
+from types import MappingProxyType
 from typing import Final
 
 from moldau.base.clock import Clock
@@ -29,32 +31,25 @@ PATIENCE_S: Final = 60.0
 
 RETRY_S: Final = 0.05
 
-FORWARDED: Final = frozenset(
+FORWARDED: Final[Mapping[int, str]] = MappingProxyType(
     {
-        19,  # CreateTopics
-        20,  # DeleteTopics
-        30,  # CreateAcls
-        31,  # DeleteAcls
-        33,  # AlterConfigs
-        37,  # CreatePartitions
-        38,  # CreateDelegationToken
-        39,  # RenewDelegationToken
-        40,  # ExpireDelegationToken
-        43,  # ElectLeaders
-        44,  # IncrementalAlterConfigs
-        45,  # AlterPartitionReassignments
-        46,  # ListPartitionReassignments
-        49,  # AlterClientQuotas
-        51,  # AlterUserScramCredentials
-        55,  # DescribeQuorum
-        57,  # UpdateFeatures
-        64,  # UnregisterBroker
-        80,  # AddRaftVoter
-        81,  # RemoveRaftVoter
-        94,  # UnregisterController
+        19: "0-7",  # CreateTopics
+        20: "0-6",  # DeleteTopics
+        33: "0-2",  # AlterConfigs
+        37: "0-3",  # CreatePartitions
+        43: "0-2",  # ElectLeaders
+        44: "0-1",  # IncrementalAlterConfigs
+        45: "0-1",  # AlterPartitionReassignments
+        46: "0",  # ListPartitionReassignments
+        55: "0-2",  # DescribeQuorum
+        57: "0-2",  # UpdateFeatures
+        64: "0",  # UnregisterBroker
+        80: "0-1",  # AddRaftVoter
+        81: "0",  # RemoveRaftVoter
+        94: "0",  # UnregisterController
     }
 )
-"""The APIs that the controller answers, by their keys."""
+"""The APIs that the controller answers, and their versions, by their keys."""
 
 _SIZE: Final = Struct(">i")
 

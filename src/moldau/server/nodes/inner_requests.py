@@ -8,7 +8,7 @@ the answer instead of sending it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from struct import Struct
 from typing import Final
 
@@ -97,7 +97,7 @@ class EnvelopeHandler:
     """Answers Envelope 0."""
 
     def __init__(
-        self, dispatch: Dispatch, served: frozenset[int], memory: MemoryBudget, *, frame_limit: int
+        self, dispatch: Dispatch, served: Collection[int], memory: MemoryBudget, *, frame_limit: int
     ) -> None:
         self._dispatch = dispatch
         self._served = served

@@ -10,14 +10,14 @@ import asyncio
 from collections.abc import Callable
 
 from moldau.base.ids import BrokerId, ProducerId
-from moldau.cluster.controller_requests import ControllerRequests
+from moldau.cluster.controller_requests import BrokerRequests
 
 
 class ProducerIds:
     """Where new producer ids come from."""
 
     def __init__(
-        self, requests: ControllerRequests, broker_id: BrokerId, broker_epoch: Callable[[], int]
+        self, requests: BrokerRequests, broker_id: BrokerId, broker_epoch: Callable[[], int]
     ) -> None:
         self._requests = requests
         self._broker_id = broker_id

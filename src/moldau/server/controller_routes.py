@@ -1,0 +1,72 @@
+"""Which APIs a controller's listeners serve: those of other nodes, and what they forward.
+
+Clients never come here, and none of these APIs but ApiVersions and the forwarded ones is served to
+them: whoever can send a BrokerRegistration or an AlterPartition can take a partition over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from moldau.cluster.controller import Controller
+from moldau.cluster.metadata_feed import MetadataFeed
+from moldau.security.operations import AclOperation
+from moldau.server.api_permissions import API_PERMISSIONS
+from moldau.server.handlers.api_versions import ApiVersionsHandler
+from moldau.server.handlers.members import MemberHandlers
+from moldau.server.handlers.metadata_feed import (
+    FETCH_SNAPSHOT_VERSIONS,
+    METADATA_FEED_PERMISSIONS,
+    METADATA_FETCH_VERSIONS,
+    MetadataFeedHandlers,
+)
+from moldau.server.network.dispatch import Dispatcher, Route
+from moldau.server.network.permissions import on_cluster
+from moldau.server.nodes.forwarding import FORWARDED
+from moldau.server.nodes.inner_requests import EnvelopeHandler
+from moldau.server.parts import Parts
+
+NODE_PERMISSIONS: Final = (on_cluster(AclOperation.CLUSTER_ACTION),)
+
+
+def make_controller_dispatcher(
+    parts: Parts, controller: Controller, feed: MetadataFeed, routes: Sequence[Route]
+) -> Dispatcher:
+    """Put together what answers other nodes; `routes` are those of this node's broker.
+
+    Their handlers answer what was forwarded, as if the client had asked this broker.
+    """
+    metrics, clock = parts.metrics, parts.ports.clock
+    members = MemberHandlers(controller)
+    metadata = MetadataFeedHandlers(feed)
+    api_versions = ApiVersionsHandler(
+        parts.image, parts.broker_id, lambda: parts.store.kraft_version
+    )
+    forwarded = [route for route in routes if route.api.key in FORWARDED]
+    inner = Dispatcher(forwarded, clock, api_versions.unsupported, metrics.lag)
+    envelopes = EnvelopeHandler(
+        inner.handle,
+        FORWARDED,
+        parts.ports.memory,
+        frame_limit=parts.settings.socket_request_max_bytes,
+    )
+
+    def row(key: int, versions: str, handler: Callable[..., Any]) -> Route:
+        return Route(key, versions, handler, metrics, NODE_PERMISSIONS)
+
+    own = [
+        Route(1, METADATA_FETCH_VERSIONS, metadata.fetch, metrics, METADATA_FEED_PERMISSIONS),
+        Route(18, "0-5", api_versions, metrics, API_PERMISSIONS[18]),
+        row(56, "2-3", members.alter_partitions),
+        row(58, "0", envelopes),
+        Route(
+            59, FETCH_SNAPSHOT_VERSIONS, metadata.fetch_snapshot, metrics, METADATA_FEED_PERMISSIONS
+        ),
+        row(62, "0-4", members.register),
+        row(63, "0-2", members.heartbeat),
+        row(67, "0", members.allocate_producer_ids),
+    ]
+    table = [*own, *forwarded]
+    api_versions.serve(table)
+    return Dispatcher(table, clock, api_versions.unsupported, metrics.lag)

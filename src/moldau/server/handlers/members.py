@@ -1,0 +1,154 @@
+"""What other brokers ask the controller: to be members, to change ISRs, for producer ids.
+
+BrokerRegistration 0-4, BrokerHeartbeat 0-2, AlterPartition 2-3, AllocateProducerIds 0. They are
+served on the controller's listeners only. The controller decides; this translates.
+"""
+
+from __future__ import annotations
+
+from moldau.base.ids import BrokerId, LeaderEpoch, TopicId
+from moldau.cluster.brokers import BrokerRegistration
+from moldau.cluster.controller_requests import BrokerRequests
+from moldau.cluster.heartbeats import Heartbeat
+from moldau.cluster.isr_changes import IsrAnswer, IsrProposal
+from moldau.cluster.model import Endpoint, FeatureRange
+from moldau.cluster.store import StoreFailed
+from moldau.protocol.errors import ApiError, ErrorCode
+from moldau.protocol.messages.brokers import (
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+)
+from moldau.protocol.messages.replication import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    AlterPartitionStateResponse,
+    AlterPartitionTopicResponse,
+)
+from moldau.protocol.messages.transactions import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+)
+from moldau.server.network.dispatch import RequestContext
+
+EPOCHS_FROM = 3
+"""The first version of AlterPartition that names members with their epochs (KIP-903)."""
+
+
+class MemberHandlers:
+    """Answers brokers, where the controller is in this process."""
+
+    def __init__(self, requests: BrokerRequests) -> None:
+        self._requests = requests
+
+    async def register(
+        self, request: BrokerRegistrationRequest, context: RequestContext
+    ) -> BrokerRegistrationResponse:
+        """Take a broker in, fenced at first."""
+        del context
+        registration = BrokerRegistration(
+            BrokerId(request.broker_id),
+            request.incarnation_id,
+            tuple(
+                Endpoint(one.name, one.host, one.port, one.security_protocol)
+                for one in request.listeners
+            ),
+            tuple(request.log_dirs),
+            request.rack,
+            features=tuple(
+                FeatureRange(one.name, one.min_supported_version, one.max_supported_version)
+                for one in request.features
+            ),
+            previous_broker_epoch=request.previous_broker_epoch,
+            cluster_id=request.cluster_id,
+        )
+        try:
+            epoch = await self._requests.register_broker(registration)
+        except (ApiError, StoreFailed) as error:
+            return BrokerRegistrationResponse(0, _code(error))
+        return BrokerRegistrationResponse(0, ErrorCode.NONE, epoch)
+
+    async def heartbeat(
+        self, request: BrokerHeartbeatRequest, context: RequestContext
+    ) -> BrokerHeartbeatResponse:
+        """Note that a broker is alive, and tell it whether it may serve or stop."""
+        del context
+        beat = Heartbeat(
+            BrokerId(request.broker_id),
+            request.broker_epoch,
+            request.current_metadata_offset,
+            want_fence=request.want_fence,
+            want_shut_down=request.want_shut_down,
+            offline_directories=tuple(request.offline_log_dirs),
+        )
+        try:
+            answer = await self._requests.heartbeat(beat)
+        except (ApiError, StoreFailed) as error:
+            return BrokerHeartbeatResponse(0, _code(error))
+        return BrokerHeartbeatResponse(
+            0, ErrorCode.NONE, answer.is_caught_up, answer.is_fenced, answer.should_shut_down
+        )
+
+    async def alter_partitions(
+        self, request: AlterPartitionRequest, context: RequestContext
+    ) -> AlterPartitionResponse:
+        """Change the ISRs that a leader proposes, each by itself."""
+        proposals = _proposals(request, with_epochs=context.version >= EPOCHS_FROM)
+        try:
+            answers = await self._requests.alter_partitions(
+                BrokerId(request.broker_id), request.broker_epoch, proposals
+            )
+        except (ApiError, StoreFailed) as error:
+            return AlterPartitionResponse(0, _code(error))
+        topics: dict[bytes, AlterPartitionTopicResponse] = {}
+        for answer in answers:
+            topic = topics.setdefault(answer.topic_id, AlterPartitionTopicResponse(answer.topic_id))
+            topic.partitions.append(_answer(answer))
+        return AlterPartitionResponse(0, ErrorCode.NONE, list(topics.values()))
+
+    async def allocate_producer_ids(
+        self, request: AllocateProducerIdsRequest, context: RequestContext
+    ) -> AllocateProducerIdsResponse:
+        """Give a broker producer ids that nobody had before."""
+        del context
+        try:
+            block = await self._requests.allocate_producer_ids(
+                BrokerId(request.broker_id), request.broker_epoch
+            )
+        except (ApiError, StoreFailed) as error:
+            return AllocateProducerIdsResponse(0, _code(error))
+        return AllocateProducerIdsResponse(0, ErrorCode.NONE, block.first, block.end - block.first)
+
+
+def _code(error: ApiError | StoreFailed) -> ErrorCode:
+    return error.code if isinstance(error, ApiError) else ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def _proposals(request: AlterPartitionRequest, *, with_epochs: bool) -> list[IsrProposal]:
+    return [
+        IsrProposal(
+            TopicId(topic.topic_id),
+            one.partition_index,
+            LeaderEpoch(one.leader_epoch),
+            one.partition_epoch,
+            tuple((BrokerId(each.broker_id), each.broker_epoch) for each in one.new_isr_with_epochs)
+            if with_epochs
+            else tuple((BrokerId(each), -1) for each in one.new_isr),
+            recovering=bool(one.leader_recovery_state),
+        )
+        for topic in request.topics
+        for one in topic.partitions
+    ]
+
+
+def _answer(answer: IsrAnswer) -> AlterPartitionStateResponse:
+    return AlterPartitionStateResponse(
+        answer.index,
+        answer.error,
+        answer.leader,
+        answer.leader_epoch,
+        list(answer.isr),
+        int(answer.recovering),
+        answer.partition_epoch,
+    )

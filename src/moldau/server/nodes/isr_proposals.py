@@ -1,0 +1,121 @@
+"""ISR changes on their way to the controller: AlterPartition, many partitions at a time.
+
+A leader proposes an ISR, and counts both the old and the new one until it hears what has become of
+it (`replication.leader_state`). One request is under way at a time; what is proposed meanwhile
+leaves with the next one. A request that failed as a whole is sent again, on another connection:
+the controller must not handle a copy of it after a later one was answered. It notices a proposal
+that it has taken already, because that names the partition epoch it was made on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from moldau.base.ids import BrokerId
+from moldau.cluster.isr_changes import IsrAnswer, IsrProposal
+from moldau.cluster.store import StoreFailed
+from moldau.protocol.errors import ApiError, ErrorCode
+from moldau.replication.leader_state import IsrProposal as LeadersProposal
+from moldau.replication.partition import Partition
+
+logger = logging.getLogger(__name__)
+
+RETRY_S: Final = 0.05
+"""Before a request that failed as a whole is sent again; Kafka's number."""
+
+PROPOSALS_PER_REQUEST: Final = 500
+"""More leave with the next one: their answers are applied in one turn of the loop."""
+
+
+class AlterPartitions(Protocol):
+    """Asks the controller; `BrokerRequests.alter_partitions`."""
+
+    async def __call__(
+        self, broker_id: BrokerId, broker_epoch: int, proposals: list[IsrProposal], /
+    ) -> list[IsrAnswer]: ...
+
+
+class IsrProposals:
+    """Everything that this broker's leaders have proposed. Owned by the event loop's thread."""
+
+    def __init__(
+        self, ask: AlterPartitions, broker_id: BrokerId, broker_epoch: Callable[[], int]
+    ) -> None:
+        self._ask = ask
+        self._broker_id = broker_id
+        self._broker_epoch = broker_epoch
+        self._waiting: dict[Partition, LeadersProposal] = {}
+        """The newest proposal of each partition, in the order in which they came."""
+        self._sending: asyncio.Task[None] | None = None
+
+    def propose(self, partition: Partition, proposal: LeadersProposal) -> None:
+        """Have a proposal sent, on a later turn of the loop."""
+        self._waiting[partition] = proposal
+        if self._sending is None:
+            loop = asyncio.get_running_loop()
+            self._sending = loop.create_task(self._send_all(), name="isr proposals")
+
+    async def _send_all(self) -> None:
+        try:
+            while self._waiting:
+                asked = [
+                    (partition, self._waiting.pop(partition))
+                    for partition in tuple(self._waiting)[:PROPOSALS_PER_REQUEST]
+                ]
+                # One that was decided in another way meanwhile has no answer to wait for.
+                asked = [one for one in asked if one[0].pending_isr is one[1]]
+                if asked and not await self._send(asked):
+                    for partition, proposal in asked:
+                        self._waiting.setdefault(partition, proposal)
+                    await asyncio.sleep(RETRY_S)
+        finally:
+            self._sending = None
+
+    async def _send(self, asked: list[tuple[Partition, LeadersProposal]]) -> bool:
+        """Send proposals in one request; tell whether they were answered."""
+        epoch = self._broker_epoch()
+        proposals = [self._stated(partition, one, epoch) for partition, one in asked]
+        try:
+            answers = await self._ask(self._broker_id, epoch, proposals)
+        except (ApiError, StoreFailed) as error:
+            logger.debug("ISR changes were not taken: %s", error)
+            return False
+        by_partition = {(one.topic_id, one.index): one for one in answers}
+        for partition, proposal in asked:
+            answer = by_partition.get((partition.topic_id, partition.key.partition))
+            if answer is not None:
+                partition.isr_answer(
+                    proposal,
+                    ErrorCode(answer.error),
+                    leader_epoch=answer.leader_epoch,
+                    partition_epoch=answer.partition_epoch,
+                    isr=answer.isr,
+                    recovering=answer.recovering,
+                )
+        return True
+
+    def _stated(
+        self, partition: Partition, proposal: LeadersProposal, broker_epoch: int
+    ) -> IsrProposal:
+        """Say a proposal in the controller's terms; a leader knows its own epoch only here."""
+        members = zip(proposal.isr, proposal.broker_epochs, strict=True)
+        return IsrProposal(
+            partition.topic_id,
+            partition.key.partition,
+            proposal.leader_epoch,
+            proposal.partition_epoch,
+            tuple(
+                (member, broker_epoch if member == self._broker_id else epoch)
+                for member, epoch in members
+            ),
+        )
+
+    async def close(self) -> None:
+        """Send no more."""
+        self._waiting.clear()
+        if self._sending is not None:
+            self._sending.cancel()
+            await asyncio.gather(self._sending, return_exceptions=True)
