@@ -148,6 +148,7 @@ class Partition(ReadableLog):
             self._leading = LeaderState(self._broker_id, role, end_offset, now_s)
         else:
             self._take_isr(leading, role, now_s)
+            self.expand_isr(now_s)
             return
         self._take_role(role)
 
@@ -373,7 +374,25 @@ class Partition(ReadableLog):
         isr = rules.shrunk_isr(leading, end_offset, now_s, max_lag_s)
         if isr is not None:
             self._propose(leading, isr)
+        self.expand_isr(now_s)
         self.advance()  # One that was about to join may have lagged for too long by now.
+
+    def expand_isr(self, now_s: float) -> None:
+        """Propose a follower that is level and could not join when it fetched.
+
+        Its broker was fenced then, or another proposal was pending. A follower of a quiet partition
+        says nothing that would bring it up again: its fetch session tells only what has changed.
+        """
+        leading = self._leading
+        if leading is None or leading.pending is not None or self.log.offline:
+            return
+        live, max_lag_s = self._ports.live_brokers, self._ports.max_lag_s
+        for follower in leading.outside:
+            if rules.is_caught_up(follower, self.log.log_end_offset, now_s, max_lag_s):
+                isr = rules.expanded_isr(leading, follower, self.high_watermark, live)
+                if isr is not None:
+                    self._propose(leading, isr)
+                    return
 
     def _propose(self, leading: LeaderState, isr: tuple[BrokerId, ...]) -> None:
         self._ports.isr_changes.propose(self, leading.propose(isr))
@@ -403,11 +422,14 @@ class Partition(ReadableLog):
         ports = self._ports
         effect = rules.effect_of_answer(leading, proposal, error, leader_epoch, partition_epoch)
         if effect is rules.AnswerEffect.COMMIT:
-            if partition_epoch == leading.partition_epoch:
+            is_changed = partition_epoch != leading.partition_epoch
+            if not is_changed:
                 leading.revert()  # Nothing had to be changed.
             old = self.role
             told = (partition_epoch, old.replicas, isr, recovering)
             self._take_isr(leading, Role(old.leader, old.leader_epoch, *told), leading.now_s)
+            if is_changed:
+                self.expand_isr(leading.now_s)
         elif effect is not rules.AnswerEffect.IGNORE:
             ports.counts.failures += 1
         if effect is rules.AnswerEffect.REVERT:

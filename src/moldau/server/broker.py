@@ -86,6 +86,18 @@ class Broker:
         """Where this broker listens, in the order of the settings."""
         return [listener.address for listener in self._listeners]
 
+    @property
+    def controller_addresses(self) -> list[Address]:
+        """Where the controller in this process listens for other nodes."""
+        return [listener.address for listener in self._controller_listeners]
+
+    def abort_connections(self) -> None:
+        """Break every connection, as the end of a process does."""
+        for connections in (self.connections, self._controller_connections):
+            if connections is not None:
+                connections.close_all()
+                connections.close_all()  # asked twice, they do not send what is queued for them
+
     # Starting
 
     async def start(self) -> None:

@@ -5,9 +5,10 @@
     with TestBroker(topics={"orders": 3}) as broker:
         producer = Producer(broker.bootstrap_servers)
 
-`AsyncTestBroker` is the same for asyncio, `virtual_time` runs a test on a simulated network where
-minutes pass in milliseconds, and `moldau.testing.plugin` has fixtures for pytest. Names are loaded
-when they are first used: pytest imports this package in every project that has Moldau installed.
+`AsyncTestBroker` is the same for asyncio, `TestCluster` has several brokers that replicate,
+`virtual_time` runs a test on a simulated network where minutes pass in milliseconds, and
+`moldau.testing.plugin` has fixtures for pytest. Names are loaded when they are first used: pytest
+imports this package in every project that has Moldau installed.
 """
 
 from __future__ import annotations
@@ -17,13 +18,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from moldau.testing.broker import AsyncTestBroker, TestBroker
+    from moldau.testing.cluster import TestCluster
     from moldau.testing.virtual import VirtualWorld, virtual_time
 
-__all__ = ["AsyncTestBroker", "TestBroker", "VirtualWorld", "virtual_time"]
+__all__ = ["AsyncTestBroker", "TestBroker", "TestCluster", "VirtualWorld", "virtual_time"]
 
 _HOMES = {
     "AsyncTestBroker": "broker",
     "TestBroker": "broker",
+    "TestCluster": "cluster",
     "VirtualWorld": "virtual",
     "virtual_time": "virtual",
 }

@@ -107,7 +107,7 @@ class TestBroker:
         self._port = life.address.port
         topics, self._topics = self._topics, {}
         if topics:
-            self._call(_create_topics(self.bootstrap_servers, topics, {}))
+            self._call(create_topics(self.bootstrap_servers, topics, {}))
 
     def stop(self) -> None:
         """Stop in order, as at SIGTERM; the files stay until `close`."""
@@ -184,14 +184,14 @@ class TestBroker:
         self, name: str, partitions: int = 1, *, configs: Mapping[str, str] | None = None
     ) -> None:
         """Create a topic; TopicAlreadyExists and the like are raised."""
-        self._call(_create_topics(self.bootstrap_servers, {name: partitions}, configs or {}))
+        self._call(create_topics(self.bootstrap_servers, {name: partitions}, configs or {}))
 
     def records(self, topic: str) -> list[Record[bytes | None, bytes | None]]:
         """Read all there is in a topic now, partition by partition; of transactions the committed.
 
         UnknownTopicOrPartition if there is no such topic: reading creates none.
         """
-        return self._call(_records(self.bootstrap_servers, topic))
+        return self._call(read_records(self.bootstrap_servers, topic))
 
     def _call(self, work: Coroutine[Any, Any, T]) -> T:
         if self._life is None:
@@ -302,11 +302,9 @@ async def _in_thread(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) ->
 
 
 def check_single(brokers: int) -> None:
-    """Refuse what Moldau cannot do yet; ConfigError."""
+    """Refuse several brokers where there is one; ConfigError."""
     if brokers != 1:
-        raise ConfigError(
-            f"brokers={brokers}: brokers do not replicate yet, so a test has exactly one"
-        )
+        raise ConfigError(f"brokers={brokers}: this is one broker, use TestCluster for several")
 
 
 def broker_settings(given: Settings | None) -> dict[str, str]:
@@ -325,15 +323,25 @@ def topic_partitions(topics: Topics) -> dict[str, int]:
     return dict(topics) if isinstance(topics, Mapping) else dict.fromkeys(topics, 1)
 
 
-async def _create_topics(
-    servers: str, topics: Mapping[str, int], configs: Mapping[str, str]
+async def create_topics(
+    servers: str,
+    topics: Mapping[str, int],
+    configs: Mapping[str, str],
+    replication_factor: int | None = None,
 ) -> None:
+    """Create topics by their numbers of partitions."""
     async with AsyncAdmin(servers) as admin:
         for name, partitions in topics.items():
-            await admin.create_topic(name, partitions=partitions, configs=dict(configs))
+            await admin.create_topic(
+                name,
+                partitions=partitions,
+                replication_factor=replication_factor,
+                configs=dict(configs),
+            )
 
 
-async def _records(servers: str, topic: str) -> list[Record[Any, Any]]:
+async def read_records(servers: str, topic: str) -> list[Record[Any, Any]]:
+    """Read all there is in a topic."""
     async with AsyncAdmin(servers) as admin:
         await admin.describe_topic(topic)  # a consumer waits for topics that are not there
     consumer: AsyncConsumer[Any, Any] = AsyncConsumer(

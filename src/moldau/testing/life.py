@@ -8,12 +8,13 @@ missing, and the next life has to recover.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import errno
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from moldau.base.clock import SystemClock, system_random
 from moldau.base.memory_budget import MemoryBudget
-from moldau.base.network import Accept, Address, Listener
+from moldau.base.network import Accept, Address, Listener, Stream
 from moldau.engine.portal import Portal
 from moldau.server.broker import Broker
 from moldau.server.configuration.settings import BrokerSettings
@@ -25,20 +26,43 @@ from moldau.transport.sockets import SocketNetwork
 
 
 class _Network(SocketNetwork):
-    """This machine's network, which knows the ports it has opened."""
+    """This machine's network, which knows what it has opened, and can be cut from other ports."""
 
     def __init__(self, executor: PoolExecutor, memory: MemoryBudget) -> None:
         super().__init__(executor, memory=memory)
         self._listeners: list[Listener] = []
+        self._streams: list[tuple[int, Stream]] = []
+        """Those that were opened from here, with the ports at the other end."""
+        self._cut: frozenset[int] = frozenset()
 
     async def listen(self, host: str, port: int, accept: Accept) -> Listener:
         listener = await super().listen(host, port, accept)
         self._listeners.append(listener)
         return listener
 
-    def close_ports(self) -> None:
+    async def connect(self, host: str, port: int, receiver: Accept) -> Stream:
+        if port in self._cut:
+            raise ConnectionRefusedError(errno.ECONNREFUSED, "cut off by the test")
+        stream = await super().connect(host, port, receiver)
+        if port in self._cut:  # meanwhile
+            stream.abort()
+        self._streams.append((port, stream))
+        return stream
+
+    def cut(self, ports: frozenset[int]) -> None:
+        """Reach none of these ports from now on; connections to them break."""
+        self._cut = ports
+        for port, stream in self._streams:
+            if port in ports:
+                stream.abort()
+        self._streams = [(port, stream) for port, stream in self._streams if port not in ports]
+
+    def close_all(self) -> None:
+        """Close the ports that are listened on, and break what was opened from here."""
         for listener in self._listeners:
             listener.close()
+        for _, stream in self._streams:
+            stream.abort()
 
 
 class BrokerLife:
@@ -62,6 +86,15 @@ class BrokerLife:
     def address(self) -> Address:
         """Where it listens."""
         return self._broker.addresses[0]
+
+    @property
+    def controller_address(self) -> Address:
+        """Where other nodes reach its controller; only a voter has one."""
+        return self._broker.controller_addresses[0]
+
+    def cut_off(self, ports: Iterable[int]) -> None:
+        """Reach none of these ports of other brokers from now on."""
+        self._portal.loop.call_soon_threadsafe(self._network.cut, frozenset(ports))
 
     async def _start(self, settings: BrokerSettings) -> Broker:
         ports = Ports(
@@ -103,10 +136,8 @@ class BrokerLife:
 
     async def _die(self) -> None:
         self._disk.kill()
-        self._network.close_ports()
-        # Asked twice, connections end without sending what is queued for them.
-        self._broker.connections.close_all()
-        self._broker.connections.close_all()
+        self._network.close_all()
+        self._broker.abort_connections()
         for task in asyncio.all_tasks() - {asyncio.current_task()}:
             task.cancel()
         await self._executor.close()

@@ -17,6 +17,7 @@ import pytest
 
 if TYPE_CHECKING:
     from moldau.testing.broker import TestBroker
+    from moldau.testing.cluster import TestCluster
 
 
 class MakeBroker(Protocol):
@@ -32,6 +33,15 @@ def moldau_broker() -> Iterator[TestBroker]:
 
     with TestBroker() as broker:
         yield broker
+
+
+@pytest.fixture
+def moldau_cluster() -> Iterator[TestCluster]:
+    """Three brokers of the test's own, which replicate; they can be killed and cut off."""
+    from moldau.testing.cluster import TestCluster  # noqa: PLC0415 - only tests that use it pay
+
+    with TestCluster() as cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="session")

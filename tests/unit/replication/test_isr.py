@@ -97,6 +97,33 @@ class TestExpanding:
         assert proposed(replicas) == []
         assert replicas.ends(A) == (1, 1)
 
+    def test_one_that_was_ineligible_when_it_fetched_joins_without_another_fetch(self):
+        replicas = alone()
+        replicas.cluster.ineligible = {B}
+        replicas.fetch(B)
+        replicas[A].expand_isr(replicas.now_s)
+        assert proposed(replicas) == []
+        replicas.cluster.ineligible = set()
+        replicas[A].expand_isr(replicas.now_s)
+        assert proposed(replicas) == [(A, B)]
+
+    def test_one_that_fetched_while_another_was_proposed_is_proposed_next(self):
+        replicas = alone(A, B, C)
+        replicas.fetch(B)
+        replicas.fetch(C)
+        assert proposed(replicas) == [(A, B)]
+        replicas.answer()
+        assert proposed(replicas) == [(A, B, C)]
+
+    def test_one_that_has_stopped_fetching_is_not_proposed_again(self):
+        replicas = alone(A, B, min_insync_replicas=2)
+        replicas.cluster.ineligible = {B}
+        replicas.fetch(B)
+        replicas.cluster.ineligible = set()
+        replicas.produce(b"m0", acks=ACKS_LEADER)
+        replicas[A].shrink_isr(replicas.now_s + MAX_LAG_S + 1)
+        assert proposed(replicas) == []
+
     def test_a_new_leader_takes_nobody_in_who_lacks_what_earlier_leaders_wrote(self):
         replicas = Replicas(A, B, C)
         replicas.produce(b"m0", b"m1")

@@ -18,6 +18,7 @@ from moldau.base.clock import Clock
 from moldau.base.errors import DiskFull, StorageError
 from moldau.base.ids import BrokerId, PartitionKey
 from moldau.cluster.changes import (
+    BrokerChanged,
     Change,
     ConfigChanged,
     PartitionChanged,
@@ -179,6 +180,22 @@ class Replicas:
             elif isinstance(change, TopicRemoved):
                 await self._remove(change)
         await self._configure(changes, image)
+        await self._let_join(changes)
+
+    async def _let_join(self, changes: Sequence[Change]) -> None:
+        """Let followers join ISRs whose broker has come into service."""
+        joined = {
+            change.broker_id
+            for change in changes
+            if isinstance(change, BrokerChanged) and change.fenced is False
+        }
+        if not joined:
+            return
+        for number, partition in enumerate(tuple(self._partitions), 1):
+            if partition.leads and joined.intersection(partition.role.replicas):
+                partition.expand_isr(self._clock.monotonic())
+            if not number % SHRUNK_PER_TURN:
+                await asyncio.sleep(0)
 
     def _freeze(self) -> None:
         """Hide what there is from the garbage collector, once there are many more partitions.

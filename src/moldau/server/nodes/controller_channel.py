@@ -25,6 +25,8 @@ from moldau.engine.settings import ConnectionSettings
 REQUEST_TIMEOUT_MS: Final = 30_000
 """Kafka's `controller.socket.timeout.ms`; a heartbeat that takes longer has missed its session."""
 
+RECONNECT_BACKOFF_MAX_MS: Final = 200
+
 
 class ControllerChannel:
     """The way to whoever is the controller. Owned by the event loop's thread."""
@@ -44,6 +46,8 @@ class ControllerChannel:
             # One that does not answer may be gone for good, and another one may be there.
             socket_connection_setup_timeout_ms=min(request_timeout_ms, 2_000),
             socket_connection_setup_timeout_max_ms=request_timeout_ms,
+            # A session may be short: a controller that is back must hear of its brokers in time.
+            reconnect_backoff_max_ms=RECONNECT_BACKOFF_MAX_MS,
         )
         self._links = [
             Link(address, settings, ports, Expected(), self._lost) for address in addresses

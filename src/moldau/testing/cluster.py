@@ -1,0 +1,280 @@
+"""A cluster for a test: several brokers in the test's own process, to be killed and cut off.
+
+    with TestCluster(topics={"orders": 3}) as cluster:
+        with Producer(cluster.bootstrap_servers, acks="all") as producer: ...
+        cluster.kill(2)
+        cluster.restart(2)
+        cluster.partition([3], [1, 2])
+        cluster.heal()
+
+Broker 1 votes, the others join it. They are the brokers themselves, with real sockets and files,
+each in a thread and an event loop of its own. A broker keeps its address through all its lives.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Coroutine, Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+
+from moldau.base.clock import SystemClock, system_random
+from moldau.base.errors import ConfigError
+from moldau.base.ids import random_uuid, uuid_text
+from moldau.client.errors import InvalidState
+from moldau.client.records import Record
+from moldau.cluster.formatting import identify_directories
+from moldau.engine.portal import Portal
+from moldau.storage.disk import Disk
+from moldau.testing.broker import (
+    HOST,
+    Settings,
+    Topics,
+    broker_settings,
+    create_topics,
+    read_records,
+    topic_partitions,
+)
+from moldau.testing.life import BrokerLife
+
+T = TypeVar("T")
+
+VOTER: Final = 1
+BROKERS_MAX: Final = 9
+REPLICAS_MAX: Final = 3
+
+QUICK_CLUSTER: Final = {
+    "broker.heartbeat.interval.ms": "100",
+    "broker.session.timeout.ms": "2500",
+    "replica.lag.time.max.ms": "1500",
+    "replica.fetch.wait.max.ms": "200",
+    "replica.fetch.backoff.ms": "50",
+}
+"""A dead broker is noticed in seconds, not in ten of them."""
+
+
+class TestCluster:
+    """Several brokers, each with a folder of its own, through as many lives as a test wants.
+
+    `settings` are Kafka's, for all brokers. With a `folder` the files stay afterwards.
+    """
+
+    __test__ = False  # pytest would take the name for that of a test
+
+    def __init__(
+        self,
+        brokers: int = 3,
+        *,
+        settings: Settings | None = None,
+        topics: Topics = (),
+        folder: str | Path | None = None,
+    ) -> None:
+        if not 1 <= brokers <= BROKERS_MAX:
+            raise ConfigError(f"brokers={brokers}: a test has 1 to {BROKERS_MAX}")
+        replicas = str(min(REPLICAS_MAX, brokers))
+        self._settings = broker_settings(
+            {
+                "default.replication.factor": replicas,
+                "offsets.topic.replication.factor": replicas,
+                "transaction.state.log.replication.factor": replicas,
+                **QUICK_CLUSTER,
+                **(settings or {}),
+            }
+        )
+        self._topics = topic_partitions(topics)
+        self.broker_ids = tuple(range(1, brokers + 1))
+        """The ids of all brokers, running or not. The first one votes."""
+        self._given_folder = None if folder is None else Path(folder)
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self._lives: dict[int, BrokerLife] = {}
+        self._ports = dict.fromkeys(self.broker_ids, 0)
+        self._controller_port = 0
+        self._cut: set[frozenset[int]] = set()
+        """Pairs of brokers that do not reach each other."""
+
+    # Living
+
+    def start(self) -> None:
+        """Return once all brokers serve; UserError says why one cannot."""
+        self._format()
+        for broker_id in self.broker_ids:
+            self.start_broker(broker_id)
+        topics, self._topics = self._topics, {}
+        if topics:
+            self._call(create_topics(self.bootstrap_servers, topics, {}))
+
+    def _format(self) -> None:
+        """Give all folders the same cluster id, unless they have one from an earlier time."""
+        disk, random, now_ms = Disk(), system_random(), SystemClock().wall_ms()
+        cluster_id: str | None = None
+        for broker_id in self.broker_ids:
+            place = str(self.folder(broker_id))
+            is_voter = broker_id == VOTER
+            if is_voter and cluster_id is None and not Path(place).exists():
+                cluster_id = uuid_text(random_uuid(random))
+            cluster_id = identify_directories(
+                disk, [place], place, broker_id, random, now_ms, cluster_id, founds_cluster=is_voter
+            ).cluster_id
+
+    def start_broker(self, broker_id: int) -> None:
+        """Start a broker that was stopped or killed; it finds its files again."""
+        if broker_id in self._lives:
+            raise InvalidState(f"broker {broker_id} runs already")
+        self._lives[broker_id] = life = BrokerLife(self._settings_of(broker_id))
+        self._ports[broker_id] = life.address.port
+        if broker_id == VOTER:
+            self._controller_port = life.controller_address.port
+        self._apply_cuts()
+
+    def _settings_of(self, broker_id: int) -> dict[str, str]:
+        listeners = f"PLAINTEXT://{HOST}:{self._ports[broker_id]}"
+        own = {
+            "node.id": str(broker_id),
+            "log.dirs": str(self.folder(broker_id)),
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+        }
+        if broker_id == VOTER:
+            own["process.roles"] = "broker,controller"
+            own["listeners"] = f"{listeners},CONTROLLER://{HOST}:{self._controller_port}"
+        else:
+            own["process.roles"] = "broker"
+            own["listeners"] = listeners
+            own["controller.quorum.voters"] = f"{VOTER}@{HOST}:{self._controller_port}"
+        return {**self._settings, **own}
+
+    def stop_broker(self, broker_id: int) -> None:
+        """Stop a broker in order, as at SIGTERM: its leaders move away first."""
+        self._ended(broker_id).stop()
+
+    def kill(self, broker_id: int) -> None:
+        """End a broker at once, as at SIGKILL."""
+        self._ended(broker_id).kill()
+
+    def restart(self, broker_id: int) -> None:
+        """Start a broker that does not run, or stop it in order and start it again."""
+        if broker_id in self._lives:
+            self.stop_broker(broker_id)
+        self.start_broker(broker_id)
+
+    def stop(self) -> None:
+        """Stop all brokers in order, the voter last; the files stay until `close`."""
+        for broker_id in sorted(self._lives, reverse=True):
+            self.stop_broker(broker_id)
+
+    def close(self) -> None:
+        """Stop what runs, and remove the files if no folder was given; twice is fine."""
+        self.heal()
+        try:
+            self.stop()
+        finally:
+            temporary, self._temporary = self._temporary, None
+            if temporary is not None:
+                temporary.cleanup()
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _ended(self, broker_id: int) -> BrokerLife:
+        life = self._lives.pop(broker_id, None)
+        if life is None:
+            raise InvalidState(f"broker {broker_id} does not run")
+        return life
+
+    # The network between brokers
+
+    def partition(self, side: Iterable[int], other_side: Iterable[int]) -> None:
+        """Cut brokers off from others: connections break, and new ones are refused.
+
+        Clients still reach all of them. A broker that is cut off from the first one has no
+        controller, and is fenced when its session ends.
+        """
+        others = tuple(other_side)
+        self._cut |= {frozenset((one, other)) for one in side for other in others if one != other}
+        self._apply_cuts()
+
+    def heal(self) -> None:
+        """Let all brokers reach each other again."""
+        self._cut.clear()
+        self._apply_cuts()
+
+    def _apply_cuts(self) -> None:
+        for broker_id, life in self._lives.items():
+            unreachable = {
+                other for pair in self._cut if broker_id in pair for other in pair - {broker_id}
+            }
+            ports = {self._ports[other] for other in unreachable}
+            if VOTER in unreachable:
+                ports.add(self._controller_port)
+            life.cut_off(ports)
+
+    # What a test wants to know and do
+
+    @property
+    def running(self) -> tuple[int, ...]:
+        """The ids of the brokers that run."""
+        return tuple(sorted(self._lives))
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """The addresses to give to clients; the same in all lives. Known from the start on."""
+        if not all(self._ports.values()):
+            raise InvalidState(
+                "the cluster does not run", advice="Use it in a `with` block, or start it."
+            )
+        return ",".join(f"{HOST}:{port}" for port in self._ports.values())
+
+    def folder(self, broker_id: int) -> Path:
+        """Where a broker's logs are, in Kafka's format."""
+        return self._root / f"broker-{broker_id}"
+
+    @property
+    def _root(self) -> Path:
+        if self._given_folder is not None:
+            return self._given_folder
+        if self._temporary is None:
+            self._temporary = tempfile.TemporaryDirectory(prefix="moldau-test-")
+        return Path(self._temporary.name)
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        *,
+        replication_factor: int | None = None,
+        configs: Mapping[str, str] | None = None,
+    ) -> None:
+        """Create a topic, with `default.replication.factor` replicas if nothing is said."""
+        self._call(
+            create_topics(
+                self.bootstrap_servers, {name: partitions}, configs or {}, replication_factor
+            )
+        )
+
+    def records(self, topic: str) -> list[Record[bytes | None, bytes | None]]:
+        """Read all there is in a topic now, partition by partition; of transactions the committed.
+
+        UnknownTopicOrPartition if there is no such topic: reading creates none.
+        """
+        return self._call(read_records(self.bootstrap_servers, topic))
+
+    def _call(self, work: Coroutine[Any, Any, T]) -> T:
+        portal = Portal("test-client")
+        try:
+            return portal.call(work)
+        finally:
+            portal.close()
