@@ -9,8 +9,9 @@ All methods run on the event loop; only `Flush.run` runs on another thread.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
+from moldau.base.checks import crash_point
 from moldau.base.files import File, Files
 from moldau.storage.disk_errors import disk_errors
 from moldau.storage.epochs import LeaderEpochs, format_epochs
@@ -24,6 +25,7 @@ class Durability:
         "_folder",
         "_folder_is_new",
         "_name_changes",
+        "_recovery_point_lowered",
         "_synced_name_changes",
         "_truncation_count",
         "_unsynced_paths",
@@ -36,6 +38,7 @@ class Durability:
         folder: str,
         recovery_point: int,
         now_ms: int,
+        recovery_point_lowered: Callable[[], None],
         *,
         names_durable: bool,
         unsynced_paths: Iterable[str],
@@ -44,6 +47,7 @@ class Durability:
         self._folder_is_new = not names_durable
         self._name_changes = 0 if names_durable else 1
         self._synced_name_changes = 0
+        self._recovery_point_lowered = recovery_point_lowered
         self._truncation_count = 0
         self._unsynced_paths = list(unsynced_paths)
         self.recovery_point = recovery_point
@@ -54,14 +58,18 @@ class Durability:
         self._name_changes += 1
         self._unsynced_paths += written_paths
 
-    def cut_to(self, offset: int) -> bool:
-        """Prepare a truncation to this offset; return whether the recovery point was lowered."""
+    def cut_to(self, offset: int) -> None:
+        """Lower the recovery point, on disk too, before a truncation changes bytes below it.
+
+        With the old checkpoint, recovery would trust batches that replaced the truncated ones.
+        """
         # A flush that is running now may sync files that the truncation changes under it.
         self._truncation_count += 1
         self._name_changes += 1
-        lowered = offset < self.recovery_point
-        self.recovery_point = min(offset, self.recovery_point)
-        return lowered
+        if offset < self.recovery_point:
+            self.recovery_point = offset
+            crash_point("log.truncate.before_checkpoint")
+            self._recovery_point_lowered()
 
     def flush(
         self, files: Files, logs: tuple[File, ...], end_offset: int, epochs: LeaderEpochs

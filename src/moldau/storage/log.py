@@ -40,12 +40,13 @@ from moldau.storage.epochs import LEADER_EPOCHS, LeaderEpochs
 from moldau.storage.flushing import Flush
 from moldau.storage.index_files import make_empty
 from moldau.storage.indexes import RELATIVE_OFFSET_MAX, AbortedTransaction
+from moldau.storage.log_retention import delete_expired
+from moldau.storage.log_truncation import Truncation
 from moldau.storage.prepared_end import PreparedEnd, prepare_end
-from moldau.storage.producer_history import remove_snapshots, restore_producers, store_snapshot
+from moldau.storage.producer_history import store_snapshot
 from moldau.storage.producers import Origin, ProducerStates
 from moldau.storage.reader import ReadResult, aborted_in, read_segments
 from moldau.storage.resources import Resources
-from moldau.storage.retention import expired_count
 from moldau.storage.scan import checked_headers
 from moldau.storage.segment import HalfWritten, Segment
 from moldau.storage.segments import Segments
@@ -64,7 +65,6 @@ class Log:
         "_changed",
         "_durability",
         "_prepared",
-        "_recovery_point_lowered",
         "_resources",
         "_segments",
         "active",
@@ -105,11 +105,11 @@ class Log:
         )
         self._resources = resources
         self._segments = Segments(segments)
-        self._recovery_point_lowered = recovery_point_lowered
         self._durability = Durability(
             folder,
             recovery_point,
             resources.clock.wall_ms(),
+            recovery_point_lowered,
             names_durable=durable,
             unsynced_paths=unsynced_paths,
         )
@@ -354,8 +354,10 @@ class Log:
             segment = Segment.create(self._resources, self.folder, start, self.config)
             crash_point("log.roll.after_create")
             old.stop_writing() if old.size else self._segments.take_newest().schedule_delete()
-        self._add_segment(segment)
+        self._segments.add(segment)
+        self.active = segment
         self._durability.names_changed(snapshot)
+        self._changed = True
         self._resources.rolled[self] = None
         return segment
 
@@ -369,12 +371,6 @@ class Log:
             flush = self._flush()
             flush.run()
             self.flushed(flush)
-
-    def _add_segment(self, segment: Segment) -> None:
-        self._segments.add(segment)
-        self.active = segment
-        self._durability.names_changed()
-        self._changed = True
 
     # Reading
 
@@ -429,37 +425,10 @@ class Log:
     def retain(self, now_ms: int, high_watermark: int) -> int:
         """Delete the segments that retention has expired; return how many."""
         with disk_errors(self.folder):
-            count = expired_count(
-                self.segments,
-                self.config,
-                now_ms,
-                log_start_offset=self.log_start_offset,
-                high_watermark=high_watermark,
-                log_end_offset=self.log_end_offset,
-            )
-            if count == len(self._segments):
-                try:
-                    self.roll()
-                except DiskFull:
-                    count -= 1  # Deleting the others makes room for a roll next time.
-            # Start first, files second: the start must never be below the first segment.
-            for _ in range(count):
-                start = self.segments[1].base_offset
-                invariant(
-                    start <= high_watermark <= self.log_end_offset,
-                    f"{self}: a start at {start} with high watermark {high_watermark}",
-                )
-                self.delete_records_before(start)
-                crash_point("log.retain.before_removal")
-                self._delete_oldest()
-                crash_point("log.retain.after_removal")
-        return count
-
-    def _delete_oldest(self) -> None:
-        segment = self._segments.take_oldest()
-        segment.schedule_delete()
-        remove_snapshots(self._resources.files, self.folder, [segment.base_offset])
-        self._durability.names_changed()
+            return delete_expired(
+                self, self._resources.files, self._segments, self._durability,
+                now_ms, high_watermark,
+            )  # fmt: skip
 
     # Truncating
 
@@ -476,26 +445,14 @@ class Log:
         """Remove everything at or above an offset; return whether there was anything.
 
         A batch that contains the offset is removed whole, so the log may end below the offset.
-        An offset below the log start lowers the start, but not its checkpoint on disk. The order
-        matters for recovery: the recovery point, later segments, the active segment, other state.
-        This blocks: it syncs, and it replays producer state from the last snapshot.
+        An offset below the log start lowers the start, but not its checkpoint on disk. This
+        blocks: it syncs, and it replays producer state unless `prepare_truncation` has done that.
         """
         invariant(offset >= 0, f"{self}: cannot be truncated to {offset}")
         if offset >= self.log_end_offset:
             return False
-        if offset < self.segments[0].base_offset:
-            self.truncate_fully_and_start_at(offset)
-            return True
         with disk_failures(self.folder):
-            batch = self.segments[self._segments.number_of(offset)].batch_holding(offset)
-            self._lower_recovery_point(offset if batch is None else min(offset, batch.base_offset))
-            crash_point("log.truncate.before_removal")
-            self._delete_segments_above(offset)
-            self.active = self.segments[-1]
-            crash_point("log.truncate.before_cut")
-            end_offset = self.active.truncate_to(offset)
-            crash_point("log.truncate.after_cut")
-            self._truncate_state(end_offset)
+            self._begin_truncation().truncate_to(offset)
         return True
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
@@ -505,51 +462,12 @@ class Log:
         """
         invariant(offset >= 0, f"{self}: cannot start at {offset}")
         with disk_failures(self.folder):
-            self._lower_recovery_point(offset)
-            crash_point("log.restart.before_removal")
-            self._delete_segments_above(-1)
-            crash_point("log.restart.before_create")
-            self._add_segment(Segment.create(self._resources, self.folder, offset, self.config))
-            crash_point("log.restart.after_create")
-            self.log_start_offset = Offset(offset)
-            self._truncate_state(offset)
-            self.epochs.clear()
+            self._begin_truncation().restart_at(offset)
 
-    def _delete_segments_above(self, offset: int) -> None:
-        """Delete the segments that start above an offset, newest first, and sync the folder.
-
-        Without the sync, a power cut could undo the deletion and keep later appends: old segments
-        would then follow new batches.
-        """
-        count = len(self._segments)
-        while self.segments and self.segments[-1].base_offset > offset:
-            self._segments.take_newest().schedule_delete()
-        if len(self._segments) < count:
-            crash_point("log.truncate.before_sync")
-            self._resources.files.sync_folder(self.folder)
-
-    def _lower_recovery_point(self, offset: int) -> None:
-        """Lower the recovery point, on disk too, before bytes below it change.
-
-        With the old checkpoint, recovery would trust batches that replaced the truncated ones.
-        """
+    def _begin_truncation(self) -> Truncation:
         self._changed = True
-        if self._durability.cut_to(offset):
-            crash_point("log.truncate.before_checkpoint")
-            self._recovery_point_lowered()
-
-    def _truncate_state(self, end_offset: int) -> None:
-        """Truncate the log start, epochs, snapshots and producers; segments cut their indexes."""
         prepared, self._prepared = self._prepared, None
-        fits = prepared is not None and prepared.fits(self, end_offset)
-        self.log_end_offset = Offset(end_offset)
-        self.log_start_offset = min(self.log_start_offset, Offset(end_offset))
-        self.epochs.truncate_from_end(Offset(end_offset))
-        files = self._resources.files
-        if prepared is not None and fits:
-            self.producers = prepared.take(files, self.folder)
-        else:
-            restore_producers(files, self.folder, self.producers, self.segments, end_offset)
+        return Truncation(self, self._resources, self._segments, self._durability, prepared)
 
     # Durability
 
