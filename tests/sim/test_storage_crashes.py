@@ -47,6 +47,7 @@ CONFIG = LogConfig(
 MAIN = PartitionKey("main", 0)
 RESTARTED = PartitionKey("restarted", 0)
 ROTTEN = PartitionKey("rotten", 0)
+LOWERED = PartitionKey("lowered", 0)
 SHORT_LIVED = PartitionKey("short-lived", 0)
 
 
@@ -64,7 +65,8 @@ class State:
         return replace(self, end=self.end + len(values), values=self.values | more)
 
     def cut(self, end: int) -> State:
-        return replace(self, end=end, durable_end=min(end, self.durable_end))
+        start, durable_end = min(end, self.start), min(end, self.durable_end)
+        return replace(self, start=start, end=end, durable_end=durable_end)
 
 
 class Run:
@@ -144,6 +146,12 @@ class Run:
         after = State(offset, offset)
         self.do(key, after, lambda: log.truncate_fully_and_start_at(offset))
 
+    def delete_records(self, key: PartitionKey, offset: int) -> None:
+        log = self.log(key)
+        after = replace(self.state(key), start=offset)
+        self.do(key, after, lambda: log.delete_records_before(offset))
+        self.broker.checkpoint()
+
     def retain(self) -> None:
         self.clock.now_ms += 20_000
         log = self.log(MAIN)
@@ -212,6 +220,12 @@ class Run:
         self.leave_swap(MAIN)
         self.restart_log(RESTARTED, 1000)
         self.append(RESTARTED, 2)
+        self.append(LOWERED, 10)
+        self.flush(LOWERED)
+        self.delete_records(LOWERED, 7)
+        self.truncate(LOWERED, 5)
+        self.append(LOWERED, 3)
+        self.flush(LOWERED)
         self.append(SHORT_LIVED, 2)
         self.before.pop(SHORT_LIVED)
         self.after.pop(SHORT_LIVED)
@@ -259,7 +273,7 @@ def check_log(run: Run, key: PartitionKey, *, power: bool) -> None:
     restarted = after.start > before.end
     if not restarted:
         assert log.log_end_offset >= sure_end, "something acknowledged is gone"
-        assert log.log_start_offset <= after.start
+        assert log.log_start_offset <= max(before.start, after.start)
     if not power and not restarted:
         assert log.log_end_offset <= max(before.end, after.end)
     for offset, value in values.items():
@@ -298,7 +312,7 @@ def check_insides(log: Log) -> None:
 
 
 def check_everything(run: Run, *, power: bool) -> None:
-    for key in (MAIN, RESTARTED, ROTTEN):
+    for key in (MAIN, RESTARTED, ROTTEN, LOWERED):
         check_log(run, key, power=power)
     for key, log in run.broker.manager:
         leftovers = (".deleted", ".swap", ".cleaned", ".tmp")

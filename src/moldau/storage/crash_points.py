@@ -34,6 +34,8 @@ CRASH_POINTS: Final = (
     "log.truncate.before_sync",
     "log.truncate.before_cut",
     "log.truncate.after_cut",
+    "log.truncate.before_log_start",
+    "log.truncate.after_log_start",
     "log.restart.before_removal",
     "log.restart.before_create",
     "log.restart.after_create",

@@ -2,12 +2,12 @@
 
 A broker locks it. `meta.properties` names its owner. Four checkpoints have an offset per partition:
 recovery points, log starts, high watermarks, and how far compaction has cleaned. Another thread
-writes them. A truncation lowers a recovery point and writes it at once; a checkpoint that was
-copied before must not overwrite it with the old, higher value. The lock and `_outdated_count`
-prevent that.
+writes them. A truncation lowers a recovery point, or a log start, and writes it at once; a
+checkpoint that was copied before must not overwrite it with the old, higher value. The lock and
+`_outdated_count` prevent that.
 
 Compaction never cleans above the recovery point (`compaction.choice`). So a truncation into the
-cleaned part lowers the recovery point, and `recovery_point_lowered` lowers the cleaner offset too.
+cleaned part lowers the recovery point, and `offsets_lowered` lowers the cleaner offset too.
 
 Folders: `<topic>-<partition>` is a log; `...-delete` is removed; `...-stray`, `...-future` and the
 metadata log, which belongs to another floor, are ignored.
@@ -311,7 +311,7 @@ class LogDirectory:
             log_start_offset=checkpoints.log_starts.get(key, 0),
             recovery_point=checkpoints.recovery_points.get(key, 0),
             compacted_below=checkpoints.cleaner_offsets.get(key, checkpoints.compacted_otherwise),
-            recovery_point_lowered=self.recovery_point_lowered,
+            offsets_lowered=self.offsets_lowered,
         )
         try:
             log.topic_id = read_topic_id(self._resources.files, folder)
@@ -361,7 +361,7 @@ class LogDirectory:
             log_start_offset=0,
             log_end_offset=0,
             recovery_point=0,
-            recovery_point_lowered=self.recovery_point_lowered,
+            offsets_lowered=self.offsets_lowered,
             durable=False,
         )
         crash_point("manager.create.before_topic_id")
@@ -472,8 +472,8 @@ class LogDirectory:
 
     # Checkpoints
 
-    def recovery_point_lowered(self) -> None:
-        """Write the recovery points now, before a log truncates durable batches.
+    def offsets_lowered(self) -> None:
+        """Write the offsets now that a truncation has lowered, before it goes on.
 
         This blocks the event loop for a few fsyncs; truncations are rare.
         """
@@ -488,6 +488,7 @@ class LogDirectory:
                 self.cleaner_offsets |= lowered
                 self._write(CLEANER_OFFSETS, dict(self.cleaner_offsets))
             self._write(RECOVERY_POINTS, self._recovery_points())
+            self._write(LOG_STARTS, self._log_starts())
 
     def _remove_from_checkpoints(self, key: PartitionKey) -> None:
         """Remove a deleted log from all checkpoints before its name is used again.

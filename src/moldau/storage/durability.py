@@ -25,7 +25,7 @@ class Durability:
         "_folder",
         "_folder_is_new",
         "_name_changes",
-        "_recovery_point_lowered",
+        "_offsets_lowered",
         "_synced_name_changes",
         "_truncation_count",
         "_unsynced_paths",
@@ -38,7 +38,7 @@ class Durability:
         folder: str,
         recovery_point: int,
         now_ms: int,
-        recovery_point_lowered: Callable[[], None],
+        offsets_lowered: Callable[[], None],
         *,
         names_durable: bool,
         unsynced_paths: Iterable[str],
@@ -47,7 +47,7 @@ class Durability:
         self._folder_is_new = not names_durable
         self._name_changes = 0 if names_durable else 1
         self._synced_name_changes = 0
-        self._recovery_point_lowered = recovery_point_lowered
+        self._offsets_lowered = offsets_lowered
         self._truncation_count = 0
         self._unsynced_paths = list(unsynced_paths)
         self.recovery_point = recovery_point
@@ -69,7 +69,16 @@ class Durability:
         if offset < self.recovery_point:
             self.recovery_point = offset
             crash_point("log.truncate.before_checkpoint")
-            self._recovery_point_lowered()
+            self._offsets_lowered()
+
+    def log_start_lowered(self) -> None:
+        """Write the lowered log start to disk before anything is appended below the old one.
+
+        With the old checkpoint, recovery would remove those batches, flushed or not.
+        """
+        crash_point("log.truncate.before_log_start")
+        self._offsets_lowered()
+        crash_point("log.truncate.after_log_start")
 
     def flush(
         self, files: Files, logs: tuple[File, ...], end_offset: int, epochs: LeaderEpochs

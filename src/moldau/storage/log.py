@@ -91,7 +91,7 @@ class Log:
         log_start_offset: int,
         log_end_offset: int,
         recovery_point: int,
-        recovery_point_lowered: Callable[[], None],
+        offsets_lowered: Callable[[], None],
         durable: bool,
         unsynced_paths: Sequence[str] = (),
     ) -> None:
@@ -109,7 +109,7 @@ class Log:
             folder,
             recovery_point,
             resources.clock.wall_ms(),
-            recovery_point_lowered,
+            offsets_lowered,
             names_durable=durable,
             unsynced_paths=unsynced_paths,
         )
@@ -445,8 +445,8 @@ class Log:
         """Remove everything at or above an offset; return whether there was anything.
 
         A batch that contains the offset is removed whole, so the log may end below the offset.
-        An offset below the log start lowers the start, but not its checkpoint on disk. This
-        blocks: it syncs, and it replays producer state unless `prepare_truncation` has done that.
+        An offset below the log start lowers the start. This blocks: it syncs, and it replays
+        producer state unless `prepare_truncation` has done that.
         """
         invariant(offset >= 0, f"{self}: cannot be truncated to {offset}")
         if offset >= self.log_end_offset:

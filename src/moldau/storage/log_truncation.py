@@ -2,7 +2,8 @@
 
 A follower truncates where its log differs from its leader's. A crash may come between any two steps
 here, so their order matters for recovery: first the recovery point on disk, then whole segments,
-newest first, then the end of the segment that stays, then what only memory has.
+newest first, then the end of the segment that stays, last the log start on disk if it is lower now.
+A crash before that leaves an empty log at the old start, and records deleted by an admin stay away.
 
 This runs on the event loop and blocks. `Log` decides whether there is anything to truncate;
 `replication.truncation` decides where.
@@ -48,7 +49,7 @@ class Truncation(NamedTuple):
         crash_point("log.truncate.before_cut")
         end_offset = self.log.active.truncate_to(offset)
         crash_point("log.truncate.after_cut")
-        self._truncate_state(end_offset)
+        self._truncate_state(min(self.log.log_start_offset, end_offset), end_offset)
 
     def restart_at(self, offset: int) -> None:
         """Delete all segments and continue with an empty log at an offset."""
@@ -60,9 +61,8 @@ class Truncation(NamedTuple):
         log.active = Segment.create(self.resources, log.folder, offset, log.config)
         self.segments.add(log.active)
         crash_point("log.restart.after_create")
-        log.log_start_offset = Offset(offset)
-        self._truncate_state(offset)
         log.epochs.clear()
+        self._truncate_state(offset, offset)
 
     def _delete_segments_above(self, offset: int) -> None:
         """Delete the segments that start above an offset, newest first, and sync the folder.
@@ -78,14 +78,16 @@ class Truncation(NamedTuple):
             crash_point("log.truncate.before_sync")
             self.resources.files.sync_folder(self.log.folder)
 
-    def _truncate_state(self, end_offset: int) -> None:
-        """Truncate the log start, epochs, snapshots and producers; segments cut their indexes."""
+    def _truncate_state(self, start_offset: int, end_offset: int) -> None:
+        """Truncate epochs, snapshots and producers, and set both ends; indexes are cut already."""
         log, prepared, files = self.log, self.prepared, self.resources.files
         fits = prepared is not None and prepared.fits(log, end_offset)
         log.log_end_offset = Offset(end_offset)
-        log.log_start_offset = min(log.log_start_offset, Offset(end_offset))
+        old_start, log.log_start_offset = log.log_start_offset, Offset(start_offset)
         log.epochs.truncate_from_end(Offset(end_offset))
         if prepared is not None and fits:
             log.producers = prepared.take(files, log.folder)
         else:
             restore_producers(files, log.folder, log.producers, self.segments.all, end_offset)
+        if start_offset < old_start:
+            self.durability.log_start_lowered()

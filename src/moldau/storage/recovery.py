@@ -6,9 +6,10 @@ and checks CRCs from the recovery point on. It rebuilds indexes, producer state 
 It truncates at the first bad batch and removes all later segments, as Kafka does. The removed bytes
 stay in the folder as `.cut` files (`cuts`), and the report lists the lost offsets.
 
-Recovery relies on three promises: everything below the recovery point was synced, a truncation
-lowers the recovery point on disk before it changes a byte, and every leader epoch is either in the
-epoch checkpoint or in a batch at or above the recovery point.
+Recovery relies on four promises: everything below the recovery point was synced; a truncation
+lowers the recovery point on disk before it changes a byte; it lowers the log start on disk before
+the next append; and every leader epoch is either in the epoch checkpoint or in a batch at or above
+the recovery point.
 
 First it completes or undoes interrupted compactions and deletions, by file names in this order:
 `.deleted` and `.cleaned` files are removed. A `.swap` at or above the lowest `.cleaned` is from an
@@ -119,7 +120,7 @@ def open_log(
     log_start_offset: int = 0,
     recovery_point: int = 0,
     compacted_below: int = 0,
-    recovery_point_lowered: Callable[[], None],
+    offsets_lowered: Callable[[], None],
 ) -> Opened:
     """Open the log in a folder; `clean` says that the last shutdown was a clean one.
 
@@ -151,7 +152,7 @@ def open_log(
         log_start_offset=log_start,
         log_end_offset=end_offset,
         recovery_point=end_offset if trusted else min(recovery_point, end_offset),
-        recovery_point_lowered=recovery_point_lowered,
+        offsets_lowered=offsets_lowered,
         durable=trusted,
         unsynced_paths=opening.unsynced_paths,
     )

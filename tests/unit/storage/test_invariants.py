@@ -109,7 +109,7 @@ class Parts:
             log_start_offset=start,
             log_end_offset=end,
             recovery_point=recovery_point,
-            recovery_point_lowered=lambda: None,
+            offsets_lowered=lambda: None,
             durable=True,
         )
 
