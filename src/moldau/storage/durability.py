@@ -27,10 +27,10 @@ class Durability:
         "_name_changes",
         "_offsets_lowered",
         "_synced_name_changes",
-        "_truncation_count",
         "_unsynced_paths",
         "flushed_ms",
         "recovery_point",
+        "truncation_count",
     )
 
     def __init__(
@@ -48,10 +48,10 @@ class Durability:
         self._name_changes = 0 if names_durable else 1
         self._synced_name_changes = 0
         self._offsets_lowered = offsets_lowered
-        self._truncation_count = 0
         self._unsynced_paths = list(unsynced_paths)
         self.recovery_point = recovery_point
         self.flushed_ms = now_ms
+        self.truncation_count = 0
 
     def names_changed(self, *written_paths: str) -> None:
         """Note that names in the folder changed, and that these files are not synced yet."""
@@ -64,7 +64,7 @@ class Durability:
         With the old checkpoint, recovery would trust batches that replaced the truncated ones.
         """
         # A flush that is running now may sync files that the truncation changes under it.
-        self._truncation_count += 1
+        self.truncation_count += 1
         self._name_changes += 1
         if offset < self.recovery_point:
             self.recovery_point = offset
@@ -94,7 +94,7 @@ class Durability:
             files=files,
             path=self._folder,
             end_offset=end_offset,
-            truncation_count=self._truncation_count,
+            truncation_count=self.truncation_count,
             name_changes=self._name_changes,
             logs=logs,
             paths=tuple(self._unsynced_paths),
@@ -108,7 +108,7 @@ class Durability:
 
         A flush from before a truncation is ignored: the bytes that it synced may be gone.
         """
-        if flush.truncation_count != self._truncation_count:
+        if flush.truncation_count != self.truncation_count:
             return
         self.recovery_point = max(self.recovery_point, flush.end_offset)
         self.flushed_ms = now_ms

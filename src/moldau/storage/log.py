@@ -464,6 +464,11 @@ class Log:
         with disk_failures(self.folder):
             self._begin_truncation().restart_at(offset)
 
+    @property
+    def truncation_count(self) -> int:
+        """How often the log was truncated since it was opened."""
+        return self._durability.truncation_count
+
     def _begin_truncation(self) -> Truncation:
         self._changed = True
         prepared, self._prepared = self._prepared, None

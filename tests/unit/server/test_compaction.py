@@ -25,7 +25,7 @@ from moldau.server.upkeep.index_repair import IndexRepair
 from moldau.sim.disk_faults import Operation
 from moldau.sim.executor import SimExecutor
 from moldau.sim.world import World
-from moldau.storage.compaction.swap import Limits
+from moldau.storage.compaction.swap import Cleaning, Limits
 from moldau.storage.flushing import Flusher
 from moldau.storage.log import Log
 from moldau.storage.topic_config import LogConfig
@@ -272,6 +272,24 @@ def test_a_log_that_changes_meanwhile_calls_its_cleaning_off(change, seed):
             assert offsets(log) == [18, 19]
 
     on_bench(scenario, seed, SETTINGS._replace(max_bytes_per_second=1000.0))
+
+
+def test_a_log_that_is_cut_during_the_last_sync_gets_no_cleaner_offset(monkeypatch):
+    async def scenario(bench):
+        log = bench.fill(FIRST, 40)
+        sync = Cleaning.sync
+
+        def cut_and_sync(cleaning):
+            log.truncate_to(10)
+            sync(cleaning)
+
+        monkeypatch.setattr(Cleaning, "sync", cut_and_sync)
+        assert not await bench.cleaner.clean_dirtiest()
+        assert log.log_end_offset == 10
+        (directory,) = bench.storage.manager.directories
+        assert directory.cleaner_offsets.get(FIRST, 0) <= 10
+
+    on_bench(scenario)
 
 
 def test_one_that_cannot_be_cleaned_is_left_alone_and_the_others_go_on(caplog):

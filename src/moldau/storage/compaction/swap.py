@@ -12,9 +12,9 @@ synced the files, the file system keeps the order of renames, and the cleaner of
 after the folder was synced. Otherwise a power cut could bring back old segments below the cleaner
 offset, and no later cleaning would remove their records.
 
-A cleaning is called off if the log is truncated, loses segments, gets other configs or is closed.
-Appends do not disturb it. `require_unchanged` looks at the segments that are not swapped yet, so it
-does not notice a truncation after the last swap.
+A cleaning is called off if the log is truncated, loses segments that are not swapped yet, gets
+other configs or is closed. Appends do not disturb it. A truncation counts even after the last swap:
+the cleaner offset must not be above the log end, where dirty records come next.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ class Cleaning:
         config = log.config
         self._resources = resources
         self._config = config
+        self._truncation_count = log.truncation_count
         self._left = [one for one in log.segments if one.base_offset < dirt.end_offset]
         """Segments that are not swapped yet, oldest first."""
-        self._sizes = {one.base_offset: one.size for one in self._left}
         self.log = log
         self.plan = CleaningPlan(
             files=resources.files,
@@ -90,8 +90,8 @@ class Cleaning:
             raise CalledOff(f"{log.folder} is out of use or has other configs")
         number = _number_of(log, left[0]) if left else 0
         same = number is not None and list(log.segments[number : number + len(left)]) == left
-        unwritten = all(one.size == self._sizes[one.base_offset] for one in left)
-        if not (same and unwritten and log.active not in left):
+        uncut = log.truncation_count == self._truncation_count
+        if not (same and uncut and log.active not in left):
             raise CalledOff(f"{log.folder} has lost segments or was cut")
 
     def swap_in(self, group: CleanedGroup) -> None:

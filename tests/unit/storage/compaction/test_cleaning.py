@@ -499,6 +499,22 @@ class TestCallingOff:
         cleaning.clear_away()
         assert not [n for n in broker.disk.names(FOLDER) if n.endswith(".cleaned")]
 
+    def test_a_truncation_after_the_last_swap_calls_off_too(self, broker):
+        cleaning, group = self.started(broker)
+        step = None
+        while step is None or step.outcome is None:
+            if group is not None:
+                cleaning.swap_in(group)
+            step = go_on(cleaning.plan.token, 1)
+            group = step.group
+        cleaning.require_unchanged()
+        log = broker.log()
+        log.truncate_to(10)
+        while log.log_end_offset < 50:
+            write(log, (b"k0", b"dirty"))
+        with pytest.raises(CalledOff):
+            cleaning.require_unchanged()
+
     def test_a_group_of_other_segments_is_not_swapped(self, broker):
         cleaning, group = self.started(broker)
         before = list(broker.log().segments)
