@@ -276,11 +276,11 @@ class Log:
         """Append batches from a leader unchanged; return how many bytes were appended.
 
         An incomplete batch at the end is ignored. CorruptRecords, with nothing appended, if a
-        checksum does not match or offsets go back.
+        checksum does not match, or if offsets or leader epochs go back.
         """
         view = memoryview(batches)
         # All headers before the first write: a bad batch must not leave half a response appended.
-        headers = checked_headers(view, self.log_end_offset)
+        headers = checked_headers(view, self.log_end_offset, self.epochs.latest)
         position = 0
         while headers:
             position = self._append_run(view, position, headers)

@@ -151,11 +151,12 @@ def walk_doubting(
         position = batch.end_position
 
 
-def checked_headers(view: memoryview, next_offset: int) -> list[BatchHeader]:
+def checked_headers(view: memoryview, next_offset: int, latest_epoch: int) -> list[BatchHeader]:
     """Parse and check the headers of batches from a leader; CorruptRecords if one is bad.
 
     Each must match its CRC and start at or above the end of the one before; compaction may leave
-    gaps. An incomplete last batch is ignored: a leader limits its answer by bytes.
+    gaps. Leader epochs must not go down: a replica finds by them where two logs part. An incomplete
+    last batch is ignored: a leader limits its answer by bytes.
     """
     headers = []
     for span in iter_batches(view, allow_cut=True):
@@ -164,8 +165,13 @@ def checked_headers(view: memoryview, next_offset: int) -> list[BatchHeader]:
             raise CorruptRecords(f"the CRC at offset {header.base_offset} does not match")
         if header.base_offset < next_offset or header.last_offset_delta < 0:
             raise CorruptRecords(f"offset {header.base_offset} where {next_offset} is next")
+        if header.leader_epoch < latest_epoch:
+            raise CorruptRecords(
+                f"leader epoch {header.leader_epoch} at offset {header.base_offset},"
+                f" after epoch {latest_epoch}"
+            )
         headers.append(header)
-        next_offset = header.next_offset
+        next_offset, latest_epoch = header.next_offset, header.leader_epoch
     return headers
 
 

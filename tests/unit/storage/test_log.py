@@ -188,6 +188,20 @@ class TestFollowing:
             log.append_as_follower(good + bytes(bad))
         assert log.log_end_offset == log.size == 0
 
+    @pytest.mark.parametrize(("known", "sent"), [([], [4, 3]), ([4], [3]), ([4], [4, 5, 4])])
+    def test_leader_epochs_never_go_down(self, log, known, sent):
+        for epoch in known:
+            append_values(log, b"a", epoch=epoch)
+        end, size = log.log_end_offset, log.size
+        batches = [
+            make_batch(base_offset=offset, leader_epoch=epoch)
+            for offset, epoch in enumerate(sent, end)
+        ]
+        with pytest.raises(CorruptRecords, match=f"leader epoch {sent[-1]} at offset"):
+            log.append_as_follower(b"".join(batches))
+        assert (log.log_end_offset, log.size) == (end, size)
+        assert log.epochs.latest == max(known, default=-1)
+
     def test_a_gap_in_the_leaders_log_is_kept(self, log):
         log.append_as_follower(make_batch(base_offset=50))
         assert log.log_end_offset == 51
