@@ -1,7 +1,7 @@
 """The log lines of a run, as events of its trace, and the bugs they admit.
 
 A line with a traceback is written where a broker catches what it did not expect and goes on; in
-the simulation that is a failure of the run.
+the simulation that is a failure of the run. So is a line that tells of a violated invariant.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from moldau.base.errors import InvariantViolated
 from moldau.sim.trace import Trace
 
 
@@ -20,7 +21,7 @@ class LogLines(logging.Handler):
         super().__init__(logging.INFO)
         self._trace = trace
         self.bugs: list[str] = []
-        """Lines with a traceback."""
+        """Lines with a traceback, or about a violated invariant."""
         self.cut_count = 0
         """Logs whose recovery had to cut something off."""
         self.cleaned_count = 0
@@ -31,10 +32,16 @@ class LogLines(logging.Handler):
         self._trace.note("log", line)
         if record.exc_info and record.exc_info[1] is not None:
             self.bugs.append(f"{line}: {record.exc_info[1]!r}")
+        elif isinstance(record.args, tuple) and _has_violation(record.args):
+            self.bugs.append(line)
         if ": cut at position " in line:
             self.cut_count += 1
         if ": cleaned [" in line:
             self.cleaned_count += 1
+
+
+def _has_violation(values: tuple[object, ...]) -> bool:
+    return any(isinstance(value, InvariantViolated) for value in values)
 
 
 @contextmanager

@@ -2,19 +2,25 @@
 
 One task per kind of work, none per partition. What looks at every partition is rare; what is
 frequent looks only at what changed. Everything that waits for the disk runs in the executor.
+
+A log that fails does not stop a chore for the others. A disk error takes its directory offline. A
+violated invariant is a bug in the state of one log, and the disk is fine: it is logged once, and
+the log stays in use, because an invariant is checked before anything changes.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import NamedTuple
 
 from moldau.base.clock import Clock
-from moldau.base.errors import DiskFull, StorageError
+from moldau.base.errors import DiskFull, InvariantViolated, StorageError
 from moldau.base.executor import Executor
 from moldau.base.ids import PartitionKey
+from moldau.replication.partition import Partition
 from moldau.replication.partitions import Partitions
 from moldau.server.network.stepping import take_turns
 from moldau.storage.flushing import Flush, Flushable, Flusher
@@ -69,6 +75,8 @@ class Housekeeping:
         self._producer_expiration_ms = producer_expiration_ms
         self._directory_failed = directory_failed
         self._room_again = room_again
+        self._reported: set[tuple[Flushable, str]] = set()
+        """Logs with a violated invariant and the chore that met it: each is logged once."""
 
     async def retain(self) -> None:
         """Remove segments that are too old or too many, and tell readers of the new start."""
@@ -78,22 +86,9 @@ class Housekeeping:
         except StorageError as error:
             self.storage_failed(error)
         for number, partition in enumerate(tuple(self._partitions), 1):
-            log = partition.log
-            if log.offline:
-                continue
-            start = log.log_start_offset
-            try:
-                removed = log.retain(now_ms, partition.high_watermark)
-            except StorageError as error:
-                self.storage_failed(error)
-                continue
-            if removed:
-                logger.info(
-                    "%s: removed %d segment(s), it starts at %d now",
-                    partition.key, removed, log.log_start_offset,
-                )  # fmt: skip
-            if log.log_start_offset != start:
-                partition.notify()
+            if not partition.log.offline:
+                with self._contain(partition.log, "retention"):
+                    _retain(partition, now_ms)
             if number % LOGS_PER_SLICE == 0:
                 await asyncio.sleep(0)
 
@@ -104,10 +99,8 @@ class Housekeeping:
             await asyncio.sleep(0)
         await self._look_for_room()
         for log in self._logs.due_for_flush(now_ms):
-            try:
+            with self._contain(log, "flush"):
                 await self._flusher.flush(log, log.log_end_offset)
-            except StorageError as error:
-                self.storage_failed(error)
 
     async def _look_for_room(self) -> None:
         """Let appends in again where a full disk has room."""
@@ -129,8 +122,10 @@ class Housekeeping:
         """Forget producers that have been silent for long."""
         now_ms, expiration_ms = self._clock.wall_ms(), self._producer_expiration_ms()
         for number, partition in enumerate(tuple(self._partitions), 1):
-            if len(partition.log.producers):
-                partition.log.producers.remove_expired(now_ms, expiration_ms)
+            log = partition.log
+            if len(log.producers):
+                with self._contain(log, "producer expiry"):
+                    log.producers.remove_expired(now_ms, expiration_ms)
             if number % LOGS_PER_SLICE == 0:
                 await asyncio.sleep(0)
 
@@ -146,11 +141,23 @@ class Housekeeping:
         self._logs.finish_close(self._high_watermarks(), broker_epoch)
 
     async def _close_log(self, log: Flushable, flush: Flush) -> None:
-        try:
+        with self._contain(log, "close"):
             await self._executor.run(flush.run)
             log.flushed(flush)
+
+    @contextlib.contextmanager
+    def _contain(self, log: Flushable, chore: str) -> Iterator[None]:
+        """Keep the failure of one log from the other logs, and from the broker."""
+        try:
+            yield
         except StorageError as error:
             self.storage_failed(error)
+        except InvariantViolated as error:
+            if (log, chore) not in self._reported:
+                # Deleted logs are offline. Without this the set would keep them forever.
+                self._reported = {one for one in self._reported if not one[0].offline}
+                self._reported.add((log, chore))
+                logger.error("%s: a bug stops its %s, others go on: %s", log, chore, error)  # noqa: TRY400
 
     def storage_failed(self, error: StorageError) -> None:
         """Take the directory out of use in which this happened, once and loudly.
@@ -175,3 +182,17 @@ class Housekeeping:
 
     def _high_watermarks(self) -> dict[PartitionKey, int]:
         return {partition.key: partition.high_watermark for partition in self._partitions}
+
+
+def _retain(partition: Partition, now_ms: int) -> None:
+    """Remove the expired segments of one log."""
+    log = partition.log
+    start = log.log_start_offset
+    removed = log.retain(now_ms, partition.high_watermark)
+    if removed:
+        logger.info(
+            "%s: removed %d segment(s), it starts at %d now",
+            partition.key, removed, log.log_start_offset,
+        )  # fmt: skip
+    if log.log_start_offset != start:
+        partition.notify()
