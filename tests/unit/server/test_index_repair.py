@@ -12,6 +12,7 @@ from kits import fetch_kit
 from kits.fetch_kit import Kit
 from kits.log_kit import append, make_batch, marker
 from kits.slicing import finished
+from moldau.base.errors import InvariantViolated
 from moldau.base.files import read_whole
 from moldau.protocol.errors import ErrorCode
 from moldau.server.upkeep import index_repair
@@ -163,6 +164,22 @@ def test_the_segment_being_written_is_closed_first(bench):
     bench.abort()
     bench.kit.fetch(bench.session, {"t": (4, fetch_kit.FAR)})
     assert aborted(bench.look()) == [(9, 4)]
+
+
+def violate_invariant(*arguments):
+    """Take the place of work for a worker process, so it must pickle."""
+    raise InvariantViolated("a transaction is out of order")
+
+
+def test_a_bug_in_the_repair_of_one_index_does_not_end_the_repair(bench, caplog, monkeypatch):
+    monkeypatch.setattr(index_repair, "rebuild_step", violate_invariant)
+    bench.spoil()
+    assert is_nothing(bench.look())
+    bench.run()
+    (fetched,), _ = bench.look()
+    assert fetched.error is ErrorCode.CORRUPT_MESSAGE
+    (line,) = bench.warnings(caplog)
+    assert "it cannot be made anew: a transaction is out of order" in line
 
 
 def test_batches_that_cannot_be_read_either_are_an_error_and_tried_once(bench, caplog):

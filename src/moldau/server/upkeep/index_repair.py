@@ -21,7 +21,7 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import Final, NamedTuple
 
-from moldau.base.errors import CorruptRecords, StorageError
+from moldau.base.errors import CorruptRecords, InvariantViolated, StorageError
 from moldau.base.executor import Executor, Lane, WorkerLost
 from moldau.base.files import Files
 from moldau.replication.partition import Partition
@@ -123,7 +123,7 @@ class IndexRepair:
             if _is_closed(log, segment):
                 self._storage_failed(storage_error(damage.path, error))
             return
-        except CorruptRecords as error:
+        except (CorruptRecords, InvariantViolated) as error:
             logger.error("%s; it cannot be made anew: %s", damage, error)  # noqa: TRY400
             self._hopeless.add(segment)
         else:
