@@ -17,18 +17,17 @@ import signal
 import stat
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
 from moldau.cli.kafka.running import CommandFailed
+from moldau.cli.operations.known_process import KnownProcess, identity_of
 
 FOLDER_VARIABLE: Final = "MOLDAU_RUN_DIR"
 PRIVATE_FOLDER: Final = 0o700
 PRIVATE_FILE: Final = 0o600
 WRITABLE_BY_OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
-START_TIME_FIELD: Final = 19
-"""In /proc/PID/stat, counted from the field behind the name (proc(5), starttime)."""
 
 
 def folder() -> Path:
@@ -59,7 +58,7 @@ def registered() -> Iterator[None]:
     with _opened_folder() as place:
         held = _locked_new_file(place, name)
         try:
-            os.write(held, _identity(os.getpid()))
+            os.write(held, identity_of(os.getpid()))
             yield
         finally:
             with suppress(FileNotFoundError):
@@ -83,17 +82,11 @@ def stop_running() -> list[int]:
 
 def _stop(process_id: int) -> bool:
     """Signal a process if it is still the one that is registered under its number."""
-    with ExitStack() as opened:
-        try:
-            # From here on the number cannot come to mean another process.
-            process = os.pidfd_open(process_id)
-            opened.callback(os.close, process)
-            if process_id not in running():
-                return False
-            signal.pidfd_send_signal(process, signal.SIGTERM)
-        except ProcessLookupError:
-            return False
-    return True
+    process = KnownProcess.find(process_id, lambda: process_id in running())
+    if process is None:
+        return False
+    with process:
+        return process.signal(signal.SIGTERM)
 
 
 @contextmanager
@@ -166,19 +159,9 @@ def _is_running(place: int, name: str) -> bool:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             said = os.pread(file, status.st_size, 0)
-            return said == _identity(int(name))
+            return said == identity_of(int(name))
         with suppress(FileNotFoundError):
             os.unlink(name, dir_fd=place)
         return False
     finally:
         os.close(file)
-
-
-def _identity(process_id: int) -> bytes:
-    """Say when a process was started and as what; nothing of one that is not there."""
-    try:
-        fields = Path(f"/proc/{process_id}/stat").read_bytes().rpartition(b")")[2].split()
-        command = Path(f"/proc/{process_id}/cmdline").read_bytes()
-    except OSError:
-        return b""
-    return fields[START_TIME_FIELD] + b"\n" + command

@@ -19,7 +19,6 @@ USAGE: Final = (
     "USAGE: kafka-server-start.sh [-daemon] server.properties [--override property=value]*"
 )
 OUTPUT: Final = "kafkaServer.out"
-LAUNCH: Final = "import sys; from moldau.cli.main import main; main()"
 
 
 def main(arguments: Sequence[str], console: Console) -> int:
@@ -60,7 +59,7 @@ def _start_daemon(words: Sequence[str]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / OUTPUT).open("ab") as output:
         subprocess.Popen(  # noqa: S603 - the user's own words, to the user's own command
-            [sys.executable, "-c", LAUNCH, "kafka-server-start", *words],
+            [sys.executable, "-m", "moldau", "kafka-server-start", *words],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
