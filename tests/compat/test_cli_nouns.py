@@ -292,16 +292,17 @@ def test_what_holds_for_all_brokers_is_named_default(run: Run) -> None:
 def test_the_cluster_and_its_brokers_are_shown(
     run: Run, broker: BrokerProcess, orders: str
 ) -> None:
-    told = done(run("cluster", "info", "-o", "json")).data
+    told = done(run("cluster", "status", "-o", "json")).data
     (one,) = told["brokers"]
     assert (one["port"], one["controller"]) == (broker.port, True)
     assert told["partition_count"] == one["replicas"] == one["leaders"]
     (listed,) = done(run("broker", "list", "-o", "json")).data
-    assert listed["broker"] == one["broker"] == told["controller"]
-    described = done(run("broker", "describe", one["broker"], "-o", "json")).data
+    assert listed["broker"] == one["id"] == told["controller"]
+    assert (told["under_replicated_count"], told["under_replicated"]) == (0, [])
+    described = done(run("broker", "describe", one["id"], "-o", "json")).data
     assert described["log_dirs"][0]["replicas"] >= 2
     refused(run("broker", "describe", 4711), "there is no broker 4711")
-    shown = done(run("broker", "config", one["broker"], "listeners", "-o", "json")).data
+    shown = done(run("broker", "config", one["id"], "listeners", "-o", "json")).data
     assert str(broker.port) in shown[0]["value"]
 
 

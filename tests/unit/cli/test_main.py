@@ -38,7 +38,9 @@ WALK = [
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("words", [(), ("topic",), ("group", "seek"), ("txn",), ("profile",)])
+@pytest.mark.parametrize(
+    "words", [(), ("topic",), ("group", "seek"), ("txn",), ("profile",), ("cluster", "up")]
+)
 def test_help_imports_nothing_heavy(words):
     program = (
         f"import sys, json; sys.argv = {['moldau', *words, '--help']}\n"
@@ -128,6 +130,12 @@ def test_a_misspelt_command_is_told_the_nearest():
         ("txn", "list", "--longer-than", "soon"),
         ("dev", "--topics", "a:0"),
         ("dev", "--override", "nonsense"),
+        ("cluster", "status", "--data", "none"),
+        ("cluster", "kill", "1", "--data", "none"),
+        ("cluster", "down", "--data", "none"),
+        ("cluster", "up", "--data", "none", "--override", "nonsense"),
+        ("cluster", "up", "--data", "none", "--override", "listeners=PLAINTEXT://:1"),
+        ("cluster", "up", "--data", "a,b"),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line_before_anybody_is_asked(arguments):
@@ -178,6 +186,7 @@ def test_commands_verbs_and_options_are_completed():
     assert completed("group", "de") == ["delete", "describe"]
     assert completed("topic", "list", "--wa") == ["--watch"]
     assert completed("log", "du") == ["dump"]
+    assert completed("cluster", "sta") == ["start", "status"]
     assert completed("--ver") == ["--version"]
 
 

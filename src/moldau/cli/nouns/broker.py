@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import click
@@ -77,13 +78,16 @@ async def _known(admin: client.AsyncAdmin, broker_id: int) -> client.ClusterDesc
 async def broker_rows(
     admin: client.AsyncAdmin, cluster: client.ClusterDescription
 ) -> list[dict[str, Any]]:
-    """Tell of each broker how many partitions it leads and holds."""
+    """Ask how many partitions each broker leads and holds."""
     names = await admin.list_topics(include_internal=True)
-    partitions = [
-        one
-        for topic in (await admin.describe_topics(names)).ok.values()
-        for one in topic.partitions
-    ]
+    return rows_of(cluster, (await admin.describe_topics(names)).ok.values())
+
+
+def rows_of(
+    cluster: client.ClusterDescription, topics: Iterable[client.TopicDescription]
+) -> list[dict[str, Any]]:
+    """Tell of each broker how many partitions it leads and holds."""
+    partitions = [one for topic in topics for one in topic.partitions]
     return [
         {
             "broker": one.broker_id,

@@ -1,24 +1,21 @@
-"""`moldau cluster`: what the cluster is, whether it is well, and what it speaks."""
+"""`moldau cluster`: what a cluster is, whether it is well, what it speaks; one on this machine."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
+from moldau.cli.clusters.commands import data_option, down, kill, start, stop, up
+from moldau.cli.clusters.layout import open_cluster
+from moldau.cli.clusters.local_status import show_local_status
 from moldau.cli.frame import client
 from moldau.cli.frame.failures import about
-from moldau.cli.frame.report import Column, Report, View, listing
+from moldau.cli.frame.report import Column, Report, listing
 from moldau.cli.frame.session import Session, asking, watching
-from moldau.cli.nouns.broker import COLUMNS as BROKER_COLUMNS
-from moldau.cli.nouns.broker import broker_rows
+from moldau.cli.nouns.cluster_report import status_report
 from moldau.cli.nouns.health import health_report
 
-INFO_COLUMNS = (
-    Column("cluster_id", "CLUSTER"),
-    Column("controller", "CONTROLLER"),
-    Column("broker_count", "BROKERS"),
-    Column("topic_count", "TOPICS"),
-    Column("partition_count", "PARTITIONS"),
-)
 VERSION_COLUMNS = (
     Column("api", "API"),
     Column("key", "KEY"),
@@ -36,26 +33,22 @@ FEATURE_COLUMNS = (
 
 @click.group()
 def cluster() -> None:
-    """The cluster: info, health, api-versions, features."""
+    """The cluster: status, health, api-versions, features; on this machine: up, down..."""
+
+
+for command in (up, down, start, stop, kill):
+    cluster.add_command(command)
 
 
 @cluster.command()
+@data_option(required=False)
 @watching
-async def info(admin: client.AsyncAdmin) -> Report:
-    """Show the cluster and its brokers."""
-    described = await admin.describe_cluster()
-    topics = await admin.list_topics(include_internal=True)
-    brokers = await broker_rows(admin, described)
-    summary = {
-        "cluster_id": described.cluster_id,
-        "controller": described.controller_id,
-        "broker_count": len(described.brokers),
-        "topic_count": len(topics),
-        "partition_count": sum(one.partition_count for one in topics.values()),
-    }
-    main = View(INFO_COLUMNS, [summary])
-    data = {**summary, "brokers": brokers}
-    return Report(data, main, "cluster_id", (main, View(BROKER_COLUMNS, brokers)))
+def status(session: Session, data: Path | None) -> None:
+    """Show brokers, controller and under-replicated partitions; of DIR, its processes too."""
+    if data is None:
+        session.show(status_report)
+    else:
+        show_local_status(session, open_cluster(data))
 
 
 @cluster.command()

@@ -43,7 +43,7 @@ class KnownProcess:
         self._descriptor = descriptor
 
     @classmethod
-    def find(cls, process_id: int, is_expected: Callable[[], bool]) -> Self | None:
+    def find(cls, process_id: int, is_expected: Callable[[], bool]) -> KnownProcess | None:
         """Take hold of a process, then ask whether it is the expected one; None if it is not."""
         try:
             descriptor = os.pidfd_open(process_id)

@@ -1,0 +1,1 @@
+"""A cluster of several brokers on one machine: its folder, its processes, its commands."""

@@ -1,0 +1,155 @@
+"""The commands of a cluster on one machine: up, stop, kill, start, down."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from moldau.base.errors import UserError
+from moldau.cli.clusters.layout import BASE_PORT_MAX, BROKERS_MAX, LocalBroker, open_cluster
+from moldau.cli.clusters.properties import refuse_comma, refuse_fixed_keys
+from moldau.cli.frame.arguments import assignments, check_texts
+from moldau.cli.frame.texts import safe
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+SIGNALLED = 128
+"""Added to the number of a signal: the status a shell shows for it."""
+
+
+def data_option(*, required: bool = True) -> Callable[[Command], Command]:
+    """Give a command `--data`."""
+    return click.option(
+        "--data", type=click.Path(path_type=Path), metavar="DIR", required=required,
+        help="The folder of a cluster on this machine.",
+    )  # fmt: skip
+
+
+broker_argument = click.argument("number", metavar="BROKER", type=click.IntRange(min=1))
+
+
+@click.command()
+@data_option()
+@click.option(
+    "--brokers", type=click.IntRange(1, BROKERS_MAX), help="How many [3, or as many as DIR has]."
+)
+@click.option(
+    "--base-port", type=click.IntRange(1, BASE_PORT_MAX), metavar="PORT",
+    help="Port of the first broker [9092, or that of DIR]; the controller has the tenth after it.",
+)  # fmt: skip
+@click.option("--override", multiple=True, metavar="KEY=VALUE", help="Set one key; repeatable.")
+@click.option("--detach", is_flag=True, help="Return once all brokers are up.")
+def up(
+    data: Path,
+    brokers: int | None,
+    base_port: int | None,
+    override: tuple[str, ...],
+    detach: bool,
+) -> None:
+    r"""Start a cluster on this machine and run it until SIGTERM or Ctrl-C.
+
+    Prints one line, `BOOTSTRAP=HOST:PORT,...`, once all brokers accept requests. A second signal
+    ends them at once. What they hold stays in DIR, and the next start goes on with it.
+
+    \b
+    moldau cluster up --data ./cluster
+    moldau cluster up --data ./cluster --brokers 5 --base-port 19092 --detach
+    """
+    from moldau.cli.clusters import preparing, processes  # noqa: PLC0415 - help needs no broker
+    from moldau.cli.clusters.starting import bring_up  # noqa: PLC0415 - as above
+    from moldau.cli.clusters.stop_signals import Interrupted, StopSignals  # noqa: PLC0415
+    from moldau.cli.clusters.stopping import stop_until_signal  # noqa: PLC0415 - as above
+    from moldau.cli.clusters.watching import watch_over  # noqa: PLC0415 - as above
+
+    check_texts((str(data), override))
+    overrides = assignments(override, "--override")
+    refuse_fixed_keys(overrides)
+    refuse_comma(data)
+    with StopSignals() as signals:
+        try:
+            with preparing.starting(data):
+                cluster = preparing.claim(data, brokers, base_port)
+                processes.refuse_running(cluster.brokers)
+                preparing.prepare(cluster, overrides)
+                started = bring_up(cluster.brokers, signals, _say)
+            click.echo(f"BOOTSTRAP={cluster.bootstrap}")
+            if detach:
+                return
+            _say(f"Ctrl-C stops the brokers; what they hold stays in {cluster.path}")
+            is_in_order = watch_over(cluster.brokers, started, signals, _say)
+            if signals.count:
+                _say("stopping the brokers; a second signal kills them")
+                stop_until_signal(cluster.brokers, signals)
+                return
+        except Interrupted:
+            raise click.exceptions.Exit(SIGNALLED + signals.last) from None
+    _say("no broker runs any more")
+    if not is_in_order:
+        raise click.exceptions.Exit(1)
+
+
+@click.command()
+@broker_argument
+@data_option()
+def stop(number: int, data: Path) -> None:
+    """Stop one broker of a cluster on this machine in order."""
+    from moldau.cli.clusters import stopping  # noqa: PLC0415 - help needs no processes
+
+    broker = open_cluster(data).broker(number)
+    _tell_end(stopping.stop([broker]), broker, "has stopped")
+
+
+@click.command()
+@broker_argument
+@data_option()
+def kill(number: int, data: Path) -> None:
+    """End one broker of a cluster on this machine at once (SIGKILL), as a crash does."""
+    from moldau.cli.clusters import stopping  # noqa: PLC0415 - help needs no processes
+
+    broker = open_cluster(data).broker(number)
+    _tell_end(stopping.kill([broker]), broker, "was killed")
+
+
+@click.command()
+@broker_argument
+@data_option()
+def start(number: int, data: Path) -> None:
+    """Start one broker of a cluster on this machine that is down; return once it is up."""
+    from moldau.cli.clusters import preparing, processes  # noqa: PLC0415 - help needs no broker
+    from moldau.cli.clusters.starting import bring_up  # noqa: PLC0415 - as above
+    from moldau.cli.clusters.stop_signals import Interrupted, StopSignals  # noqa: PLC0415
+
+    broker = open_cluster(data).broker(number)
+    with StopSignals() as signals, preparing.starting(data):
+        processes.refuse_running([broker])
+        try:
+            bring_up([broker], signals, click.echo)
+        except Interrupted:
+            raise click.exceptions.Exit(SIGNALLED + signals.last) from None
+
+
+@click.command()
+@data_option()
+def down(data: Path) -> None:
+    """Stop every broker of a cluster on this machine in order; their data stays."""
+    from moldau.cli.clusters import stopping  # noqa: PLC0415 - help needs no processes
+
+    cluster = open_cluster(data)
+    stopped = stopping.stop(cluster.brokers)
+    for broker in stopped:
+        click.echo(f"broker {broker.broker_id} has stopped")
+    if not stopped:
+        _say(f"no broker of {cluster.path} runs")
+
+
+def _tell_end(ended: list[LocalBroker], broker: LocalBroker, how: str) -> None:
+    if not ended:
+        raise UserError(f"broker {broker.broker_id} does not run")
+    click.echo(f"broker {broker.broker_id} {how}")
+
+
+def _say(text: str) -> None:
+    click.echo(safe(text), err=True)

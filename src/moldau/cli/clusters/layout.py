@@ -1,0 +1,206 @@
+"""The folder of a cluster on one machine: which brokers it has, and where everything of them lies.
+
+    DIR/cluster.json                 id, base port and number of brokers; version of this layout
+    DIR/broker-N/server.properties   written at every `moldau cluster up`
+    DIR/broker-N/data                log directory
+    DIR/broker-N/broker.log          what the process says, of all its runs
+    DIR/broker-N/broker.pid          number, start time and command line of the process
+
+`cluster.json` comes first and never changes. A folder with other contents is not touched.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from moldau.base.errors import UserError
+from moldau.cli.frame.failures import reason_of
+
+HOST: Final = "127.0.0.1"
+VOTER: Final = 1
+"""The broker that is also the controller."""
+CONTROLLER_OFFSET: Final = 10
+"""From the base port to the port of the first controller."""
+BROKERS_MAX: Final = CONTROLLER_OFFSET
+"""One more would take the controller's port."""
+BASE_PORT_MAX: Final = 65535 - CONTROLLER_OFFSET
+
+LAYOUT_VERSION: Final = 1
+FILE_NAME: Final = "cluster.json"
+NEW_FILE_NAME: Final = f"{FILE_NAME}.tmp"
+"""What `write_atomically` leaves where it is interrupted."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterShape:
+    """What is decided once for a cluster."""
+
+    cluster_id: str
+    base_port: int
+    broker_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class LocalBroker:
+    """One broker of a cluster on this machine."""
+
+    broker_id: int
+    port: int
+    folder: Path
+
+    @property
+    def address(self) -> str:
+        """Where clients reach it."""
+        return f"{HOST}:{self.port}"
+
+    @property
+    def is_voter(self) -> bool:
+        """Whether it is also the controller: the first to start, the last to stop."""
+        return self.broker_id == VOTER
+
+    @property
+    def properties(self) -> Path:
+        """Its settings."""
+        return self.folder / "server.properties"
+
+    @property
+    def data(self) -> Path:
+        """Its log directory."""
+        return self.folder / "data"
+
+    @property
+    def log(self) -> Path:
+        """What its process says."""
+        return self.folder / "broker.log"
+
+    @property
+    def pid_file(self) -> Path:
+        """What its process is known by."""
+        return self.folder / "broker.pid"
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFolder:
+    """A cluster and the folder that it lies in."""
+
+    path: Path
+    """Absolute: the command lines of brokers name it."""
+    shape: ClusterShape
+
+    @property
+    def brokers(self) -> list[LocalBroker]:
+        """Every broker, the voter first."""
+        return [
+            LocalBroker(
+                number, self.shape.base_port + number - VOTER, self.path / f"broker-{number}"
+            )
+            for number in range(VOTER, VOTER + self.shape.broker_count)
+        ]
+
+    @property
+    def controller_port(self) -> int:
+        """Where the brokers reach the controller."""
+        return self.shape.base_port + CONTROLLER_OFFSET
+
+    @property
+    def bootstrap(self) -> str:
+        """Every broker's address, as clients take it."""
+        return ",".join(broker.address for broker in self.brokers)
+
+    def broker(self, number: int) -> LocalBroker:
+        """Return one broker; UserError if there is none of that number."""
+        if not 1 <= number <= self.shape.broker_count:
+            raise UserError(
+                f"{self.path} has no broker {number}: it has 1 to {self.shape.broker_count}"
+            )
+        return self.brokers[number - VOTER]
+
+
+def start_order(brokers: Sequence[LocalBroker]) -> list[list[LocalBroker]]:
+    """Order brokers by their start: the voter, then all others at once. They stop in reverse."""
+    voters = [broker for broker in brokers if broker.is_voter]
+    others = [broker for broker in brokers if not broker.is_voter]
+    return [wave for wave in (voters, others) if wave]
+
+
+def open_cluster(path: Path) -> ClusterFolder:
+    """Find the cluster in a folder; UserError if there is none."""
+    found = find_cluster(path)
+    if found is None:
+        raise UserError(f"{path} holds no cluster: `moldau cluster up --data {path}` makes one")
+    return found
+
+
+def find_cluster(path: Path) -> ClusterFolder | None:
+    """Find the cluster in a folder, None if it is new; UserError if it holds something else."""
+    path = path.absolute()
+    try:
+        content = (path / FILE_NAME).read_bytes()
+    except FileNotFoundError:
+        _refuse_other_contents(path)
+        return None
+    except OSError as error:
+        raise UserError(f"cannot read {path / FILE_NAME}: {reason_of(error)}") from None
+    return ClusterFolder(path, _decode(path / FILE_NAME, content))
+
+
+def refuse_other_shape(
+    found: ClusterFolder, broker_count: int | None, base_port: int | None
+) -> None:
+    """Raise UserError if a cluster is not of the shape that was asked for; None asks for any."""
+    shape = found.shape
+    if broker_count not in (None, shape.broker_count):
+        raise UserError(
+            f"{found.path} holds a cluster with brokers={shape.broker_count}, not {broker_count}"
+        )
+    if base_port not in (None, shape.base_port):
+        raise UserError(
+            f"{found.path} holds a cluster with base-port={shape.base_port}, not {base_port}"
+        )
+
+
+def encode(shape: ClusterShape) -> bytes:
+    """Write `cluster.json`."""
+    return (json.dumps({"version": LAYOUT_VERSION, **asdict(shape)}, indent=2) + "\n").encode()
+
+
+def _decode(file: Path, content: bytes) -> ClusterShape:
+    try:
+        told = json.loads(content)
+    except ValueError:
+        raise UserError(f"{file} is damaged: it is no JSON") from None
+    if not isinstance(told, dict):
+        raise UserError(f"{file} is damaged: it is no JSON object")
+    if told.get("version") != LAYOUT_VERSION:
+        version = told.get("version")
+        raise UserError(f"{file} has version {version!r}; this release knows {LAYOUT_VERSION}")
+    cluster_id = told.get("cluster_id")
+    if not isinstance(cluster_id, str) or not cluster_id:
+        raise UserError(f"{file} is damaged: cluster_id is {cluster_id!r}")
+    return ClusterShape(
+        cluster_id,
+        _number(file, told, "base_port", BASE_PORT_MAX),
+        _number(file, told, "broker_count", BROKERS_MAX),
+    )
+
+
+def _number(file: Path, told: Mapping[str, Any], key: str, largest: int) -> int:
+    value = told.get(key)
+    if type(value) is not int or not 1 <= value <= largest:
+        raise UserError(f"{file} is damaged: {key} is {value!r}, expected 1 to {largest}")
+    return value
+
+
+def _refuse_other_contents(path: Path) -> None:
+    try:
+        others = sorted(one.name for one in path.iterdir() if one.name != NEW_FILE_NAME)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise UserError(f"cannot use {path}: {reason_of(error)}") from None
+    if others:
+        raise UserError(f"{path} is no folder of a cluster: it holds {others[0]}, no {FILE_NAME}")

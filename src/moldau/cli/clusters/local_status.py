@@ -1,0 +1,106 @@
+"""The status of a cluster on this machine: its processes, and what those that run tell of it.
+
+Processes are shown also when none of them answers: that is when somebody looks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import click
+
+from moldau.cli.clusters.layout import ClusterFolder, LocalBroker
+from moldau.cli.clusters.processes import running_id
+from moldau.cli.frame import client
+from moldau.cli.frame.connection import Connection
+from moldau.cli.frame.report import BAD, GOOD, Column, Report
+from moldau.cli.frame.session import Session
+from moldau.cli.frame.watch import watch
+from moldau.cli.nouns.cluster_report import HELD, Status, ask_status, report_of
+
+PATIENCE_MS = 10_000
+"""How long brokers are asked. One that is paused takes connections and does not answer."""
+
+RUNNING, STOPPED = "running", "stopped"
+
+COLUMNS = (
+    Column("id", "BROKER"),
+    Column("state", "STATE", style=lambda state: GOOD if state == RUNNING else BAD),
+    Column("pid", "PID"),
+    Column("port", "PORT"),
+    Column("in_cluster", "IN CLUSTER"),
+    *HELD,
+)
+
+
+def show_local_status(session: Session, cluster: ClusterFolder) -> None:
+    """Print the status, again and again if so asked."""
+    import asyncio  # noqa: PLC0415 - help runs no loop
+
+    if session.connection != Connection():
+        raise click.UsageError("--data names the brokers to ask: no other option may do so")
+
+    async def look_on() -> Report:
+        if session.watch_s is not None:
+            await watch(lambda: local_report(cluster), session.present, session.watch_s)
+        return await local_report(cluster)
+
+    session.conclude(asyncio.run(look_on()))
+
+
+async def local_report(cluster: ClusterFolder) -> Report:
+    """Look at the processes, and ask those that run."""
+    ids = {broker.broker_id: running_id(broker) for broker in cluster.brokers}
+    running = [one.address for one in cluster.brokers if ids[one.broker_id] is not None]
+    told, note = None, None
+    try:
+        told = await _ask(",".join(running)) if running else None
+    except client.ClientError as error:
+        note = str(error)
+    known = None if told is None else {row["id"]: row for row in told["brokers"]}
+    rows = [_row(broker, ids[broker.broker_id], known) for broker in cluster.brokers]
+    report = report_of({**(told or _unknown(cluster)), "brokers": rows}, COLUMNS)
+    return replace(report, note=note)
+
+
+def _row(
+    broker: LocalBroker, process_id: int | None, known: Mapping[int, Mapping[str, Any]] | None
+) -> dict[str, Any]:
+    """Tell of a broker what its process is, and what the cluster knows if it was asked."""
+    held = (known or {}).get(broker.broker_id, {})
+    return {
+        "id": broker.broker_id,
+        "state": STOPPED if process_id is None else RUNNING,
+        "pid": process_id,
+        "port": broker.port,
+        "in_cluster": None if known is None else broker.broker_id in known,
+        **{column.key: held.get(column.key) for column in HELD},
+    }
+
+
+async def _ask(servers: str) -> Status:
+    settings: dict[str, Any] = {
+        "bootstrap.servers": servers,
+        "bootstrap.timeout.ms": 0,
+        "client.id": "moldau-cli",
+        "default.api.timeout.ms": PATIENCE_MS,
+        "request.timeout.ms": PATIENCE_MS,
+    }
+    async with client.AsyncAdmin(**settings) as admin:
+        return await ask_status(admin)
+
+
+def _unknown(cluster: ClusterFolder) -> Status:
+    """Return the status of a cluster of which no broker answers."""
+    return {
+        "cluster_id": cluster.shape.cluster_id,
+        "controller": None,
+        "broker_count": 0,
+        "topic_count": None,
+        "partition_count": None,
+        "under_replicated_count": None,
+        "brokers": [],
+        "under_replicated": [],
+    }

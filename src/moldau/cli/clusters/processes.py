@@ -1,0 +1,115 @@
+"""The process of one broker: started, known again by later commands, its output read.
+
+A file beside the broker's log says what its process is known by. A command finds the process
+through it and signals no other.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from moldau.base.errors import UserError
+from moldau.cli.clusters.layout import LocalBroker
+from moldau.cli.clusters.properties import environment
+from moldau.cli.frame.failures import reason_of
+from moldau.cli.operations.known_process import KnownProcess, identity_of
+
+READY: Final = re.compile(rb"^ready \S+$", re.MULTILINE)
+"""What `moldau serve` says once it accepts requests."""
+SHOWN_LINES: Final = 10
+TAIL_BYTES: Final = 16 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class StartedBroker:
+    """A broker whose process was just started by this command."""
+
+    broker: LocalBroker
+    child: subprocess.Popen[bytes]
+    process: KnownProcess
+    log_position: int
+    """Where this run begins in the log."""
+
+    def is_ready(self) -> bool:
+        """Tell whether it has said that it accepts requests."""
+        with self.broker.log.open("rb") as log:
+            log.seek(self.log_position)
+            return READY.search(log.read()) is not None
+
+
+def start(broker: LocalBroker) -> StartedBroker:
+    """Start a broker, and write down what its process is known by."""
+    try:
+        with broker.log.open("ab") as log:
+            position = log.tell()
+            child = subprocess.Popen(  # noqa: S603 - our own command
+                command_of(broker),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=environment(os.environ),
+                # Ctrl-C reaches every process of a terminal's group. Brokers stop in order instead.
+                start_new_session=True,
+            )
+        _write_down(broker, child.pid)
+    except OSError as error:
+        raise UserError(f"cannot start broker {broker.broker_id}: {reason_of(error)}") from None
+    process = KnownProcess.find(child.pid, lambda: True)
+    assert process is not None  # nobody has asked for its status: the number is its own
+    return StartedBroker(broker, child, process, position)
+
+
+def command_of(broker: LocalBroker) -> list[str]:
+    """Return the command line that runs a broker."""
+    return [sys.executable, "-m", "moldau", "serve", "--config", str(broker.properties)]
+
+
+def find(broker: LocalBroker) -> KnownProcess | None:
+    """Find the process of a broker; None if it does not run."""
+    try:
+        number, _, identity = broker.pid_file.read_bytes().partition(b"\n")
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise UserError(f"cannot read {broker.pid_file}: {reason_of(error)}") from None
+    if not number.isdigit():
+        return None
+    process_id = int(number)
+    return KnownProcess.find(process_id, lambda: identity_of(process_id) == identity != b"")
+
+
+def refuse_running(brokers: Iterable[LocalBroker]) -> None:
+    """Raise UserError if one of the brokers runs."""
+    for broker in brokers:
+        if (process_id := running_id(broker)) is not None:
+            raise UserError(f"broker {broker.broker_id} runs already (pid {process_id})")
+
+
+def running_id(broker: LocalBroker) -> int | None:
+    """Return the process id of a broker; None if it does not run."""
+    process = find(broker)
+    if process is None:
+        return None
+    with process:
+        return process.process_id
+
+
+def last_lines(log: Path) -> list[str]:
+    """Return the end of a log."""
+    with log.open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES))
+        return file.read().decode(errors="replace").splitlines()[-SHOWN_LINES:]
+
+
+def _write_down(broker: LocalBroker, process_id: int) -> None:
+    """Replace the file in one step: another command may read it now."""
+    new = broker.pid_file.with_suffix(".tmp")
+    new.write_bytes(b"%d\n" % process_id + identity_of(process_id))
+    new.replace(broker.pid_file)

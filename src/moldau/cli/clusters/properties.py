@@ -1,0 +1,91 @@
+"""The settings of each broker of a cluster on one machine, as Kafka's `server.properties`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from moldau.base.errors import UserError
+from moldau.base.properties import format_properties
+from moldau.cli.clusters.layout import HOST, VOTER, ClusterFolder, LocalBroker
+
+REPLICAS: Final = 3
+MIN_ISR: Final = 2
+
+HEADING: Final = "# Written at every `moldau cluster up`: set keys with its --override.\n"
+
+FIXED: Final = frozenset(
+    (
+        "node.id",
+        "broker.id",
+        "process.roles",
+        "listeners",
+        "advertised.listeners",
+        "inter.broker.listener.name",
+        "security.inter.broker.protocol",
+        "listener.security.protocol.map",
+        "controller.listener.names",
+        "controller.quorum.voters",
+        "controller.quorum.bootstrap.servers",
+        "log.dir",
+        "log.dirs",
+        "metadata.log.dir",
+    )
+)
+"""Keys that make the cluster what it is. No value of theirs fits all brokers."""
+
+
+def properties_text(
+    cluster: ClusterFolder, broker: LocalBroker, overrides: Mapping[str, str]
+) -> str:
+    """Write the settings of one broker."""
+    settings = {**_topology(cluster, broker), **_replication(cluster), **overrides}
+    return HEADING + format_properties(settings)
+
+
+def refuse_comma(path: Path) -> None:
+    """Raise UserError if `log.dirs` cannot name a path: its entries are separated by commas."""
+    if "," in str(path.absolute()):
+        raise UserError(f"{path}: a comma in the path would separate two log directories")
+
+
+def refuse_fixed_keys(overrides: Mapping[str, str]) -> None:
+    """Raise UserError if the user sets what only this command can set."""
+    for key in overrides:
+        if key in FIXED:
+            raise UserError(f"--override {key}: `moldau cluster up` sets it for each broker")
+
+
+def environment(inherited: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of brokers: without variables that stand for fixed keys.
+
+    A variable wins over the file. One that is meant for a single broker would be taken by all.
+    """
+    hidden = {f"KAFKA_{key.upper().replace('.', '_')}" for key in FIXED}
+    return {name: value for name, value in inherited.items() if name not in hidden}
+
+
+def _topology(cluster: ClusterFolder, broker: LocalBroker) -> dict[str, str]:
+    client, controller = f"PLAINTEXT://{broker.address}", f"{HOST}:{cluster.controller_port}"
+    return {
+        "node.id": str(broker.broker_id),
+        "process.roles": "broker,controller" if broker.is_voter else "broker",
+        "listeners": f"{client},CONTROLLER://{controller}" if broker.is_voter else client,
+        "advertised.listeners": client,
+        "inter.broker.listener.name": "PLAINTEXT",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.voters": f"{VOTER}@{controller}",
+        "log.dirs": str(broker.data),
+    }
+
+
+def _replication(cluster: ClusterFolder) -> dict[str, str]:
+    replicas = min(REPLICAS, cluster.shape.broker_count)
+    return {
+        "default.replication.factor": str(replicas),
+        "offsets.topic.replication.factor": str(replicas),
+        "transaction.state.log.replication.factor": str(replicas),
+        "transaction.state.log.min.isr": str(min(MIN_ISR, replicas)),
+    }

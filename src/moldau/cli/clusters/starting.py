@@ -1,0 +1,63 @@
+"""Starting brokers of a cluster, the voter first: the others register with it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias
+
+from moldau.base.errors import UserError
+from moldau.cli.clusters.layout import LocalBroker, start_order
+from moldau.cli.clusters.processes import StartedBroker, last_lines, start
+from moldau.cli.clusters.stop_signals import Interrupted, StopSignals
+from moldau.cli.clusters.stopping import stop_until_signal
+
+START_TIMEOUT_S: Final = 60.0
+LOG_PERIOD_S: Final = 0.05
+"""How often the log of a broker that starts is looked at."""
+
+Say: TypeAlias = Callable[[str], None]
+
+
+def bring_up(brokers: Sequence[LocalBroker], signals: StopSignals, say: Say) -> list[StartedBroker]:
+    """Start brokers and return once all accept requests; if one does not, none is left running."""
+    started: list[StartedBroker] = []
+    try:
+        for wave in start_order(brokers):
+            for broker in wave:
+                # One by one: those that run are known when the next one cannot be started.
+                started.append(start(broker))  # noqa: PERF401
+            _await_ready(started[-len(wave) :], signals, say)
+    except (UserError, Interrupted):
+        stop_until_signal([one.broker for one in started], signals)
+        raise
+    return started
+
+
+def _await_ready(started: Sequence[StartedBroker], signals: StopSignals, say: Say) -> None:
+    deadline_s = time.monotonic() + START_TIMEOUT_S
+    waiting = list(started)
+    while waiting:
+        # Asked before the log is read: what a broker said last is in the log then.
+        ended = [one for one in waiting if one.process.has_ended()]
+        for one in [one for one in waiting if one.is_ready()]:
+            number, address = one.broker.broker_id, one.broker.address
+            say(f"broker {number} is up at {address} (pid {one.child.pid})")
+            waiting.remove(one)
+        if ended:
+            raise _did_not_come_up(ended[0].broker, "it ended", say)
+        if signals.count:
+            raise Interrupted
+        if waiting and time.monotonic() > deadline_s:
+            late = f"it was not ready within {START_TIMEOUT_S:g} s"
+            raise _did_not_come_up(waiting[0].broker, late, say)
+        if waiting:
+            signals.wait([one.process for one in waiting], LOG_PERIOD_S)
+
+
+def _did_not_come_up(broker: LocalBroker, reason: str, say: Say) -> UserError:
+    for line in last_lines(broker.log):
+        say(f"  {line}")
+    return UserError(
+        f"broker {broker.broker_id} did not come up: {reason}; above is the end of {broker.log}"
+    )

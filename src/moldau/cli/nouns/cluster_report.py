@@ -1,0 +1,96 @@
+"""The report of `moldau cluster status`: brokers, controller, under-replicated partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from moldau.cli.frame import client
+from moldau.cli.frame.report import BAD, DOUBTFUL, Column, Report, View
+from moldau.cli.nouns.broker import rows_of
+
+SUMMARY = (
+    Column("cluster_id", "CLUSTER"),
+    Column("controller", "CONTROLLER"),
+    Column("broker_count", "BROKERS"),
+    Column("topic_count", "TOPICS"),
+    Column("partition_count", "PARTITIONS"),
+    Column(
+        "under_replicated_count", "UNDER REPLICATED", style=lambda count: BAD if count else None
+    ),
+)
+HELD = (
+    Column("controller", "CONTROLLER"),
+    Column("leaders", "LEADERS"),
+    Column("replicas", "REPLICAS"),
+    Column("out_of_sync", "OUT OF SYNC", style=lambda count: BAD if count else None),
+)
+BROKERS = (
+    Column("id", "BROKER"),
+    Column("host", "HOST"),
+    Column("port", "PORT"),
+    Column("rack", "RACK"),
+    *HELD,
+)
+UNDER_REPLICATED = (
+    Column("topic", "TOPIC"),
+    Column("partition", "PARTITION"),
+    Column("leader", "LEADER"),
+    Column("replicas", "REPLICAS"),
+    Column("isr", "ISR", style=lambda _: DOUBTFUL),
+)
+
+Status = dict[str, Any]
+"""What a cluster tells of itself; `brokers` and `under_replicated` are rows of tables."""
+
+
+async def status_report(admin: client.AsyncAdmin) -> Report:
+    """Ask a cluster, and show what it tells."""
+    return report_of(await ask_status(admin), BROKERS)
+
+
+async def ask_status(admin: client.AsyncAdmin) -> Status:
+    """Ask a cluster for its brokers, its controller and the state of its partitions."""
+    described = await admin.describe_cluster()
+    names = await admin.list_topics(include_internal=True)
+    topics = list((await admin.describe_topics(names)).ok.values())
+    lacking = [
+        _partition_row(topic.name, one)
+        for topic in topics
+        for one in topic.partitions
+        if len(one.isr) < len(one.replicas)
+    ]
+    return {
+        "cluster_id": described.cluster_id,
+        "controller": described.controller_id,
+        "broker_count": len(described.brokers),
+        "topic_count": len(topics),
+        "partition_count": sum(len(topic.partitions) for topic in topics),
+        "under_replicated_count": len(lacking),
+        "brokers": [_broker_row(row) for row in rows_of(described, topics)],
+        "under_replicated": lacking,
+    }
+
+
+def report_of(status: Status, broker_columns: Sequence[Column]) -> Report:
+    """Show a status, its brokers in the columns that fit what is known of them."""
+    main = View(SUMMARY, [status])
+    lacking = status["under_replicated"]
+    views = [main, View(broker_columns, status["brokers"])]
+    if lacking:
+        views.append(View(UNDER_REPLICATED, lacking))
+    return Report(status, main, "cluster_id", views)
+
+
+def _broker_row(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {"id": row["broker"], **{key: row[key] for key in row if key != "broker"}}
+
+
+def _partition_row(topic: str, told: client.PartitionDescription) -> dict[str, Any]:
+    return {
+        "topic": topic,
+        "partition": told.partition,
+        "leader": told.leader,
+        "replicas": list(told.replicas),
+        "isr": list(told.isr),
+    }

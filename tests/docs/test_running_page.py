@@ -1,0 +1,40 @@
+"""The page on running brokers: the commands of a cluster on one machine work in their order."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+from kits.local_cluster import ended_with_block, free_base_port
+
+PAGE = (Path(__file__).parents[2] / "docs" / "running.md").read_text()
+SECTION = PAGE.split("\n## A cluster on one machine")[1].split("\n## ")[0]
+MOLDAU = str(Path(sys.executable).with_name("moldau"))
+
+
+def test_the_commands_of_a_cluster_on_one_machine_work(tmp_path):
+    lines = re.findall(r"^moldau .*$", SECTION.split("```sh\n")[1].split("```")[0], re.MULTILINE)
+    assert len(lines) > 5
+    port = str(free_base_port(3))
+    with ended_with_block(tmp_path / "cluster"):
+        for line in lines:
+            words = shlex.split(line.replace("9092", port))[1:]
+            done = subprocess.run(
+                [MOLDAU, *words], cwd=tmp_path, capture_output=True, timeout=120, check=False
+            )
+            assert done.returncode == 0, (line, done.stderr)
+
+
+def test_every_file_that_is_shown_is_there(tmp_path):
+    shown = re.findall(r"^    ([\w.]+)/?  ", SECTION.split("```\ncluster/")[1], re.MULTILINE)
+    assert len(shown) == 4
+    with ended_with_block(tmp_path / "cluster") as folder:
+        words = ("cluster", "up", "--brokers", "1", "--base-port", str(free_base_port(1)))
+        subprocess.run(
+            [MOLDAU, *words, "--data", folder, "--detach"],
+            capture_output=True, timeout=120, check=True,
+        )  # fmt: skip
+        assert sorted(path.name for path in (folder / "broker-1").iterdir()) == sorted(shown)

@@ -1,0 +1,220 @@
+"""`moldau cluster up` and its companions as processes: brokers come up, die, return and stop."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_harness.topics import read_all, send
+from kits.cli_kit import moldau
+from kits.local_cluster import ended_with_block, free_base_port
+from moldau.cli.clusters.layout import find_cluster
+from moldau.cli.clusters.processes import find
+from moldau.cli.operations.known_process import identity_of
+
+MOLDAU = str(Path(sys.executable).with_name("moldau"))
+PATIENCE_S = 120
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """The folder of a cluster."""
+    with ended_with_block(tmp_path / "cluster") as path:
+        yield path
+
+
+@contextmanager
+def foreground(folder: Path, *options: object) -> Iterator[Foreground]:
+    with subprocess.Popen(
+        [MOLDAU, "cluster", "up", "--data", str(folder), *map(str, options)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    ) as process:
+        try:
+            yield Foreground(process)
+        finally:
+            process.kill()
+
+
+class Foreground:
+    """A cluster that runs in the foreground, and what it says."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self.process = process
+        self.bootstrap = self._line(process.stdout).removeprefix("BOOTSTRAP=")
+
+    def said(self) -> str:
+        """Return the next line that it says beside the output."""
+        return self._line(self.process.stderr)
+
+    def ended(self) -> int:
+        """Return its status once it has ended."""
+        return self.process.wait(PATIENCE_S)
+
+    def _line(self, pipe: Any) -> str:
+        line = b""
+        while not line.endswith(b"\n"):
+            assert select.select([pipe], [], [], PATIENCE_S)[0], "it says nothing"
+            byte = os.read(pipe.fileno(), 1)
+            assert byte, f"it has ended and said {line!r}"
+            line += byte
+        return line.decode().rstrip("\n")
+
+
+def run(folder: Path, *words: object) -> subprocess.CompletedProcess[str]:
+    """Run a command of a cluster to its end. Its brokers must not be children of the test."""
+    return subprocess.run(
+        [MOLDAU, "cluster", *map(str, words), "--data", str(folder)],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+
+
+def brokers(folder: Path) -> list[dict[str, Any]]:
+    ran = moldau("cluster", "status", "--data", folder, "-o", "json")
+    assert ran.status == 0, ran.err
+    found: list[dict[str, Any]] = ran.data["brokers"]
+    return found
+
+
+def states(folder: Path) -> list[str]:
+    return [one["state"] for one in brokers(folder)]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_cluster_of_one_serves_until_a_signal_and_goes_on_with_its_data(
+    folder: Path, number: signal.Signals
+) -> None:
+    port = free_base_port(2)
+    with foreground(folder, "--brokers", 1, "--base-port", port) as up:
+        assert up.bootstrap == f"127.0.0.1:{port}"
+        assert up.said().startswith(f"broker 1 is up at 127.0.0.1:{port} (pid ")
+        (one,) = brokers(folder)
+        assert (one["id"], one["port"], one["state"], one["in_cluster"]) == (
+            1, port, "running", True,
+        )  # fmt: skip
+        moldau("topic", "create", "orders", "-b", up.bootstrap)
+        send(up.bootstrap, "orders", [b"first"])
+        up.process.send_signal(number)
+        assert up.ended() == 0
+    assert states(folder) == ["stopped"]
+    with foreground(folder) as up:
+        assert read_all(up.bootstrap, "orders") == [b"first"]
+        up.process.send_signal(number)
+        assert up.ended() == 0
+
+
+def test_a_broker_that_dies_is_reported_and_the_others_go_on(folder: Path) -> None:
+    port = free_base_port(2)
+    with foreground(folder, "--brokers", 2, "--base-port", port) as up:
+        assert up.bootstrap == f"127.0.0.1:{port},127.0.0.1:{port + 1}"
+        assert [up.said().split(" (")[0] for _ in range(2)] == [
+            f"broker 1 is up at 127.0.0.1:{port}",
+            f"broker 2 is up at 127.0.0.1:{port + 1}",
+        ]
+        assert up.said().startswith("Ctrl-C stops the brokers")
+        first, second = (one["pid"] for one in brokers(folder))
+
+        killed = run(folder, "kill", 2)
+        assert (killed.returncode, killed.stdout) == (0, "broker 2 was killed\n")
+        assert up.said() == "broker 2 was ended by SIGKILL"
+        assert states(folder) == ["running", "stopped"]
+
+        started = run(folder, "start", 2)
+        assert started.returncode == 0, started.stderr
+        again = brokers(folder)[1]["pid"]
+        assert started.stdout == f"broker 2 is up at 127.0.0.1:{port + 1} (pid {again})\n"
+        assert again != second
+        assert up.said() == f"broker 2 runs again (pid {again})"
+        refused = run(folder, "start", 2)
+        assert (refused.returncode, refused.stderr) == (
+            1, f"moldau: broker 2 runs already (pid {again})\n",
+        )  # fmt: skip
+
+        # What another command has started is stopped too.
+        assert [one["pid"] for one in brokers(folder)] == [first, again]
+        up.process.send_signal(signal.SIGTERM)
+        assert up.ended() == 0
+    assert states(folder) == ["stopped", "stopped"]
+
+
+def test_the_last_broker_takes_the_command_with_it(folder: Path) -> None:
+    with foreground(folder, "--brokers", 1, "--base-port", free_base_port(1)) as up:
+        assert run(folder, "kill", 1).returncode == 0
+        assert up.ended() == 1
+    with foreground(folder) as up:
+        down = run(folder, "down")
+        assert (down.returncode, down.stdout) == (0, "broker 1 has stopped\n")
+        assert up.ended() == 0
+
+
+def test_a_second_signal_ends_brokers_that_do_not_stop(folder: Path) -> None:
+    with foreground(folder, "--brokers", 2, "--base-port", free_base_port(2)) as up:
+        cluster = find_cluster(folder)
+        assert cluster is not None
+        paused = find(cluster.broker(2))
+        assert paused is not None
+        with paused:
+            paused.signal(signal.SIGSTOP)
+            up.process.send_signal(signal.SIGINT)
+            assert states(folder) == ["running", "running"]
+            up.process.send_signal(signal.SIGTERM)
+            assert up.ended() == 128 + signal.SIGTERM
+    assert states(folder) == ["stopped", "stopped"]
+
+
+def test_a_detached_cluster_runs_until_it_is_taken_down(folder: Path) -> None:
+    port = free_base_port(2)
+    up = run(folder, "up", "--brokers", 2, "--base-port", port, "--detach")
+    assert (up.returncode, up.stdout) == (0, f"BOOTSTRAP=127.0.0.1:{port},127.0.0.1:{port + 1}\n")
+    pids = [one["pid"] for one in brokers(folder)]
+    refused = run(folder, "up")
+    assert (refused.returncode, refused.stderr) == (
+        1, f"moldau: broker 1 runs already (pid {pids[0]})\n",
+    )  # fmt: skip
+    stopped = run(folder, "stop", 2)
+    assert (stopped.returncode, stopped.stdout) == (0, "broker 2 has stopped\n")
+    assert states(folder) == ["running", "stopped"]
+    assert run(folder, "start", 2).returncode == 0
+    down = run(folder, "down")
+    # The controller is the last: the other one tells it that it leaves.
+    assert (down.returncode, down.stdout) == (0, "broker 2 has stopped\nbroker 1 has stopped\n")
+    assert states(folder) == ["stopped", "stopped"]
+    for pid in pids:
+        # Of a process that has ended no command line is left, even before its status is asked for.
+        assert not identity_of(pid).partition(b"\n")[2]
+
+
+def test_settings_reach_every_broker(folder: Path) -> None:
+    options = ("--brokers", 1, "--base-port", free_base_port(1), "--override", "num.partitions=5")
+    with foreground(folder, *options) as up:
+        moldau("topic", "create", "orders", "-b", up.bootstrap)
+        assert moldau("topic", "list", "-b", up.bootstrap).rows == [["orders", "5"]]
+
+
+def test_if_one_broker_does_not_come_up_none_is_left(folder: Path) -> None:
+    port = free_base_port(2)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", port + 1))
+        taken.listen()
+        up = run(folder, "up", "--brokers", 2, "--base-port", port)
+    assert (up.returncode, up.stdout) == (1, "")
+    lines = up.stderr.splitlines()
+    log = folder / "broker-2" / "broker.log"
+    assert lines[-1] == (f"moldau: broker 2 did not come up: it ended; above is the end of {log}")
+    assert f"  {log.read_text().splitlines()[-1]}" in lines
+    assert str(port + 1) in lines[-2]
+    assert states(folder) == ["stopped", "stopped"]

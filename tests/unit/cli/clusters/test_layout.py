@@ -1,0 +1,115 @@
+"""The folder of a cluster: what lies where, and which folders are refused."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from moldau.base.errors import UserError
+from moldau.cli.clusters.layout import (
+    ClusterFolder,
+    ClusterShape,
+    encode,
+    find_cluster,
+    open_cluster,
+    refuse_other_shape,
+    start_order,
+)
+
+SHAPE = ClusterShape("Mk3OEYBSD34fcwNTJENDM2Qk", 9092, 3)
+
+
+def test_brokers_have_ports_and_folders_in_order(tmp_path):
+    cluster = ClusterFolder(tmp_path, SHAPE)
+    assert [(one.broker_id, one.port) for one in cluster.brokers] == [
+        (1, 9092), (2, 9093), (3, 9094),
+    ]  # fmt: skip
+    assert cluster.bootstrap == "127.0.0.1:9092,127.0.0.1:9093,127.0.0.1:9094"
+    assert cluster.controller_port == 9102
+    assert [one.is_voter for one in cluster.brokers] == [True, False, False]
+    assert cluster.broker(3).data == tmp_path / "broker-3" / "data"
+
+
+def test_the_voter_starts_first_and_the_others_at_once(tmp_path):
+    first, second, third = ClusterFolder(tmp_path, SHAPE).brokers
+    assert start_order([third, first, second]) == [[first], [third, second]]
+    assert start_order([second]) == [[second]]
+
+
+@pytest.mark.parametrize("number", [0, 4])
+def test_a_broker_that_is_not_there_is_refused(tmp_path, number):
+    with pytest.raises(UserError, match=f"no broker {number}: it has 1 to 3"):
+        ClusterFolder(tmp_path, SHAPE).broker(number)
+
+
+def test_what_was_written_is_read(tmp_path):
+    (tmp_path / "cluster.json").write_bytes(encode(SHAPE))
+    assert open_cluster(tmp_path) == ClusterFolder(tmp_path, SHAPE)
+
+
+def test_the_path_becomes_absolute(tmp_path, monkeypatch):
+    (tmp_path / "cluster.json").write_bytes(encode(SHAPE))
+    monkeypatch.chdir(tmp_path)
+    assert open_cluster(type(tmp_path)()).path == tmp_path
+
+
+def test_a_folder_that_is_new_or_empty_holds_no_cluster_yet(tmp_path):
+    assert find_cluster(tmp_path / "new") is None
+    assert find_cluster(tmp_path) is None
+    (tmp_path / "cluster.json.tmp").write_text("left by a crash")
+    assert find_cluster(tmp_path) is None
+    with pytest.raises(UserError, match="holds no cluster"):
+        open_cluster(tmp_path)
+
+
+def test_a_folder_with_other_contents_is_refused(tmp_path):
+    (tmp_path / "meta.properties").touch()
+    with pytest.raises(UserError, match=r"it holds meta.properties, no cluster.json"):
+        find_cluster(tmp_path)
+
+
+def test_a_file_is_refused(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match="Not a directory"):
+        find_cluster(tmp_path / "file")
+
+
+@pytest.mark.parametrize(
+    ("brokers", "port", "told"),
+    [(5, None, "brokers=3, not 5"), (3, 19092, "base-port=9092, not 19092")],
+)
+def test_another_shape_is_refused_and_says_what_differs(tmp_path, brokers, port, told):
+    with pytest.raises(UserError, match=told):
+        refuse_other_shape(ClusterFolder(tmp_path, SHAPE), brokers, port)
+
+
+@pytest.mark.parametrize(("brokers", "port"), [(3, 9092), (None, None), (3, None)])
+def test_the_same_shape_is_taken_and_what_is_not_said_does_not_matter(tmp_path, brokers, port):
+    refuse_other_shape(ClusterFolder(tmp_path, SHAPE), brokers, port)
+
+
+def changed(**fields):
+    return json.dumps({**json.loads(encode(SHAPE)), **fields}).encode()
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"{", "no JSON"),
+        (b"\xff", "no JSON"),
+        (b"[]", "no JSON object"),
+        (b"{}", "version None; this release knows 1"),
+        (changed(version=2), "version 2; this release knows 1"),
+        (changed(cluster_id=7), "cluster_id is 7"),
+        (changed(cluster_id=""), "cluster_id is ''"),
+        (changed(base_port="9092"), "base_port is '9092'"),
+        (changed(base_port=65536), "base_port is 65536"),
+        (changed(broker_count=True), "broker_count is True"),
+        (changed(broker_count=11), "broker_count is 11"),
+    ],
+)
+def test_a_damaged_or_newer_file_is_refused(tmp_path, content, told):
+    (tmp_path / "cluster.json").write_bytes(content)
+    with pytest.raises(UserError, match=told):
+        find_cluster(tmp_path)

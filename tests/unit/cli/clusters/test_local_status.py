@@ -1,0 +1,58 @@
+"""The status of a cluster on this machine while none of its brokers runs."""
+
+from __future__ import annotations
+
+import pytest
+
+from kits.cli_kit import moldau
+from moldau.cli.clusters.layout import ClusterShape, encode
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "cluster.json").write_bytes(encode(ClusterShape("the-id", 9092, 2)))
+    return tmp_path
+
+
+def test_brokers_that_do_not_run_are_shown_as_stopped(folder):
+    ran = moldau("cluster", "status", "--data", folder, "-o", "json")
+    assert (ran.status, ran.err) == (0, "")
+    told = ran.data
+    assert (told["cluster_id"], told["controller"]) == ("the-id", None)
+    assert (told["under_replicated_count"], told["under_replicated"]) == (None, [])
+    shown = [(one["id"], one["pid"], one["port"], one["state"]) for one in told["brokers"]]
+    assert shown == [(1, None, 9092, "stopped"), (2, None, 9093, "stopped")]
+    assert [one["in_cluster"] for one in told["brokers"]] == [None, None]
+
+
+def test_the_table_has_a_line_for_each_broker(folder):
+    lines = moldau("cluster", "status", "--data", folder).out.splitlines()
+    assert lines[-3].split()[:4] == ["BROKER", "STATE", "PID", "PORT"]
+    assert [line.split()[:4] for line in lines[-2:]] == [
+        ["1", "stopped", "-", "9092"],
+        ["2", "stopped", "-", "9093"],
+    ]
+
+
+@pytest.mark.parametrize("option", [("-b", "h:1"), ("-X", "a=b"), ("--profile", "p")])
+def test_it_is_said_once_which_brokers_to_ask(folder, option):
+    ran = moldau("cluster", "status", "--data", folder, *option)
+    assert (ran.status, ran.out) == (2, "")
+    assert "--data names the brokers to ask" in ran.err
+
+
+@pytest.mark.parametrize("verb", ["stop", "kill"])
+def test_a_broker_that_does_not_run_cannot_be_ended(folder, verb):
+    ran = moldau("cluster", verb, 1, "--data", folder)
+    assert (ran.status, ran.err) == (1, "moldau: broker 1 does not run\n")
+
+
+def test_a_cluster_that_does_not_run_is_down_already(folder):
+    ran = moldau("cluster", "down", "--data", folder)
+    assert (ran.status, ran.out, ran.err) == (0, "", f"no broker of {folder} runs\n")
+
+
+def test_a_broker_that_is_not_there_is_refused(folder):
+    for verb in ("start", "stop", "kill"):
+        ran = moldau("cluster", verb, 3, "--data", folder)
+        assert (ran.status, ran.err) == (1, f"moldau: {folder} has no broker 3: it has 1 to 2\n")

@@ -1,0 +1,78 @@
+"""A cluster's folder before its start: made once, then taken as it is."""
+
+from __future__ import annotations
+
+import pytest
+
+from moldau.base.errors import ConfigError, UserError
+from moldau.base.properties import parse_properties
+from moldau.cli.clusters.layout import find_cluster
+from moldau.cli.clusters.preparing import claim, prepare, starting
+
+
+def prepared(path, brokers=None, port=None, overrides=()):
+    with starting(path):
+        cluster = claim(path, brokers, port)
+        prepare(cluster, dict(overrides))
+    return cluster
+
+
+def identity(broker):
+    return parse_properties((broker.data / "meta.properties").read_text())
+
+
+def test_every_directory_belongs_to_the_same_cluster(tmp_path):
+    cluster = prepared(tmp_path / "a" / "b", 3, 19092)
+    assert find_cluster(tmp_path / "a" / "b") == cluster
+    for broker in cluster.brokers:
+        told = identity(broker)
+        assert (told["cluster.id"], told["node.id"]) == (
+            cluster.shape.cluster_id, str(broker.broker_id),
+        )  # fmt: skip
+        # Only who founds a cluster decides on its first features.
+        assert (broker.data / "bootstrap.checkpoint").exists() == broker.is_voter
+
+
+def test_three_brokers_from_9092_on_unless_it_is_said(tmp_path):
+    shape = prepared(tmp_path).shape
+    assert (shape.broker_count, shape.base_port) == (3, 9092)
+
+
+def test_a_folder_is_taken_as_it_is_and_gets_the_settings_of_this_start(tmp_path):
+    first = prepared(tmp_path, 2, 19092, {"num.partitions": "6"})
+    before = [identity(broker) for broker in first.brokers]
+    second = prepared(tmp_path, overrides={"num.partitions": "7"})
+    assert second == first
+    assert [identity(broker) for broker in second.brokers] == before
+    told = parse_properties(second.broker(2).properties.read_text())
+    assert told["num.partitions"] == "7"
+
+
+def test_another_shape_is_refused_and_nothing_is_changed(tmp_path):
+    prepared(tmp_path, 2, 19092)
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+    for brokers, port in ((3, None), (None, 9092)):
+        with pytest.raises(UserError, match="holds a cluster with"):
+            prepared(tmp_path, brokers, port)
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
+
+
+def test_a_directory_of_another_cluster_is_refused(tmp_path):
+    ours, other = prepared(tmp_path / "ours", 2), prepared(tmp_path / "other", 2)
+    source = other.broker(2).data / "meta.properties"
+    source.replace(ours.broker(2).data / "meta.properties")
+    with pytest.raises(ConfigError, match=f"cluster.id={other.shape.cluster_id}, but"):
+        prepared(tmp_path / "ours")
+
+
+def test_two_commands_do_not_start_brokers_of_a_folder_at_once(tmp_path):
+    with starting(tmp_path), pytest.raises(UserError, match="another command"), starting(tmp_path):
+        pass
+    with starting(tmp_path):
+        pass
+
+
+def test_a_path_that_cannot_be_a_folder_is_refused(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match="cannot use"), starting(tmp_path / "file"):
+        pass

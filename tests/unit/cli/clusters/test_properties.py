@@ -1,0 +1,87 @@
+"""The settings of each broker: what a broker reads out of them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from moldau.base.errors import UserError
+from moldau.base.properties import parse_properties
+from moldau.cli.clusters.layout import ClusterFolder, ClusterShape
+from moldau.cli.clusters.properties import (
+    FIXED,
+    environment,
+    properties_text,
+    refuse_comma,
+    refuse_fixed_keys,
+)
+from moldau.server.configuration.settings import BrokerSettings
+
+
+def cluster(count: int) -> ClusterFolder:
+    return ClusterFolder(Path("/c d"), ClusterShape("id", 9092, count))
+
+
+def settings(count, number, overrides=()):
+    whole = cluster(count)
+    return parse_properties(properties_text(whole, whole.broker(number), dict(overrides)))
+
+
+def test_the_first_broker_is_the_controller_and_the_others_are_brokers():
+    first, second = settings(3, 1), settings(3, 2)
+    assert first["process.roles"] == "broker,controller"
+    assert first["listeners"] == "PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9102"
+    assert second["process.roles"] == "broker"
+    assert second["listeners"] == "PLAINTEXT://127.0.0.1:9093"
+    for number, told in ((1, first), (2, second)):
+        assert told["node.id"] == str(number)
+        assert told["controller.quorum.voters"] == "1@127.0.0.1:9102"
+        assert told["controller.listener.names"] == "CONTROLLER"
+        assert told["log.dirs"] == f"/c d/broker-{number}/data"
+
+
+@pytest.mark.parametrize(("count", "replicas", "min_isr"), [(1, 1, 1), (2, 2, 2), (5, 3, 2)])
+def test_replicas_are_as_many_as_there_are_brokers_for_but_not_more_than_three(
+    count, replicas, min_isr
+):
+    told = settings(count, 1)
+    assert told["transaction.state.log.min.isr"] == str(min_isr)
+    for key in (
+        "default.replication.factor",
+        "offsets.topic.replication.factor",
+        "transaction.state.log.replication.factor",
+    ):
+        assert told[key] == str(replicas)
+
+
+def test_a_broker_reads_them():
+    for number in (1, 2):
+        whole = cluster(2)
+        text = properties_text(whole, whole.broker(number), {"num.partitions": "6"})
+        read = BrokerSettings.load(text, {}, {}, strict=True, host_name=lambda: "h")
+        assert read.node_id == number
+        assert read.log_dirs == (f"/c d/broker-{number}/data",)
+        assert [(one.name, one.port) for one in read.endpoints] == [("PLAINTEXT", 9091 + number)]
+
+
+def test_a_key_can_be_set_for_all_brokers():
+    assert settings(3, 2, {"default.replication.factor": "1"})["default.replication.factor"] == "1"
+
+
+@pytest.mark.parametrize("key", sorted(FIXED))
+def test_keys_that_make_the_cluster_cannot_be_set(key):
+    with pytest.raises(UserError, match=rf"--override {re.escape(key)}: "):
+        refuse_fixed_keys({"num.partitions": "6", key: "x"})
+
+
+def test_variables_that_stand_for_such_keys_do_not_reach_brokers():
+    inherited = {"KAFKA_LISTENERS": "x", "KAFKA_LOG_DIRS": "x", "KAFKA_NUM_PARTITIONS": "6"}
+    assert environment({**inherited, "PATH": "p"}) == {"KAFKA_NUM_PARTITIONS": "6", "PATH": "p"}
+
+
+def test_a_comma_in_the_path_is_refused():
+    refuse_comma(Path("a b"))
+    with pytest.raises(UserError, match="comma"):
+        refuse_comma(Path("a,b"))
