@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -18,6 +19,7 @@ import pytest
 from kafka_harness.topics import read_all, send
 from kits.cli_kit import moldau
 from kits.local_cluster import ended_with_block, free_base_port
+from moldau.base.properties import parse_properties
 from moldau.cli.clusters.layout import find_cluster
 from moldau.cli.clusters.processes import find
 from moldau.cli.operations.known_process import identity_of
@@ -174,6 +176,31 @@ def test_a_second_signal_ends_brokers_that_do_not_stop(folder: Path) -> None:
             up.process.send_signal(signal.SIGTERM)
             assert up.ended() == 128 + signal.SIGTERM
     assert states(folder) == ["stopped", "stopped"]
+
+
+def test_brokers_stop_with_a_terminal_that_nobody_can_write_to_any_more(folder: Path) -> None:
+    with foreground(folder, "--brokers", 2, "--base-port", free_base_port(2)) as up:
+        assert up.process.stderr is not None
+        up.process.stderr.close()
+        assert run(folder, "kill", 2).returncode == 0
+        up.process.send_signal(signal.SIGHUP)
+        assert up.ended() == 0
+    assert states(folder) == ["stopped", "stopped"]
+
+
+def test_a_broker_whose_disk_was_wiped_comes_back_as_the_same_one(folder: Path) -> None:
+    up = run(folder, "up", "--brokers", 2, "--base-port", free_base_port(2), "--detach")
+    assert up.returncode == 0, up.stderr
+    assert run(folder, "kill", 2).returncode == 0
+    shutil.rmtree(folder / "broker-2" / "data")
+    started = run(folder, "start", 2)
+    assert started.returncode == 0, started.stderr
+    identities = [
+        parse_properties((folder / f"broker-{number}" / "data" / "meta.properties").read_text())
+        for number in (1, 2)
+    ]
+    assert len({one["cluster.id"] for one in identities}) == 1
+    assert [one["node.id"] for one in identities] == ["1", "2"]
 
 
 def test_a_detached_cluster_runs_until_it_is_taken_down(folder: Path) -> None:

@@ -38,7 +38,7 @@ COMMANDS = {
     ),
     "config": CommandPlace("moldau.cli.nouns.config", "Configs of topics and brokers.", CLUSTER),
     "cluster": CommandPlace(
-        "moldau.cli.nouns.cluster", "The cluster: health, versions...", CLUSTER
+        "moldau.cli.nouns.cluster", "The cluster: status, health, up...", CLUSTER
     ),
     "broker": CommandPlace("moldau.cli.nouns.broker", "Brokers: list, describe, config.", CLUSTER),
     "log": CommandPlace(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,6 +13,7 @@ from moldau.base.errors import UserError
 from moldau.cli.clusters.layout import BASE_PORT_MAX, BROKERS_MAX, LocalBroker, open_cluster
 from moldau.cli.clusters.properties import refuse_comma, refuse_fixed_keys
 from moldau.cli.frame.arguments import assignments, check_texts
+from moldau.cli.frame.failures import REFUSED
 from moldau.cli.frame.texts import safe
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -59,10 +61,9 @@ def up(
     moldau cluster up --data ./cluster --brokers 5 --base-port 19092 --detach
     """
     from moldau.cli.clusters import preparing, processes  # noqa: PLC0415 - help needs no broker
+    from moldau.cli.clusters.foreground import run_in_foreground  # noqa: PLC0415 - as above
     from moldau.cli.clusters.starting import bring_up  # noqa: PLC0415 - as above
     from moldau.cli.clusters.stop_signals import Interrupted, StopSignals  # noqa: PLC0415
-    from moldau.cli.clusters.stopping import stop_until_signal  # noqa: PLC0415 - as above
-    from moldau.cli.clusters.watching import watch_over  # noqa: PLC0415 - as above
 
     check_texts((str(data), override))
     overrides = assignments(override, "--override")
@@ -75,20 +76,14 @@ def up(
                 processes.refuse_running(cluster.brokers)
                 preparing.prepare(cluster, overrides)
                 started = bring_up(cluster.brokers, signals, _say)
-            click.echo(f"BOOTSTRAP={cluster.bootstrap}")
             if detach:
+                click.echo(f"BOOTSTRAP={cluster.bootstrap}")
                 return
-            _say(f"Ctrl-C stops the brokers; what they hold stays in {cluster.path}")
-            is_in_order = watch_over(cluster.brokers, started, signals, _say)
-            if signals.count:
-                _say("stopping the brokers; a second signal kills them")
-                stop_until_signal(cluster.brokers, signals)
-                return
+            is_in_order = run_in_foreground(cluster, started, signals, _say)
         except Interrupted:
             raise click.exceptions.Exit(SIGNALLED + signals.last) from None
-    _say("no broker runs any more")
     if not is_in_order:
-        raise click.exceptions.Exit(1)
+        raise click.exceptions.Exit(REFUSED)
 
 
 @click.command()
@@ -122,9 +117,11 @@ def start(number: int, data: Path) -> None:
     from moldau.cli.clusters.starting import bring_up  # noqa: PLC0415 - as above
     from moldau.cli.clusters.stop_signals import Interrupted, StopSignals  # noqa: PLC0415
 
-    broker = open_cluster(data).broker(number)
+    cluster = open_cluster(data)
+    broker = cluster.broker(number)
     with StopSignals() as signals, preparing.starting(data):
         processes.refuse_running([broker])
+        preparing.format_directory(cluster, broker)
         try:
             bring_up([broker], signals, click.echo)
         except Interrupted:
@@ -152,4 +149,6 @@ def _tell_end(ended: list[LocalBroker], broker: LocalBroker, how: str) -> None:
 
 
 def _say(text: str) -> None:
-    click.echo(safe(text), err=True)
+    """Say something beside the output. Where nobody reads it any more, brokers still matter."""
+    with suppress(OSError):
+        click.echo(safe(text), err=True)

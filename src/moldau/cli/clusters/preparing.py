@@ -22,6 +22,7 @@ from moldau.cli.clusters.layout import (
     FILE_NAME,
     ClusterFolder,
     ClusterShape,
+    LocalBroker,
     encode,
     find_cluster,
     refuse_other_shape,
@@ -46,13 +47,29 @@ def claim(path: Path, broker_count: int | None, base_port: int | None) -> Cluste
 
 def prepare(cluster: ClusterFolder, overrides: Mapping[str, str]) -> None:
     """Format the directories that are new, and write the settings."""
-    _format(cluster)
+    for broker in cluster.brokers:
+        format_directory(cluster, broker)
     try:
         for broker in cluster.brokers:
             text = properties_text(cluster, broker, overrides)
             broker.properties.write_text(text, encoding="utf-8")
     except OSError as error:
         raise UserError(f"cannot write {broker.properties}: {reason_of(error)}") from None
+
+
+def format_directory(cluster: ClusterFolder, broker: LocalBroker) -> None:
+    """Give a broker's directory its identity, unless it has one; ConfigError if it has another."""
+    directory = str(broker.data)
+    identify_directories(
+        Disk(),
+        [directory],
+        directory,
+        broker.broker_id,
+        system_random(),
+        int(time.time() * 1000),
+        cluster.shape.cluster_id,
+        founds_cluster=broker.is_voter,
+    )
 
 
 @contextmanager
@@ -78,18 +95,3 @@ def _found(path: Path, broker_count: int, base_port: int) -> ClusterFolder:
     shape = ClusterShape(uuid_text(random_uuid(system_random())), base_port, broker_count)
     write_atomically(Disk(), str(path / FILE_NAME), encode(shape))
     return ClusterFolder(path, shape)
-
-
-def _format(cluster: ClusterFolder) -> None:
-    for broker in cluster.brokers:
-        directory = str(broker.data)
-        identify_directories(
-            Disk(),
-            [directory],
-            directory,
-            broker.broker_id,
-            system_random(),
-            int(time.time() * 1000),
-            cluster.shape.cluster_id,
-            founds_cluster=broker.is_voter,
-        )

@@ -28,7 +28,7 @@ def bring_up(brokers: Sequence[LocalBroker], signals: StopSignals, say: Say) -> 
                 # One by one: those that run are known when the next one cannot be started.
                 started.append(start(broker))  # noqa: PERF401
             _await_ready(started[-len(wave) :], signals, say)
-    except (UserError, Interrupted):
+    except BaseException:
         stop_until_signal([one.broker for one in started], signals)
         raise
     return started
