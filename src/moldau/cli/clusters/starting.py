@@ -30,6 +30,8 @@ def bring_up(brokers: Sequence[LocalBroker], signals: StopSignals, say: Say) -> 
             _await_ready(started[-len(wave) :], signals, say)
     except BaseException:
         stop_until_signal([one.broker for one in started], signals)
+        for one in started:
+            one.child.wait()
         raise
     return started
 

@@ -1,0 +1,123 @@
+"""Brokers come up in order and together, or not at all; small programs stand in for them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+import pytest
+
+from moldau.base.errors import UserError
+from moldau.cli.clusters import processes, starting
+from moldau.cli.clusters.layout import ClusterFolder, ClusterShape
+from moldau.cli.clusters.starting import bring_up
+from moldau.cli.clusters.stop_signals import Interrupted, StopSignals
+from moldau.cli.clusters.stopping import kill, stop_until_signal
+
+pytestmark = pytest.mark.process
+
+SERVES = "import signal; print('ready 127.0.0.1:1', flush=True); signal.pause()"
+NEVER_READY = "import signal; print('not ready yet', flush=True); signal.pause()"
+FAILS = "print('moldau: cannot listen', flush=True)"
+DEAF = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {SERVES}"
+
+
+@pytest.fixture
+def brokers(tmp_path):
+    found = ClusterFolder(tmp_path, ClusterShape("id", 9092, 3)).brokers
+    for broker in found:
+        broker.folder.mkdir()
+    yield found
+    kill(found)
+
+
+@pytest.fixture
+def programs(monkeypatch):
+    """What runs as each broker, by its number."""
+    chosen = dict.fromkeys((1, 2, 3), SERVES)
+    monkeypatch.setattr(
+        processes, "command_of", lambda broker: [sys.executable, "-c", chosen[broker.broker_id]]
+    )
+    return chosen
+
+
+def nobody_runs(brokers):
+    return [processes.running_id(broker) for broker in brokers] == [None, None, None]
+
+
+def test_the_voter_is_up_before_the_others_start(brokers, programs):
+    others = [str(broker.pid_file) for broker in brokers[1:]]
+    programs[1] = f"import os; assert not any(map(os.path.exists, {others})); {SERVES}"
+    said: list[str] = []
+    with StopSignals() as signals:
+        started = bring_up(brokers, signals, said.append)
+        assert said[0] == f"broker 1 is up at 127.0.0.1:9092 (pid {started[0].child.pid})"
+        assert sorted(line.split(" is up")[0] for line in said[1:]) == ["broker 2", "broker 3"]
+        stop_until_signal(brokers, signals)
+    assert [one.child.wait() for one in started] == [-signal.SIGTERM] * 3
+
+
+def test_what_an_earlier_run_said_does_not_count(brokers, programs):
+    brokers[0].log.write_text("ready 127.0.0.1:9092\n")
+    programs[1] = FAILS
+    with StopSignals() as signals, pytest.raises(UserError, match="broker 1 did not come up"):
+        bring_up(brokers, signals, lambda _: None)
+
+
+def test_if_one_ends_its_last_lines_are_said_and_none_is_left(brokers, programs):
+    programs[3] = FAILS
+    said: list[str] = []
+    with StopSignals() as signals, pytest.raises(UserError, match=r"broker 3 .*: it ended; above"):
+        bring_up(brokers, signals, said.append)
+    assert said[-1] == "  moldau: cannot listen"
+    assert nobody_runs(brokers)
+
+
+def test_if_one_takes_too_long_none_is_left(brokers, programs, monkeypatch):
+    monkeypatch.setattr(starting, "START_TIMEOUT_S", 2.0)
+    programs[1] = NEVER_READY
+    with StopSignals() as signals, pytest.raises(UserError, match="not ready within 2 s"):
+        bring_up(brokers, signals, lambda _: None)
+    assert nobody_runs(brokers)
+
+
+def test_a_program_that_cannot_be_run_is_said_in_one_line(brokers, monkeypatch):
+    monkeypatch.setattr(processes, "command_of", lambda _: ["/nowhere"])
+    with StopSignals() as signals, pytest.raises(UserError, match="cannot start broker 1: No such"):
+        bring_up(brokers, signals, lambda _: None)
+
+
+def test_a_signal_while_they_come_up_stops_those_that_run(brokers, programs):
+    programs[2] = NEVER_READY
+
+    def interrupt(_: str) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    with StopSignals() as signals:
+        with pytest.raises(Interrupted):
+            bring_up(brokers, signals, interrupt)
+        assert signals.last == signal.SIGTERM
+    assert nobody_runs(brokers)
+
+
+def test_the_second_signal_kills_those_that_do_not_stop(brokers, programs):
+    programs[2] = DEAF
+    with StopSignals() as signals:
+        started = bring_up(brokers, signals, lambda _: None)
+        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGINT)
+        with pytest.raises(Interrupted):
+            stop_until_signal(brokers, signals)
+        assert signals.last == signal.SIGINT
+    assert started[1].child.wait() == -signal.SIGKILL
+    for one in started:
+        one.child.wait()
+    assert nobody_runs(brokers)
+
+
+def test_signals_mean_afterwards_what_they_meant_before():
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    with StopSignals():
+        assert signal.getsignal(signal.SIGINT) != before[0]
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
