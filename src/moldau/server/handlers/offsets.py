@@ -5,6 +5,9 @@ are attribute look-ups. Only a question by time reads the disk: an index, then o
 one is compressed, another process inflates it and the answer comes later, for this partition and
 those behind it in the request: one at a time, so that a request never holds more than one batch.
 
+A new leader's high watermark may lie below what the leader before it has told. Until it has reached
+the start of the epoch, clients are told that the end is not known (KIP-207); then they ask again.
+
 A partition that one request names twice is refused by ListOffsets, and counts once, as it is named
 last, for DeleteRecords; both as in Kafka. DescribeProducers and OffsetForLeaderEpoch tell it once,
 where Kafka tells it as often as it is named.
@@ -57,6 +60,8 @@ LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
 EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING = -4, -5, -6
 FIRST_VERSION_OF = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING: 11}
 READ_COMMITTED = 1
+OFFSET_NOT_AVAILABLE_FROM = 5
+"""Clients of earlier versions do not know that error, and retry on LEADER_NOT_AVAILABLE."""
 TO_HIGH_WATERMARK = -1
 
 _INDEX: Final = attrgetter("partition_index")
@@ -154,7 +159,7 @@ class OffsetHandlers:
             partition = self._led(question.topic, asked.partition_index, asked.current_leader_epoch)
             _check_version(asked.timestamp, question.version)
             if question.version == 0:
-                result.old_style_offsets = _segment_starts(partition, asked)
+                result.old_style_offsets = _segment_starts(question, partition)
                 return None
             if asked.timestamp >= 0 or asked.timestamp == MAX_TIMESTAMP:
                 return _search(question, partition)
@@ -337,12 +342,22 @@ def _answer_end(question: _Question, partition: Partition) -> None:
     """Answer with an end of the log; nothing is tiered here, so all of it is local."""
     result, timestamp = question.result, question.asked.timestamp
     if timestamp == LATEST:
+        _check_end_known(question, partition)
         result.offset = _end(question, partition)
         result.leader_epoch = partition.role.leader_epoch
     elif timestamp in (EARLIEST, EARLIEST_LOCAL):
         start = partition.log_start_offset
         result.offset = start
         result.leader_epoch = partition.epoch_of(start)
+
+
+def _check_end_known(question: _Question, partition: Partition) -> None:
+    """Refuse to tell a client where a partition ends as long as its leader may not know it."""
+    if not question.from_follower and not partition.is_latest_offset_known:
+        is_new = question.version >= OFFSET_NOT_AVAILABLE_FROM
+        raise ApiError(
+            ErrorCode.OFFSET_NOT_AVAILABLE if is_new else ErrorCode.LEADER_NOT_AVAILABLE
+        )
 
 
 def _end(question: _Question, partition: Partition) -> Offset:
@@ -368,13 +383,18 @@ def _answer_found(question: _Question, partition: Partition, found: TimestampOff
     if found is not None and found.offset < _end(question, partition):
         result = question.result
         result.timestamp, result.offset, result.leader_epoch = found
+    else:
+        # The record may lie behind this high watermark, and before the one of the last leader.
+        _check_end_known(question, partition)
 
 
-def _segment_starts(partition: Partition, asked: ListOffsetsPartition) -> list[int]:
+def _segment_starts(question: _Question, partition: Partition) -> list[int]:
     """Answer version 0: starts of segments, newest first, and the end if it is asked for."""
+    asked = question.asked
     log_start = partition.log_start_offset
     starts = [max(start, log_start) for start in partition.segment_starts(asked.timestamp)]
     if asked.timestamp == LATEST:
+        _check_end_known(question, partition)
         starts.append(partition.high_watermark)
     elif asked.timestamp == EARLIEST:
         starts = [log_start]
