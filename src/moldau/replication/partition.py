@@ -13,6 +13,7 @@ Its verbs decide who may append and read, how far, and when an append counts as 
     shrink_isr, isr_answer   propose the ISR without those that lag, and take the answer
     become_leader, become_follower   take over what the cluster's metadata says
     delay               waits until an offset is committed (`delayed`)
+    delay_deletion      waits until every live replica has deleted the records before an offset
 
 What the verbs decide stands in `rules` and `truncation`, as pure functions; what a leader knows of
 its replicas in `leader_state`. With one replica none of that exists: the high watermark is the end
@@ -90,6 +91,7 @@ class Partition(ReadableLog):
 
     __slots__ = (
         "_delayed",
+        "_deletions",
         "_end_watchers",
         "_leading",
         "_ports",
@@ -121,6 +123,8 @@ class Partition(ReadableLog):
         """What is known of the other replicas, while this broker leads and there are others."""
         self._delayed: DelayedOperations | None = None
         """Made when the first operation waits: on one replica none ever does."""
+        self._deletions: DelayedOperations | None = None
+        """Deletions of records that other replicas have not followed yet; made as `_delayed`."""
         self._sync_count = 0
         # Ordered, so that who is woken first does not depend on addresses in memory.
         self._watchers: dict[Watcher, None] = {}
@@ -176,13 +180,15 @@ class Partition(ReadableLog):
             elif not is_enough:
                 # The high watermark stands from now on. A client should know before its time-out.
                 self._delayed.fail(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+        self._look_at_deletions()
         if old.leader_epoch != role.leader_epoch or old.leader != role.leader:
             self.notify()  # readers with the old epoch are fenced
 
     def retire(self) -> None:
         """Serve nobody any more: the partition is gone from this broker."""
-        if self._delayed is not None:
-            self._delayed.fail_all(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        for waiting in (self._delayed, self._deletions):
+            if waiting is not None:
+                waiting.fail_all(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         self.notify()
 
     # Appending
@@ -362,7 +368,7 @@ class Partition(ReadableLog):
             self._propose(leading, isr)
         self.advance()
         if log_start_offset != old_start_offset:
-            self._notify_readers()  # The low watermark may have moved.
+            self._look_at_deletions()
 
     def shrink_isr(self, now_s: float) -> None:
         """Propose the ISR without those that lag; called every half `replica.lag.time.max.ms`."""
@@ -376,6 +382,7 @@ class Partition(ReadableLog):
             self._propose(leading, isr)
         self.expand_isr(now_s)
         self.advance()  # One that was about to join may have lagged for too long by now.
+        self._look_at_deletions()  # A broker that was waited for may be fenced by now.
 
     def expand_isr(self, now_s: float) -> None:
         """Propose a follower that is level and could not join when it fetched.
@@ -449,7 +456,7 @@ class Partition(ReadableLog):
     def low_watermark(self) -> int:
         """The highest log start that every live replica has reached; -1 if one has told nothing.
 
-        DeleteRecords is answered when it has passed the offset that was asked for.
+        DeleteRecords is answered when it has reached the offset that was asked for.
         """
         lowest: int = self.log.log_start_offset
         if self._leading is not None:
@@ -583,6 +590,25 @@ class Partition(ReadableLog):
         self.log.delete_records_before(offset)
         self.notify()
         return self.log.log_start_offset
+
+    def delay_deletion(self, offset: int, done: Done, timeout_s: float) -> Delayed:
+        """Call `done` when every live replica has deleted the records before an offset, or fails.
+
+        For an offset that this log starts at, or behind: look at `low_watermark` first.
+        """
+        invariant(self.leads, f"{self.key}: only a leader knows what others have deleted")
+        invariant(offset > self.low_watermark, f"{self.key}: {offset} is reached already")
+        if self._deletions is None:
+            self._deletions = DelayedOperations()
+        return self._deletions.add(offset, done, timeout_s)
+
+    def _look_at_deletions(self) -> None:
+        if not self._deletions:
+            return
+        if self.leads:
+            self._deletions.complete(self.low_watermark)
+        else:
+            self._deletions.fail_all(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def update_config(self, config: LogConfig) -> None:
         """Follow new topic configs; with another `min.insync.replicas` more may be committed."""

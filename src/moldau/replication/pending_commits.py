@@ -1,7 +1,8 @@
-"""The batches of one request that are not committed yet, in any number of partitions.
+"""What one request waits for at its partitions, of which there may be any number.
 
 A produce request with acks=all, or a marker for many partitions, has one answer. It is sent when
 each of its batches is committed or has failed. Each batch waits at its own partition (`delayed`).
+The same goes for DeleteRecords, whose deletions other replicas have to follow.
 """
 
 from __future__ import annotations
@@ -38,8 +39,19 @@ class PendingCommits:
         leadership during an await, and only a leader knows what is committed.
         """
         self._left += 1
-        done = partial(self._done, failed)
+        done = partial(self._committed, failed)
         self._waits.append(partition.delay(end_offset, done, timeout_s))
+
+    def add_deletion(
+        self, partition: Partition, offset: int, timeout_s: float, deleted: Done
+    ) -> None:
+        """Wait until every live replica has deleted the records before an offset; tell `deleted`.
+
+        Call it right after the deletion, as `add`.
+        """
+        self._left += 1
+        done = partial(self._done, deleted)
+        self._waits.append(partition.delay_deletion(offset, done, timeout_s))
 
     def answer(self, response: R) -> asyncio.Future[R]:
         """Return a future that gets the response when no batch is pending any more.
@@ -52,10 +64,15 @@ class PendingCommits:
         self._look()
         return future
 
-    def _done(self, failed: Done, code: ErrorCode) -> None:
+    def _committed(self, failed: Done, code: ErrorCode) -> None:
         self._left -= 1
         if code is not ErrorCode.NONE:
             failed(code)
+        self._look()
+
+    def _done(self, told: Done, code: ErrorCode) -> None:
+        self._left -= 1
+        told(code)
         self._look()
 
     def _look(self) -> None:

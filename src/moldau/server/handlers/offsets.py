@@ -8,6 +8,8 @@ those behind it in the request: one at a time, so that a request never holds mor
 A new leader's high watermark may lie below what the leader before it has told. Until it has reached
 the start of the epoch, clients are told that the end is not known (KIP-207); then they ask again.
 
+DeleteRecords is answered when all live replicas have deleted the records, or its time is up.
+
 A partition that one request names twice is refused by ListOffsets, and counts once, as it is named
 last, for DeleteRecords; both as in Kafka. DescribeProducers and OffsetForLeaderEpoch tell it once,
 where Kafka tells it as often as it is named.
@@ -17,6 +19,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
+from functools import partial
 from operator import attrgetter
 from typing import Final, NamedTuple
 
@@ -49,6 +52,7 @@ from moldau.protocol.messages.data import (
 )
 from moldau.replication.partition import Partition
 from moldau.replication.partitions import Partitions
+from moldau.replication.pending_commits import PendingCommits
 from moldau.server.lifecycle.internal_topics import INTERNAL_TOPICS
 from moldau.server.network.answer_room import AnswerRoom
 from moldau.server.network.dispatch import Droppable, RequestContext
@@ -239,10 +243,11 @@ class OffsetHandlers:
 
     def delete_records(
         self, request: DeleteRecordsRequest, context: RequestContext
-    ) -> Sliced[DeleteRecordsResponse]:
+    ) -> Sliced[DeleteRecordsResponse | asyncio.Future[DeleteRecordsResponse]]:
         """Move the start of logs forward."""
         del context
-        response = DeleteRecordsResponse()
+        response, pending = DeleteRecordsResponse(), PendingCommits()
+        timeout_s = max(0, request.timeout_ms) / 1000
         wanted = yield from fold_partitions(
             ((topic.name, topic.partitions) for topic in request.topics), _INDEX
         )
@@ -250,21 +255,33 @@ class OffsetHandlers:
             results: list[DeleteRecordsPartitionResult] = []
             response.topics.append(DeleteRecordsTopicResult(topic, results))
             for index, asked in partitions.items():
-                results.append(self._delete_before(topic, index, asked.offset))
+                result = DeleteRecordsPartitionResult(index)
+                results.append(result)
+                try:
+                    self._delete_before(topic, asked.offset, result, pending, timeout_s)
+                except ApiError as error:
+                    result.low_watermark, result.error_code = -1, error.code
                 yield
-        return response
+        return pending.answer(response) if pending else response
 
-    def _delete_before(self, topic: str, index: int, offset: int) -> DeleteRecordsPartitionResult:
-        try:
-            if topic in INTERNAL_TOPICS:
-                raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION)
-            partition = self._led(topic, index)
-            if offset == TO_HIGH_WATERMARK:
-                offset = partition.high_watermark
-            start_offset = partition.delete_records(offset)
-        except ApiError as error:
-            return DeleteRecordsPartitionResult(index, -1, error.code)
-        return DeleteRecordsPartitionResult(index, start_offset)
+    def _delete_before(
+        self,
+        topic: str,
+        offset: int,
+        result: DeleteRecordsPartitionResult,
+        pending: PendingCommits,
+        timeout_s: float,
+    ) -> None:
+        if topic in INTERNAL_TOPICS:
+            raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION)
+        partition = self._led(topic, result.partition_index)
+        if offset == TO_HIGH_WATERMARK:
+            offset = partition.high_watermark
+        partition.delete_records(offset)
+        result.low_watermark = partition.low_watermark
+        if result.low_watermark < offset:
+            deleted = partial(_deleted, partition, result)
+            pending.add_deletion(partition, offset, timeout_s, deleted)
 
     # DescribeProducers
 
@@ -312,6 +329,13 @@ class OffsetHandlers:
         return DescribeProducersPartitionResponse(index, active_producers=states)
 
 
+def _deleted(partition: Partition, result: DeleteRecordsPartitionResult, code: ErrorCode) -> None:
+    """Answer what has come of a deletion; after an error the low watermark stays as it was."""
+    result.error_code = code
+    if code is ErrorCode.NONE:
+        result.low_watermark = partition.low_watermark
+
+
 def _questions(
     wanted: FoldedPartitions[str, ListOffsetsPartition],
     request: ListOffsetsRequest,
@@ -355,9 +379,7 @@ def _check_end_known(question: _Question, partition: Partition) -> None:
     """Refuse to tell a client where a partition ends as long as its leader may not know it."""
     if not question.from_follower and not partition.is_latest_offset_known:
         is_new = question.version >= OFFSET_NOT_AVAILABLE_FROM
-        raise ApiError(
-            ErrorCode.OFFSET_NOT_AVAILABLE if is_new else ErrorCode.LEADER_NOT_AVAILABLE
-        )
+        raise ApiError(ErrorCode.OFFSET_NOT_AVAILABLE if is_new else ErrorCode.LEADER_NOT_AVAILABLE)
 
 
 def _end(question: _Question, partition: Partition) -> Offset:
