@@ -77,3 +77,7 @@ class Follower:
         self.has_fetched = True
         self._fetched_s = now_s
         self._leader_end_offset = leader_end_offset
+
+    def was_level(self, at_s: float) -> None:
+        """Note that a fetch at a time did not name the partition: the follower had everything."""
+        self.caught_up_s = max(self.caught_up_s, at_s)

@@ -10,6 +10,8 @@ Its verbs decide who may append and read, how far, and when an append counts as 
     diverging           tells a follower where its log parts from the leader's
     update_follower     notes how far a follower is; moves the high watermark, proposes it for the
                         ISR
+    note_level          notes that a follower had everything at a fetch that did not name the
+                        partition
     shrink_isr, isr_answer   propose the ISR without those that lag, and take the answer
     become_leader, become_follower   take over what the cluster's metadata says
     delay               waits until an offset is committed (`delayed`)
@@ -369,6 +371,16 @@ class Partition(ReadableLog):
         self.advance()
         if log_start_offset != old_start_offset:
             self._look_at_deletions()
+
+    def note_level(self, broker_id: BrokerId, at_s: float) -> None:
+        """Note that a follower had everything at a time.
+
+        The fetches of a session pass a quiet partition by. Its followers would seem to lag from
+        the last fetch that named it, and leave the ISR with the first append after a while.
+        """
+        follower = None if self._leading is None else self._leading.followers.get(broker_id)
+        if follower is not None and follower.has_fetched:
+            follower.was_level(at_s)
 
     def shrink_isr(self, now_s: float) -> None:
         """Propose the ISR without those that lag; called every half `replica.lag.time.max.ms`."""

@@ -35,3 +35,11 @@ def test_being_level_is_not_forgotten():
     follower.fetched(10, 10, 2.0)
     follower.fetched(10, 11, 3.0)
     assert follower.caught_up_s == 2.0
+
+
+def test_a_fetch_that_did_not_name_the_partition_never_makes_a_follower_older():
+    follower = Follower(2, 5.0)
+    follower.was_level(9.0)
+    assert follower.caught_up_s == 9.0
+    follower.was_level(7.0)
+    assert follower.caught_up_s == 9.0

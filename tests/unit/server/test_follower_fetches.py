@@ -51,11 +51,7 @@ class Leader:
             partition = Partition(key, IDS[name], log, ME, ReplicationPorts(self, self))
             partition.become_leader(role, self.clock.monotonic())
             self.partitions.add(partition)
-        self.levels = []
-        """(partition, broker id, time) of what sessions tell of followers that were level."""
-        self.sessions = FetchSessions(
-            slots, 120.0, self.clock, random.Random(1), lambda *told: self.levels.append(told)
-        )
+        self.sessions = FetchSessions(slots, 120.0, self.clock, random.Random(1))
         self.handler = FetchHandler(
             self.partitions,
             self.sessions,
@@ -86,6 +82,10 @@ class Leader:
         if not follower.has_fetched:
             return None
         return follower.end_offset, follower.log_start_offset, follower._fetched_s
+
+    def caught_up_s(self):
+        """When the follower had everything, as far as the leader knows."""
+        return self["a"]._leading.followers[OTHER].caught_up_s
 
     def append(self, name="a", batch=None):
         batch = batch or make_batch()
@@ -340,21 +340,37 @@ def test_a_quiet_partition_is_not_looked_at_and_its_follower_counts_as_level_whe
         leader.clock.now_ms += 60_000
         leader.fetch({}, session_id=first.session_id, session_epoch=number)
     assert leader.noted() == (0, 0, began_s)
-    assert leader.levels == []
+    assert leader.caught_up_s() == began_s
     leader.clock.now_ms += 500
     leader.append()
+    leader.clock.now_ms += 500
     leader.append()
-    assert leader.levels == [(leader["a"], OTHER, leader.clock.monotonic() - 0.5)]
+    assert leader.caught_up_s() == leader.clock.monotonic() - 1
+
+
+def test_a_good_follower_of_a_quiet_partition_stays_in_sync_when_the_log_grows():
+    leader = Leader()
+    first = leader.fetch(session_epoch=0)
+    for number in range(1, 4):
+        leader.clock.now_ms += 60_000
+        leader.fetch({}, session_id=first.session_id, session_epoch=number)
+    leader.append()
+    leader["a"].shrink_isr(leader.clock.monotonic())
+    assert leader.proposals == []
+    leader.clock.now_ms += 31_000
+    leader["a"].shrink_isr(leader.clock.monotonic())
+    assert [proposal.isr for _, proposal in leader.proposals] == [(ME,)]
 
 
 def test_a_follower_that_is_behind_does_not_count_as_level_when_the_log_grows():
     leader = Leader()
+    began_s = leader.clock.monotonic()
     leader.append()
     first = leader.fetch(session_epoch=0)
     leader.clock.now_ms += 60_000
     leader.fetch({}, session_id=first.session_id, session_epoch=1)
     leader.append()
-    assert leader.levels == []
+    assert leader.caught_up_s() == began_s
 
 
 def test_a_follower_that_is_not_in_sync_is_noted_with_every_fetch():

@@ -39,17 +39,6 @@ TopicKey = str | bytes
 """A topic by name (Fetch up to 12) or by id (13 and later)."""
 
 
-NoteLevel = Callable[[Partition, BrokerId, float], None]
-"""Told that a follower fetched at a time, by the monotonic clock, when it had everything.
-
-A partition counts how long a follower lags from the fetches that it is told of. Those that pass a
-quiet partition by are not among them."""
-
-
-def note_nothing(partition: Partition, broker_id: BrokerId, at_s: float) -> None:
-    """Stand in where nobody counts how long followers lag."""
-
-
 class Reader:
     """One reader's place in one partition."""
 
@@ -123,7 +112,6 @@ class FetchSession:
     __slots__ = (
         "_by_partition",
         "_is_closed",
-        "_note_level",
         "created",
         "epoch",
         "follower",
@@ -134,13 +122,7 @@ class FetchSession:
         "wake",
     )
 
-    def __init__(
-        self,
-        session_id: int,
-        now: float,
-        follower: BrokerId | None = None,
-        note_level: NoteLevel = note_nothing,
-    ) -> None:
+    def __init__(self, session_id: int, now: float, follower: BrokerId | None = None) -> None:
         self.id = session_id
         self.follower = follower
         """The broker whose session it is; None for a consumer's."""
@@ -152,7 +134,6 @@ class FetchSession:
         """Readers worth a look, and whether they were read since their partition moved last."""
         self._by_partition: dict[Partition, Reader] = {}
         self._is_closed = False
-        self._note_level = note_level
         self.wake: Callable[[], None] | None = None
         """Called when a partition becomes ready; set while a request is parked."""
 
@@ -206,7 +187,7 @@ class FetchSession:
         reader = self._by_partition.get(partition)
         if reader is not None and not self._is_closed:
             if self.follower is not None and self._was_level(reader):
-                self._note_level(partition, self.follower, self.last_used)
+                partition.note_level(self.follower, self.last_used)
             self.ready[reader] = False
             if self.wake is not None and (self.follower is None or not reader.has_seen(partition)):
                 self.wake()
@@ -234,19 +215,11 @@ class FetchSessions:
     A consumer's goes when it was quiet for a while, and at once where a follower needs its slot.
     """
 
-    def __init__(
-        self,
-        slots: int,
-        eviction_s: float,
-        clock: Clock,
-        random: Random,
-        note_level: NoteLevel = note_nothing,
-    ) -> None:
+    def __init__(self, slots: int, eviction_s: float, clock: Clock, random: Random) -> None:
         self._slots = slots
         self._eviction_s = eviction_s
         self._clock = clock
         self._random = random
-        self._note_level = note_level
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
 
     def __len__(self) -> int:
@@ -263,7 +236,7 @@ class FetchSessions:
                 self._drop(session_id)
             if epoch == INITIAL_EPOCH:
                 return self._create(now, follower)
-            return FetchSession(SESSIONLESS, now, follower, self._note_level)
+            return FetchSession(SESSIONLESS, now, follower)
         session = self._sessions.get(session_id)
         if session is None or session.follower != follower:
             raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"no fetch session {session_id}")
@@ -281,13 +254,11 @@ class FetchSessions:
         """Make a session, or one for this request alone when every slot is in use."""
         privileged = follower is not None
         if len(self._sessions) >= self._slots and not self._evict(now, privileged=privileged):
-            return FetchSession(SESSIONLESS, now, follower, self._note_level)
+            return FetchSession(SESSIONLESS, now, follower)
         session_id = SESSIONLESS
         while session_id == SESSIONLESS or session_id in self._sessions:
             session_id = self._random.randrange(EPOCH_MAX)
-        session = self._sessions[session_id] = FetchSession(
-            session_id, now, follower, self._note_level
-        )
+        session = self._sessions[session_id] = FetchSession(session_id, now, follower)
         session.epoch = 1
         return session
 
