@@ -125,7 +125,7 @@ def test_nothing_is_called_committed_that_an_in_sync_replica_lacks(events):
             leader.check()
         numbers = [number for number, _, code in leader.told if code is ErrorCode.NONE]
         assert numbers == sorted(numbers), "offsets ascend, and so do those who are told"
-        leader.partition.retire()
+        leader.partition.retire(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         assert not leader.waiting
 
     asyncio.run(work())

@@ -186,11 +186,14 @@ class Partition(ReadableLog):
         if old.leader_epoch != role.leader_epoch or old.leader != role.leader:
             self.notify()  # readers with the old epoch are fenced
 
-    def retire(self) -> None:
-        """Serve nobody any more: the partition is gone from this broker."""
+    def retire(self, code: ErrorCode) -> None:
+        """Serve nobody any more, and fail what waits with an error.
+
+        The partition is gone from this broker, or its log directory has failed.
+        """
         for waiting in (self._delayed, self._deletions):
             if waiting is not None:
-                waiting.fail_all(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                waiting.fail_all(code)
         self.notify()
 
     # Appending

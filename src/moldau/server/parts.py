@@ -41,6 +41,7 @@ from moldau.server.lifecycle.runtimes import Runtimes
 from moldau.server.nodes.controller_channel import ControllerChannel
 from moldau.server.nodes.image_waits import ImageWaits
 from moldau.server.nodes.isr_proposals import IsrProposals
+from moldau.server.nodes.known_topics import KnownTopics
 from moldau.server.nodes.live_brokers import LiveBrokers
 from moldau.server.nodes.membership import Membership, MembershipTimes
 from moldau.server.nodes.remote_controller import Channels, RemoteController
@@ -97,7 +98,7 @@ class Parts:
         self.broker_id = BrokerId(settings.node_id)
         self.metrics = RequestMetrics()
         self.traffic = Traffic()
-        self.partitions = Partitions()
+        self.partitions = Partitions(KnownTopics(self.image))
         self.logs = LogManager(Resources(ports.files, ports.clock, ports.random), settings.log_dirs)
         self.store = ports.make_store(settings, ports)
         self.flusher = Flusher(ports.executor)
@@ -253,6 +254,7 @@ class Parts:
 
     def _directory_failed(self) -> None:
         """Let go of what lived on a log directory that is out of use."""
+        self.replicas.directory_failed()
         self.coordinators.directory_failed()
 
 

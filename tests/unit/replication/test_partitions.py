@@ -25,6 +25,25 @@ def test_a_partition_that_cannot_be_served_is_not_one_that_nobody_knows():
     assert [one.key.partition for one in every] == [0]
 
 
+class Elsewhere:
+    """A cluster with one partition of a topic, on another broker."""
+
+    def topic_name(self, topic_id):
+        return "orders" if topic_id == ORDERS else None
+
+    def has_partition(self, topic, index):
+        return (topic, index) == ("orders", 0)
+
+
+def test_a_partition_on_another_broker_is_looked_for_there():
+    every = Partitions(Elsewhere())
+    assert every.topic_name(ORDERS) == "orders"
+    assert every.missing("orders", 0) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert every.missing("orders", 1) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    every.add_offline(PartitionKey("orders", 0), ORDERS)
+    assert every.missing("orders", 0) is ErrorCode.KAFKA_STORAGE_ERROR
+
+
 def test_a_topic_all_of_whose_logs_are_offline_is_still_found_by_its_id():
     every = Partitions()
     every.add_offline(PartitionKey("orders", 0), ORDERS)

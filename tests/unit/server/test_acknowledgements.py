@@ -202,6 +202,21 @@ def test_a_topic_that_is_deleted_is_told():
     run(work)
 
 
+def test_a_partition_that_moves_to_other_brokers_is_told():
+    class Elsewhere:
+        def has_partition(self, topic, index):
+            return True
+
+    async def work():
+        kit = Kit()
+        kit.partitions._known_topics = Elsewhere()
+        answer = kit.send()
+        kit.partitions.remove(kit[0].key)
+        assert codes(await answer) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+
+    run(work)
+
+
 def test_a_client_that_leaves_is_waited_for_no_more():
     async def work():
         kit = Kit()

@@ -12,7 +12,9 @@ import asyncio
 import gc
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
+from operator import length_hint
 
 from moldau.base.clock import Clock
 from moldau.base.errors import DiskFull, StorageError
@@ -29,6 +31,7 @@ from moldau.cluster.image import MetadataImage
 from moldau.cluster.model import Partition as PartitionState
 from moldau.cluster.model import ResourceType, Topic
 from moldau.observe.traffic import Traffic
+from moldau.protocol.errors import ErrorCode
 from moldau.replication.partition import Partition, Role
 from moldau.replication.partitions import Partitions
 from moldau.replication.ports import ALONE, ReplicationPorts
@@ -46,6 +49,9 @@ FROZEN_AT_ONCE = 500
 
 SHRUNK_PER_TURN = 500
 """Partitions whose followers are looked at between two turns of the loop."""
+
+RETIRED_PER_TURN = 1_000
+"""Partitions that are looked at for a failed directory between two turns of the loop."""
 
 CONFIGURED_PER_TURN = 200
 """Logs that are given new configs between two turns of the loop."""
@@ -213,7 +219,12 @@ class Replicas:
         self, topic: Topic, state: PartitionState, image: MetadataImage, *, new: bool = False
     ) -> None:
         """Make or find the log of a partition and take its role over."""
+        key = PartitionKey(topic.name, state.index)
         if self._broker_id not in state.replicas:
+            # Also one that led: it would go on appending to a log that nobody follows any more.
+            if self._partitions.get(*key) is not None:
+                logger.info("%s is on other brokers now", key)
+                self._drop(key)
             return
         role = Role(
             state.leader,
@@ -226,9 +237,8 @@ class Replicas:
         existing = self._partitions.get(topic.name, state.index)
         if existing is not None and existing.topic_id == topic.id:
             self._give_role(existing, role)
-            self._partition_changed(existing.key)
+            self._partition_changed(key)
             return
-        key = PartitionKey(topic.name, state.index)
         try:
             config = self._config_of(image.topic_config(topic.name))
             log = self._logs.open_or_create(key, topic.id, config, new=new)
@@ -278,11 +288,25 @@ class Replicas:
         for number, key in enumerate(self._partitions.keys_of(change.topic_id), 1):
             if number % SLICE == 0:
                 await asyncio.sleep(0)
-            self._partitions.remove(key)
-            self._partition_changed(key)
-            self._take_away(key, self._logs.delete)
+            self._drop(key)
         self._frozen_count = min(self._frozen_count, len(self._partitions))
         self._traffic.forget(name)
+
+    def _drop(self, key: PartitionKey) -> None:
+        self._partitions.remove(key)
+        self._partition_changed(key)
+        self._take_away(key, self._logs.delete)
+
+    def directory_failed(self) -> None:
+        """Fail what waits at partitions whose log directory is out of use."""
+        self._retire_offline(iter(self._partitions.snapshot()))
+
+    def _retire_offline(self, partitions: Iterator[Partition]) -> None:
+        for partition in islice(partitions, RETIRED_PER_TURN):
+            if partition.log.offline:
+                partition.retire(ErrorCode.KAFKA_STORAGE_ERROR)
+        if length_hint(partitions):
+            asyncio.get_running_loop().call_soon(self._retire_offline, partitions)
 
     def _take_away(self, key: PartitionKey, remove: Callable[[PartitionKey], None]) -> None:
         """Take a log out of use; a disk that refuses that is out of use itself."""
