@@ -43,6 +43,7 @@ from moldau.server.lifecycle.internal_topics import InternalTopics
 from moldau.server.lifecycle.topic_admin import TopicAdmin, TopicCreation
 from moldau.server.network.dispatch import FastPath, Route
 from moldau.server.nodes.forwarding import FORWARDED, Forwarder
+from moldau.server.nodes.leader_hints import LeaderHints
 from moldau.server.parts import Parts
 from moldau.server.transactions.producer_ids import ProducerIds
 from moldau.server.transactions.writes import TransactionalWrites, marker_state
@@ -286,6 +287,7 @@ def _produce(parts: Parts) -> ProduceHandler:
             ),
         ),
         internal_writable=parts.settings.internal_topics_writable,
+        leader_hints=LeaderHints(parts.image),
     )
 
 
@@ -307,4 +309,5 @@ def _fetch(parts: Parts) -> FetchHandler:
         parts.index_repair.ask,
         max_bytes=settings.fetch_max_bytes,
         is_for_brokers=lambda session: session.listener == settings.listeners.inter_broker.name,
+        leader_hints=LeaderHints(parts.image),
     )

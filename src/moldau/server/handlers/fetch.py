@@ -6,6 +6,8 @@ to Fetch 1, magic 1 for 2 and 3), as Kafka did until 3.x.
 
 A replica id makes it a follower's fetch. Followers read to the log's end, need the permission of
 brokers, and are served on the listener of brokers alone.
+
+A client that has to go to another broker is told where that is (`nodes.leader_hints`).
 """
 
 from __future__ import annotations
@@ -49,11 +51,15 @@ from moldau.server.fetch.sessions import FetchSession, FetchSessions
 from moldau.server.network.dispatch import Droppable, RequestContext
 from moldau.server.network.slices import Sliced
 from moldau.server.network.stepping import take_turns
+from moldau.server.nodes.leader_hints import NO_HINTS, LeaderHints
 from moldau.server.upkeep.index_repair import RebuildIndex
 
 TOPIC_IDS_FROM = 13
 REPLICA_STATE_FROM = 15
 """The first version in which a follower also tells its broker epoch (KIP-903)."""
+LEADER_HINTS_FROM = 16
+HINTED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+"""Errors after which a client looks for another leader."""
 BATCHES_FROM = 4
 """The first version whose clients read version 2 batches."""
 SOFT_LIMIT_FROM = 3
@@ -89,6 +95,7 @@ class FetchHandler:
         *,
         max_bytes: int,
         is_for_brokers: Callable[[Session], bool] = lambda _: True,
+        leader_hints: LeaderHints = NO_HINTS,
     ) -> None:
         """`is_for_brokers` tells whether a session came in where brokers talk to each other."""
         self._partitions = partitions
@@ -100,6 +107,7 @@ class FetchHandler:
         self._rebuild_index = rebuild_index
         self._max_bytes = max_bytes
         self._is_for_brokers = is_for_brokers
+        self._leader_hints = leader_hints
         self._rotation = 0
 
     def __call__(
@@ -154,12 +162,12 @@ class FetchHandler:
             # These versions have no sessions to keep.
             return Droppable(work, session.close)
         if enough or request.max_wait_ms <= 0 or not session.readers:
-            response = yield from self._respond(fetch, found)
+            response = yield from self._respond(fetch, found, context)
             if not session.kept:
                 session.close()
             return response
         parked = ParkedFetch(
-            fetch, request.max_wait_ms / 1000, lambda found: self._respond(fetch, found)
+            fetch, request.max_wait_ms / 1000, lambda found: self._respond(fetch, found, context)
         )
         return parked.future
 
@@ -189,8 +197,12 @@ class FetchHandler:
             return min(self._max_bytes, CONVERTED_ANSWER_BYTES)
         return self._max_bytes
 
-    def _respond(self, fetch: Fetch, found: list[Fetched]) -> Sliced[FetchResponse]:
+    def _respond(
+        self, fetch: Fetch, found: list[Fetched], context: RequestContext
+    ) -> Sliced[FetchResponse]:
         response = FetchResponse(session_id=fetch.session.id)
+        listener, endpoints = context.session.listener, response.node_endpoints
+        gives_hints = context.version >= LEADER_HINTS_FROM
         answered = 0
         for topic, group in by_topic((yield from fetch.finish(found))):
             named = FetchableTopicResponse()
@@ -199,7 +211,11 @@ class FetchHandler:
             else:
                 named.topic_id = topic
             for fetched in group:
-                named.partitions.append(_partition_response(fetched))
+                told = _partition_response(fetched)
+                if gives_hints and fetched.error in HINTED:
+                    index = fetched.reader.index
+                    told.current_leader = self._leader_hints.hint(topic, index, listener, endpoints)
+                named.partitions.append(told)
                 self._count(fetched)
                 answered += 1
                 if not answered % READERS_PER_STEP:
@@ -227,10 +243,10 @@ class FetchHandler:
     ) -> FetchResponse:
         """Answer a client that knows only single messages."""
         if enough or request.max_wait_ms <= 0 or not fetch.session.readers:
-            response = await take_turns(self._respond(fetch, found))
+            response = await take_turns(self._respond(fetch, found, context))
         else:
             wait_s = request.max_wait_ms / 1000
-            parked = ParkedFetch(fetch, wait_s, lambda found: self._respond(fetch, found))
+            parked = ParkedFetch(fetch, wait_s, lambda found: self._respond(fetch, found, context))
             response = await parked.future  # type: ignore[assignment]
         await context.memory.reserve(CONVERSION_COPIES * _stored_size(response))
         magic = 1 if context.version >= MAGIC_1_FROM else 0

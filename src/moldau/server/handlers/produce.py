@@ -10,6 +10,8 @@ has passed its batches: at once on one in-sync replica, else at their partitions
 A request with many batches, or large ones, is worked on in turns, after its records were copied
 out of the receive buffer. It is worked on to its end even if the client leaves.
 
+A client that has to go to another broker is told where that is (`nodes.leader_hints`).
+
 A transactional batch is appended when the log knows its transaction, or the coordinator has
 permitted it (`transactions.writes`); the answer of a coordinator elsewhere is waited for.
 """
@@ -49,6 +51,7 @@ from moldau.server.lifecycle.internal_topics import INTERNAL_TOPICS
 from moldau.server.network.dispatch import Applied, Droppable, RequestContext
 from moldau.server.network.slices import Sliced
 from moldau.server.network.stepping import take_turns
+from moldau.server.nodes.leader_hints import NO_HINTS, LeaderHints
 from moldau.server.transactions.writes import (
     NO_PERMITS,
     Permits,
@@ -96,6 +99,7 @@ UNSEEN: Final = frozenset(
 """Refusals that never tell where the log starts, as those that are `RefusedUnseen` do not."""
 
 TOPIC_IDS_FROM: Final = 13
+LEADER_HINTS_FROM: Final = 10
 
 BATCH_COST, STEP_COST = 256 * 1024, 2 * 1024 * 1024
 """What a batch costs besides its bytes, and how much is appended between two pauses: 8 small
@@ -137,6 +141,9 @@ class _Later(NamedTuple):
     """Batches with acks=all that followers do not have yet."""
     timeout_s: float
     """How long the client lets these wait."""
+    response: ProduceResponse
+    listener: str | None
+    """Where the client came in, if it understands where else to go; else None."""
     named: list[BatchIndexAndErrorMessage]
     """Bad records that the answer names so far, of all partitions: a request may have many."""
 
@@ -169,8 +176,10 @@ class ProduceHandler:
         transactional: TransactionalWrites,
         *,
         internal_writable: bool = False,
+        leader_hints: LeaderHints = NO_HINTS,
     ) -> None:
         self._internal_writable = internal_writable
+        self._leader_hints = leader_hints
         self._partitions = partitions
         self._clock = clock
         self._executor = executor
@@ -252,7 +261,8 @@ class ProduceHandler:
         now_ms = self._clock.wall_ms()
         response = ProduceResponse()
         timeout_s = max(0, request.timeout_ms) / 1000
-        later = _Later([], [], permits, PendingCommits(), timeout_s, [])
+        listener = context.session.listener if context.version >= LEADER_HINTS_FROM else None
+        later = _Later([], [], permits, PendingCommits(), timeout_s, response, listener, [])
         internal = self._internal_writable and context.client_id == ADMIN_CLIENT
         cost = 0
         for topic in request.topic_data:
@@ -418,18 +428,19 @@ class ProduceHandler:
         )
         end_offset = appended.last_offset + 1
         if acks == ACKS_ALL and end_offset > partition.high_watermark:
-            failed = partial(self._not_committed, partition, result)
+            failed = partial(self._not_committed, partition, result, later)
             later.commits.add(partition, end_offset, later.timeout_s, failed)
         return result
 
     def _not_committed(
-        self, partition: Partition, result: PartitionProduceResponse, code: ErrorCode
+        self, partition: Partition, result: PartitionProduceResponse, later: _Later, code: ErrorCode
     ) -> None:
         """Answer that a batch is in the log, but nobody knows yet whether it stays there.
 
         As in Kafka, the offsets stay in the answer.
         """
         result.error_code = code
+        result.current_leader = self._leader(*partition.key, code, later)
         self._traffic.of(partition.key.topic).failed_produce += 1
         self._stats.error(code)
 
@@ -478,7 +489,18 @@ class ProduceHandler:
             log_start_offset=log_start,
             record_errors=named,
             error_message=message,
+            current_leader=self._leader(topic, index, code, later),
         )
+
+    def _leader(
+        self, topic: str | None, index: int, code: ErrorCode, later: _Later
+    ) -> LeaderIdAndEpoch:
+        """Say who leads a partition, to a client that has to go there."""
+        is_elsewhere = code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if topic is None or later.listener is None or not is_elsewhere:
+            return _SAME_LEADER
+        endpoints = later.response.node_endpoints
+        return self._leader_hints.hint(topic, index, later.listener, endpoints)
 
 
 def _has_transactional(request: ProduceRequest) -> bool:
