@@ -133,6 +133,11 @@ class EmbeddedStore:
         return self._epoch
 
     @property
+    def leader_id(self) -> int:
+        """The node that leads the metadata: this one, the only voter."""
+        return self._node_id
+
+    @property
     def kraft_version(self) -> int:
         """The version of the quorum: 0 with voters from the settings, 1 from the log."""
         return self._quorum.kraft_version

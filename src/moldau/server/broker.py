@@ -70,7 +70,6 @@ class Broker:
         self._controller_listeners: list[Listener] = []
         self._controller_connections: Connections | None = None
         self._controller_dispatcher: Dispatcher | None = None
-        self._feed: MetadataFeed | None = None
 
     def _connection_limits(self) -> ConnectionLimits:
         """Return the limits in force: they may be changed while the broker runs."""
@@ -139,7 +138,7 @@ class Broker:
         log = self.parts.store.leader_log
         if self._controller_connections is None or log is None:
             return
-        feed = self._feed = MetadataFeed(log, self.parts.ports.clock)
+        feed = self.parts.feed = MetadataFeed(log, self.parts.ports.clock)
         dispatcher = make_controller_dispatcher(
             self.parts, self.parts.controller, feed, tuple(self._dispatcher.routes.values())
         )
@@ -321,8 +320,8 @@ class Broker:
             self._controller_connections.close_all()
         if self._controller_dispatcher is not None:
             self._controller_dispatcher.close()
-        if self._feed is not None:
-            self._feed.close()
+        if self.parts.feed is not None:
+            self.parts.feed.close()
 
     async def _end_heartbeats(self) -> None:
         if self._heartbeats is not None:

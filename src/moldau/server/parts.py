@@ -21,6 +21,7 @@ from moldau.cluster.controller import Controller
 from moldau.cluster.controller_requests import BrokerRequests
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.leader_log import LeaderLog
+from moldau.cluster.metadata_feed import MetadataFeed, ObserverState
 from moldau.cluster.store import MetadataStore
 from moldau.cluster.topics import TopicDefaults
 from moldau.engine.ports import ClientPorts
@@ -101,6 +102,8 @@ class Parts:
         self.partitions = Partitions(KnownTopics(self.image))
         self.logs = LogManager(Resources(ports.files, ports.clock, ports.random), settings.log_dirs)
         self.store = ports.make_store(settings, ports)
+        self.feed: MetadataFeed | None = None
+        """What answers nodes that follow this one's metadata, from when it serves them on."""
         self.flusher = Flusher(ports.executor)
         self.configs = DynamicConfigs(settings, self.image, self.broker_id)
         self.controller = self._make_controller()
@@ -230,6 +233,18 @@ class Parts:
     def broker_epoch(self) -> int:
         """Return the epoch this broker is registered with; -1 while it is not."""
         return self.membership.broker_epoch
+
+    def controller_id(self) -> int:
+        """Return the node of the active controller; this one while nobody is known.
+
+        Every broker passes on what only the controller can decide.
+        """
+        leader_id = self.store.leader_id
+        return self.broker_id if leader_id < 0 else leader_id
+
+    def observers(self) -> list[ObserverState]:
+        """Return the nodes that follow this one's metadata."""
+        return [] if self.feed is None else self.feed.observers()
 
     def image(self) -> MetadataImage:
         """Return the cluster's metadata as it is now."""

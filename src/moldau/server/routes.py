@@ -13,9 +13,11 @@ from typing import Any
 
 from moldau.cluster.model import ResourceType
 from moldau.protocol.messages.configs import AlterConfigsRequest, IncrementalAlterConfigsRequest
+from moldau.protocol.messages.metadata import QuorumListener
 from moldau.server.api_permissions import API_PERMISSIONS
 from moldau.server.configuration.log_levels import LogLevels
 from moldau.server.configuration.quorum import NodeKind
+from moldau.server.configuration.settings import BrokerSettings
 from moldau.server.fetch.sessions import FetchSessions
 from moldau.server.handlers import access, quotas
 from moldau.server.handlers.api_versions import ApiVersionsHandler
@@ -174,7 +176,7 @@ def _discovery(
     settings = parts.settings
     return DiscoveryHandlers(
         parts.image,
-        parts.broker_id,
+        parts.controller_id,
         topics,
         internal_topics,
         auto_create=settings.auto_create_topics_enable,
@@ -253,7 +255,14 @@ def _transaction_rows(parts: Parts) -> tuple[Row, ...]:
 def _cluster_rows(parts: Parts) -> tuple[Row, ...]:
     """What asks a cluster about its brokers; one broker has short answers."""
     replicas = ReassignmentHandlers(parts.image, parts.controller)
-    quorum = QuorumHandlers(parts.store, parts.broker_id, parts.ports.clock)
+    quorum = QuorumHandlers(
+        parts.store,
+        parts.broker_id,
+        parts.ports.clock,
+        parts.controller,
+        parts.observers,
+        _controller_endpoints(parts.settings),
+    )
     return (
         (34, "0-2", ReplicaDirectoryHandler(parts.logs)),
         (43, FORWARDED[43], replicas.elect),
@@ -268,6 +277,18 @@ def _cluster_rows(parts: Parts) -> tuple[Row, ...]:
         (81, FORWARDED[81], quorum.remove_voter),
         (94, FORWARDED[94], quorum.unregister_controller),
     )
+
+
+def _controller_endpoints(settings: BrokerSettings) -> list[QuorumListener]:
+    """Name where other nodes reach this controller: as the settings of all nodes say, if they do.
+
+    One listener of a cluster may be bound to every interface, and the settings name a host for it.
+    """
+    opened = settings.listeners.controller
+    addresses = settings.quorum.controllers[: len(opened)]
+    if addresses:
+        return [QuorumListener(opened[0].name, one.host, one.port) for one in addresses]
+    return [QuorumListener(one.name, one.advertised_host, one.advertised_port) for one in opened]
 
 
 def _produce(parts: Parts) -> ProduceHandler:

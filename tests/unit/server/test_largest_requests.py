@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from kits import log_kit
+from kits import log_kit, request_kit
 from kits.group_handler_kit import LOADING, Broker, context
 from kits.metadata_samples import with_brokers, with_topic
 from kits.slicing import count_pauses, finished
@@ -62,8 +62,7 @@ def image():
 
 
 def at(version):
-    endpoint = SimpleNamespace(name="PLAINTEXT")
-    return SimpleNamespace(version=version, connection=SimpleNamespace(endpoint=endpoint))
+    return request_kit.context(version)
 
 
 class TestQuestions:
@@ -73,7 +72,7 @@ class TestQuestions:
     def discovery(self, image):
         return DiscoveryHandlers(
             lambda: image,
-            1,
+            lambda: 1,
             None,
             None,
             auto_create=False,

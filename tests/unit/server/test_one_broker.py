@@ -115,7 +115,7 @@ def quorum(image):
     state = SimpleNamespace(
         image=image, leader_epoch=7, kraft_version=0, metadata_directory_id=b"d" * 16
     )
-    return QuorumHandlers(state, 1, HandClock())
+    return QuorumHandlers(state, 1, HandClock(), Decided(image).controller, list)
 
 
 def at(version):
@@ -372,9 +372,9 @@ def test_voters_and_registrations_stay(quorum, image):
     for asked, code in ((None, 35), (image.cluster_id, 35), ("another", 104)):
         assert quorum.add_voter(AddRaftVoterRequest(asked), at(1)).error_code == code
         assert quorum.remove_voter(RemoveRaftVoterRequest(asked), at(0)).error_code == code
-    unknown = quorum.unregister_broker(UnregisterBrokerRequest(9), at(0))
+    unknown = asyncio.run(quorum.unregister_broker(UnregisterBrokerRequest(9), at(0)))
     assert unknown.error_code == ErrorCode.BROKER_ID_NOT_REGISTERED
-    own = quorum.unregister_broker(UnregisterBrokerRequest(1), at(0))
+    own = asyncio.run(quorum.unregister_broker(UnregisterBrokerRequest(1), at(0)))
     assert own.error_code == ErrorCode.INVALID_REQUEST
 
 

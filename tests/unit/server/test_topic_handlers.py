@@ -113,7 +113,7 @@ def topics_of(decided):
 def discovery(decided):
     return DiscoveryHandlers(
         lambda: decided.image,
-        1,
+        lambda: 1,
         None,
         None,
         auto_create=False,
@@ -393,7 +393,7 @@ class TestCreatingByAsking:
     def test_too_many_missing_topics_are_not_created(self, decided):
         creating = DiscoveryHandlers(
             lambda: decided.image,
-            1,
+            lambda: 1,
             topics_of(decided),
             None,
             auto_create=True,

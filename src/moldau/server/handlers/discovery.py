@@ -2,7 +2,10 @@
 
 Metadata 0-13, DescribeCluster 0-2, DescribeTopicPartitions 0.
 
-Every address in an answer is that of the listener the question came in on. There is no authoriser
+Every address in an answer is that of the listener the question came in on. A partition whose leader
+has no such address has no leader for this client: LEADER_NOT_AVAILABLE, or LISTENER_NOT_FOUND where
+the client knows that error. A replica is offline if its broker is fenced, unknown or without that
+listener, or its log directory has failed. There is no authoriser
 yet, so whoever asks for authorised operations is told all of them, as by Kafka without one.
 
 Unlike Kafka, which creates a missing topic in the background and answers with an error the client
@@ -16,9 +19,10 @@ from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, 
 from operator import attrgetter
 from typing import Final, TypeAlias
 
-from moldau.base.ids import ZERO_TOPIC_ID, BrokerId, TopicId
+from moldau.base.ids import ZERO_TOPIC_ID, TopicId
 from moldau.cluster.image import MetadataImage
-from moldau.cluster.model import Broker, Partition, Topic
+from moldau.cluster.leader_choice import is_directory_online
+from moldau.cluster.model import NO_LEADER, Broker, Partition, Topic
 from moldau.cluster.store import StoreFailed
 from moldau.cluster.topics import PARTITIONS_PER_CHANGE_MAX, NewTopic, check_topic_name
 from moldau.protocol.errors import ApiError, ErrorCode
@@ -45,6 +49,8 @@ from moldau.server.network.repeats import fold, once, sort
 from moldau.server.network.slices import Sliced
 from moldau.server.network.stepping import take_turns
 
+LISTENERS_FROM = 6
+"""The first version of Metadata whose clients know LISTENER_NOT_FOUND."""
 TOPIC_IDS_FROM = 10
 LOOKUP_BY_ID_FROM = 12
 NOT_ASKED = -(2**31)
@@ -63,7 +69,7 @@ class DiscoveryHandlers:
     def __init__(
         self,
         image: Callable[[], MetadataImage],
-        broker_id: BrokerId,
+        controller_id: Callable[[], int],
         topics: TopicCreation,
         internal_topics: InternalTopics,
         *,
@@ -71,7 +77,7 @@ class DiscoveryHandlers:
         partition_limit: int,
     ) -> None:
         self._image = image
-        self._broker_id = broker_id
+        self._controller_id = controller_id
         self._topics = topics
         self._internal_topics = internal_topics
         self._auto_create = auto_create
@@ -137,6 +143,7 @@ class DiscoveryHandlers:
     ) -> Sliced[MetadataResponse]:
         """Describe topics as one image has them; `refused` are those that were not created."""
         response = self._cluster(image, request, context)
+        reachable = _Reachable(image, context, is_listener_told=context.version >= LISTENERS_FROM)
         operations = (
             bit_field(TOPIC_OPERATIONS)
             if request.include_topic_authorized_operations
@@ -147,7 +154,7 @@ class DiscoveryHandlers:
             if name is not None and name in refused:
                 found = MetadataResponseTopic(refused[name], name)
             if isinstance(found, Topic):
-                response.topics.append((yield from _described(image, found, operations)))
+                response.topics.append((yield from _described(reachable, found, operations)))
             else:
                 response.topics.append(_refused(found, operations))
             yield
@@ -160,10 +167,10 @@ class DiscoveryHandlers:
         return MetadataResponse(
             brokers=[
                 MetadataResponseBroker(broker.id, host, port, broker.rack)
-                for broker, host, port in _reachable(image, context)
+                for broker, host, port in _addresses(image, context)
             ],
             cluster_id=image.cluster_id,
-            controller_id=self._broker_id,
+            controller_id=self._controller_id(),
             cluster_authorized_operations=bit_field(CLUSTER_OPERATIONS)
             if request.include_cluster_authorized_operations
             else NOT_ASKED,
@@ -187,10 +194,10 @@ class DiscoveryHandlers:
         image = self._image()
         return DescribeClusterResponse(
             cluster_id=image.cluster_id,
-            controller_id=self._broker_id,
+            controller_id=self._controller_id(),
             brokers=[
                 DescribeClusterBroker(broker.id, host, port, broker.rack, broker.fenced)
-                for broker, host, port in _reachable(
+                for broker, host, port in _addresses(
                     image, context, fenced=request.include_fenced_brokers
                 )
             ],
@@ -205,8 +212,8 @@ class DiscoveryHandlers:
         self, request: DescribeTopicPartitionsRequest, context: RequestContext
     ) -> Sliced[DescribeTopicPartitionsResponse]:
         """Tell about topics page by page, in the order of their names."""
-        del context
         image = self._image()
+        reachable = _Reachable(image, context, is_listener_told=True)
         cursor = request.cursor
         named = yield from once(topic.name for topic in request.topics)
         if cursor is not None and not _reaches(cursor, named):
@@ -226,7 +233,7 @@ class DiscoveryHandlers:
             if not left:
                 response.next_cursor = TopicPartitionsCursor(name, 0)
                 break
-            described = yield from _page(image, name, first, left)
+            described = yield from _page(reachable, name, first, left)
             response.topics.append(described)
             left -= len(described.partitions)
             topic = image.topic(name)
@@ -238,7 +245,40 @@ class DiscoveryHandlers:
         return response
 
 
-def _reachable(
+class _Reachable:
+    """The brokers that a client can reach on its listener, and what that means for partitions."""
+
+    __slots__ = ("_brokers", "_unreachable", "image")
+
+    def __init__(
+        self, image: MetadataImage, context: RequestContext, *, is_listener_told: bool
+    ) -> None:
+        """`is_listener_told` says whether the client knows the error LISTENER_NOT_FOUND."""
+        self.image = image
+        self._brokers = {broker.id: broker for broker, _, _ in _addresses(image, context)}
+        self._unreachable = (
+            ErrorCode.LISTENER_NOT_FOUND if is_listener_told else ErrorCode.LEADER_NOT_AVAILABLE
+        )
+
+    def leader(self, partition: Partition) -> tuple[ErrorCode, int]:
+        """Return a partition's leader; an error and none if this client cannot reach one."""
+        if partition.leader in self._brokers:
+            return ErrorCode.NONE, partition.leader
+        broker = self.image.brokers.get(partition.leader)
+        if broker is None or broker.fenced:
+            return ErrorCode.LEADER_NOT_AVAILABLE, NO_LEADER
+        return self._unreachable, NO_LEADER
+
+    def offline_replicas(self, partition: Partition) -> list[int]:
+        offline: list[int] = []
+        for replica in partition.replicas:
+            broker = self._brokers.get(replica)
+            if broker is None or not is_directory_online(broker, partition):
+                offline.append(replica)
+        return offline
+
+
+def _addresses(
     image: MetadataImage, context: RequestContext, *, fenced: bool = False
 ) -> list[tuple[Broker, str, int]]:
     """Return the live brokers that have the listener this client came in on."""
@@ -300,19 +340,20 @@ def _reaches(cursor: TopicPartitionsCursor, named: Collection[str]) -> bool:
 
 
 def _described(
-    image: MetadataImage, topic: Topic, operations: int
+    reachable: _Reachable, topic: Topic, operations: int
 ) -> Sliced[MetadataResponseTopic]:
     partitions = []
     for count, partition in enumerate(topic.partitions, 1):
+        error, leader = reachable.leader(partition)
         partitions.append(
             MetadataResponsePartition(
-                _error(partition),
+                error,
                 partition.index,
-                partition.leader,
+                leader,
                 partition.leader_epoch,
                 list(partition.replicas),
                 list(partition.isr),
-                _offline(image, partition),
+                reachable.offline_replicas(partition),
             )
         )
         if not count % PARTITIONS_PER_STEP:
@@ -322,9 +363,9 @@ def _described(
 
 
 def _page(
-    image: MetadataImage, name: str, first: int, limit: int
+    reachable: _Reachable, name: str, first: int, limit: int
 ) -> Sliced[DescribeTopicPartitionsResponseTopic]:
-    topic = image.topic(name)
+    topic = reachable.image.topic(name)
     if topic is None:
         return DescribeTopicPartitionsResponseTopic(
             _absence(name),
@@ -334,17 +375,18 @@ def _page(
         )
     partitions = []
     for count, partition in enumerate(topic.partitions[first : first + limit], 1):
+        error, leader = reachable.leader(partition)
         partitions.append(
             DescribeTopicPartitionsResponsePartition(
-                _error(partition),
+                error,
                 partition.index,
-                partition.leader,
+                leader,
                 partition.leader_epoch,
                 list(partition.replicas),
                 list(partition.isr),
                 list(partition.eligible_leaders),
                 list(partition.last_known_leaders),
-                _offline(image, partition),
+                reachable.offline_replicas(partition),
             )
         )
         if not count % PARTITIONS_PER_STEP:
@@ -352,16 +394,3 @@ def _page(
     return DescribeTopicPartitionsResponseTopic(
         0, name, topic.id, name in INTERNAL_TOPICS, partitions, bit_field(TOPIC_OPERATIONS)
     )
-
-
-def _error(partition: Partition) -> ErrorCode:
-    return ErrorCode.NONE if partition.leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE
-
-
-def _offline(image: MetadataImage, partition: Partition) -> list[int]:
-    brokers = image.brokers
-    return [
-        replica
-        for replica in partition.replicas
-        if replica not in brokers or brokers[replica].fenced
-    ]

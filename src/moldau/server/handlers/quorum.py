@@ -1,18 +1,22 @@
-"""The metadata log of one broker, its voters and its features.
+"""The metadata log of a cluster, its voter, who observes it, and its features.
 
 DescribeQuorum 0-2, UpdateFeatures 0-2, AddRaftVoter 0-1, RemoveRaftVoter 0, UnregisterBroker 0,
-UnregisterController 0. The one broker is the only voter of its quorum, and stays it. Levels of
-features stay as they are; an update to the level that is in force is accepted, as by Kafka.
+UnregisterController 0. One broker is the only voter of its quorum, and stays it; the others observe
+its log. Levels of features stay as they are; an update to the level that is in force is accepted,
+as by Kafka.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
 from moldau.base.clock import Clock
 from moldau.base.ids import ZERO_TOPIC_ID, BrokerId
 from moldau.cluster.features import SAFE_DOWNGRADE, FeatureUpdate, check_update
 from moldau.cluster.image import MetadataImage
+from moldau.cluster.metadata_feed import ObserverState
+from moldau.cluster.store import StoreFailed
 from moldau.protocol.errors import ApiError, ErrorCode
 from moldau.protocol.messages.brokers import (
     UnregisterBrokerRequest,
@@ -57,8 +61,13 @@ class QuorumState(Protocol):
         ...
 
     @property
+    def leader_id(self) -> int:
+        """The node that leads; -1 while it is not known."""
+        ...
+
+    @property
     def leader_epoch(self) -> int:
-        """The epoch in which this broker leads."""
+        """The epoch in which that node leads."""
         ...
 
     @property
@@ -72,13 +81,33 @@ class QuorumState(Protocol):
         ...
 
 
+class Unregistration(Protocol):
+    """What takes brokers out of the cluster; the controller."""
+
+    async def unregister_broker(self, broker_id: BrokerId) -> None:
+        """Forget a broker for good; ApiError, StoreFailed."""
+        ...
+
+
 class QuorumHandlers:
     """Answers what asks for the quorum and its features."""
 
-    def __init__(self, state: QuorumState, broker_id: BrokerId, clock: Clock) -> None:
+    def __init__(
+        self,
+        state: QuorumState,
+        broker_id: BrokerId,
+        clock: Clock,
+        controller: Unregistration,
+        observers: Callable[[], Sequence[ObserverState]],
+        endpoints: Sequence[QuorumListener] = (),
+    ) -> None:
+        """`endpoints` are those of the controller; empty where no other node can join it."""
         self._state = state
         self._broker_id = broker_id
         self._clock = clock
+        self._controller = controller
+        self._observers = observers
+        self._endpoints = endpoints
 
     # DescribeQuorum
 
@@ -118,6 +147,16 @@ class QuorumHandlers:
             state.leader_epoch,
             end,
             [voter],
+            [
+                QuorumReplicaState(
+                    one.node_id,
+                    one.directory_id,
+                    one.end_offset,
+                    one.last_fetch_ms,
+                    one.last_caught_up_ms,
+                )
+                for one in self._observers()
+            ],
         )
         return DescribeQuorumResponse(
             ErrorCode.NONE,
@@ -127,7 +166,9 @@ class QuorumHandlers:
         )
 
     def _listeners(self) -> list[QuorumListener]:
-        """Name where this broker is reached: it has no listener for its quorum alone."""
+        """Name where the voter is reached; one that nobody can join by its broker's addresses."""
+        if self._endpoints:
+            return list(self._endpoints)
         broker = self._state.image.brokers.get(self._broker_id)
         endpoints = broker.endpoints if broker is not None else ()
         return [QuorumListener(one.listener, one.host, one.port) for one in endpoints]
@@ -153,17 +194,22 @@ class QuorumHandlers:
             return ErrorCode.INCONSISTENT_CLUSTER_ID, ErrorCode.INCONSISTENT_CLUSTER_ID.text
         return ErrorCode.UNSUPPORTED_VERSION, "The voters of one broker's quorum do not change."
 
-    def unregister_broker(
+    async def unregister_broker(
         self, request: UnregisterBrokerRequest, context: RequestContext
     ) -> UnregisterBrokerResponse:
-        """Refuse to forget a broker: this one is at work, and of others it knows none."""
+        """Forget a broker that will not come back; not this one, which is at work."""
         del context
-        if request.broker_id in self._state.image.brokers:
-            problem = ErrorCode.INVALID_REQUEST, f"Broker {request.broker_id} is not removed."
-        else:
-            text = f"Broker ID {request.broker_id} is not currently registered"
-            problem = ErrorCode.BROKER_ID_NOT_REGISTERED, text
-        return UnregisterBrokerResponse(0, *problem)
+        broker_id = BrokerId(request.broker_id)
+        if broker_id == self._broker_id:
+            text = f"Broker {broker_id} is the controller, and is not removed."
+            return UnregisterBrokerResponse(0, ErrorCode.INVALID_REQUEST, text)
+        try:
+            await self._controller.unregister_broker(broker_id)
+        except ApiError as error:
+            return UnregisterBrokerResponse(0, error.code, error.message)
+        except StoreFailed as error:
+            return UnregisterBrokerResponse(0, ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+        return UnregisterBrokerResponse(0, ErrorCode.NONE, None)
 
     def unregister_controller(
         self, request: UnregisterControllerRequest, context: RequestContext
