@@ -47,12 +47,16 @@ class HandExecutor:
 class Image:
     """Topics with so many partitions each."""
 
+    topic_id = TOPIC_ID
+
     def __init__(self, **topics):
         self.topics = topics
 
     def topic(self, name):
         count = self.topics.get(name)
-        return None if count is None else SimpleNamespace(partitions=tuple(range(count)))
+        if count is None:
+            return None
+        return SimpleNamespace(name=name, id=self.topic_id, partitions=tuple(range(count)))
 
     def topic_by_id(self, topic_id):
         return SimpleNamespace(name=f"topic {topic_id[0]}", id=topic_id) if topic_id[0] else None
@@ -415,3 +419,26 @@ class TestWaitingForFollowers:
             assert follows == []
 
         run(work)
+
+
+def test_keys_are_spread_over_the_partitions_there_are_also_where_none_is_led():
+    kit, listeners = Kit(), []
+    kit.coordinators.follow(SimpleNamespace(image=Image(), subscribe=listeners.append))
+    assert kit.groups.partition_count == 50
+    listeners[0]([], Image(**{TOPIC: 0}))
+    assert kit.groups.partition_count == 50
+    listeners[0]([], Image(**{TOPIC: 3}))
+    assert kit.groups.partition_count == 3
+    listeners[0]([], Image(**{TOPIC: 4}))
+    assert kit.groups.partition_count == 3, "keys do not move when a topic grows"
+    made_again = Image(**{TOPIC: 5})
+    made_again.topic_id = TopicId(bytes([8] * 16))
+    listeners[0]([], made_again)
+    assert kit.groups.partition_count == 5
+
+
+def test_a_broker_that_starts_spreads_keys_as_the_others_do():
+    kit = Kit()
+    started = SimpleNamespace(image=Image(**{TOPIC: 7}), subscribe=lambda _: None)
+    kit.coordinators.follow(started)
+    assert kit.groups.partition_count == 7

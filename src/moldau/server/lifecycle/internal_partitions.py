@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from moldau.base.clock import Clock
 from moldau.base.errors import StorageError
 from moldau.base.executor import Executor
-from moldau.base.ids import NO_LEADER_EPOCH, PartitionKey
+from moldau.base.ids import NO_LEADER_EPOCH, PartitionKey, TopicId
 from moldau.cluster.changes import Change, TopicRemoved
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.store import ClusterMetadata
@@ -204,11 +204,14 @@ class Coordinators:
         self._partitions = partitions
         self._image = image
         self._known = MetadataImage()
+        self._counted: dict[str, TopicId] = {}
+        """The internal topics whose partitions were counted."""
         self._parts = parts
 
     def follow(self, metadata: ClusterMetadata) -> None:
         """Hear of the cluster's topics from now on."""
         self._known = metadata.image
+        self._count_all(metadata.image)
         metadata.subscribe(self._metadata_changed)
 
     def _metadata_changed(self, changes: Sequence[Change], image: MetadataImage) -> None:
@@ -220,6 +223,7 @@ class Coordinators:
             and (topic := self._known.topic_by_id(change.topic_id)) is not None
         }
         self._known = image
+        self._count_all(image)
         if gone:
             self._groups.tell_all(lambda shard, now: shard.topics_deleted(gone, now))
 
@@ -233,20 +237,28 @@ class Coordinators:
         if partition is None or not self._leads(partition):
             runtime.resign(index)
         elif runtime.leader_epoch(index) != partition.role.leader_epoch:
-            self._count_partitions(runtime)
+            self._count_partitions(runtime, self._image())
             runtime.lead(LedPartition(partition, self._parts))
 
     def _leads(self, partition: Partition) -> bool:
         return partition.fence(NO_LEADER_EPOCH) is ErrorCode.NONE
 
-    def _count_partitions(self, runtime: Runtime[GroupShard] | Runtime[TransactionShard]) -> None:
-        """Spread keys over the partitions there are, as counted when the first is led.
+    def _count_all(self, image: MetadataImage) -> None:
+        for runtime in self._runtimes.values():
+            self._count_partitions(runtime, image)
 
-        A topic that grows while it is served does not move its keys, as in Kafka: groups at work
-        would be torn from their offsets.
+    def _count_partitions(
+        self, runtime: Runtime[GroupShard] | Runtime[TransactionShard], image: MetadataImage
+    ) -> None:
+        """Spread keys over the partitions that there are when the topic is first seen.
+
+        Also where none of them is led: every broker tells who coordinates. A topic that grows while
+        it is served does not move its keys, as in Kafka: groups at work would be torn from their
+        offsets.
         """
-        topic = self._image().topic(runtime.topic)
-        if topic is not None and not runtime.led:
+        topic = image.topic(runtime.topic)
+        if topic is not None and topic.partitions and self._counted.get(topic.name) != topic.id:
+            self._counted[topic.name] = topic.id
             runtime.partition_count = len(topic.partitions)
 
     def directory_failed(self) -> None:
