@@ -20,6 +20,12 @@ from moldau.observe.coordinator_metrics import (
     transaction_families,
 )
 from moldau.observe.disks import DiskFigures, disk_families
+from moldau.observe.replication import (
+    ControllerFigures,
+    ReplicationFigures,
+    controller_families,
+    replication_families,
+)
 from moldau.server.configuration.broker_configs import BROKER_CONFIGS
 from moldau.server.configuration.definition import Status, format_value
 
@@ -117,6 +123,8 @@ def test_the_metrics_that_are_listed_are_told():
         *internal_topic_families(shards),
         *cleaner_families(CleanerFigures(0.0, 0.0, 0.0, 0, 0, {"/data": 0})),
         *disk_families(DiskFigures(0, 0, 0, 0)),
+        *replication_families(ReplicationFigures(*[0] * 11, {"Produce": 0})),
+        *controller_families(ControllerFigures(*[0] * 6)),
     ]
     told = {sample.name for family in families for sample in family.samples}
     text = (ROOT / "docs/running.md").read_text()

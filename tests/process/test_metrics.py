@@ -42,6 +42,11 @@ def test_what_was_produced_is_counted_under_kafkas_names(tmp_path):
     assert samples["kafka_network_requestmetrics_requests_total", produce] >= 1
     assert samples["moldau_request_seconds_count", produce] >= 1
     assert samples["kafka_server_socket_server_metrics_connection_count", ()] >= 1
+    assert samples["kafka_server_replicamanager_leadercount", ()] == 1
+    assert samples["kafka_server_replicamanager_underreplicatedpartitions", ()] == 0
+    assert samples["kafka_controller_kafkacontroller_activecontrollercount", ()] == 1
+    assert samples["kafka_controller_kafkacontroller_activebrokercount", ()] == 1
+    assert samples["kafka_controller_kafkacontroller_offlinepartitionscount", ()] == 0
     recent = samples["moldau_event_loop_lag_max_seconds", (("since", "minute"),)]
     assert 0 < recent == samples["moldau_event_loop_lag_max_seconds", (("since", "start"),)]
 

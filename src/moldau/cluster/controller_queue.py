@@ -41,6 +41,11 @@ class ControllerQueue:
         # It may have been lost on the way here: then `on_lost` has called already.
         return self._decisions is not None
 
+    @property
+    def is_active(self) -> bool:
+        """Whether this broker is the active controller, as far as it knows."""
+        return self._decisions is not None
+
     def _activated(self) -> None:
         """Begin what lasts as long as the controllership."""
 

@@ -33,6 +33,12 @@ from moldau.observe.disks import DiskFigures, disk_families
 from moldau.observe.loop_lag import LAG_BUCKETS_S, LoopLag
 from moldau.observe.memory import MemoryFigures, memory_families
 from moldau.observe.monitoring import Answer, Page, Request
+from moldau.observe.replication import (
+    ControllerFigures,
+    ReplicationFigures,
+    controller_families,
+    replication_families,
+)
 from moldau.observe.requests import TIME_BUCKETS_S, RequestMetrics
 
 
@@ -69,6 +75,8 @@ class BrokerFigures(NamedTuple):
     transactions: Callable[[], TransactionFigures]
     cleaner: Callable[[], CleanerFigures]
     memory: Callable[[], MemoryFigures]
+    replication: Callable[[], ReplicationFigures]
+    controller: Callable[[], ControllerFigures | None]
 
 
 TOPIC_COUNTERS = (
@@ -121,6 +129,8 @@ class BrokerCollector:
         yield from internal_topic_families(groups.shards, transactions.shards)
         yield from cleaner_families(self._figures.cleaner())
         yield from memory_families(self._figures.memory())
+        yield from replication_families(self._figures.replication())
+        yield from controller_families(self._figures.controller())
 
     def _requests(self) -> Iterator[Metric]:
         counts = CounterMetricFamily(

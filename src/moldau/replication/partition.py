@@ -546,6 +546,16 @@ class Partition(ReadableLog):
             self._delayed = DelayedOperations()
         return self._delayed.add(offset, done, timeout_s)
 
+    @property
+    def delayed_count(self) -> int:
+        """How many operations wait for a commit. Another thread may ask."""
+        return len(self._delayed or ())
+
+    @property
+    def delayed_deletion_count(self) -> int:
+        """How many deletions wait for other replicas. Another thread may ask."""
+        return len(self._deletions or ())
+
     def sync_began(self) -> None:
         """Hold back what waits for a commit until `sync_ended`, as far as the disk has it not."""
         self._sync_count += 1

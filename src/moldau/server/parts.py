@@ -35,6 +35,7 @@ from moldau.server.configuration.dynamic import DynamicConfigs
 from moldau.server.configuration.quorum import NodeKind
 from moldau.server.configuration.settings import BrokerSettings
 from moldau.server.configuration.values import BrokerValues
+from moldau.server.fetch.reading import ParkedFetches
 from moldau.server.handlers.quorum import QuorumState
 from moldau.server.lifecycle.internal_partitions import Coordinators, LogParts
 from moldau.server.lifecycle.replicas import Replicas
@@ -99,6 +100,7 @@ class Parts:
         self.broker_id = BrokerId(settings.node_id)
         self.metrics = RequestMetrics()
         self.traffic = Traffic()
+        self.parked_fetches = ParkedFetches()
         self.partitions = Partitions(KnownTopics(self.image))
         self.logs = LogManager(Resources(ports.files, ports.clock, ports.random), settings.log_dirs)
         self.store = ports.make_store(settings, ports)
@@ -147,6 +149,11 @@ class Parts:
             log_parts,
         )
         self.fetchers = self._make_fetchers()
+        self.replication = ReplicationPorts(
+            self.live_brokers,
+            self.isr_proposals,
+            settings.values.integer("replica.lag.time.max.ms") / 1000,
+        )
         self.replicas = Replicas(
             self.broker_id,
             self.partitions,
@@ -155,11 +162,7 @@ class Parts:
             self.traffic,
             self.config_of,
             self._partition_changed,
-            ReplicationPorts(
-                self.live_brokers,
-                self.isr_proposals,
-                settings.values.integer("replica.lag.time.max.ms") / 1000,
-            ),
+            self.replication,
         )
 
     def _make_membership(self) -> Membership:

@@ -331,4 +331,5 @@ def _fetch(parts: Parts) -> FetchHandler:
         max_bytes=settings.fetch_max_bytes,
         is_for_brokers=lambda session: session.listener == settings.listeners.inter_broker.name,
         leader_hints=LeaderHints(parts.image),
+        parked=parts.parked_fetches,
     )

@@ -15,7 +15,7 @@ from moldau.base.ids import PartitionKey
 from moldau.protocol.errors import ErrorCode
 from moldau.records.batch import iter_batches
 from moldau.replication.partition import Role
-from moldau.server.fetch.reading import ParkedFetch, by_topic
+from moldau.server.fetch.reading import ParkedFetch, ParkedFetches, by_topic
 from moldau.server.handlers.fetch import mixes_names_and_ids
 
 
@@ -353,7 +353,7 @@ def parked(fetch, wait_s=30.0):
         yield from ()
         return SimpleNamespace(sizes=sizes(found), errors=errors(found))
 
-    return ParkedFetch(fetch, wait_s, respond).future
+    return ParkedFetch(fetch, wait_s, respond, ParkedFetches()).future
 
 
 def test_a_parked_fetch_is_woken_by_an_append():

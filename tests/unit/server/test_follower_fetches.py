@@ -29,6 +29,7 @@ from moldau.replication.partition import Partition, Role
 from moldau.replication.partitions import Partitions
 from moldau.replication.ports import ReplicationPorts
 from moldau.security.authorizer import Authorizer
+from moldau.server.fetch.reading import ParkedFetches
 from moldau.server.fetch.sessions import FetchSessions
 from moldau.server.handlers.fetch import FetchHandler
 
@@ -52,6 +53,7 @@ class Leader:
             partition.become_leader(role, self.clock.monotonic())
             self.partitions.add(partition)
         self.sessions = FetchSessions(slots, 120.0, self.clock, random.Random(1))
+        self.parked = ParkedFetches()
         self.handler = FetchHandler(
             self.partitions,
             self.sessions,
@@ -62,6 +64,7 @@ class Leader:
             unexpected,
             max_bytes=FAR,
             is_for_brokers=lambda session: session.listener == "BROKERS",
+            parked=self.parked,
         )
 
     def __getitem__(self, name):
@@ -273,10 +276,12 @@ def test_an_append_wakes_a_follower_and_nothing_is_noted_by_it():
     async def work():
         leader = Leader()
         _, waiting = parked(leader)
+        assert leader.parked.count == 1
         before = leader.noted()
         leader.clock.now_ms += 100
         leader.append(batch=sized_batch(300))
         assert size(only(await waiting)) == 300
+        assert leader.parked.count == 0
         assert leader.noted() == before
 
     asyncio.run(work())

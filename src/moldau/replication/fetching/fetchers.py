@@ -83,8 +83,9 @@ class Fetchers:
         return None if place is None else place[0].get(place[1])
 
     def _all(self) -> Iterator[Followed]:
-        for fetcher in self._fetchers.values():
-            yield from fetcher
+        # Copied in one step: another thread asks for figures.
+        for fetcher in tuple(self._fetchers.values()):
+            yield from tuple(fetcher)
 
     def _take_away(self, key: PartitionKey) -> None:
         place = self._places.pop(key, None)
@@ -121,7 +122,7 @@ class Fetchers:
     @property
     def bytes_in(self) -> int:
         """Bytes that were copied from leaders, for ReplicationBytesInPerSec."""
-        return self._closed_bytes_in + sum(one.bytes_in for one in self._fetchers.values())
+        return self._closed_bytes_in + sum(one.bytes_in for one in tuple(self._fetchers.values()))
 
     @property
     def fetcher_count(self) -> int:

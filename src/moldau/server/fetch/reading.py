@@ -347,6 +347,15 @@ def _check_replica(broker_id: BrokerId, reader: Reader, partition: Partition) ->
     return ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
+class ParkedFetches:
+    """How many fetches wait, for those who watch the broker."""
+
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        self.count = 0
+
+
 class ParkedFetch:
     """A fetch that waits for more, for as long as its client allows.
 
@@ -361,15 +370,22 @@ class ParkedFetch:
         "_is_woken",
         "_look",
         "_loop",
+        "_parked",
         "_respond",
         "_timer",
         "future",
     )
 
     def __init__(
-        self, fetch: Fetch, wait_s: float, respond: Callable[[list[Fetched]], Sliced[object]]
+        self,
+        fetch: Fetch,
+        wait_s: float,
+        respond: Callable[[list[Fetched]], Sliced[object]],
+        parked: ParkedFetches,
     ) -> None:
         self._fetch = fetch
+        self._parked = parked
+        parked.count += 1
         self._respond = respond
         self._look: Sliced[object] | None = None
         self._is_looking = False
@@ -432,6 +448,7 @@ class ParkedFetch:
 
     def _done(self, future: asyncio.Future[object]) -> None:
         del future
+        self._parked.count -= 1
         self._timer.cancel()
         self._fetch.session.wake = None
         if not self._fetch.session.kept:

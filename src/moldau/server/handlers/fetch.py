@@ -45,6 +45,7 @@ from moldau.server.fetch.reading import (
     Fetched,
     FollowerFetch,
     ParkedFetch,
+    ParkedFetches,
     by_topic,
 )
 from moldau.server.fetch.sessions import FetchSession, FetchSessions
@@ -96,6 +97,7 @@ class FetchHandler:
         max_bytes: int,
         is_for_brokers: Callable[[Session], bool] = lambda _: True,
         leader_hints: LeaderHints = NO_HINTS,
+        parked: ParkedFetches | None = None,
     ) -> None:
         """`is_for_brokers` tells whether a session came in where brokers talk to each other."""
         self._partitions = partitions
@@ -108,6 +110,7 @@ class FetchHandler:
         self._max_bytes = max_bytes
         self._is_for_brokers = is_for_brokers
         self._leader_hints = leader_hints
+        self._parked = parked or ParkedFetches()
         self._rotation = 0
 
     def __call__(
@@ -166,10 +169,16 @@ class FetchHandler:
             if not session.kept:
                 session.close()
             return response
-        parked = ParkedFetch(
-            fetch, request.max_wait_ms / 1000, lambda found: self._respond(fetch, found, context)
-        )
+        parked = self._park(fetch, request, context)
         return parked.future
+
+    def _park(self, fetch: Fetch, request: FetchRequest, context: RequestContext) -> ParkedFetch:
+        return ParkedFetch(
+            fetch,
+            request.max_wait_ms / 1000,
+            lambda found: self._respond(fetch, found, context),
+            self._parked,
+        )
 
     def _refusal(self, context: RequestContext, follower: FollowerFetch | None) -> ErrorCode:
         """Say what every partition answers a follower that is none of ours."""
@@ -245,8 +254,7 @@ class FetchHandler:
         if enough or request.max_wait_ms <= 0 or not fetch.session.readers:
             response = await take_turns(self._respond(fetch, found, context))
         else:
-            wait_s = request.max_wait_ms / 1000
-            parked = ParkedFetch(fetch, wait_s, lambda found: self._respond(fetch, found, context))
+            parked = self._park(fetch, request, context)
             response = await parked.future  # type: ignore[assignment]
         await context.memory.reserve(CONVERSION_COPIES * _stored_size(response))
         magic = 1 if context.version >= MAGIC_1_FROM else 0

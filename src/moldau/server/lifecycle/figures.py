@@ -22,6 +22,7 @@ from moldau.observe.memory import MemoryFigures
 from moldau.observe.prometheus import BrokerFigures, LogFigures
 from moldau.protocol.errors import ErrorCode
 from moldau.server.broker import Broker
+from moldau.server.lifecycle.replication_figures import controller_figures, replication_figures
 from moldau.server.lifecycle.runtimes import Runtimes
 
 
@@ -37,6 +38,8 @@ def figures_of(broker: Broker) -> BrokerFigures:
         transactions=lambda: _transactions(broker.parts.runtimes),
         cleaner=lambda: _cleaner(broker),
         memory=lambda: _memory(broker),
+        replication=lambda: replication_figures(broker.parts),
+        controller=lambda: controller_figures(broker.parts),
     )
 
 
