@@ -504,12 +504,17 @@ def test_a_partition_that_is_forgotten_gets_nothing_more():
     play(work)
 
 
-def test_another_number_of_fetchers_takes_over_all_partitions():
+@pytest.mark.parametrize("moved_per_turn", [2, 200])
+def test_another_number_of_fetchers_takes_over_all_partitions(monkeypatch, moved_per_turn):
+    monkeypatch.setattr("moldau.replication.fetching.fetchers.MOVED_PER_TURN", moved_per_turn)
+
     async def work(scene):
         await scene.start(partitions=8)
         for index in range(8):
             scene.lead(1, index=index)
         scene[2].fetchers.resize(3)
+        for _ in range(8 // moved_per_turn):
+            await asyncio.sleep(0)
         assert scene[2].fetchers.fetcher_count == 3
         for index in range(8):
             scene[1].append(b"1", index=index)

@@ -114,6 +114,7 @@ class Broker:
         await self._join()
         await self.parts.replicas.begin(self.parts.store.image)
         self.parts.store.subscribe(self.parts.replicas.changed)
+        self.parts.store.subscribe(self.parts.configs_changed)
         self.parts.coordinators.follow(self.parts.store)
         self._tasks += [
             asyncio.create_task(work, name=name)

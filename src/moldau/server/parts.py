@@ -6,7 +6,7 @@ handlers on top of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -17,6 +17,7 @@ from moldau.base.ids import BrokerId, PartitionKey
 from moldau.base.memory_budget import MemoryBudget
 from moldau.base.network import Network
 from moldau.cluster.broker_controller import ControllerSettings
+from moldau.cluster.changes import Change, ConfigChanged
 from moldau.cluster.controller import Controller
 from moldau.cluster.controller_requests import BrokerRequests
 from moldau.cluster.image import MetadataImage
@@ -256,6 +257,12 @@ class Parts:
     def config_of(self, own: Mapping[str, str]) -> LogConfig:
         """Return what a topic's own configs come to here and now."""
         return self.configs.topic_log_config(own)
+
+    def configs_changed(self, changes: Sequence[Change], image: MetadataImage) -> None:
+        """Follow configs of the broker that others have to be told of."""
+        del image
+        if any(isinstance(change, ConfigChanged) for change in changes):
+            self.fetchers.resize(self.configs.broker_values.integer("num.replica.fetchers"))
 
     def _partition_changed(self, key: PartitionKey) -> None:
         """Let coordinators and fetchers follow a partition's role."""

@@ -21,6 +21,9 @@ from moldau.replication.partition import Partition
 
 _HASH_MODULUS = 2**32
 
+MOVED_PER_TURN = 200
+"""Replicas that change their fetcher between two turns of the loop: a millisecond or two."""
+
 
 class Fetchers:
     """What this broker follows. Owned by the event loop's thread."""
@@ -60,16 +63,22 @@ class Fetchers:
         self._close_idle()
 
     def resize(self, count: int) -> None:
-        """Use another number of fetchers for each leader."""
-        if count == self._count:
-            return
-        self._count = count
-        replicas = [followed.replica for followed in self._all()]
-        for replica in replicas:
-            self._take_away(replica.key)
-        for replica in replicas:
-            self.follow(replica)
+        """Use another number of fetchers for each leader; replicas move some in each turn."""
+        if count != self._count:
+            self._count = count
+            self._move([followed.replica for followed in self._all()])
+
+    def _move(self, replicas: list[Partition]) -> None:
+        """Give replicas to the fetchers that are to copy them; those that are still copied."""
+        for replica in replicas[:MOVED_PER_TURN]:
+            followed = self._find(replica.key)
+            if followed is not None and followed.replica is replica:
+                self._take_away(replica.key)
+                self.follow(replica)
         self._close_idle()
+        if len(replicas) > MOVED_PER_TURN:
+            later = replicas[MOVED_PER_TURN:]
+            asyncio.get_running_loop().call_soon(self._move, later)
 
     async def close(self) -> None:
         """Copy nothing any more, and wait until nothing runs."""

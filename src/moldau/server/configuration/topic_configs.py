@@ -14,7 +14,6 @@ from typing import Any, Final
 
 from moldau.base.errors import ConfigError
 from moldau.base.texts import shorten
-from moldau.server.configuration.broker_configs.cluster import NO_REPLICATION
 from moldau.server.configuration.broker_configs.logs import NO_PREALLOCATION, SEGMENT_SIZE_MIN
 from moldau.server.configuration.broker_configs.own import NO_THROTTLE
 from moldau.server.configuration.broker_configs.tiering import NO_TIERS
@@ -179,13 +178,10 @@ _DEFINITIONS: tuple[ConfigDefinition, ...] = (
         NO_PREALLOCATION,
         boolean("preallocate", False, "Give a new segment its full size on the disk at once."),
     ),
-    *without_effect(
-        NO_REPLICATION,
-        boolean(
-            "unclean.leader.election.enable",
-            False,
-            "Let a replica that may lack records lead when no in-sync one is left.",
-        ),
+    boolean(
+        "unclean.leader.election.enable",
+        False,
+        "Let a replica that may lack records lead when no in-sync one is left.",
     ),
     long(
         "delete.retention.ms",

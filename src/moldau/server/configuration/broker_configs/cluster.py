@@ -19,8 +19,13 @@ from moldau.server.configuration.definition import (
 )
 from moldau.storage.topic_config import LONG_MAX
 
-NO_REPLICATION: Final = "replication between brokers is not part of this version"
-EMBEDDED: Final = "the controller and its metadata are inside this process"
+ALWAYS_HANDS_OVER: Final = "a broker that stops always moves its leaders away first"
+LEADERS_ONLY: Final = "consumers read from leaders in this version"
+SYSTEM_BUFFERS: Final = "the operating system sizes the buffers of a follower's socket"
+ONE_VOTER: Final = "a quorum has one voter in this version"
+FIXED_FETCHES: Final = "brokers fetch metadata with fixed limits in this version"
+NOT_THERE: Final = "what it sets is not part of this version"
+FIXED_LOG: Final = "the metadata log is written and cut by fixed rules in this version"
 
 CLUSTER: tuple[ConfigDefinition, ...] = (
     integer("node.id", 1, "The number of this broker in its cluster.", at_least(0)),
@@ -31,13 +36,13 @@ CLUSTER: tuple[ConfigDefinition, ...] = (
     names(
         "process.roles",
         ("broker", "controller"),
-        "What this process is: a broker, with its controller inside.",
+        "What this process is: a broker, or a broker with the controller inside.",
         list_of("broker", "controller"),
     ),
     names(
         "controller.listener.names",
         (),
-        "Listeners of the controller, which are not opened: it is inside this process.",
+        "Listeners of the controller, for other nodes of the cluster.",
     ),
     names(
         "controller.quorum.voters",
@@ -54,101 +59,107 @@ CLUSTER: tuple[ConfigDefinition, ...] = (
         None,
         "The directory of the cluster's metadata; the first of log.dirs if not set.",
     ),
-    *without_effect(
-        NO_REPLICATION,
-        *cluster_wide(
-            boolean(
-                "unclean.leader.election.enable",
-                False,
-                "Let a replica that may lack records lead when no in-sync one is left.",
-            ),
-            integer("num.replica.fetchers", 1, "Fetchers per leader a follower runs.", at_least(1)),
-        ),
-        *internal(
-            long(
-                "unclean.leader.election.interval.ms",
-                300_000,
-                "How often partitions without a leader are looked at for an unclean election.",
-                at_least(1),
-            ),
-        ),
+    *cluster_wide(
         boolean(
-            "auto.leader.rebalance.enable",
-            True,
-            "Give leadership back to preferred replicas from time to time.",
+            "unclean.leader.election.enable",
+            False,
+            "Let a replica that may lack records lead when no in-sync one is left.",
         ),
+        integer("num.replica.fetchers", 1, "Fetchers per leader a follower runs.", at_least(1)),
+    ),
+    *internal(
         long(
-            "leader.imbalance.check.interval.seconds",
-            300,
-            "How often the balance of leaders is checked.",
+            "unclean.leader.election.interval.ms",
+            300_000,
+            "How often partitions without a leader are looked at for an unclean election.",
             at_least(1),
         ),
+    ),
+    boolean(
+        "auto.leader.rebalance.enable",
+        True,
+        "Give leadership back to preferred replicas from time to time.",
+    ),
+    long(
+        "leader.imbalance.check.interval.seconds",
+        300,
+        "How often the balance of leaders is checked.",
+        at_least(1),
+    ),
+    integer(
+        "replica.fetch.backoff.ms",
+        1_000,
+        "How long a follower rests after an error.",
+        at_least(0),
+    ),
+    integer(
+        "replica.fetch.max.bytes",
+        1_048_576,
+        "The most a follower fetches of one partition at once.",
+        at_least(0),
+    ),
+    integer("replica.fetch.min.bytes", 1, "How much a follower's fetch waits for."),
+    integer(
+        "replica.fetch.response.max.bytes",
+        10_485_760,
+        "The most a follower fetches at once.",
+        at_least(0),
+    ),
+    integer("replica.fetch.wait.max.ms", 500, "How long a follower's fetch waits for data."),
+    long(
+        "replica.lag.time.max.ms",
+        30_000,
+        "How long a follower may lag before it leaves the in-sync replicas.",
+    ),
+    integer("replica.socket.timeout.ms", 30_000, "How long a follower waits for an answer."),
+    integer(
+        "controller.socket.timeout.ms",
+        30_000,
+        "How long controller and broker wait for each other.",
+    ),
+    integer(
+        "broker.heartbeat.interval.ms",
+        2_000,
+        "How often a broker tells the controller that it lives.",
+    ),
+    integer(
+        "broker.session.timeout.ms",
+        9_000,
+        "How long a silent broker stays a member of the cluster.",
+    ),
+    integer(
+        "initial.broker.registration.timeout.ms",
+        60_000,
+        "How long a starting broker tries to register.",
+    ),
+    integer(
+        "controller.quorum.fetch.max.bytes",
+        1_048_576,
+        "The most metadata a controller fetches at once.",
+        at_least(1),
+    ),
+    *without_effect(
+        ALWAYS_HANDS_OVER,
         boolean("controlled.shutdown.enable", True, "Move leadership away before a broker stops."),
-        integer(
-            "replica.fetch.backoff.ms",
-            1_000,
-            "How long a follower rests after an error.",
-            at_least(0),
-        ),
-        integer(
-            "replica.fetch.max.bytes",
-            1_048_576,
-            "The most a follower fetches of one partition at once.",
-            at_least(0),
-        ),
-        integer("replica.fetch.min.bytes", 1, "How much a follower's fetch waits for."),
-        integer(
-            "replica.fetch.response.max.bytes",
-            10_485_760,
-            "The most a follower fetches at once.",
-            at_least(0),
-        ),
-        integer("replica.fetch.wait.max.ms", 500, "How long a follower's fetch waits for data."),
-        long(
-            "replica.lag.time.max.ms",
-            30_000,
-            "How long a follower may lag before it leaves the in-sync replicas.",
-        ),
+    ),
+    *without_effect(
+        LEADERS_ONLY,
         string(
             "replica.selector.class",
             None,
             "The Java class that picks the replica a consumer reads from.",
         ),
+    ),
+    *without_effect(
+        SYSTEM_BUFFERS,
         integer(
             "replica.socket.receive.buffer.bytes",
             65_536,
             "The receive buffer of a follower's socket.",
         ),
-        integer("replica.socket.timeout.ms", 30_000, "How long a follower waits for an answer."),
-        integer(
-            "controller.socket.timeout.ms",
-            30_000,
-            "How long controller and broker wait for each other.",
-        ),
     ),
     *without_effect(
-        EMBEDDED,
-        integer(
-            "broker.heartbeat.interval.ms",
-            2_000,
-            "How often a broker tells the controller that it lives.",
-        ),
-        integer(
-            "broker.session.timeout.ms",
-            9_000,
-            "How long a silent broker stays a member of the cluster.",
-        ),
-        integer(
-            "initial.broker.registration.timeout.ms",
-            60_000,
-            "How long a starting broker tries to register.",
-        ),
-        integer(
-            "controller.quorum.append.linger.ms",
-            25,
-            "How long the controller gathers changes before it writes them.",
-            at_least(0),
-        ),
+        ONE_VOTER,
         boolean(
             "controller.quorum.auto.join.enable",
             False,
@@ -166,12 +177,9 @@ CLUSTER: tuple[ConfigDefinition, ...] = (
             "How long controllers wait for a leader before they elect one.",
             at_least(0),
         ),
-        integer(
-            "controller.quorum.fetch.max.bytes",
-            1_048_576,
-            "The most metadata a controller fetches at once.",
-            at_least(1),
-        ),
+    ),
+    *without_effect(
+        FIXED_FETCHES,
         integer(
             "controller.quorum.fetch.snapshot.max.bytes",
             1_048_576,
@@ -194,6 +202,15 @@ CLUSTER: tuple[ConfigDefinition, ...] = (
             "controller.quorum.retry.backoff.ms",
             20,
             "How long a controller rests before it asks again.",
+            at_least(0),
+        ),
+    ),
+    *without_effect(
+        FIXED_LOG,
+        integer(
+            "controller.quorum.append.linger.ms",
+            25,
+            "How long the controller gathers changes before it writes them.",
             at_least(0),
         ),
         long(
@@ -235,18 +252,6 @@ CLUSTER: tuple[ConfigDefinition, ...] = (
         ),
         *internal(
             long(
-                "controller.performance.always.log.threshold.ms",
-                2_000,
-                "Log each controller event that takes longer than this.",
-                at_least(0),
-            ),
-            long(
-                "controller.performance.sample.period.ms",
-                60_000,
-                "How often the controller logs its performance.",
-                at_least(100),
-            ),
-            long(
                 "internal.metadata.delete.delay.millis",
                 60_000,
                 "How long a removed segment of the metadata stays on the disk.",
@@ -260,6 +265,23 @@ CLUSTER: tuple[ConfigDefinition, ...] = (
                 "internal.metadata.max.batch.size.in.bytes",
                 8_388_608,
                 "The largest batch of metadata.",
+            ),
+        ),
+    ),
+    *without_effect(
+        NOT_THERE,
+        *internal(
+            long(
+                "controller.performance.always.log.threshold.ms",
+                2_000,
+                "Log each controller event that takes longer than this.",
+                at_least(0),
+            ),
+            long(
+                "controller.performance.sample.period.ms",
+                60_000,
+                "How often the controller logs its performance.",
+                at_least(100),
             ),
             long(
                 "server.max.startup.time.ms", LONG_MAX, "How long the start may take.", at_least(0)
