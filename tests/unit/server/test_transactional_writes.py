@@ -8,7 +8,7 @@ import pytest
 
 from kits import log_kit
 from kits.log_kit import HandClock, make_batch, marker
-from kits.partition_kit import make_partition
+from kits.partition_kit import give_role, make_partition
 from kits.request_kit import context
 from moldau.base.ids import PartitionKey, TopicId
 from moldau.coordination.outcome import ProducerIdentity
@@ -17,6 +17,7 @@ from moldau.observe.traffic import Traffic
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.data import PartitionProduceData, ProduceRequest, TopicProduceData
 from moldau.records.compression import Codec
+from moldau.replication.partition import Role
 from moldau.replication.partitions import Partitions
 from moldau.server.handlers.produce import ProduceHandler
 from moldau.server.lifecycle.internal_topics import OFFSETS_TOPIC
@@ -320,6 +321,20 @@ class TestWaiting:
             kit.partitions.remove(key)
             other = log_kit.Broker().manager.open_or_create(key, topic_id, LogConfig())
             kit.partitions.add(make_partition(key, topic_id, other))
+            kit.coordinator.answer()
+            assert codes_of(await produced) == [ErrorCode.NOT_ENOUGH_REPLICAS]
+
+        self.run(steps)
+
+    @pytest.mark.parametrize("version", [OLD, ADDS])
+    def test_a_permit_does_not_outlive_the_leadership(self, version):
+        async def steps():
+            kit = Kit()
+            kit.coordinator.waits = True
+            produced = kit.ask((0, batch()), version=version)
+            partition = kit.partitions.get("t", 0)
+            give_role(partition, Role(ME + 1, 1, 1, (ME, ME + 1), (ME, ME + 1)))
+            give_role(partition, Role(ME, 2, 2, (ME,), (ME,)))
             kit.coordinator.answer()
             assert codes_of(await produced) == [ErrorCode.NOT_ENOUGH_REPLICAS]
 

@@ -5,7 +5,8 @@ the transaction. For all others the coordinator is asked first (KIP-890), once p
 said is a permit. Between the question and the append a marker may end the very transaction that
 the coordinator spoke of, and the batch behind it would hang for ever. Since transaction version 2
 every marker comes with a new epoch, and the log itself refuses what is left over from the one
-before; for older clients a permit is good only until the next marker of its producer.
+before; for older clients a permit is good only until the next marker of its producer. No permit
+outlives the leadership that it was asked for in: another leader may have written markers.
 
 A batch that is turned away for the moment comes back, while those that its producer had sent
 behind it may pass. The log is told of it, so that it does not begin with the second.
@@ -37,6 +38,7 @@ class Permit(NamedTuple):
 
     code: ErrorCode
     partition: Partition
+    leader_epoch: int
     marker_count: int | None
     """The producer's markers when it was asked for; None where a later one does not matter."""
 
@@ -82,7 +84,9 @@ class TransactionalWrites:
         adds = version >= ADDS_PARTITIONS
         if not (adds or self._verification()):
             return {
-                (key, producer): Permit(ErrorCode.NONE, partition, None)
+                (key, producer): Permit(
+                    ErrorCode.NONE, partition, partition.role.leader_epoch, None
+                )
                 for producer, partitions in asked.items()
                 for key, partition in partitions.items()
             }
@@ -123,10 +127,15 @@ class TransactionalWrites:
             for key, partition in partitions.items()
         }
 
+        leader_epochs = {key: partition.role.leader_epoch for key, partition in partitions.items()}
+
         def permitted(answers: list[Verdicts]) -> Permits:
             return {
                 (key, producer): Permit(
-                    produce_error(code, version), partitions[key], marker_counts[key]
+                    produce_error(code, version),
+                    partitions[key],
+                    leader_epochs[key],
+                    marker_counts[key],
                 )
                 for key, code in answers[0].items()
             }
@@ -136,11 +145,11 @@ class TransactionalWrites:
 
 
 def marker_state(partitions: Partitions, key: PartitionKey, producer_id: int) -> object:
-    """Return a value that is another one once the producer has a new marker there."""
+    """Return a value that is another one once the producer has a new marker there, or may have."""
     partition = partitions.get(*key)
     if partition is None:
         return None
-    return partition, partition.marker_count(producer_id)
+    return partition, partition.role.leader_epoch, partition.marker_count(producer_id)
 
 
 def check_permit(partition: Partition, header: BatchHeader, permits: Permits) -> None:
@@ -163,7 +172,7 @@ def check_permit(partition: Partition, header: BatchHeader, permits: Permits) ->
 
 def _is_spent(permit: Permit, partition: Partition, header: BatchHeader) -> bool:
     """Tell whether a permit was for a partition, or for a transaction, that is no more."""
-    if permit.partition is not partition:
+    if permit.partition is not partition or permit.leader_epoch != partition.role.leader_epoch:
         return True
     count = permit.marker_count
     return count is not None and count != partition.marker_count(header.producer_id)
