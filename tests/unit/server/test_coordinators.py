@@ -13,7 +13,7 @@ from kits import log_kit
 from kits.coordinator_kit import MapShard, failed, one
 from kits.partition_kit import give_role, make_partition
 from moldau.base.ids import PartitionKey, TopicId
-from moldau.cluster.changes import TopicRemoved
+from moldau.cluster.changes import PartitionCreated, TopicRemoved
 from moldau.coordination.outcome import NOTHING, ProducerIdentity
 from moldau.coordination.runtime import Runtime
 from moldau.observe.traffic import Traffic
@@ -215,6 +215,22 @@ def test_groups_hear_of_topics_that_are_gone():
         listeners[0](changes, Image())
         listeners[0]([], Image())
         assert heard == [{"topic 1": bytes([1] * 16)}]
+
+    run(work)
+
+
+def test_a_broker_that_leads_nothing_knows_how_keys_are_spread():
+    async def work():
+        kit = Kit()
+        listeners = []
+        image = Image(**{TOPIC: 7})
+        kit.coordinators.follow(SimpleNamespace(image=image, subscribe=listeners.append))
+        assert kit.groups.partition_count == 7
+        listeners[0]([PartitionCreated(TOPIC_ID, None)], Image(**{TOPIC: 8}))
+        assert kit.groups.partition_count == 8
+        kit.partition()
+        listeners[0]([PartitionCreated(TOPIC_ID, None)], Image(**{TOPIC: 9}))
+        assert kit.groups.partition_count == 1  # as counted when the first was led
 
     run(work)
 
