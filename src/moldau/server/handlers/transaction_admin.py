@@ -128,11 +128,15 @@ class TransactionAdminHandlers:
         return self._write(request)
 
     async def _write(self, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
-        codes: dict[int, dict[PartitionKey, ErrorCode]] = {}
+        """Write all markers, then wait for all of them: each may wait for followers."""
+        writing = []
         for asked in request.markers:
-            of_producer = codes.setdefault(asked.producer_id, {})
-            of_producer.update(await self._write_one(asked))
+            task = asyncio.create_task(self._write_one(asked), name="write a marker")
+            writing.append((asked.producer_id, task))
             await asyncio.sleep(0)
+        codes: dict[int, dict[PartitionKey, ErrorCode]] = {}
+        for producer_id, task in writing:
+            codes.setdefault(producer_id, {}).update(await task)
         return await take_turns(_written(codes))
 
     async def _write_one(self, asked: WritableTxnMarker) -> dict[PartitionKey, ErrorCode]:
