@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -17,13 +18,22 @@ from moldau.cluster.store import StoreFailed
 from moldau.coordination.runtime import Runtime
 from moldau.coordination.transactions.shard import TransactionShard
 from moldau.coordination.transactions.sweeping import TransactionSettings
+from moldau.engine.errors import ClientClosed
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.transactions import (
+    AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
     AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTopicResult,
     DescribeTransactionsRequest,
     EndTxnRequest,
     InitProducerIdRequest,
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersResponse,
 )
 from moldau.records.batch import iter_batches, parse_header
 from moldau.records.control import end_transaction_marker
@@ -31,7 +41,10 @@ from moldau.replication.partition import Role
 from moldau.replication.partitions import Partitions
 from moldau.server.handlers.transaction_admin import TransactionAdminHandlers
 from moldau.server.handlers.transactions import TransactionHandlers
-from moldau.server.transactions.markers import MarkerSender, MarkerWriter
+from moldau.server.transactions.marker_sending import MarkerSender
+from moldau.server.transactions.markers import MarkerWriter
+from moldau.server.transactions.remote_markers import RemoteMarkers
+from moldau.server.transactions.remote_verification import RemoteCoordinators
 from moldau.server.transactions.verification import (
     RetrySettings,
     TransactionVerifier,
@@ -68,6 +81,90 @@ class InPlace:
         return work(*args)
 
 
+class ScriptedBrokers:
+    """Other brokers: a test answers each request, in the order in which they come."""
+
+    def __init__(self):
+        self.requests = asyncio.Queue()
+        self.is_closed = False
+
+    async def call(self, broker_id, request, *, lowest_version=0):
+        del lowest_version
+        answer = asyncio.get_running_loop().create_future()
+        self.requests.put_nowait(Asked(broker_id, request, answer))
+        return await answer
+
+    async def next(self):
+        """Return what the next request asks for."""
+        return await asyncio.wait_for(self.requests.get(), 10)
+
+    async def close(self):
+        self.is_closed = True
+        while not self.requests.empty():
+            self.requests.get_nowait().fail(ClientClosed("closed"))
+
+
+class Asked(NamedTuple):
+    """One request to another broker, without an answer yet."""
+
+    broker_id: int
+    request: Any
+    answer: asyncio.Future
+
+    def fail(self, error):
+        self.answer.set_exception(error)
+
+    def written(self, *codes):
+        """Say of each partition, in the order of the request, what became of its marker."""
+        left = iter(codes)
+        self.answer.set_result(
+            WriteTxnMarkersResponse(
+                [
+                    WritableTxnMarkerResult(
+                        marker.producer_id,
+                        [
+                            WritableTxnMarkerTopicResult(
+                                topic.name,
+                                [
+                                    WritableTxnMarkerPartitionResult(index, next(left))
+                                    for index in topic.partition_indexes
+                                ],
+                            )
+                            for topic in marker.topics
+                        ],
+                    )
+                    for marker in self.request.markers
+                ]
+            )
+        )
+
+    def verified(self, *codes, error=0):
+        """Say of each partition, in the order of the request, whether it is in its transaction."""
+        left = iter(codes)
+        self.answer.set_result(
+            AddPartitionsToTxnResponse(
+                error_code=error,
+                results_by_transaction=[
+                    AddPartitionsToTxnResult(
+                        one.transactional_id,
+                        [
+                            AddPartitionsToTxnTopicResult(
+                                topic.name,
+                                [
+                                    AddPartitionsToTxnPartitionResult(index, next(left))
+                                    for index in topic.partitions
+                                ],
+                            )
+                            for topic in one.topics
+                        ],
+                    )
+                    for one in self.request.transactions
+                    if not error
+                ],
+            )
+        )
+
+
 class Kit:
     """One coordinator, its partitions on a simulated disk, and everything between."""
 
@@ -87,7 +184,10 @@ class Kit:
             ),
             self.failures.append,
         )
-        self.sender = MarkerSender(self.writer, self.image, self.tell)
+        self.others = ScriptedBrokers()
+        self.sender = MarkerSender(
+            ME, self.writer, RemoteMarkers(self.others), self.image, lambda: self.runtime
+        )
         settings = TransactionSettings(
             max_timeout_ms=900_000,
             abort_interval_ms=10_000,
@@ -102,15 +202,20 @@ class Kit:
             lambda _index, epoch: TransactionShard(epoch, settings),
             self.disk.clock,
             perform=self.sender,
+            settled=self.sender.settled,
         )
         self.producers = TransactionHandlers(self.runtime, self.ids, self.image, lambda _: 3)
         self.admin = TransactionAdminHandlers(self.runtime, self.writer, self.disk.clock)
-        self.verifier = TransactionVerifier(self.runtime, self.disk.clock, RetrySettings(1, 50))
+        self.coordinator = None
+        self.verifier = TransactionVerifier(
+            self.runtime,
+            self.disk.clock,
+            RetrySettings(1, 50),
+            RemoteCoordinators(self.others),
+            lambda _: self.coordinator,
+        )
         self.partition(ORDERS)
         self.partition(OFFSETS)
-
-    def tell(self, name, handler):
-        self.runtime.tell(name, handler)
 
     def image(self):
         return SimpleNamespace(partition=self.metadata.get)
@@ -119,7 +224,7 @@ class Kit:
         log = self.disk.manager.open_or_create(key, TOPIC_ID, self.disk.config)
         found = make_partition(key, TOPIC_ID, log, Role(leader, 0, 0, (ME,), (ME,)))
         self.partitions.add(found)
-        self.metadata[key] = found
+        self.metadata[key] = SimpleNamespace(leader=leader)
         return found
 
     def lead(self):

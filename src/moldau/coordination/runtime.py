@@ -33,7 +33,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from moldau.base.checks import invariant
@@ -104,6 +104,10 @@ def no_effects(effect: object) -> None:
     raise InvariantViolated(f"nobody carries out {effect!r}")
 
 
+async def nothing_under_way() -> None:
+    """The default of `settled`, for shards whose effects end where they are carried out."""
+
+
 class Runtime(Generic[S]):
     """Every shard of one internal topic on this broker. Call it on the event loop's thread only."""
 
@@ -115,15 +119,20 @@ class Runtime(Generic[S]):
         clock: Clock,
         *,
         perform: Callable[[object], None] = no_effects,
+        settled: Callable[[], Awaitable[None]] = nothing_under_way,
         codec: Codec = Codec.NONE,
         commit_timeout_s: float = COMMIT_TIMEOUT_S,
         load_buffer_bytes: int = LOAD_BUFFER_BYTES,
     ) -> None:
-        """Start without shards; `make_shard` takes the index and leader epoch of a partition."""
+        """Start without shards; `make_shard` takes the index and leader epoch of a partition.
+
+        `settled` returns when no effect is under way that was handed to `perform` before.
+        """
         self.topic = topic
         self.partition_count = partition_count
         """The divisor of the key's hash. The broker sets it when it leads its first partition."""
         self._make_shard = make_shard
+        self._settled = settled
         self.bugs = BugLog()
         self._settings = HostSettings(
             topic, clock, perform, codec, commit_timeout_s, self._load_again, self.bugs
@@ -245,7 +254,7 @@ class Runtime(Generic[S]):
         if log.log_start_offset == log.log_end_offset:
             self._begin(host)
         else:
-            self._begin_load(host, after_s=0.0)
+            self._begin_load(host, self._load(host))
 
     def _load_again(self, log: InternalLog) -> None:
         """Replace a shard that failed, and load the new one after a backoff.
@@ -260,7 +269,7 @@ class Runtime(Generic[S]):
         after_s = backoff_s(times, RELOAD_FIRST_S, RELOAD_MAX_S)
         host = self._add_host(log)
         logger.warning("%s is loaded anew in %.0f s", host, after_s)
-        self._begin_load(host, after_s)
+        self._begin_load(host, self._load_later(host, after_s))
 
     def _add_host(self, log: InternalLog) -> Host[S]:
         # Two live hosts would append to one partition, each without the other's records in its
@@ -270,11 +279,9 @@ class Runtime(Generic[S]):
         host = self._hosts[log.index] = Host(log, shard, self._settings)
         return host
 
-    def _begin_load(self, host: Host[S], after_s: float) -> None:
+    def _begin_load(self, host: Host[S], work: Coroutine[None, None, None]) -> None:
         index = host.log.index
-        load = asyncio.get_running_loop().create_task(
-            self._load(host, after_s), name=f"load {host}"
-        )
+        load = asyncio.get_running_loop().create_task(work, name=f"load {host}")
         self._loads[index] = load
         load.add_done_callback(lambda done: self._load_ended(index, done))
 
@@ -300,13 +307,22 @@ class Runtime(Generic[S]):
             self.resign(index)
         await asyncio.gather(*loads, return_exceptions=True)
 
-    async def _load(self, host: Host[S], after_s: float) -> None:
+    async def _load_later(self, host: Host[S], after_s: float) -> None:
+        """Load a shard again in its leader epoch, after a backoff.
+
+        Effects of the shard that failed are waited for. The new shard repeats them, and nobody
+        could tell one that arrives late from its own: both have the same epoch.
+        """
+        await asyncio.sleep(after_s)
+        await self._settled()
+        await self._load(host)
+
+    async def _load(self, host: Host[S]) -> None:
         """Load a shard and let it serve.
 
         If that fails, the shard is not available until its partition is led in another epoch.
         `resign` cancels this.
         """
-        await asyncio.sleep(after_s)
         async with self._turns:
             clock = self._settings.clock
             start_s = clock.monotonic()

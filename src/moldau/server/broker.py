@@ -298,7 +298,7 @@ class Broker:
         await self._cancel_tasks()
         await self.parts.fetchers.close()
         await self.parts.coordinators.close()
-        await self.parts.runtimes.sender.close()
+        await self.parts.runtimes.close()
         if is_member:
             await self._sign_off(STOP_PATIENCE_S)
         await self._end_heartbeats()

@@ -41,6 +41,7 @@ from moldau.server.handlers.quorum import QuorumState
 from moldau.server.lifecycle.internal_partitions import Coordinators, LogParts
 from moldau.server.lifecycle.replicas import Replicas
 from moldau.server.lifecycle.runtimes import Runtimes
+from moldau.server.nodes.broker_channels import BrokerChannels
 from moldau.server.nodes.controller_channel import ControllerChannel
 from moldau.server.nodes.image_waits import ImageWaits
 from moldau.server.nodes.isr_proposals import IsrProposals
@@ -140,7 +141,13 @@ class Parts:
         )
         log_parts = LogParts(ports.clock, ports.executor, self.flusher, self.traffic, failed)
         self.runtimes = Runtimes(
-            settings.values, self.image, self.partitions, log_parts, ports.random
+            settings.values,
+            self.image,
+            self.partitions,
+            log_parts,
+            ports.random,
+            self.broker_id,
+            self._open_broker_channels,
         )
         self.coordinators = Coordinators(
             self.runtimes.groups,
@@ -232,6 +239,14 @@ class Parts:
                 client_id=f"broker-{self.broker_id}-{purpose}",
                 request_timeout_ms=timeout_ms,
             )
+        )
+
+    def _open_broker_channels(self, purpose: str, timeout_ms: int) -> BrokerChannels:
+        return BrokerChannels(
+            self.live_brokers,
+            ClientPorts(self.ports.network, self.ports.clock, self.ports.random),
+            client_id=f"broker-{self.broker_id}-{purpose}",
+            request_timeout_ms=timeout_ms,
         )
 
     def broker_epoch(self) -> int:

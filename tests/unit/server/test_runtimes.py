@@ -18,7 +18,7 @@ def make(**settings):
     overrides = {key.replace("_", "."): value for key, value in settings.items()}
     values = BrokerSettings.load(None, {"log.dirs": "/data", **overrides}).values
     parts = LogParts(log_kit.HandClock(), None, None, None, None)
-    return Runtimes(values, lambda: None, Partitions(), parts, random.Random(1))
+    return Runtimes(values, lambda: None, Partitions(), parts, random.Random(1), 1, lambda *_: None)
 
 
 def test_each_kind_has_its_topic_and_as_many_partitions_as_set():

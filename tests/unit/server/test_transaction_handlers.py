@@ -261,8 +261,7 @@ def test_verifying_waits_for_the_last_transaction_to_end_and_gives_up_in_time():
         kit = Kit().lead()
         await kit.init()
         await kit.add((4000, 0), ORDERS)
-        del kit.metadata[ORDERS]
-        kit.metadata[ORDERS] = kit.partitions.remove(ORDERS)
+        kit.partitions.remove(ORDERS)
         await kit.end((4000, 0), version=5)
         await kit.settle()
         producer = ProducerIdentity(4000, 1)

@@ -32,7 +32,8 @@ from moldau.protocol.messages.transactions import (
     WriteTxnMarkersRequest,
 )
 from moldau.replication.partition import Role
-from moldau.server.transactions.markers import Marker, _existing
+from moldau.server.transactions.marker_sending import _in_order
+from moldau.server.transactions.markers import Marker
 
 
 @pytest.fixture(autouse=True)
@@ -225,6 +226,24 @@ def test_markers_of_one_producer_are_told_together():
     assert one.error_code == NONE
 
 
+def test_the_markers_of_one_request_wait_for_followers_together():
+    async def work():
+        kit = Kit()
+        partition = kit.partitions.get(*ORDERS)
+        give_role(partition, Role(ME, 0, 1, (ME, OTHER), (ME, OTHER)))
+        topic = WritableTxnMarkerTopic(ORDERS.topic, [ORDERS.partition])
+        markers = [WritableTxnMarker(producer, 0, True, [topic], 1) for producer in range(3)]
+        request = WriteTxnMarkersRequest(markers)
+        written = asyncio.ensure_future(kit.admin.write_txn_markers(request, at(2)))
+        await kit.settle()
+        assert len(kit.markers()) == 3
+        assert not written.done()
+        partition.update_follower(OTHER, 3, 0, 0.0)
+        assert [one.producer_id for one in (await written).markers] == [0, 1, 2]
+
+    run(work)
+
+
 def test_markers_of_many_partitions_are_written_in_turns():
     kit = Kit()
     keys = [PartitionKey("orders", index) for index in range(500)]
@@ -255,9 +274,9 @@ def test_a_marker_is_written_when_the_followers_have_it():
 def test_partitions_of_a_large_transaction_are_looked_up_in_turns():
     kit = Kit()
     keys = frozenset(PartitionKey("orders", index) for index in range(5_000))
-    kit.metadata |= dict.fromkeys(keys)
+    kit.metadata |= dict.fromkeys(keys, SimpleNamespace(leader=ME))
     told = []
-    kit.sender._tell = lambda name, handler: told.append(name)
+    kit.runtime.tell = lambda name, handler: told.append(name)
     effect = WriteMarkers("copier", ProducerIdentity(7, 0), True, 1, 2, keys)
     assert asyncio.run(count_turns(kit.sender._send(effect))) >= 10
     assert told == ["copier"]
@@ -273,9 +292,6 @@ def test_results_of_many_markers_are_told_in_turns():
 
 
 def test_partitions_are_marked_in_order_however_many_there_are():
-    image = SimpleNamespace(partition=lambda key: key if key.partition else None)
     for count in (10, 5_000):
         keys = [PartitionKey("orders", index) for index in range(count)]
-        results = dict.fromkeys(reversed(keys), MarkerResult.UNAVAILABLE)
-        assert list(finished(_existing(image, results))) == keys[1:]
-        assert results[keys[0]] is MarkerResult.DELETED
+        assert list(finished(_in_order(keys[::-1]))) == keys

@@ -14,14 +14,15 @@ from typing import Any, TypeVar
 
 from moldau.base.clock import Clock, Random
 from moldau.base.errors import ConfigError
+from moldau.base.ids import BrokerId, PartitionKey
 from moldau.cluster.features import TRANSACTION_FEATURE
 from moldau.cluster.image import MetadataImage
+from moldau.cluster.model import NO_LEADER
 from moldau.coordination.groups.counters import GroupCounters
 from moldau.coordination.groups.records import RecordForm
 from moldau.coordination.groups.settings import GroupSettings
 from moldau.coordination.groups.shard import GroupShard, ShardSettings
 from moldau.coordination.groups.turn import GroupNote
-from moldau.coordination.outcome import Now, Outcome
 from moldau.coordination.runtime import Runtime
 from moldau.coordination.transactions.counters import TransactionCounters
 from moldau.coordination.transactions.shard import TransactionShard
@@ -31,7 +32,10 @@ from moldau.replication.partitions import Partitions
 from moldau.server.configuration.values import BrokerValues
 from moldau.server.lifecycle.internal_partitions import LogParts
 from moldau.server.lifecycle.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from moldau.server.transactions.markers import MarkerSender, MarkerWriter
+from moldau.server.transactions.marker_sending import MarkerSender
+from moldau.server.transactions.markers import COMMIT_TIMEOUT_S, MarkerWriter
+from moldau.server.transactions.remote_markers import BrokerCalls, RemoteMarkers
+from moldau.server.transactions.remote_verification import RemoteCoordinators
 from moldau.server.transactions.verification import RetrySettings, TransactionVerifier
 
 logger = logging.getLogger(__name__)
@@ -39,6 +43,13 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 MINUTE_MS = 60_000
+
+MARKER_TIMEOUT_MS = int(COMMIT_TIMEOUT_S * 1000) + 10_000
+"""How long another broker may take to write markers: longer than it waits for its followers, so
+that it can say that they are late."""
+
+OpenChannels = Callable[[str, int], BrokerCalls]
+"""Makes the ways to other brokers for a purpose, with a time-out in milliseconds."""
 
 
 class CoordinatorType(IntEnum):
@@ -58,7 +69,11 @@ class Runtimes:
         partitions: Partitions,
         parts: LogParts,
         random: Random,
+        broker_id: BrokerId,
+        open_channels: OpenChannels,
     ) -> None:
+        self._image = image
+        self._broker_id = broker_id
         self.group_counters = GroupCounters()
         self.transaction_counters = TransactionCounters()
         self.groups = _groups(values, parts.clock, random, self.group_counters)
@@ -69,9 +84,18 @@ class Runtimes:
             self.groups.transaction_ended,
             parts.storage_failed,
         )
-        self.sender = MarkerSender(self.markers, image, self._tell_transactions)
+        self.sender = MarkerSender(
+            broker_id,
+            self.markers,
+            RemoteMarkers(open_channels("markers", MARKER_TIMEOUT_MS)),
+            image,
+            lambda: self.transactions,
+        )
         self.transactions: Runtime[TransactionShard] = _transactions(
             values, image, parts.clock, self.sender, self.transaction_counters
+        )
+        self._remote = RemoteCoordinators(
+            open_channels("verification", values.integer("request.timeout.ms"))
         )
         self.verifier = TransactionVerifier(
             self.transactions,
@@ -80,12 +104,22 @@ class Runtimes:
                 values.integer("add.partitions.to.txn.retry.backoff.ms"),
                 values.integer("add.partitions.to.txn.retry.backoff.max.ms"),
             ),
+            self._remote,
+            self._other_coordinator,
         )
 
-    def _tell_transactions(
-        self, transactional_id: str, handler: Callable[[TransactionShard, Now], Outcome]
-    ) -> None:
-        self.transactions.tell(transactional_id, handler)
+    def _other_coordinator(self, transactional_id: str) -> BrokerId | None:
+        """Return the other broker that coordinates an id; None if it is this one, or nobody."""
+        index = self.transactions.partition_for(transactional_id)
+        partition = self._image().partition(PartitionKey(TRANSACTIONS_TOPIC, index))
+        if partition is None or partition.leader in (NO_LEADER, self._broker_id):
+            return None
+        return partition.leader
+
+    async def close(self) -> None:
+        """Wait for markers that this broker writes, and end the connections to others."""
+        await self.sender.close()
+        await self._remote.close()
 
     @property
     def by_type(self) -> dict[CoordinatorType, Runtime[GroupShard] | Runtime[TransactionShard]]:
@@ -142,7 +176,7 @@ def _transactions(
     values: BrokerValues,
     image: Callable[[], MetadataImage],
     clock: Clock,
-    perform: Callable[[object], None],
+    sender: MarkerSender,
     counters: TransactionCounters,
 ) -> Runtime[TransactionShard]:
     settings = TransactionSettings(
@@ -161,6 +195,7 @@ def _transactions(
         values.integer("transaction.state.log.num.partitions"),
         lambda _index, leader_epoch: TransactionShard(leader_epoch, settings, counters),
         clock,
-        perform=perform,
+        perform=sender,
+        settled=sender.settled,
         load_buffer_bytes=values.integer("transaction.state.log.load.buffer.size"),
     )
