@@ -159,8 +159,8 @@ class Client(ABC):
     @abstractmethod
     def abort(self) -> None: ...
 
-    def close(self) -> None:
-        """Leave."""
+    @abstractmethod
+    def close(self) -> None: ...
 
 
 class Confluent(Client):
@@ -198,6 +198,9 @@ class Confluent(Client):
 
     def abort(self) -> None:
         self._producer.abort_transaction(TIMEOUT_S)
+
+    def close(self) -> None:
+        self._producer.close()
 
 
 class Own(Client):
