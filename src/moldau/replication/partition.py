@@ -27,7 +27,7 @@ on it. What manages files (retention, compaction, recovery, configs) has the log
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from moldau.base.checks import invariant
 from moldau.base.errors import StorageError
@@ -47,8 +47,9 @@ from moldau.replication.delayed import Delayed, DelayedOperations, Done
 from moldau.replication.followers import NO_BROKER_EPOCH, UNKNOWN_END
 from moldau.replication.leader_state import IsrProposal, LeaderState, begins_anew
 from moldau.replication.ports import ALONE, ReplicationPorts
-from moldau.replication.readable_log import ReadableLog, ReadLimit
+from moldau.replication.readable_log import ReadLimit
 from moldau.replication.role import NO_ROLE, Role
+from moldau.replication.watched_log import WatchedLog, Watcher
 from moldau.storage.append_result import AppendResult
 from moldau.storage.epochs import EpochEnd
 from moldau.storage.producers import Origin
@@ -77,29 +78,15 @@ _CLIENT: Final = Origin.CLIENT
 """As globals, for every append: Python 3.11 looks a member of an enum up by a call."""
 
 
-class Watcher(Protocol):
-    """Somebody who wants to hear that a partition has more to read."""
-
-    def moved(self, partition: Partition) -> None:
-        """There may be more to read: up to the high watermark, or for a follower to the log's end.
-
-        Or the log's start or the leader has changed.
-        """
-        ...
-
-
-class Partition(ReadableLog):
+class Partition(WatchedLog):
     """A log, its role in the cluster, its high watermark, and those who wait for it to move."""
 
     __slots__ = (
         "_delayed",
         "_deletions",
-        "_end_watchers",
         "_leading",
         "_ports",
         "_sync_count",
-        "_told_end",
-        "_watchers",
         "_writable_config",
         "commits_at_once",
     )
@@ -128,11 +115,6 @@ class Partition(ReadableLog):
         self._deletions: DelayedOperations | None = None
         """Deletions of records that other replicas have not followed yet; made as `_delayed`."""
         self._sync_count = 0
-        # Ordered, so that who is woken first does not depend on addresses in memory.
-        self._watchers: dict[Watcher, None] = {}
-        self._end_watchers: dict[Watcher, None] | None = None
-        """Followers. Made for the first of them: on one replica there are none."""
-        self._told_end: int = UNKNOWN_END
 
     # Roles
 
@@ -294,7 +276,7 @@ class Partition(ReadableLog):
         )
         start_moved = log.delete_records_before(min(leader_log_start, self.high_watermark))
         if start_moved or self.high_watermark != old_high_watermark:
-            self._notify_readers()
+            self.notify_readers()
         return size
 
     def truncate_to_divergence(self, leader_end: EpochEnd, leader_epoch: LeaderEpoch) -> None:
@@ -491,14 +473,14 @@ class Partition(ReadableLog):
         else:
             committed = self._replicated_offset()
             if self._end_watchers and self._told_end != log.log_end_offset:
-                self._notify_followers()
+                self.notify_followers()
         if committed > self.high_watermark:
             self.high_watermark = committed  # as `set_high_watermark`, for every batch
             log.producers.high_watermark_moved(committed)
             if self._delayed is not None:
                 self._delayed.complete(self.committed_offset)
             if self._watchers:
-                self._notify_readers()
+                self.notify_readers()
 
     def _replicated_offset(self) -> Offset:
         leading = self._leading
@@ -566,42 +548,6 @@ class Partition(ReadableLog):
         invariant(self._sync_count >= 0, f"{self.key}: a sync that never began has ended")
         if self._delayed is not None:
             self._delayed.complete(self.committed_offset)
-
-    # Watching
-
-    def notify(self) -> None:
-        """Tell every watcher that there may be more to read, or that nothing is served here."""
-        self._notify_readers()
-        self._notify_followers()
-
-    def _notify_readers(self) -> None:
-        for watcher in tuple(self._watchers):
-            watcher.moved(self)
-
-    def _notify_followers(self) -> None:
-        self._told_end = self.log.log_end_offset
-        for watcher in tuple(self._end_watchers or ()):
-            watcher.moved(self)
-
-    def watch(self, watcher: Watcher) -> None:
-        """Tell this watcher of every move until `unwatch`."""
-        self._watchers[watcher] = None
-
-    def watch_log_end(self, watcher: Watcher) -> None:
-        """Tell this watcher, for a follower, of every append instead, until `unwatch`.
-
-        Not of the high watermark: it moves by the fetches of the followers themselves.
-        """
-        if self._end_watchers is None:
-            self._end_watchers = {}
-        self._end_watchers[watcher] = None
-        self._told_end = self.log.log_end_offset
-
-    def unwatch(self, watcher: Watcher) -> None:
-        """Tell this watcher no more; harmless when it was not told before."""
-        self._watchers.pop(watcher, None)
-        if self._end_watchers is not None:
-            self._end_watchers.pop(watcher, None)
 
     # Changes that an operator asks for
 

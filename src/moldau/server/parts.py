@@ -126,16 +126,7 @@ class Parts:
         self.housekeeping = self._make_housekeeping()
         failed = self.housekeeping.storage_failed
         self.index_repair = IndexRepair(ports.files, ports.executor, ports.cleaner, failed)
-        self.compaction = Compaction(
-            self.logs,
-            self.partitions,
-            self.flusher,
-            ports.clock,
-            ports.cleaner,
-            lambda: CleanerSettings.of(self.configs.broker_values),
-            failed,
-            self.index_repair.ask,
-        )
+        self.compaction = self._make_compaction()
         self.scrubber = Scrubber(
             ports.files, self.partitions, ports.clock, ports.cleaner, self.index_repair.ask
         )
@@ -196,6 +187,18 @@ class Parts:
             lambda: self.configs.broker_values.integer("producer.id.expiration.ms"),
             self._directory_failed,
             self._room_again,
+        )
+
+    def _make_compaction(self) -> Compaction:
+        return Compaction(
+            self.logs,
+            self.partitions,
+            self.flusher,
+            self.ports.clock,
+            self.ports.cleaner,
+            lambda: CleanerSettings.of(self.configs.broker_values),
+            self.housekeeping.storage_failed,
+            self.index_repair.ask,
         )
 
     def _make_fetchers(self) -> Fetchers:

@@ -49,6 +49,11 @@ def test_a_controller_with_a_listener_votes():
     assert quorum(BOTH).kind is NodeKind.VOTER
 
 
+def test_a_controllers_listener_speaks_plaintext_where_nothing_is_said_of_it():
+    text = "listeners=PLAINTEXT://:9092,CONTROLLER://:9093\n" + CONTROLLER
+    assert quorum("process.roles=broker,controller\n" + text).kind is NodeKind.VOTER
+
+
 def test_a_voter_is_known_by_its_id():
     settings = quorum(BOTH + "node.id=7\ncontroller.quorum.voters=7@[::1]:9093")
     assert settings.voters == (Voter(7, Address("::1", 9093)),)
