@@ -135,7 +135,8 @@ async def run_broker(
     ticking = None
     watched = _open_monitoring(broker)
     try:
-        await broker.start()
+        if not await _start_unless(stop, broker):
+            return
         # What is there now lives as long as the broker: collections need not walk it. Looking for
         # the little garbage in it would keep the first clients waiting.
         gc.freeze()
@@ -155,6 +156,24 @@ async def run_broker(
         await executor.close()
         if watched is not None:
             watched.port.close()
+
+
+async def _start_unless(stop: asyncio.Event, broker: Broker) -> bool:
+    """Start a broker; tell whether it has started before it was told to stop.
+
+    A start may wait for a controller for a minute.
+    """
+    starting = asyncio.create_task(broker.start())
+    stopping = asyncio.create_task(stop.wait())
+    await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if not starting.done():
+        starting.cancel()
+        await asyncio.wait((starting,))
+    if starting.cancelled():
+        return False
+    starting.result()
+    return True
 
 
 class _Monitoring(NamedTuple):

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
+from typing import Any, Final
 
 from moldau.base.errors import MoldauError, UserError
 from moldau.base.ids import random_uuid
@@ -27,7 +28,6 @@ from moldau.server.network.connections import ConnectionLimits, Connections
 from moldau.server.network.dispatch import Answer, Dispatcher
 from moldau.server.network.listeners import Endpoint
 from moldau.server.nodes.cluster_chores import cluster_chores
-from moldau.server.nodes.membership import State
 from moldau.server.parts import Parts, Ports
 from moldau.server.routes import make_routes
 from moldau.server.upkeep.housekeeping import Chore, keep_doing
@@ -40,6 +40,8 @@ FLUSH_INTERVAL_S = 1.0
 
 STOP_PATIENCE_S = 5.0
 """How long a stop waits for requests that are being carried out."""
+
+REGISTRATION_TIMEOUT: Final = "initial.broker.registration.timeout.ms"
 
 CLUSTER_SIGN_OFF_S = 30.0
 """How long a stop waits until others lead; Kafka waits for five minutes."""
@@ -64,11 +66,15 @@ class Broker:
         self._listeners: list[Listener] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._heartbeats: asyncio.Task[None] | None = None
-        self._failure: MoldauError | None = None
-        """Why this broker cannot follow its cluster any more."""
+        self._failure: asyncio.Future[MoldauError] = asyncio.get_running_loop().create_future()
+        """Done with the reason once this broker cannot follow its cluster any more."""
         # Where this node is a controller that others can reach:
         self._controller_listeners: list[Listener] = []
-        self._controller_connections: Connections | None = None
+        self._controller_connections = Connections(
+            self._answer_node,
+            frame_limit=settings.socket_request_max_bytes,
+            limits=self._connection_limits,
+        )
         self._controller_dispatcher: Dispatcher | None = None
 
     def _connection_limits(self) -> ConnectionLimits:
@@ -93,9 +99,8 @@ class Broker:
     def abort_connections(self) -> None:
         """Break every connection, as the end of a process does."""
         for connections in (self.connections, self._controller_connections):
-            if connections is not None:
-                connections.close_all()
-                connections.close_all()  # asked twice, they do not send what is queued for them
+            connections.close_all()
+            connections.close_all()  # asked twice, they do not send what is queued for them
 
     # Starting
 
@@ -109,7 +114,7 @@ class Broker:
         self.parts.store.on_failed(self._store_failed)
         if await self.parts.controller.claim():
             self._serve_nodes()
-        await self.parts.store.caught_up()
+        await self._read_metadata()
         self._load_logs()
         await self._join()
         await self.parts.replicas.begin(self.parts.store.image)
@@ -137,7 +142,7 @@ class Broker:
     def _serve_nodes(self) -> None:
         """Answer other nodes, from now on: they wait for this one to start."""
         log = self.parts.store.leader_log
-        if self._controller_connections is None or log is None:
+        if log is None:
             return
         feed = self.parts.feed = MetadataFeed(log, self.parts.ports.clock)
         dispatcher = make_controller_dispatcher(
@@ -145,6 +150,24 @@ class Broker:
         )
         self._controller_dispatcher = dispatcher
         self._controller_connections.begin()
+
+    async def _read_metadata(self) -> None:
+        """Wait for the whole metadata; UserError if no controller answers for too long."""
+        store, settings = self.parts.store, self.parts.settings
+        patience_ms = settings.values.integer(REGISTRATION_TIMEOUT)
+        reading = asyncio.ensure_future(store.caught_up())
+        try:
+            await asyncio.wait((reading,), timeout=patience_ms / 1000)
+            # One that answers is waited for: it may have much to send.
+            if not reading.done() and store.leader_id < 0:
+                where = ", ".join(str(address) for address in settings.quorum.controllers)
+                raise UserError(
+                    f"no controller has answered at {where} within {patience_ms} ms "
+                    f"({REGISTRATION_TIMEOUT})"
+                )
+            await reading
+        finally:
+            reading.cancel()
 
     def _load_logs(self) -> None:
         image = self.parts.store.image
@@ -167,12 +190,8 @@ class Broker:
         for endpoint in self.parts.settings.endpoints:
             self._listeners.append(await self._open_port(endpoint, self.connections))
         for endpoint in self.parts.settings.listeners.controller:
-            connections = self._controller_connections = Connections(
-                self._answer_node,
-                frame_limit=self.parts.settings.socket_request_max_bytes,
-                limits=self._connection_limits,
-            )
-            self._controller_listeners.append(await self._open_port(endpoint, connections))
+            listener = await self._open_port(endpoint, self._controller_connections)
+            self._controller_listeners.append(listener)
 
     async def _open_port(self, endpoint: Endpoint, connections: Connections) -> Listener:
         try:
@@ -213,15 +232,32 @@ class Broker:
             self.parts.store.image.cluster_id,
         )
         membership = self.parts.membership
-        await membership.register(registration)
+        await self._unless_failed(membership.register(registration))
         self._heartbeats = asyncio.create_task(membership.run(), name="heartbeats")
-        unfenced = asyncio.ensure_future(membership.unfenced())
+        await self._unless_failed(membership.unfenced())
+
+    async def _unless_failed(self, work: Coroutine[Any, Any, None]) -> None:
+        """Wait for the controller to let this broker in; UserError if it never will.
+
+        Neither would happen once the metadata is followed no more, or heartbeats have ended.
+        """
+        working = asyncio.ensure_future(work)
+        heartbeats = () if self._heartbeats is None else (self._heartbeats,)
         try:
-            await asyncio.wait((unfenced, self._heartbeats), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(
+                (working, self._failure, *heartbeats), return_when=asyncio.FIRST_COMPLETED
+            )
+            self._raise_failure()
+            for task in (*heartbeats, working):
+                if task.done():
+                    await task
         finally:
-            unfenced.cancel()
-        if self._heartbeats.done():
-            await self._heartbeats  # it gave up, and says why
+            working.cancel()
+
+    def _raise_failure(self) -> None:
+        if self._failure.done():
+            error = self._failure.result()
+            raise UserError(str(error)) from error
 
     def _previous_epoch(self) -> int:
         """Return the epoch of the last start; -1 if what was acknowledged since may be lost.
@@ -234,7 +270,8 @@ class Broker:
 
     def _store_failed(self, error: MoldauError) -> None:
         """End this broker: it would serve what others have decided otherwise long since."""
-        self._failure = error
+        if not self._failure.done():
+            self._failure.set_result(error)
         if self._heartbeats is not None:
             self._heartbeats.cancel()
 
@@ -266,7 +303,9 @@ class Broker:
 
     async def _close_idle(self) -> None:
         idle_s = self.parts.settings.connections_max_idle_ms / 1000
-        self.connections.close_idle(asyncio.get_running_loop().time() - idle_s)
+        before = asyncio.get_running_loop().time() - idle_s
+        self.connections.close_idle(before)
+        self._controller_connections.close_idle(before)
 
     # Running and stopping
 
@@ -275,11 +314,11 @@ class Broker:
         waiting = asyncio.create_task(stop.wait())
         tasks = [*self._tasks, *([] if self._heartbeats is None else [self._heartbeats])]
         try:
-            await asyncio.wait([waiting, *tasks], return_when=asyncio.FIRST_COMPLETED)
+            ends: list[asyncio.Future[Any]] = [waiting, self._failure, *tasks]
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         finally:
             waiting.cancel()
-        if self._failure is not None:
-            raise UserError(str(self._failure)) from self._failure
+        self._raise_failure()
         for task in tasks:
             if task.done():
                 await task
@@ -287,7 +326,8 @@ class Broker:
     async def stop(self) -> None:
         """Stop in order, from wherever the start had got to."""
         membership = self.parts.membership
-        is_member = membership.state is not State.STARTING
+        # Not by its state: one that registers again has served, and has logs to close.
+        is_member = membership.broker_epoch >= 0
         if is_member and self.parts.settings.quorum.kind is not NodeKind.ALONE:
             # Clients are served until others lead: they find them by asking here.
             await self._sign_off(CLUSTER_SIGN_OFF_S)
@@ -316,9 +356,8 @@ class Broker:
             self.parts.logs.release()
 
     async def _stop_serving_nodes(self) -> None:
-        if self._controller_connections is not None:
-            await self._controller_connections.finish(STOP_PATIENCE_S)
-            self._controller_connections.close_all()
+        await self._controller_connections.finish(STOP_PATIENCE_S)
+        self._controller_connections.close_all()
         if self._controller_dispatcher is not None:
             self._controller_dispatcher.close()
         if self.parts.feed is not None:

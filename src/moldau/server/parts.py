@@ -66,6 +66,11 @@ class BrokerStore(MetadataStore, QuorumState, Protocol):
     """
 
     @property
+    def leader_id(self) -> int:
+        """The node that leads the metadata; -1 until one has answered."""
+        ...
+
+    @property
     def leader_log(self) -> LeaderLog | None:
         """The metadata log, for nodes that follow it; None unless this node leads it."""
         ...

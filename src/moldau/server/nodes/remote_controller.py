@@ -62,17 +62,10 @@ class Channels:
         self.proposals = open_channel("isr-proposals")
         self.topics = open_channel("topics")
         self.forwarding = open_channel("forwarding")
-        self.metadata = open_channel("metadata")
 
     async def close(self) -> None:
         """End all connections."""
-        for channel in (
-            self.membership,
-            self.proposals,
-            self.topics,
-            self.forwarding,
-            self.metadata,
-        ):
+        for channel in (self.membership, self.proposals, self.topics, self.forwarding):
             await channel.close()
 
 

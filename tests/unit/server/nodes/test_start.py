@@ -1,0 +1,202 @@
+"""How a broker of a cluster starts, and what ends its start: a signal, silence, lost metadata."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from moldau.base.errors import UserError
+from moldau.cluster.store import StoreFailed
+from moldau.server.broker import Broker
+from moldau.server.configuration.settings import BrokerSettings
+from moldau.server.nodes.membership import State
+from moldau.server.parts import Ports
+from moldau.server.stores import node_store
+from moldau.sim.disk import SimDisk
+from moldau.sim.executor import SimExecutor
+from moldau.sim.network import SimNetwork
+from moldau.sim.world import World
+from moldau.storage.checkpoints import read_clean_mark
+
+CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
+SETTINGS = {
+    "log.dirs": "/data",
+    "controller.listener.names": "CONTROLLER,SPARE",
+    "controller.quorum.voters": "1@node-1:9093",
+    "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,SPARE:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+    "initial.broker.registration.timeout.ms": "5000",
+    "broker.session.timeout.ms": "1000",
+    "broker.heartbeat.interval.ms": "200",
+}
+VOTER_LISTENERS = "PLAINTEXT://node-1:9092,CONTROLLER://node-1:9093,SPARE://node-1:9094"
+
+
+class Nodes:
+    """A voter, node 1, and brokers that observe it, on virtual time."""
+
+    def __init__(self, world):
+        self.world = world
+        self.network = SimNetwork(world)
+        self.disks = {}
+
+    def node(self, number, *, boot_id="first", **settings):
+        role = {"process.roles": "broker", "listeners": f"PLAINTEXT://node-{number}:9092"}
+        if number == 1:
+            role = {"process.roles": "broker,controller", "listeners": VOTER_LISTENERS}
+        disk = self.disks.get(number)
+        if disk is None:
+            disk = self.disks[number] = SimDisk(self.world.random(f"disk-{number}"))
+            disk.make_folder("/data")
+            properties = f"version=1\nnode.id={number}\ncluster.id={CLUSTER_ID}\n"
+            _write(disk, "/data/meta.properties", properties)
+        executor = SimExecutor(self.world)
+        ports = Ports(
+            clock=self.world.clock,
+            random=self.world.random(f"node-{number}"),
+            files=disk,
+            network=self.network.host(f"node-{number}"),
+            executor=executor,
+            cleaner=executor,
+            make_store=node_store,
+            boot_id=boot_id,
+        )
+        values = SETTINGS | role | {"node.id": str(number)} | settings
+        return Broker(BrokerSettings.load(None, values), ports)
+
+
+def _write(disk, path, text):
+    file = disk.open(path, create=True)
+    file.append([text.encode()])
+    file.sync()
+    file.close()
+    disk.sync_folder("/data")
+
+
+@pytest.fixture
+def world():
+    with World(3) as made:
+        yield made
+
+
+@pytest.fixture
+def nodes(world):
+    return Nodes(world)
+
+
+async def stop_start(broker, reached):
+    """Begin a start, and give it up once something is reached."""
+    starting = asyncio.create_task(broker.start())
+    while not reached():
+        assert not starting.done(), starting.result()
+        await asyncio.sleep(0.01)
+    starting.cancel()
+    await asyncio.wait((starting,))
+    assert starting.cancelled()
+    await broker.stop()
+
+
+def test_a_broker_without_a_controller_gives_up_and_says_where_it_looked(nodes, world):
+    async def scenario():
+        broker = nodes.node(2)
+        begun_s = world.clock.monotonic()
+        with pytest.raises(UserError, match=r"at node-1:9093 within 5000 ms \(initial\.broker"):
+            await broker.start()
+        await broker.stop()
+        assert 5 <= world.clock.monotonic() - begun_s < 6
+
+    world.run(scenario())
+
+
+def test_a_start_can_be_given_up_before_the_voter_is_there(nodes, world):
+    async def scenario():
+        broker = nodes.node(2)
+        await stop_start(broker, lambda: broker.parts.store.image.version == 0)
+
+    world.run(scenario())
+
+
+def test_a_start_can_be_given_up_while_it_registers(nodes, world):
+    async def scenario():
+        voter, first = nodes.node(1), nodes.node(2)
+        await voter.start()
+        await first.start()
+        second = nodes.node(2)
+        second.parts.logs.lock = lambda: ["/data"]  # as if its folder were another one
+        await stop_start(second, lambda: second.parts.logs.directories[0].identity is not None)
+        assert second.parts.broker_epoch() == -1
+        await first.stop()
+        await voter.stop()
+
+    world.run(scenario())
+
+
+def test_a_start_can_be_given_up_while_it_catches_up(nodes, world):
+    async def scenario():
+        voter, broker = nodes.node(1), nodes.node(2)
+        await voter.start()
+        heartbeat = broker.parts.requests.heartbeat
+
+        async def never_unfenced(beat):
+            answer = await heartbeat(beat)
+            return answer._replace(is_fenced=True)
+
+        broker.parts.requests.heartbeat = never_unfenced
+        await stop_start(broker, lambda: broker.parts.membership.state is State.FENCED)
+        assert read_clean_mark(nodes.disks[2], "/data") is not None
+        await voter.stop()
+
+    world.run(scenario())
+
+
+@pytest.mark.parametrize("phase", ["registering", "fenced", "running"])
+def test_a_broker_that_cannot_follow_the_metadata_any_more_ends(nodes, world, phase):
+    async def scenario():
+        voter, broker = nodes.node(1), nodes.node(2)
+        await voter.start()
+        requests = broker.parts.requests
+        if phase == "registering":
+            requests.register_broker = lambda registration: asyncio.Event().wait()
+        elif phase == "fenced":
+            requests.heartbeat = lambda beat: asyncio.Event().wait()
+        starting = asyncio.create_task(broker.start())
+        await asyncio.sleep(1)
+        assert starting.done() is (phase == "running")
+        broker._store_failed(StoreFailed("the disk is gone"))
+        running = broker.run_until(asyncio.Event()) if starting.done() else starting
+        with pytest.raises(UserError, match="the disk is gone"):
+            await running
+        await broker.stop()
+        await voter.stop()
+
+    world.run(scenario())
+
+
+def test_one_that_stops_while_it_registers_again_closes_its_logs(nodes, world):
+    async def scenario():
+        voter, broker = nodes.node(1), nodes.node(2)
+        await voter.start()
+        await broker.start()
+        broker.parts.requests.register_broker = lambda registration: asyncio.Event().wait()
+        broker.parts.membership.broker_epoch += 1
+        await asyncio.sleep(1)
+        assert broker.parts.membership.state is State.STARTING
+        await broker.stop()
+        assert read_clean_mark(nodes.disks[2], "/data") is not None
+        await voter.stop()
+
+    world.run(scenario())
+
+
+def test_every_listener_of_a_controller_answers(nodes, world):
+    async def scenario():
+        voter = nodes.node(1)
+        await voter.start()
+        for port in ("9093", "9094"):
+            there = {"controller.quorum.voters": f"1@node-1:{port}"}
+            broker = nodes.node(2, **there)
+            await broker.start()
+            await broker.stop()
+        await voter.stop()
+
+    world.run(scenario())
