@@ -144,6 +144,7 @@ class Broker:
         self.manager = LogManager(self.resources, directories)
         self.errors = self.manager.open("cluster", 1, boot_id)
         self.reports = self.manager.load(lambda topic: self.config)
+        self.manager.loss_reported()
 
     def log(self, key: PartitionKey = KEY) -> Log:
         return self.manager.open_or_create(key, TOPIC_ID, self.config)

@@ -233,6 +233,7 @@ class Broker:
         )
         membership = self.parts.membership
         await self._unless_failed(membership.register(registration))
+        self.parts.logs.loss_reported()
         self._heartbeats = asyncio.create_task(membership.run(), name="heartbeats")
         await self._unless_failed(membership.unfenced())
 
@@ -264,9 +265,8 @@ class Broker:
 
         A process that was killed has lost nothing: what it wrote is in the page cache.
         """
-        lost = any(directory.power_lost for directory in self.parts.logs.directories)
         broker = self.parts.store.image.brokers.get(self.parts.broker_id)
-        return -1 if lost or broker is None else broker.epoch
+        return -1 if self.parts.logs.power_lost or broker is None else broker.epoch
 
     def _store_failed(self, error: MoldauError) -> None:
         """End this broker: it would serve what others have decided otherwise long since."""

@@ -142,7 +142,8 @@ class LogDirectory:
         """The content of each checkpoint file, as last written by this object."""
         self._lock: Lock | None = None
         self._unwritten_boot_id: str | None = None
-        """The content of the open mark, while the disk is too full to write it."""
+        """The content of the open mark, until it is written: while the disk is full, or a power cut
+        is not reported."""
         self.path = path
         self.offline = True
         self.failure: StorageError | None = None
@@ -192,14 +193,35 @@ class LogDirectory:
             self.clean = read_clean_mark(files, self.path) is not None
             self.power_lost = not self.clean and read_open_mark(files, self.path) != boot_id
             files.remove(f"{self.path}/{ROOM_PROBE}")
-            try:
-                write_open_mark(files, self.path, boot_id)
-            except OSError as error:
-                # With an old mark or none, the next start assumes a power cut, which is safe.
-                if not is_full(error):
-                    raise
-                self.full, self._unwritten_boot_id = True, boot_id
+            self._unwritten_boot_id = boot_id
+            if not self.power_lost:
+                self._write_open_mark()
         self.offline = False
+
+    def loss_reported(self) -> None:
+        """Note that the cluster knows of a power cut: from now on this boot has lost nothing.
+
+        Not before: a start that ends early would make the next one look as if only a process had
+        died, and what was lost would count as acknowledged.
+        """
+        was_full = self.full
+        with disk_errors(self.path):
+            self._write_open_mark()
+        if self.full and not was_full:
+            self._warn_of_no_room()
+
+    def _write_open_mark(self) -> None:
+        if self._unwritten_boot_id is None:
+            return
+        try:
+            write_open_mark(self._resources.files, self.path, self._unwritten_boot_id)
+        except OSError as error:
+            # With an old mark or none, the next start assumes a power cut, which is safe.
+            if not is_full(error):
+                raise
+            self.set_full(True)
+        else:
+            self._unwritten_boot_id = None
 
     def _make_folder(self) -> None:
         """Create a missing folder and sync its parent: no later sync would make it durable."""
@@ -260,12 +282,15 @@ class LogDirectory:
             remove_clean_mark(files, self.path)
             crash_point("manager.open.after_clean_mark_removal")
         if self.full:
-            logger.warning(
-                "log directory %s is full, writes are refused until there is room", self.path
-            )
+            self._warn_of_no_room()
             for log in self.logs.values():
                 log.set_full(True)
         return reports
+
+    def _warn_of_no_room(self) -> None:
+        logger.warning(
+            "log directory %s is full, writes are refused until there is room", self.path
+        )
 
     def _read_checkpoints(self) -> _Checkpoints:
         """Read the checkpoints; a damaged file counts as empty."""

@@ -126,6 +126,14 @@ class LogManager:
         """Whether a directory may have lost acknowledged records that were not synced."""
         return any(directory.power_lost for directory in self.directories)
 
+    def loss_reported(self) -> None:
+        """Note that the cluster knows of a power cut before this start, if there was one."""
+        for directory in tuple(self._online()):
+            try:
+                directory.loss_reported()
+            except StorageError as error:
+                directory.fail(error)
+
     def prepare_close(self) -> Iterator[ClosingLog]:
         """Start a clean shutdown, after the last append and flush: log by log.
 

@@ -17,7 +17,7 @@ from moldau.sim.disk import SimDisk
 from moldau.sim.executor import SimExecutor
 from moldau.sim.network import SimNetwork
 from moldau.sim.world import World
-from moldau.storage.checkpoints import read_clean_mark
+from moldau.storage.checkpoints import CLEAN_MARK, read_clean_mark, read_open_mark
 
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
 SETTINGS = {
@@ -197,6 +197,38 @@ def test_every_listener_of_a_controller_answers(nodes, world):
             broker = nodes.node(2, **there)
             await broker.start()
             await broker.stop()
+        await voter.stop()
+
+    world.run(scenario())
+
+
+def test_a_loss_of_power_is_known_until_the_controller_has_heard_of_it(nodes, world):
+    """A start that ends before it has registered must not make the next one look harmless."""
+
+    async def scenario():
+        voter, broker = nodes.node(1), nodes.node(2)
+        await voter.start()
+        await broker.start()
+        assert read_open_mark(nodes.disks[2], "/data") == "first"
+        await broker.stop()
+        nodes.disks[2].remove(f"/data/{CLEAN_MARK}")
+        broker = nodes.node(2, boot_id="second")
+        sent = []
+
+        async def refuse(registration):
+            sent.append(registration.previous_broker_epoch)
+            await asyncio.Event().wait()
+
+        broker.parts.requests.register_broker = refuse
+        await stop_start(broker, lambda: sent)
+        broker = nodes.node(2, boot_id="second")
+        broker.parts.requests.register_broker = refuse
+        await stop_start(broker, lambda: len(sent) == 2)
+        assert sent == [-1, -1]
+        broker = nodes.node(2, boot_id="second")
+        await broker.start()
+        assert read_open_mark(nodes.disks[2], "/data") == "second"
+        await broker.stop()
         await voter.stop()
 
     world.run(scenario())
