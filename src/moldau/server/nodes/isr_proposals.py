@@ -17,7 +17,7 @@ from typing import Final, Protocol
 from moldau.base.ids import BrokerId
 from moldau.cluster.isr_changes import IsrAnswer, IsrProposal
 from moldau.cluster.store import StoreFailed
-from moldau.protocol.errors import ApiError, ErrorCode
+from moldau.protocol.errors import ApiError
 from moldau.replication.leader_state import IsrProposal as LeadersProposal
 from moldau.replication.partition import Partition
 
@@ -50,9 +50,12 @@ class IsrProposals:
         self._waiting: dict[Partition, LeadersProposal] = {}
         """The newest proposal of each partition, in the order in which they came."""
         self._sending: asyncio.Task[None] | None = None
+        self._is_closed = False
 
     def propose(self, partition: Partition, proposal: LeadersProposal) -> None:
         """Have a proposal sent, on a later turn of the loop."""
+        if self._is_closed:
+            return  # others are elected once this broker's session ends
         self._waiting[partition] = proposal
         if self._sending is None:
             loop = asyncio.get_running_loop()
@@ -67,35 +70,42 @@ class IsrProposals:
                 ]
                 # One that was decided in another way meanwhile has no answer to wait for.
                 asked = [one for one in asked if one[0].pending_isr is one[1]]
-                if asked and not await self._send(asked):
-                    for partition, proposal in asked:
-                        self._waiting.setdefault(partition, proposal)
+                unanswered = await self._send(asked) if asked else []
+                for partition, proposal in unanswered:
+                    # A newer proposal of the same partition stays.
+                    self._waiting.setdefault(partition, proposal)
+                if unanswered:
                     await asyncio.sleep(RETRY_S)
         finally:
             self._sending = None
 
-    async def _send(self, asked: list[tuple[Partition, LeadersProposal]]) -> bool:
-        """Send proposals in one request; tell whether they were answered."""
+    async def _send(
+        self, asked: list[tuple[Partition, LeadersProposal]]
+    ) -> list[tuple[Partition, LeadersProposal]]:
+        """Send proposals in one request; return those that have no answer."""
         epoch = self._broker_epoch()
         proposals = [self._stated(partition, one, epoch) for partition, one in asked]
         try:
             answers = await self._ask(self._broker_id, epoch, proposals)
         except (ApiError, StoreFailed) as error:
             logger.debug("ISR changes were not taken: %s", error)
-            return False
+            return asked
         by_partition = {(one.topic_id, one.index): one for one in answers}
+        unanswered = []
         for partition, proposal in asked:
             answer = by_partition.get((partition.topic_id, partition.key.partition))
-            if answer is not None:
+            if answer is None:
+                unanswered.append((partition, proposal))
+            else:
                 partition.isr_answer(
                     proposal,
-                    ErrorCode(answer.error),
+                    answer.error,
                     leader_epoch=answer.leader_epoch,
                     partition_epoch=answer.partition_epoch,
                     isr=answer.isr,
                     recovering=answer.recovering,
                 )
-        return True
+        return unanswered
 
     def _stated(
         self, partition: Partition, proposal: LeadersProposal, broker_epoch: int
@@ -115,6 +125,7 @@ class IsrProposals:
 
     async def close(self) -> None:
         """Send no more."""
+        self._is_closed = True
         self._waiting.clear()
         if self._sending is not None:
             self._sending.cancel()
