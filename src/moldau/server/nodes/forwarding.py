@@ -76,7 +76,7 @@ class Forwarder:
                 if answer.error_code == ErrorCode.NONE and answer.response_data is not None:
                     return [_SIZE.pack(len(answer.response_data)), answer.response_data]
                 if answer.error_code != ErrorCode.NOT_CONTROLLER:
-                    code = ErrorCode(answer.error_code)
+                    code = ErrorCode.of(answer.error_code)
                     raise ProtocolError(f"the controller has not taken a request: {code.name}")
                 self._channel.look_elsewhere()
                 problem = "no controller is active"

@@ -81,7 +81,7 @@ class RemoteController:
     async def register_broker(self, registration: BrokerRegistration) -> int:
         request = BrokerRegistrationRequest(
             registration.broker_id,
-            self._waits.image().cluster_id,
+            registration.cluster_id or "",
             registration.incarnation_id,
             [RegistrationListener(*endpoint) for endpoint in registration.endpoints],
             [RegistrationFeature(*feature) for feature in registration.features],
@@ -119,7 +119,7 @@ class RemoteController:
             IsrAnswer(
                 TopicId(topic.topic_id),
                 one.partition_index,
-                ErrorCode(one.error_code),
+                ErrorCode.of(one.error_code),
                 BrokerId(one.leader_id),
                 LeaderEpoch(one.leader_epoch),
                 tuple(map(BrokerId, one.isr)),
@@ -143,7 +143,7 @@ class RemoteController:
         answer: CreateTopicsResponse = await _ask(self._channels.topics, request)
         (result,) = answer.topics
         if result.error_code != ErrorCode.NONE:
-            raise ApiError(ErrorCode(result.error_code), result.error_message)
+            raise ApiError(ErrorCode.of(result.error_code), result.error_message)
         image = await self._waits.until(lambda image: wanted.name in image.topics)
         return image.topics[wanted.name]
 
@@ -157,7 +157,7 @@ async def _ask(channel: ControllerChannel, request: Any) -> Any:
     if code == ErrorCode.NOT_CONTROLLER:
         channel.look_elsewhere()
     if code != ErrorCode.NONE:
-        raise ApiError(ErrorCode(code))
+        raise ApiError(ErrorCode.of(code))
     return answer
 
 
