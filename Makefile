@@ -125,6 +125,8 @@ FRAMES ?= 200000
 fuzz: wheel ## damaged and extreme requests of every API, to both forms: make fuzz FRAMES=200000 SEED=1
 	PYTHONPATH=tests $(BIN)/python -m attacks.fuzz --frames $(FRAMES) --seed $(SEED) --form checkout
 	PYTHONPATH=tests $(BIN)/python -m attacks.fuzz --frames $(FRAMES) --seed $(SEED) --form compiled
+	PYTHONPATH=tests $(BIN)/python -m attacks.fuzz --frames $(FRAMES) --seed $(SEED) --form checkout --listener controller
+	PYTHONPATH=tests $(BIN)/python -m attacks.fuzz --frames $(FRAMES) --seed $(SEED) --form compiled --listener controller
 
 attack: wheel ## what once stopped or bloated a broker, on both forms: make attack NAMES="half_frames pipelined"
 	PYTHONPATH=tests $(BIN)/python -m attacks.run --form checkout $(NAMES)

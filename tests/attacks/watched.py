@@ -46,6 +46,8 @@ class Watched:
     broker: Serving
     page: str
     healthy: Healthy
+    controller_port: int | None = None
+    """Of a broker that listens for other nodes too."""
     sampled_peak: int = 0
     problems: list[str] = field(default_factory=list)
     _stop: threading.Event = field(default_factory=threading.Event)
@@ -57,6 +59,11 @@ class Watched:
     def client(self) -> RawClient:
         """Return a new connection."""
         return RawClient(self.address)
+
+    def controller_client(self) -> RawClient:
+        """Return a new connection to the listener of the controller."""
+        assert self.controller_port is not None
+        return RawClient((self.broker.host, self.controller_port))
 
     def sample(self) -> None:
         """Look at the memory until the end; what the kernel remembers leaves workers out."""
@@ -104,17 +111,24 @@ def exit_on_sigterm() -> None:
 
 @contextlib.contextmanager
 def watched_broker(
-    directory: Path, *, compiled: bool = False, settings: Mapping[str, str] | None = None
+    directory: Path,
+    *,
+    compiled: bool = False,
+    settings: Mapping[str, str] | None = None,
+    is_voter: bool = False,
 ) -> Iterator[Watched]:
     """Run a broker of one form with a healthy client beside whatever is done to it."""
     page = f"127.0.0.1:{free_port()}"
+    controller_port = free_port() if is_voter else None
     overrides = {**SETTINGS, "moldau.metrics.listen": page, **(settings or {})}
+    if is_voter:
+        overrides |= _voter_settings(f"127.0.0.1:{controller_port}")
     environ = {"PYTHONPATH": str(COMPILED)} if compiled else None
     with Serving(directory, overrides=overrides, environ=environ) as broker:
         with RawClient((broker.host, broker.port)) as client:
             assert client.create_topic("healthy") == 0
         with healthy_client(broker) as healthy:
-            watched = Watched(broker, page, healthy)
+            watched = Watched(broker, page, healthy, controller_port)
             thread = threading.Thread(target=watched.sample, daemon=True)
             thread.start()
             try:
@@ -123,3 +137,17 @@ def watched_broker(
             finally:
                 watched.end()
                 thread.join()
+
+
+def _voter_settings(controller: str) -> dict[str, str]:
+    """Return the settings of a node that others can join."""
+    return {
+        "process.roles": "broker,controller",
+        "listeners": f"PLAINTEXT://127.0.0.1:0,CONTROLLER://{controller}",
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.voters": f"1@{controller}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "offsets.topic.replication.factor": "1",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+    }

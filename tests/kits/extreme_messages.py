@@ -51,6 +51,7 @@ class Known:
     doomed_topic_ids: list[bytes]
     members: list[str] = field(default_factory=list)
     transactional_ids: list[str] = field(default_factory=list)
+    cluster_ids: list[str] = field(default_factory=lambda: ["x"])
     numbers: dict[str, list[int]] = field(default_factory=dict)
     """Numbers by the name of their field: generations, producer ids, epochs."""
     new_topic_count: int = 0
@@ -76,6 +77,8 @@ USUAL: Final[dict[str, list[int]]] = {
     "committed_leader_epoch": [-1, 0],
     "count": [2],
     "broker_ids": [1],
+    "min_supported_version": [7],
+    "max_supported_version": [30],
 }
 
 GATES: Final = frozenset(
@@ -84,7 +87,8 @@ GATES: Final = frozenset(
         "resource_type", "producer_id", "producer_epoch", "generation_id", "session_id",
         "generation_id_or_member_epoch", "session_epoch", "session_timeout_ms", "replica_id",
         "v3_and_below_producer_id", "v3_and_below_producer_epoch", "current_leader_epoch",
-        "replication_factor", "broker_ids", "key_type", "endpoint_type",
+        "replication_factor", "broker_ids", "key_type", "endpoint_type", "broker_id",
+        "broker_epoch", "replica_epoch", "min_supported_version", "max_supported_version",
     }
 )  # fmt: skip
 """Numbers that are looked at first: one that is wrong keeps all others from being looked at."""
@@ -212,6 +216,8 @@ class Extremes:
             return self._mostly(known.groups, "nobody")
         if "transactional_id" in name:
             return self._mostly(known.transactional_ids, "nobody")
+        if name == "cluster_id":
+            return self._mostly(known.cluster_ids, "x")
         if "instance" in name:
             return "instance-1"
         if name == "member_id":
@@ -239,6 +245,8 @@ class Extremes:
             return chance.choice(["range", "roundrobin"])
         if api.startswith("DeleteTopics"):
             return chance.choice(known.doomed_topics)
+        if owner == "RegistrationFeature":
+            return self._mostly(["metadata.version"], "x")
         if owner == "CreatableTopic":
             known.new_topic_count += 1
             return f"new-{known.new_topic_count}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from attacks.fuzz import Fuzzer
+from attacks.fuzz import ControllerFuzzer, Fuzzer
 from attacks.run import attacked
 from attacks.scenes import SCENES
 from attacks.watched import watched_broker
@@ -32,6 +32,15 @@ def test_an_attack_harms_nobody_else(tmp_path, name):
 def test_no_frame_harms_the_broker(tmp_path):
     with watched_broker(tmp_path, compiled=is_compiled()) as watched:
         fuzzer = Fuzzer(watched, seed=1)
+        fuzzer.run(FRAMES)
+        assert watched.toll().problems == []
+    assert fuzzer.counts["answered"] > FRAMES / 4
+    assert fuzzer.counts["closed"] > 0
+
+
+def test_no_frame_of_a_node_harms_the_controller(tmp_path):
+    with watched_broker(tmp_path, compiled=is_compiled(), is_voter=True) as watched:
+        fuzzer = ControllerFuzzer(watched, seed=1)
         fuzzer.run(FRAMES)
         assert watched.toll().problems == []
     assert fuzzer.counts["answered"] > FRAMES / 4
