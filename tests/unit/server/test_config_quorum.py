@@ -100,3 +100,15 @@ def test_contradictions_are_said_in_one_line(text, problem):
     said = refusal(text)
     assert problem in said
     assert "\n" not in said
+
+
+def test_a_controller_listens_in_plain_text_unless_the_settings_say_otherwise():
+    text = f"""
+process.roles=broker,controller
+listeners=PLAINTEXT://:9092,CONTROLLER://:9093
+{CONTROLLER}
+"""
+    (controller,) = BrokerSettings.load(text).listeners.controller
+    assert controller.security_protocol.name == "PLAINTEXT"
+    without = text + "listener.security.protocol.map=PLAINTEXT:PLAINTEXT"
+    assert "CONTROLLER has no security protocol" in refusal(without)

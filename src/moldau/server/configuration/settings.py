@@ -244,6 +244,20 @@ def _listeners(values: BrokerValues, host_name: Callable[[], str]) -> Listeners:
     )
 
 
+def _protocol_map(values: BrokerValues) -> str:
+    """Return the map of protocols; where it is not set, controllers listen in plain text.
+
+    That is Kafka's default too, unless another listener is encrypted or authenticated.
+    """
+    key = "listener.security.protocol.map"
+    found = values.text(key) or ""
+    names = [name.upper() for name in values.entries("controller.listener.names")]
+    opened = [entry.upper() for entry in values.entries("listeners")]
+    if values.is_set(key) or any(one.startswith(("SSL", "SASL")) for one in (*names, *opened)):
+        return found
+    return ",".join([found, *(f"{name}:PLAINTEXT" for name in names if name != "PLAINTEXT")])
+
+
 def _known(key: str) -> bool:
     return key in BROKER_CONFIGS or key.startswith(OPEN_PREFIXES)
 
