@@ -112,3 +112,14 @@ listeners=PLAINTEXT://:9092,CONTROLLER://:9093
     assert controller.security_protocol.name == "PLAINTEXT"
     without = text + "listener.security.protocol.map=PLAINTEXT:PLAINTEXT"
     assert "CONTROLLER has no security protocol" in refusal(without)
+
+
+def test_nothing_that_a_cluster_goes_by_is_called_without_effect():
+    names = (
+        "broker.heartbeat.interval.ms", "broker.session.timeout.ms", "replica.lag.time.max.ms",
+        "initial.broker.registration.timeout.ms", "controller.quorum.fetch.max.bytes",
+        "num.replica.fetchers", "replica.fetch.max.bytes", "controller.socket.timeout.ms",
+        "leader.imbalance.check.interval.seconds",
+    )  # fmt: skip
+    settings = BrokerSettings.load(BOTH + "\n".join(f"{name}=5000" for name in names))
+    assert not [line for line in settings.warnings if "without effect" in line]
