@@ -6,6 +6,8 @@ served on the controller's listeners only. The controller decides; this translat
 
 from __future__ import annotations
 
+from typing import Final
+
 from moldau.base.ids import BrokerId, LeaderEpoch, TopicId
 from moldau.cluster.brokers import BrokerRegistration
 from moldau.cluster.controller_requests import BrokerRequests
@@ -32,6 +34,12 @@ from moldau.protocol.messages.transactions import (
 )
 from moldau.server.network.dispatch import RequestContext
 
+REGISTERED_MAX: Final = 1_000
+"""How many listeners, features or log directories a broker may have: each one is part of every
+image of the metadata, and of the decision about every other registration."""
+TEXT_MAX: Final = 1_000
+"""How long the names and hosts in a registration may be."""
+
 EPOCHS_FROM = 3
 """The first version of AlterPartition that names members with their epochs (KIP-903)."""
 
@@ -47,6 +55,8 @@ class MemberHandlers:
     ) -> BrokerRegistrationResponse:
         """Take a broker in, fenced at first."""
         del context
+        if not _is_reasonable(request):
+            return BrokerRegistrationResponse(0, ErrorCode.INVALID_REGISTRATION)
         registration = BrokerRegistration(
             BrokerId(request.broker_id),
             request.incarnation_id,
@@ -119,6 +129,17 @@ class MemberHandlers:
         except (ApiError, StoreFailed) as error:
             return AllocateProducerIdsResponse(0, _code(error))
         return AllocateProducerIdsResponse(0, ErrorCode.NONE, block.first, block.end - block.first)
+
+
+def _is_reasonable(request: BrokerRegistrationRequest) -> bool:
+    """Tell whether a registration can be that of a broker; Kafka sets no limits here."""
+    lists = (request.listeners, request.features, request.log_dirs)
+    if request.broker_id < 0 or any(len(one) > REGISTERED_MAX for one in lists):
+        return False
+    texts = [request.rack or "", *(one.name for one in request.features)]
+    for listener in request.listeners:
+        texts += (listener.name, listener.host)
+    return all(len(text) <= TEXT_MAX for text in texts)
 
 
 def _code(error: ApiError | StoreFailed) -> ErrorCode:
