@@ -207,10 +207,9 @@ def _open_monitoring(broker: Broker) -> _Monitoring | None:
 
 def _warn_of_open_listeners(broker: Broker) -> None:
     """Say once that strangers can reach the broker, if they can."""
-    endpoints = zip(broker.parts.settings.endpoints, broker.addresses, strict=True)
     open_to_all = [
-        f"{endpoint.name}://{address}"
-        for endpoint, address in endpoints
+        f"{name}://{address}"
+        for name, address in broker.bound
         if address.host != LOOPBACK_V6 and not address.host.startswith(LOOPBACK_PREFIXES)
     ]
     if open_to_all:

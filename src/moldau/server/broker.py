@@ -102,6 +102,14 @@ class Broker:
             connections.close_all()
             connections.close_all()  # asked twice, they do not send what is queued for them
 
+    @property
+    def bound(self) -> list[tuple[str, Address]]:
+        """Every listener's name and where it is bound, those of the controller too."""
+        settings = self.parts.settings
+        names = [one.name for one in (*settings.endpoints, *settings.listeners.controller)]
+        listeners = (*self._listeners, *self._controller_listeners)
+        return [(name, one.address) for name, one in zip(names, listeners, strict=True)]
+
     # Starting
 
     async def start(self) -> None:

@@ -138,6 +138,9 @@ def test_every_listener_of_a_controller_answers(nodes, world):
             broker = nodes.node(2, **there)
             await broker.start()
             await broker.stop()
+        assert [(name, address.port) for name, address in voter.bound] == [
+            ("PLAINTEXT", 9092), ("CONTROLLER", 9093), ("SPARE", 9094),
+        ]  # fmt: skip
         await voter.stop()
 
     world.run(scenario())
