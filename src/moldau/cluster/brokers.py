@@ -49,6 +49,10 @@ SUPPORTED_FEATURES: Final = (
 """The feature levels of Kafka 4.3, whose records we keep intact. A controller refuses a broker that
 does not support the levels in force. So all of them are here, also those that we do not use."""
 
+BROKERS_MAX: Final = 1_000
+"""How many brokers may be registered. Kafka sets no limit; every registration is compared with all
+others, and stays until it is taken out by hand."""
+
 _RESERVED_DIRECTORIES: Final = 100
 """Directory ids below this number have a meaning of their own (KIP-858)."""
 
@@ -135,6 +139,10 @@ def _check_registration(
             " restarted this should self-resolve once the heartbeat manager expires the broker's"
             " session.",
         )
+    if existing is None and len(image.brokers) >= BROKERS_MAX:
+        raise ApiError(
+            ErrorCode.INVALID_REGISTRATION, f"{len(image.brokers)} brokers are registered already"
+        )
     problem = _directory_problem(image, registration)
     if problem is not None:
         raise ApiError(ErrorCode.INVALID_REGISTRATION, problem)
@@ -149,8 +157,9 @@ def _directory_problem(image: MetadataImage, registration: BrokerRegistration) -
         return "Reserved directory ID in request"
     if len(set(directories)) < len(directories):
         return "Duplicate directory ID in request"
+    own = frozenset(directories)
     for broker in image.brokers.values():
-        shared = set(directories).intersection(broker.log_directories)
+        shared = own.intersection(broker.log_directories)
         if shared and broker.id != registration.broker_id:
             directory = uuid_text(min(shared))
             return f"Broker {broker.id} is already registered with directory {directory}"

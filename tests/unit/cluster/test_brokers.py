@@ -140,6 +140,15 @@ def test_the_first_of_several_reasons_is_told():
     assert "features" in codes[3][1]
 
 
+def test_a_cluster_has_a_bounded_number_of_brokers(monkeypatch):
+    monkeypatch.setattr("moldau.cluster.brokers.BROKERS_MAX", 3)
+    image = with_brokers((1, 2, 3))
+    with pytest.raises(ApiError, match="3 brokers are registered already") as caught:
+        changes_of(register_broker(image, registration(4)))
+    assert caught.value.code is ErrorCode.INVALID_REGISTRATION
+    assert changes_of(register_broker(image, registration(3)))
+
+
 def test_another_incarnation_takes_over_once_the_session_is_over():
     image = with_brokers([1])
     other = registration(1, incarnation=99)
