@@ -52,6 +52,9 @@ class DirectSource:
         answer = self._present().fetch_snapshot(wire(request, SNAPSHOT_VERSION))
         return wire(answer, SNAPSHOT_VERSION)
 
+    async def close(self) -> None:
+        """End nothing: there is no connection."""
+
     def _present(self) -> MetadataFeed:
         feed = self._feed()
         if feed is None:
@@ -76,6 +79,9 @@ class FaultySource:
 
     async def fetch(self, request: FetchRequest) -> FetchResponse:
         return await self._ask("fetch", self._source.fetch, request)
+
+    async def close(self) -> None:
+        """End nothing: there is no connection."""
 
     async def fetch_snapshot(self, request: FetchSnapshotRequest) -> FetchSnapshotResponse:
         return await self._ask("fetch_snapshot", self._source.fetch_snapshot, request)

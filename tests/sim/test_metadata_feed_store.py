@@ -44,6 +44,9 @@ class ConnectedSource:
     async def fetch(self, request):
         return await self._call(request)
 
+    async def close(self):
+        pass
+
     async def fetch_snapshot(self, request):
         return await self._call(request)
 

@@ -261,10 +261,11 @@ class ObserverStore:
 
     def _fail(self, error: Exception) -> None:
         self._failure = error if isinstance(error, MoldauError) else StoreFailed(repr(error))
-        _log.error("the metadata is followed no more: %s", error)
         self._settled.set()
-        if self._failed is not None:
-            self._failed(self._failure)
+        if self._failed is None:
+            _log.error("the metadata is followed no more: %s", error)
+        else:
+            self._failed(self._failure)  # who ends the node says why, in one line
 
     async def _interruptible(self, work: Awaitable[T]) -> T:
         """Wait for something that closing the store gives up."""

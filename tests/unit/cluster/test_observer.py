@@ -432,7 +432,7 @@ def test_a_voter_of_another_cluster_is_refused_with_one_line(cluster, disk, capl
         await observer.close()
 
     run(cluster, work)
-    assert caplog.text.count("followed no more") == 1
+    assert "followed no more" not in caplog.text  # who was told says it
 
 
 # A log that has left the leader's
@@ -502,7 +502,7 @@ def test_a_leader_without_what_was_committed_is_refused(cluster, disk, caplog):
         await observer.close()
 
     run(cluster, work)
-    assert caplog.text.count("followed no more") == 1
+    assert "followed no more" not in caplog.text  # who was told says it
 
 
 async def failure_of(observer):
@@ -514,6 +514,9 @@ async def failure_of(observer):
 def test_two_leaders_in_one_epoch_are_refused(cluster, disk):
     class Impostor:
         """Says that another node leads."""
+
+        async def close(self):
+            pass
 
         async def fetch(self, request):
             answer = await cluster.source.fetch(request)
@@ -655,6 +658,9 @@ class Spoiling:
 
     async def fetch(self, request):
         return self._spoiled("fetch", await self._source.fetch(request))
+
+    async def close(self):
+        pass
 
     async def fetch_snapshot(self, request):
         return self._spoiled("piece", await self._source.fetch_snapshot(request))
