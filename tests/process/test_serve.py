@@ -122,6 +122,36 @@ def test_a_signal_stops_the_broker_in_order_with_status_0_and_a_clean_mark(tmp_p
         assert "recovered" not in again.errors
 
 
+def without_a_voter(tmp_path, **settings):
+    """A broker that is to join a controller where nobody listens."""
+    overrides = {
+        "process.roles": "broker",
+        "node.id": "2",
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.voters": f"1@127.0.0.1:{free_port()}",
+    }
+    broker = Serving(tmp_path, overrides=overrides | settings)
+    broker.data.mkdir()
+    meta = "version=1\nnode.id=2\ncluster.id=MkU3OEVBNTcwNTJENDM2Qg\n"
+    (broker.data / "meta.properties").write_text(meta)
+    return broker.launch()
+
+
+def test_a_signal_ends_a_start_that_waits_for_its_controller(tmp_path):
+    broker = without_a_voter(tmp_path)
+    eventually(lambda: "cannot be reached" in broker.errors, "it looks for a controller")
+    assert broker.stop() == 0
+    assert "Traceback" not in broker.errors
+
+
+def test_a_start_without_a_controller_says_so_and_ends(tmp_path):
+    broker = without_a_voter(tmp_path, **{"initial.broker.registration.timeout.ms": "500"})
+    assert broker.wait() == 1
+    first, last = broker.errors.splitlines()
+    assert "metadata cannot be fetched" in first
+    assert last.startswith("moldau: no controller has answered at 127.0.0.1:")
+
+
 def test_a_second_signal_ends_it_at_once(tmp_path):
     broker = Serving(tmp_path).start()
     with RawClient((broker.host, broker.port)):
