@@ -1,4 +1,4 @@
-"""What other brokers ask the controller: to be members, to change ISRs, for producer ids.
+"""Requests of brokers to the controller: membership, ISR changes, producer ids.
 
 BrokerRegistration 0-4, BrokerHeartbeat 0-2, AlterPartition 2-3, AllocateProducerIds 0. They are
 served on the controller's listeners only. The controller decides; this translates.

@@ -1,7 +1,7 @@
-"""What a broker that has others beside it does from time to time.
+"""Periodic work of the nodes of a cluster.
 
-Every one of them looks for followers that lag. The one with the active controller also looks for
-brokers that are silent, and for partitions that should have another leader.
+Every broker looks for followers that lag. The voter also looks for brokers that are silent, and for
+partitions that should have another leader.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def cluster_chores(
 
 
 async def _while_there_is_more(work: Callable[[], Awaitable[object]]) -> None:
-    """Work until nothing is left; a controller that may not, or cannot, is asked again later."""
+    """Work until nothing is left. A controller that cannot is asked again later."""
     try:
         # A broker is told by its id, which may be 0.
         while (more := await work()) is not None and more is not False:

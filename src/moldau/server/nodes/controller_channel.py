@@ -4,8 +4,8 @@ A node answers the requests of one connection in order. A metadata fetch is held
 and a forwarded CreateTopics may take as long: a heartbeat behind one of them would come too late.
 So each kind of request has a channel of its own.
 
-A channel asks one controller after the other until one answers. It does not retry: who waits, for
-how long, and whether a request may be sent twice is for the caller to say.
+A channel asks one controller at a time, and the next one after a failure. It does not retry: the
+caller decides how long to wait, and whether a request may be sent twice.
 """
 
 from __future__ import annotations

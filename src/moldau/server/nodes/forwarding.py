@@ -1,8 +1,8 @@
 """Requests that only the controller can carry out, passed on by a broker that is not it.
 
-A request is passed on until a controller has taken it, for as long as clients usually wait. What
-is not known then is whether it was carried out; the client hears nothing, as from a broker that
-has died, and asks again.
+A request is sent until a controller answers it, for as long as clients usually wait. After that
+nobody knows whether it was carried out. The client's connection is closed, as by a broker that has
+died, and the client asks again.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Waiting until this node's image of the metadata shows something.
 
-The controller answers when a change is durable there. A moment later it is here too; whoever acts
-on it waits so long, and no longer: a node that has lost the controller waits in vain.
+The controller answers when a change is durable there. This node learns of it a moment later, and
+a caller that acts on the change waits for that. The wait is limited: a node that has lost the
+controller may never see the change.
 """
 
 from __future__ import annotations

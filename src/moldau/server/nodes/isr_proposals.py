@@ -1,8 +1,8 @@
 """ISR changes on their way to the controller: AlterPartition, many partitions at a time.
 
-A leader proposes an ISR, and counts both the old and the new one until it hears what has become of
-it (`replication.leader_state`). One request is under way at a time; what is proposed meanwhile
-leaves with the next one. A request that failed as a whole is sent again, on another connection:
+A leader proposes an ISR, and counts both the old and the new one until the proposal is answered
+(`replication.leader_state`). One request is in flight at a time; later proposals are pending and
+leave with the next one. A request that failed as a whole is sent again, on another connection:
 the controller must not handle a copy of it after a later one was answered. It notices a proposal
 that it has taken already, because that names the partition epoch it was made on.
 """
@@ -110,7 +110,7 @@ class IsrProposals:
     def _stated(
         self, partition: Partition, proposal: LeadersProposal, broker_epoch: int
     ) -> IsrProposal:
-        """Say a proposal in the controller's terms; a leader knows its own epoch only here."""
+        """Convert a proposal for the controller, with this broker's own epoch filled in."""
         members = zip(proposal.isr, proposal.broker_epochs, strict=True)
         return IsrProposal(
             partition.topic_id,
