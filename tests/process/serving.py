@@ -74,7 +74,10 @@ class Serving:
 
     def start(self) -> Self:
         """Start and return at the ready line."""
-        self.launch()
+        return self.launch().wait_until_ready()
+
+    def wait_until_ready(self) -> Self:
+        """Read the ready line of a broker that was launched."""
         line = self.read_line()
         word, _, address = line.partition(" ")
         if word != "ready":
