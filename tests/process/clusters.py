@@ -19,7 +19,11 @@ from kits.kafka_command_kit import ours
 from moldau.base.clock import system_random
 from moldau.base.ids import random_uuid, uuid_text
 from moldau.protocol.errors import ErrorCode
-from moldau.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from moldau.protocol.messages.metadata import (
+    FindCoordinatorRequest,
+    MetadataRequest,
+    MetadataRequestTopic,
+)
 from moldau.protocol.messages.topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -197,17 +201,22 @@ class Cluster:
     def create_topic(
         self,
         name: str,
-        assignment: Sequence[Sequence[int]],
+        assignment: Sequence[Sequence[int]] | None = None,
         config: Mapping[str, str] | None = None,
         *,
+        partitions: int = -1,
         via: int = VOTER + 1,
     ) -> None:
-        """Create a topic with its replicas on given brokers, the first of each its leader."""
+        """Create a topic, and wait until all its replicas are in sync.
+
+        An assignment puts its replicas on given brokers, the first of each its leader; without one
+        the controller places so many partitions.
+        """
         topic = CreatableTopic(
             name,
+            partitions,
             -1,
-            -1,
-            [CreatableReplicaAssignment(at, list(who)) for at, who in enumerate(assignment)],
+            [CreatableReplicaAssignment(at, list(who)) for at, who in enumerate(assignment or ())],
             [CreatableTopicConfig(key, value) for key, value in (config or {}).items()],
         )
         with RawClient(self.address(via)) as client:
@@ -253,6 +262,11 @@ class Cluster:
                 ),
                 f"{topic} is led by {wanted}, as broker {broker_id} knows",
             )
+
+    def coordinator(self, group: str, via: int) -> int:
+        """Return the coordinator of a group, as one broker knows it; -1 while there is none."""
+        with RawClient(self.address(via)) as client:
+            return int(client.call(FindCoordinatorRequest(group), 0).node_id)
 
     def log_bytes(self, broker_id: int, topic: str, partition: int) -> bytes:
         """Return all a replica has stored of a partition."""

@@ -9,19 +9,70 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer as ConfluentConsumer
+from confluent_kafka import TopicPartition as ConfluentPartition
 
+from kafka_harness.waiting import eventually
+from moldau.client.consumer import Consumer
 from process.cluster_history import traffic_on
 from process.clusters import VOTER, Cluster
 
 SPREAD = [(2, 3, 1), (3, 1, 2), (1, 2, 3), (2, 1, 3)]
 """Every broker leads, and broker 2 leads two."""
 OTHERS = {1, 3}
+ALL = {1, 2, 3}
 
 
 @pytest.fixture
 def cluster(tmp_path: Path):
     with Cluster(tmp_path) as running:
         yield running
+
+
+def test_three_brokers_serve_a_topic_and_a_group_outlives_its_coordinator(cluster):
+    cluster.create_topic("events", partitions=6, via=3)
+    described = cluster.describe("events", 2)
+    assert {one.leader for one in described.values()} == ALL
+    assert all(set(one.isr) == ALL for one in described.values())
+    with traffic_on(cluster, "events") as traffic:
+        traffic.wait_for_more(100)
+    traffic.history.check(cluster)
+    group = next(
+        name
+        for name in map("group-{}".format, range(100))
+        if eventually(lambda name=name: cluster.coordinator(name, 2) > 0, f"who coordinates {name}")
+        and cluster.coordinator(name, 2) != VOTER
+    )
+    ends = read_and_commit(cluster, group, traffic.history.count)
+    assert sum(ends.values()) == traffic.history.count
+    cluster.kill(cluster.coordinator(group, 2))
+    asked = [("events", partition) for partition in ends]
+    with Consumer(cluster.bootstrap, group_id=group) as consumer:
+        found = consumer.committed(asked, timeout_ms=30_000)
+    assert {where.partition: one.offset for where, one in found.items()} == ends
+    other = ConfluentConsumer({"bootstrap.servers": cluster.bootstrap, "group.id": group})
+    try:
+        listed = other.committed([ConfluentPartition(*one) for one in asked], 30)
+    finally:
+        other.close()
+    assert {one.partition: one.offset for one in listed} == ends
+
+
+def read_and_commit(cluster: Cluster, group: str, count: int) -> dict[int, int]:
+    """Read so many records as a member of a group, commit, and return the offsets by partition."""
+    ends: dict[int, int] = {}
+    with Consumer(
+        cluster.bootstrap,
+        group_id=group,
+        topics=["events"],
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+    ) as consumer:
+        while sum(ends.values()) < count:
+            for record in consumer.poll(timeout_ms=1000):
+                ends[record.partition] = record.offset + 1
+        consumer.commit()
+    return ends
 
 
 def test_a_leader_that_is_killed_takes_nothing_with_it(cluster):
@@ -60,4 +111,32 @@ def test_a_leader_that_stops_in_order_moves_its_leaderships_first(cluster):
         traffic.wait_for_more()
         cluster.start(2)
         cluster.wait_in_sync("events")
+    traffic.history.check(cluster)
+
+
+def test_observers_go_on_without_the_voter_and_follow_it_when_it_is_back(cluster):
+    cluster.create_topic("observed", [(2, 3), (3, 2)])
+    cluster.create_topic("events", SPREAD)
+    with traffic_on(cluster, "observed") as traffic, traffic_on(cluster, "events") as slowed:
+        traffic.wait_for_more()
+        cluster.kill(VOTER)
+        traffic.wait_for_more()
+        cluster.start(VOTER)
+        cluster.create_topic("later", [(3, 1, 2)], via=3)
+        cluster.wait_in_sync("events")
+        slowed.wait_for_more()
+        traffic.wait_for_more()
+    traffic.history.check(cluster)
+    slowed.history.check(cluster)
+
+
+def test_all_brokers_are_killed_at_once_and_come_back(cluster):
+    cluster.create_topic("events", SPREAD)
+    with traffic_on(cluster, "events") as traffic:
+        traffic.wait_for_more()
+        cluster.kill(*ALL)
+        cluster.start()
+        cluster.create_topic("later", [(3, 1, 2)], via=3)
+        cluster.wait_in_sync("events")
+        traffic.wait_for_more()
     traffic.history.check(cluster)
