@@ -6,9 +6,6 @@ reads along, and holds the whole history to its promises at the end: see `cluste
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
 from confluent_kafka import Consumer as ConfluentConsumer
 from confluent_kafka import TopicPartition as ConfluentPartition
 
@@ -21,12 +18,6 @@ SPREAD = [(2, 3, 1), (3, 1, 2), (1, 2, 3), (2, 1, 3)]
 """Every broker leads, and broker 2 leads two."""
 OTHERS = {1, 3}
 ALL = {1, 2, 3}
-
-
-@pytest.fixture
-def cluster(tmp_path: Path):
-    with Cluster(tmp_path) as running:
-        yield running
 
 
 def test_three_brokers_serve_a_topic_and_a_group_outlives_its_coordinator(cluster):
