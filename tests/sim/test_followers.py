@@ -504,6 +504,20 @@ def test_a_partition_that_is_forgotten_gets_nothing_more():
     play(work)
 
 
+def test_a_broker_that_stops_follows_nobody_although_its_roles_still_change():
+    async def work(scene):
+        await scene.start()
+        scene.lead(1)
+        await scene[2].fetchers.close()
+        scene.lead(1)
+        scene[1].append(b"1")
+        await asyncio.sleep(2)
+        assert scene[2].partition().log_end_offset == 0
+        assert scene[2].fetchers.fetcher_count == 0
+
+    play(work)
+
+
 @pytest.mark.parametrize("moved_per_turn", [2, 200])
 def test_another_number_of_fetchers_takes_over_all_partitions(monkeypatch, moved_per_turn):
     monkeypatch.setattr("moldau.replication.fetching.fetchers.MOVED_PER_TURN", moved_per_turn)

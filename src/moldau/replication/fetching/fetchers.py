@@ -35,9 +35,12 @@ class Fetchers:
         self._places: dict[PartitionKey, tuple[Fetcher, FollowedKey]] = {}
         self._closing: set[asyncio.Task[None]] = set()
         self._closed_bytes_in = 0
+        self._is_closed = False
 
     def follow(self, replica: Partition) -> None:
         """Copy a partition as its role says now: from its leader, or not at all."""
+        if self._is_closed:
+            return  # Roles change while a broker stops. Its logs are about to be closed.
         role = replica.role
         if role.leader < 0 or role.leader == self._context.broker_id:
             self.forget(replica.key)
@@ -81,7 +84,8 @@ class Fetchers:
             asyncio.get_running_loop().call_soon(self._move, later)
 
     async def close(self) -> None:
-        """Copy nothing any more, and wait until nothing runs."""
+        """Copy nothing from now on, whatever roles change, and wait until nothing runs."""
+        self._is_closed = True
         for key in tuple(self._places):
             self._take_away(key)
         self._close_idle()
