@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
-from confluent_kafka import Consumer, KafkaError, Message
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import Producer as ConfluentProducer
 from confluent_kafka import TopicPartition as ConfluentPartition
 
@@ -134,6 +134,10 @@ class ClusterWriter(ABC):
             self.send(partition, value)
             number += 1
 
+    def give_up(self) -> None:
+        """Write no more."""
+        self._enough.set()
+
     def finish(self) -> None:
         """Stop, and wait until it is known what became of every record."""
         self._enough.set()
@@ -191,15 +195,24 @@ class LibrdkafkaWriter(ClusterWriter):
                 "linger.ms": 5,
                 "reconnect.backoff.max.ms": 500,
                 "log_level": SILENT,
+                "error_cb": self._went_wrong,
                 **{name.replace("_", "."): value for name, value in settings.items()},
             }
         )
 
     def send(self, partition: int, value: bytes) -> None:
-        self._producer.produce(
-            self._history.topic, value, partition=partition, on_delivery=self._heard
-        )
+        try:
+            self._producer.produce(
+                self._history.topic, value, partition=partition, on_delivery=self._heard
+            )
+        except KafkaException as error:
+            self._history.failed(f"{value!r}: {error}")
+            self.give_up()
         self._producer.poll(0)
+
+    def _went_wrong(self, error: KafkaError) -> None:
+        if error.fatal():
+            self._history.failed(f"librdkafka: {error.name()} {error}")
 
     def _heard(self, error: KafkaError | None, message: Message) -> None:
         value = message.value()

@@ -150,13 +150,14 @@ class Cluster:
             self._running[broker_id] = serving
             self._lives[broker_id].append(serving)
 
-    def stop(self, broker_id: int, timeout_s: float = 60) -> None:
-        """Ask a broker to stop (SIGTERM) and wait until it has."""
-        serving = self._running[broker_id]
-        serving.signal(signal.SIGTERM)
-        status = serving.wait(timeout_s)
-        del self._running[broker_id]
-        assert status == 0, f"broker {broker_id} stopped with status {status}:\n{serving.errors}"
+    def stop(self, *broker_ids: int) -> None:
+        """Ask brokers to stop (SIGTERM), together, and wait until they have."""
+        for broker_id in broker_ids:
+            self._running[broker_id].signal(signal.SIGTERM)
+        for broker_id in broker_ids:
+            serving = self._running.pop(broker_id)
+            status = serving.wait()
+            assert status == 0, f"broker {broker_id}: status {status}\n{serving.errors}"
 
     def kill(self, *broker_ids: int) -> None:
         """End brokers without a word (-9), together."""

@@ -6,6 +6,11 @@ reads along, and holds the whole history to its promises at the end: see `cluste
 
 from __future__ import annotations
 
+import os
+import random
+import time
+
+import pytest
 from confluent_kafka import Consumer as ConfluentConsumer
 from confluent_kafka import TopicPartition as ConfluentPartition
 
@@ -130,4 +135,31 @@ def test_all_brokers_are_killed_at_once_and_come_back(cluster):
         cluster.create_topic("later", [(3, 1, 2)], via=3)
         cluster.wait_in_sync("events")
         traffic.wait_for_more()
+    traffic.history.check(cluster)
+
+
+ROUNDS = int(os.environ.get("MOLDAU_CLUSTER_ROUNDS", "8"))
+SEED = int(os.environ.get("MOLDAU_CLUSTER_SEED", "1"))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(120 + ROUNDS * 60)
+def test_random_faults_one_after_the_other_lose_nothing(cluster):
+    """MOLDAU_CLUSTER_ROUNDS sets how many, MOLDAU_CLUSTER_SEED which."""
+    dice = random.Random(SEED)
+    cluster.create_topic("events", SPREAD, {"segment.bytes": str(1 << 20)})
+    with traffic_on(cluster, "events") as traffic:
+        for _ in range(ROUNDS):
+            traffic.wait_for_more(dice.randint(10, 300))
+            victims = dice.sample(sorted(ALL), dice.choice((1, 1, 1, 2, 3)))
+            fault = dice.choice((cluster.kill, cluster.pause, cluster.stop))
+            pause_s = dice.choice((0, 0.5, 4))
+            began_s = time.monotonic()
+            for victim in sorted(victims, reverse=True):
+                fault(victim)  # the voter last: brokers that stop tell it
+            time.sleep(pause_s)
+            (cluster.resume if fault == cluster.pause else cluster.start)(*victims)
+            cluster.wait_in_sync("events")
+            traffic.wait_for_more(dice.randint(10, 300))
+            print(f"{fault.__name__} {victims} {pause_s} s: {time.monotonic() - began_s:.1f} s")
     traffic.history.check(cluster)
