@@ -138,6 +138,20 @@ def test_all_brokers_are_killed_at_once_and_come_back(cluster):
     traffic.history.check(cluster)
 
 
+def test_all_brokers_stop_in_order_and_come_back(cluster):
+    """What waits for its acknowledgement then is repeated afterwards, up to five batches each."""
+    cluster.create_topic("events", SPREAD)
+    with traffic_on(cluster, "events") as traffic:
+        traffic.wait_for_more()
+        cluster.stop(3, 2)
+        cluster.stop(VOTER)
+        cluster.start()
+        cluster.wait_in_sync("events")
+        traffic.wait_for_more()
+    traffic.history.check(cluster)
+    assert all("recovered" not in cluster.output(broker_id) for broker_id in ALL)
+
+
 ROUNDS = int(os.environ.get("MOLDAU_CLUSTER_ROUNDS", "8"))
 SEED = int(os.environ.get("MOLDAU_CLUSTER_SEED", "1"))
 

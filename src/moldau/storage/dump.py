@@ -30,7 +30,7 @@ from moldau.storage.inspection import (
     offset_entries,
     time_entries,
 )
-from moldau.storage.producer_snapshot import parse_snapshot
+from moldau.storage.producer_snapshot import parse_entries
 from moldau.storage.scan import StoredBatch, walk
 
 ALL_BYTES = 2**31 - 1
@@ -278,7 +278,7 @@ class LogDump:
             )
 
     def _snapshot(self, path: str) -> Iterator[str]:
-        for producer in parse_snapshot(read_whole(self._files, path)):
+        for producer in parse_entries(read_whole(self._files, path)):
             yield self._form.producer(producer)
 
     def _epochs(self, path: str) -> Iterator[str]:

@@ -349,7 +349,9 @@ class Log:
             self._durability.names_changed(*old.index_paths)
             self._sync_before_roll(start)
             crash_point("log.roll.before_snapshot")
-            snapshot = store_snapshot(self._resources.files, self.folder, start, self.producers)
+            snapshot = store_snapshot(
+                self._resources.files, self.folder, start, self.producers, complete=False
+            )
             crash_point("log.roll.before_create")
             segment = Segment.create(self._resources, self.folder, start, self.config)
             crash_point("log.roll.after_create")
@@ -522,7 +524,9 @@ class Log:
         with disk_errors(self.folder):
             crash_point("log.close.before_indexes")
             active.store_indexes()
-            snapshot = store_snapshot(self._resources.files, self.folder, end, self.producers)
+            snapshot = store_snapshot(
+                self._resources.files, self.folder, end, self.producers, complete=True
+            )
         self._durability.names_changed(*active.index_paths, snapshot)
         crash_point("log.close.before_flush")
         return self._flush()

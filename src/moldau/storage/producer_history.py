@@ -34,8 +34,12 @@ BATCHES_PER_STEP: Final = 250
 """Headers that are read between two pauses: a millisecond or two."""
 
 
-def store_snapshot(files: Files, folder: str, offset: int, producers: ProducerStates) -> str:
+def store_snapshot(
+    files: Files, folder: str, offset: int, producers: ProducerStates, *, complete: bool
+) -> str:
     """Write the producer state of a log that ends at this offset; return the path.
+
+    Complete, it has all batches that a producer may repeat; that takes several times as long.
 
     Renamed without a sync: the caller adds the path to the next flush. Until then a power cut may
     leave a damaged file, which its CRC reveals.
@@ -45,7 +49,7 @@ def store_snapshot(files: Files, folder: str, offset: int, producers: ProducerSt
     files.remove(temporary)
     file = files.open(temporary, create=True)
     try:
-        file.append([format_snapshot(producers)])
+        file.append([format_snapshot(producers, complete=complete)])
     except OSError:
         files.remove(temporary)
         raise

@@ -1,8 +1,13 @@
 """The format of `.snapshot` files, which store producer state.
 
-The name of a snapshot is an offset: it covers the log below that offset. As in Kafka, a snapshot
-has only the last batch of each producer. So after a restart a duplicate is recognized if it is that
-batch or a batch that was replayed after the snapshot.
+The name of a snapshot is an offset: it covers the log below that offset. In Kafka a snapshot has
+one entry for each producer, with its last batch. After a restart from it, only that batch is
+recognized as a duplicate. A producer repeats up to five: of those that a leader appended and could
+not acknowledge before it stopped, the earlier ones would be out of order.
+
+So a *complete* snapshot has an entry for each of the five, the last one last. Kafka reads them,
+too: a later entry of a producer replaces the earlier one. A snapshot that a log stores while it is
+written to has Kafka's entries alone, because clients wait meanwhile.
 
     version int16 | CRC-32C uint32 of all that follows | count int32 | entries of 46 bytes
 """
@@ -10,7 +15,7 @@ batch or a batch that was replayed after the snapshot.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from struct import Struct
 
 from moldau.base.errors import CorruptRecords
@@ -33,15 +38,31 @@ def snapshot_name(offset: int) -> str:
     return f"{offset:020d}{SNAPSHOT_SUFFIX}"
 
 
-def format_snapshot(producers: Iterable[Producer]) -> bytes:
-    """Encode producers as a snapshot."""
-    entries = [_ENTRY.pack(*_fields(producer)) for producer in producers]
+def format_snapshot(producers: Iterable[Producer], *, complete: bool = False) -> bytes:
+    """Encode producers as a snapshot; a complete one has all their remembered batches."""
+    entries: list[bytes] = []
+    for producer in producers:
+        if complete:
+            entries += [_ENTRY.pack(*fields) for fields in _earlier_fields(producer)]
+        entries.append(_ENTRY.pack(*_fields(producer)))
     body = _COUNT.pack(len(entries)) + b"".join(entries)
     return _HEAD.pack(_VERSION, crc32c(body)) + body
 
 
 def parse_snapshot(content: Buffer) -> list[Producer]:
     """Decode a snapshot; CorruptRecords if it is damaged."""
+    found: dict[int, Producer] = {}
+    for producer in parse_entries(content):
+        earlier = found.get(producer.producer_id)
+        if earlier is not None and earlier.epoch == producer.epoch:
+            earlier.batches.extend(producer.batches)
+            producer.batches = earlier.batches
+        found[producer.producer_id] = producer
+    return list(found.values())
+
+
+def parse_entries(content: Buffer) -> list[Producer]:
+    """Decode the entries of a snapshot, each as a producer; CorruptRecords if it is damaged."""
     view = memoryview(content)
     if len(view) < _ENTRIES_POSITION:
         raise CorruptRecords(f"a producer snapshot of {len(view)} bytes is too short")
@@ -82,6 +103,21 @@ def _fields(producer: Producer) -> tuple[int, ...]:
         producer.coordinator_epoch,
         producer.transaction_first_offset,
     )
+
+
+def _earlier_fields(producer: Producer) -> Iterator[tuple[int, ...]]:
+    """Return the entries of all batches but the last; none of them opens a transaction."""
+    for batch in list(producer.batches)[:-1]:
+        yield (
+            producer.producer_id,
+            producer.epoch,
+            batch.last_sequence,
+            batch.last_offset,
+            batch.offset_delta,
+            batch.timestamp,
+            producer.coordinator_epoch,
+            NO_OFFSET,
+        )
 
 
 def _producer(fields: tuple[int, ...]) -> Producer:

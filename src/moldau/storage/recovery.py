@@ -269,7 +269,9 @@ class _Opening:
         end_offset = segment.base_offset
         if end_offset > 0:
             with self._if_there_is_room():
-                path = store_snapshot(self._files, self._folder, end_offset, self.producers)
+                path = store_snapshot(
+                    self._files, self._folder, end_offset, self.producers, complete=True
+                )
                 self.unsynced_paths.append(path)
 
         def take(batch: StoredBatch) -> None:

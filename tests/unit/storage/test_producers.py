@@ -14,6 +14,7 @@ from moldau.records.control import EndTransactionMarker, end_transaction_batch
 from moldau.storage.disk import Disk
 from moldau.storage.producer_snapshot import (
     format_snapshot,
+    parse_entries,
     parse_snapshot,
     read_snapshot,
     snapshot_name,
@@ -353,6 +354,26 @@ class TestSnapshot:
             again.check(header(1, transactional=True))
         assert again.get(9).coordinator_epoch == 3
         assert format_snapshot(again) == format_snapshot(log.states)
+
+    def test_all_batches_that_may_be_repeated_survive_in_a_complete_one(self, log):
+        for sequence in range(6):
+            log.send(sequence, transactional=True)
+        log.send(0, producer_id=8)
+        content = format_snapshot(log.states, complete=True)
+        again = ProducerStates(parse_snapshot(content))
+        for sequence in range(1, 6):
+            assert again.check(header(sequence, transactional=True)).first_offset == sequence
+        assert again.first_unstable_offset == 0
+        assert again.check(header(0, producer_id=8)).first_offset == 6
+        assert format_snapshot(again, complete=True) == content
+
+    def test_kafka_takes_the_last_entry_of_a_producer_which_is_its_own_form(self, log):
+        for sequence in range(6):
+            log.send(sequence, transactional=True)
+        entries = parse_entries(format_snapshot(log.states, complete=True))
+        assert [one.last_sequence for one in entries] == [1, 2, 3, 4, 5]
+        assert [one.transaction_first_offset for one in entries] == [-1, -1, -1, -1, 0]
+        assert entries[-1:] == parse_entries(format_snapshot(log.states))
 
     def test_the_name_is_the_offset_in_twenty_digits(self):
         assert snapshot_name(170410) == "00000000000000170410.snapshot"
