@@ -61,9 +61,6 @@ class DirectSource:
             raise SourceUnavailable("nobody is there")
         return feed
 
-    async def close(self):
-        """Give nothing back."""
-
 
 class FaultySource:
     """Takes its time, loses requests and answers, and gives old answers once more."""
@@ -106,9 +103,6 @@ class FaultySource:
 
     def _fault(self) -> bool:
         return self._chance.random() < self.faults
-
-    async def close(self):
-        """Give nothing back."""
 
 
 class ObservedCluster:

@@ -61,9 +61,6 @@ class ConnectedSource:
                 self.connection.close()
             raise SourceUnavailable(str(error)) from error
 
-    async def close(self):
-        """Give nothing back."""
-
 
 class Controller:
     """A voter with a listener that serves its metadata log."""

@@ -524,9 +524,6 @@ def test_two_leaders_in_one_epoch_are_refused(cluster, disk):
                 answer.responses[0].partitions[0].current_leader.leader_id = 5
             return answer
 
-        async def close(self):
-            """Give nothing back."""
-
     async def work():
         observer = await following(cluster, disk, source=Impostor())
         await fill(cluster, 1)
@@ -670,9 +667,6 @@ class Spoiling:
         if spoil is not None and self.left and spoil(answer) is not False:
             self.left -= 1
         return answer
-
-    async def close(self):
-        """Give nothing back."""
 
 
 def spoil_snapshot_bytes(answer):

@@ -217,19 +217,6 @@ _SPECIAL: Final[Mapping[str, Callable[[BrokerValues, str], Any]]] = {
 }
 
 
-def _protocol_map(values: BrokerValues) -> str:
-    """Return which listener speaks which protocol.
-
-    Where nothing is said of that, a controller's listener speaks PLAINTEXT (KIP-801).
-    """
-    text = values.text("listener.security.protocol.map") or ""
-    if values.is_set("listener.security.protocol.map"):
-        return text
-    known = {entry.partition(":")[0].strip().upper() for entry in text.split(",")}
-    names = [name.upper() for name in values.entries("controller.listener.names")]
-    return ",".join([text, *(f"{name}:PLAINTEXT" for name in names if name not in known)])
-
-
 def _listeners(values: BrokerValues, host_name: Callable[[], str]) -> Listeners:
     return resolve_listeners(
         ListenerConfigs(
