@@ -64,6 +64,7 @@ def stored_on(cluster: Cluster, broker_id: int, value: bytes) -> None:
 # What is acknowledged, and by whom
 
 
+@pytest.mark.long
 def test_a_record_that_only_the_leader_has_is_lost_with_it_after_acks_1(patient):
     patient.create_topic(TOPIC, [(LEADER, FOLLOWER)], MIN_ISR_1)
     produced(patient, LEADER, b"kept")
@@ -102,9 +103,8 @@ def test_acks_all_is_refused_while_too_few_are_in_sync(cluster):
     cluster.check_replicas_equal(TOPIC)
 
 
-@pytest.mark.parametrize(
-    "idempotent", [pytest.param(False, marks=pytest.mark.long), True], ids=["plain", "idempotent"]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("idempotent", [False, True], ids=["plain", "idempotent"])
 def test_a_leader_that_dies_before_its_answer_makes_a_plain_producer_repeat(patient, idempotent):
     patient.create_topic(TOPIC, [(LEADER, VOTER, FOLLOWER)])
     producer = (-1, -1, -1)

@@ -67,7 +67,6 @@ def test_partitions_move_and_leaders_are_elected(cluster, tool, tmp_path: Path):
     cluster.wait_for_leaders("events", {3})
 
 
-@pytest.mark.xfail(reason="DescribeQuorum names no observers yet", strict=True)
 def test_the_quorum_has_one_voter_and_two_observers(tool):
     status = tool("MetadataQuorumCommand", "describe", "--status")
     lines = dict(line.split(":", 1) for line in status.splitlines())

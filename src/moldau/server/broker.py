@@ -347,7 +347,7 @@ class Broker:
         await self.parts.fetchers.close()
         await self.parts.coordinators.close()
         await self.parts.runtimes.close()
-        if is_member:
+        if is_member and self.parts.settings.quorum.kind is NodeKind.ALONE:
             await self._sign_off(STOP_PATIENCE_S)
         await self._end_heartbeats()
         await self.parts.isr_proposals.close()

@@ -224,10 +224,16 @@ class DynamicConfigs:
         if resource in (self._broker, EVERY_BROKER):
             return
         if resource.type == ResourceType.BROKER:
+            # The controller also stores what other brokers were asked to change of their own.
+            if changes and self._is_registered(resource.name):
+                return
             problem = self._wrong_broker(shorten(resource.name), changes=changes)
         else:
             problem = f"Unknown resource type {resource.type}"
         raise ApiError(ErrorCode.INVALID_REQUEST, problem)
+
+    def _is_registered(self, name: str) -> bool:
+        return BROKER_NAME.fullmatch(name) is not None and int(name) in self._image().brokers
 
     def _wrong_broker(self, name: str, *, changes: bool) -> str:
         """Say that another broker is meant, or none, in Kafka's two ways."""

@@ -36,6 +36,9 @@ STOPPING_INTERVAL_S: Final = 0.05
 SIGN_OFF_PATIENCE_S: Final = 300.0
 """How long a stop waits for the controller; Kafka's number."""
 
+SILENCE_PATIENCE_S: Final = 3.0
+"""How long a stop waits for a controller that does not answer."""
+
 _REFUSED: Final = frozenset(
     {
         ErrorCode.INCONSISTENT_CLUSTER_ID,
@@ -82,6 +85,8 @@ class Membership:
         self._registration: BrokerRegistration | None = None
         self._changed = asyncio.Event()
         self._stopped = asyncio.Event()
+        self._answered_s = 0.0
+        """When the last heartbeat was answered."""
         self._ready = False
         self.broker_epoch = -1
         """Given by the controller at each registration; -1 before the first."""
@@ -130,6 +135,7 @@ class Membership:
         while self._state is not State.STOPPED:
             answer = await self._beat()
             if answer is not None:
+                self._answered_s = self._clock.monotonic()
                 self._take(answer)
             await self._pause(answered=answer is not None)
 
@@ -198,17 +204,23 @@ class Membership:
     async def sign_off(self, patience_s: float = SIGN_OFF_PATIENCE_S) -> bool:
         """Leave in order; tell whether the controller has let this broker go.
 
-        `run` has to be running: it is what asks. Without a controller the wait ends after its
-        patience, and the broker is fenced when its session ends.
+        `run` has to be running: it is what asks. A controller that does not answer is not waited
+        for as long as one that is at work: the broker is fenced when its session ends.
         """
         if self._state in (State.STARTING, State.STOPPED):
             return self._state is State.STOPPED
         self._enter(State.STOPPING)
-        try:
-            async with asyncio.timeout(patience_s):
-                await self._stopped.wait()
-        except TimeoutError:
-            return False
+        began_s = self._answered_s = self._clock.monotonic()
+        while self._state is State.STOPPING:
+            now_s = self._clock.monotonic()
+            left_s = min(began_s + patience_s, self._answered_s + SILENCE_PATIENCE_S) - now_s
+            if left_s <= 0:
+                return False
+            try:
+                async with asyncio.timeout(left_s):
+                    await self._stopped.wait()
+            except TimeoutError:
+                continue
         return True
 
     def _enter(self, state: State) -> None:

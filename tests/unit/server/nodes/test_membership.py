@@ -230,9 +230,20 @@ async def test_one_that_was_taken_for_dead_may_go(member):
 async def test_without_a_controller_the_wait_ends(member):
     await member.join()
     member.controller.answers = [ApiError(ErrorCode.NOT_CONTROLLER)]
-    assert not await member.membership.sign_off(5)
+    began_s = member.controller.clock.monotonic()
+    assert not await member.membership.sign_off(30)
+    assert member.controller.clock.monotonic() - began_s < 10
     assert member.membership.state is State.STOPPING
     await member.end()
+
+
+@in_world
+async def test_a_controller_that_is_at_work_is_waited_for(member):
+    await member.join()
+    member.controller.answers = [MOVING] * 200 + [GO]
+    began_s = member.controller.clock.monotonic()
+    assert await member.membership.sign_off(30)
+    assert member.controller.clock.monotonic() - began_s > 5
 
 
 @in_world
