@@ -79,6 +79,35 @@ def test_a_power_cut_leaves_a_beginning_of_what_was_written():
     assert len({len(values) for values in found}) > 1
 
 
+def test_a_paused_broker_answers_when_it_goes_on():
+    async def work(bench):
+        await bench.broker.start()
+        await bench.create()
+        bench.broker.pause()
+        writing = asyncio.ensure_future(bench.produce(b"a"))
+        await asyncio.sleep(20)
+        answered_while_paused = writing.done()
+        bench.broker.resume()
+        await writing
+        return answered_while_paused, await bench.values()
+
+    assert simulate(work) == (False, [b"a"])
+
+
+def test_a_paused_process_can_be_killed():
+    async def work(bench):
+        await bench.broker.start()
+        await bench.create()
+        await bench.produce(b"a")
+        bench.broker.pause()
+        bench.broker.kill()
+        left = bench.broker.paused
+        await bench.broker.start()
+        return left, await bench.values()
+
+    assert simulate(work) == (False, [b"a"])
+
+
 def test_an_orderly_stop_leaves_no_task():
     async def work(bench):
         await bench.broker.start()

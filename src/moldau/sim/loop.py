@@ -9,10 +9,10 @@ failure depends on it.
 What would hang a real program ends a simulated one with a message: nothing left to run, no
 progress in time, time over, an exception that nobody handled.
 
-Three private names of asyncio are relied on, unchanged from 3.11 to 3.14: `_run_once`, `_ready`
-and `_stopping`. Timers are kept here. What asyncio schedules for itself is shuffled along: its
-`shield` has one callback more since 3.14, so a seed names one run on 3.11 to 3.13 and another on
-3.14. A failure is looked for on the version that found it.
+Four private names of asyncio are relied on, unchanged from 3.11 to 3.14: `_run_once`, `_ready`,
+`_stopping`, and a handle's `_context`. Timers are kept here. What asyncio schedules for itself is
+shuffled along: its `shield` has one callback more since 3.14, so a seed names one run on 3.11 to
+3.13 and another on 3.14. A failure is looked for on the version that found it.
 """
 
 from __future__ import annotations
@@ -88,6 +88,10 @@ class SimLoop(asyncio.BaseEventLoop):
         self._timers: list[tuple[float, int, TimerHandle, str]] = []
         self._timer_order = itertools.count()
         self._ended_processes: set[str] = set()
+        self._paused: dict[str, list[Handle]] = {}
+        """What paused processes would have run, in the order in which it was due."""
+        self.after_turn: Callable[[], None] | None = None
+        """Called after each turn: checks that must hold at any time raise from here."""
         self._task_order = itertools.count(1)
         self._task_numbers: weakref.WeakKeyDictionary[asyncio.Task[Any], int] = (
             weakref.WeakKeyDictionary()
@@ -154,6 +158,8 @@ class SimLoop(asyncio.BaseEventLoop):
         if not ready and not self._stopping:
             self._advance()
         self._collect_due()
+        if self._paused:
+            self._hold_back()
         count = len(ready)
         if count > 1 and not self._fifo:
             turn = list(ready)
@@ -170,6 +176,17 @@ class SimLoop(asyncio.BaseEventLoop):
             if not handle.cancelled():
                 handle._run()  # noqa: SLF001 - only asyncio's own loops may run handles
             self.raise_unhandled()
+        if self.after_turn is not None:
+            self.after_turn()
+
+    def _hold_back(self) -> None:
+        """Keep what paused processes would run for the time when they go on."""
+        turn = list(self._ready)
+        self._ready.clear()
+        for handle in turn:
+            owner = _owner(handle._context)  # type: ignore[attr-defined]  # noqa: SLF001
+            held = self._paused.get(owner) if owner else None
+            (self._ready if held is None else held).append(handle)
 
     def _count_steps(self, count: int) -> None:
         self._steps_this_instant += count
@@ -199,6 +216,9 @@ class SimLoop(asyncio.BaseEventLoop):
     def drop_everything(self) -> None:
         """End all tasks, as far as they let themselves be ended, and forget the rest."""
         self.deadline_s = math.inf
+        self.after_turn = None
+        for process in list(self._paused):
+            self.resume_process(process)
         for task in self.pending_tasks():
             task.cancel()
         self._timers.clear()
@@ -231,10 +251,23 @@ class SimLoop(asyncio.BaseEventLoop):
     def end_process(self, process: str) -> None:
         """Cancel the tasks of a process that has ended; no timer of it fires any more."""
         self._ended_processes.add(process)
+        self.resume_process(process)
         self._timers = [one for one in self._timers if one[3] != process]
         heapq.heapify(self._timers)
         for task in self.pending_tasks(process):
             task.cancel()
+
+    def pause_process(self, process: str) -> None:
+        """Let nothing of a process run until `resume_process`, as SIGSTOP does."""
+        self._paused.setdefault(process, [])
+
+    def resume_process(self, process: str) -> None:
+        """Let a process go on: all its timers that came due meanwhile fire at once."""
+        self._ready.extend(self._paused.pop(process, ()))
+
+    def is_paused(self, process: str) -> bool:
+        """Whether nothing of a process runs at the moment."""
+        return process in self._paused
 
     def pending_tasks(self, process: str | None = None) -> list[asyncio.Task[Any]]:
         """Tasks that are not done, of one process or of all, in the order in which they began."""

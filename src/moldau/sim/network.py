@@ -54,6 +54,7 @@ LOOPBACK = frozenset({"", "localhost", "127.0.0.1", "0.0.0.0", "::", "::1"})  # 
 class _Link:
     """One direction between two hosts."""
 
+    target: str
     clogged: bool = False
     held: list[Callable[[], None]] = field(default_factory=list)
 
@@ -144,6 +145,7 @@ class SimNetwork:
         """How often a piece that arrives breaks its connection instead."""
         self._hosts: dict[str, SimHost] = {}
         self._links: dict[tuple[str, str], _Link] = {}
+        self._paused: set[str] = set()
         self._answers: dict[SimStream, asyncio.Future[None]] = {}
         self._abandoned: dict[str, list[SimStream]] = {}
 
@@ -172,6 +174,7 @@ class SimNetwork:
         """End the process on a host, and with `silent` the machine below it as well."""
         host = self._hosts[name]
         self._trace.note("host down", name, "silent" if silent else "reset")
+        self.resume(name)
         host.alive = False
         host.silent = silent
         host.listeners.clear()
@@ -193,9 +196,28 @@ class SimNetwork:
         self._trace.note("unclog", source, target)
         link = self._link(source, target)
         link.clogged = False
+        if target not in self._paused:
+            self._release(link)
+
+    def _release(self, link: _Link) -> None:
         held, link.held = link.held, []
         for arrive in held:
             self._after_delay(link, arrive)
+
+    def pause(self, host: str) -> None:
+        """Keep what arrives at a host: its process is stopped and reads nothing."""
+        self._trace.note("pause", host)
+        self._paused.add(host)
+
+    def resume(self, host: str) -> None:
+        """Let a host's process read what came meanwhile."""
+        if host not in self._paused:
+            return
+        self._trace.note("resume", host)
+        self._paused.remove(host)
+        for link in self._links.values():
+            if link.target == host and not link.clogged:
+                self._release(link)
 
     def partition(self, side: Iterable[str], other_side: Iterable[str]) -> None:
         """Clog every link between two groups of hosts, both ways."""
@@ -223,7 +245,7 @@ class SimNetwork:
             yield from (stream for stream in host.streams if stream.peer.host == other)
 
     def _link(self, source: str, target: str) -> _Link:
-        return self._links.setdefault((source, target), _Link())
+        return self._links.setdefault((source, target), _Link(target))
 
     # What streams need
 
@@ -235,7 +257,7 @@ class SimNetwork:
         self._loop.call_later(delay_s, self._arrive, link, arrive, context=self._context)
 
     def _arrive(self, link: _Link, arrive: Callable[[], None]) -> None:
-        if link.clogged:
+        if link.clogged or link.target in self._paused:
             link.held.append(arrive)
         else:
             arrive()

@@ -21,9 +21,9 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any
+from typing import Any, TypeVarTuple
 
-from moldau.base.errors import InvariantViolated
+from moldau.base.errors import InvariantViolated, UserError
 from moldau.base.network import Accept, Address, Listener, Network, Receiver, Stream
 from moldau.server.broker import Broker
 from moldau.server.configuration.settings import BrokerSettings
@@ -32,45 +32,60 @@ from moldau.server.stores import node_store
 from moldau.sim.crashes import Crashed, CrashPlan
 from moldau.sim.disk import SimDisk
 from moldau.sim.executor import SimExecutor
-from moldau.sim.loop import PROCESS
+from moldau.sim.loop import PROCESS, SimLoop
 from moldau.sim.network import SimNetwork
-from moldau.sim.world import World
+from moldau.sim.world import SimClock, World
+
+Ts = TypeVarTuple("Ts")
 
 PORT = 9092
 
 Started = Callable[[Broker], None]
 """Called when a broker begins to serve, before the first request can have been answered."""
 
+GaveUp = Callable[[UserError], None]
+"""Called when a running broker ends by itself, with what it tells its operator."""
+
 
 class _OwnedReceiver:
     """Hands what a stream tells to its owner, inside the owner's process."""
 
-    def __init__(self, receiver: Receiver, context: contextvars.Context) -> None:
+    def __init__(self, receiver: Receiver, context: contextvars.Context, loop: SimLoop) -> None:
         self._receiver = receiver
         self._context = context
+        self._loop = loop
 
     def received(self, data: memoryview) -> int:
         return self._context.copy().run(self._receiver.received, data)
 
     def drained(self) -> None:
-        self._context.copy().run(self._receiver.drained)
+        self._tell(self._receiver.drained)
 
     def closed(self, error: Exception | None) -> None:
-        self._context.copy().run(self._receiver.closed, error)
+        self._tell(self._receiver.closed, error)
+
+    def _tell(self, hear: Callable[[*Ts], None], *facts: *Ts) -> None:
+        """Tell the owner at once; a process that is paused hears of it when it goes on."""
+        context = self._context.copy()
+        if self._loop.is_paused(context.get(PROCESS, "")):
+            self._loop.call_soon(hear, *facts, context=context)
+        else:
+            context.run(hear, *facts)
 
 
 class _OwnedNetwork:
     """A host's network, whose streams belong to one process."""
 
-    def __init__(self, network: Network, context: contextvars.Context) -> None:
+    def __init__(self, network: Network, context: contextvars.Context, loop: SimLoop) -> None:
         self._network = network
         self._context = context
+        self._loop = loop
 
     def _owned(self, accept: Accept) -> Accept:
         def accept_as_owner(stream: Stream) -> Receiver:
             # A copy, because a context cannot be entered twice and streams call back at once.
             receiver = self._context.copy().run(accept, stream)
-            return _OwnedReceiver(receiver, self._context)
+            return _OwnedReceiver(receiver, self._context, self._loop)
 
         return accept_as_owner
 
@@ -92,11 +107,15 @@ class SimBroker:
         settings: Mapping[str, str],
         *,
         name: str = "broker",
+        clock: SimClock | None = None,
         started: Started = lambda _: None,
+        gave_up: GaveUp | None = None,
     ) -> None:
         self._world = world
         self._network = network
         self._started = started
+        self._gave_up = gave_up
+        self.clock = clock or world.clock
         self._settings = BrokerSettings.load(
             None, {"listeners": f"PLAINTEXT://{name}:{PORT}", **settings}
         )
@@ -145,10 +164,12 @@ class SimBroker:
         broker = Broker(
             self._settings,
             Ports(
-                clock=self._world.clock,
+                clock=self.clock,
                 random=self._world.random(self.name),
                 files=self.disk,
-                network=_OwnedNetwork(self._network.host(self.name), self._context),
+                network=_OwnedNetwork(
+                    self._network.host(self.name), self._context, self._world.loop
+                ),
                 executor=self._executor,
                 cleaner=self._executor,
                 make_store=node_store,
@@ -163,7 +184,19 @@ class SimBroker:
         self.broker = broker
         self._started(broker)
         self._main = asyncio.ensure_future(broker.run_until(self._stopping))
-        self._main.add_done_callback(_raise_failure)
+        self._main.add_done_callback(self._main_ended)
+
+    def _main_ended(self, task: asyncio.Task[None]) -> None:
+        """A broker whose task fails by itself is broken: the loop hears of it and ends the run.
+
+        One that gives up with a reason for its operator may be expected to.
+        """
+        if task.cancelled():
+            return
+        if isinstance(error := task.exception(), UserError) and self._gave_up is not None:
+            self._gave_up(error)
+        else:
+            task.result()
 
     async def stop(self) -> None:
         """Stop in an orderly way; Crashed if it was ended meanwhile."""
@@ -199,6 +232,23 @@ class SimBroker:
         """Name the tasks that the last process left behind."""
         return [task.get_name() for task in self._world.loop.pending_tasks(self.process)]
 
+    # Standing still
+
+    @property
+    def paused(self) -> bool:
+        """Whether the process stands still."""
+        return self._world.loop.is_paused(self.process)
+
+    def pause(self) -> None:
+        """Stop the process as SIGSTOP does: its timers wait, while the world goes on."""
+        self._network.pause(self.name)
+        self._world.loop.pause_process(self.process)
+
+    def resume(self) -> None:
+        """Let the process go on."""
+        self._world.loop.resume_process(self.process)
+        self._network.resume(self.name)
+
     # Dying
 
     def kill(self) -> None:
@@ -230,9 +280,3 @@ class SimBroker:
         if self._plan is not None:
             self._plan.disarm()
             self._plan = None
-
-
-def _raise_failure(task: asyncio.Task[None]) -> None:
-    """A broker whose task fails by itself is broken: the loop hears of it and ends the run."""
-    if not task.cancelled():
-        task.result()
