@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup wheel demo quick test test-long lint types imports check sim sim-many fuzz attack soak soak-exactly-once soak-pipelines clients-on-kafka spark-on-kafka spark-newest golden bench bench-clients bench-spark lock clean help
+.PHONY: setup wheel demo quick test test-long lint types imports check sim sim-many sim-cluster sim-cluster-many fuzz attack soak soak-exactly-once soak-pipelines clients-on-kafka spark-on-kafka spark-newest golden bench bench-clients bench-spark lock clean help
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 14
@@ -113,12 +113,19 @@ check: lint types imports ## everything that is not a test
 
 SEED ?= 1
 N ?= 1000
+JOBS ?= 1
 
 sim: setup ## one simulated run: make sim SEED=42
 	$(BIN)/python -m moldau.sim.run --seed $(SEED)
 
-sim-many: setup ## many simulated runs: make sim-many N=1000
-	$(BIN)/python -m moldau.sim.run --seed $(SEED) --count $(N)
+sim-many: setup ## many simulated runs: make sim-many N=1000 JOBS=2
+	$(BIN)/python -m moldau.sim.run --seed $(SEED) --count $(N) --jobs $(JOBS)
+
+sim-cluster: setup ## one simulated run of a cluster: make sim-cluster SEED=42
+	$(BIN)/python -m moldau.sim.run --cluster --seed $(SEED)
+
+sim-cluster-many: setup ## many simulated runs of clusters: make sim-cluster-many N=600 JOBS=2
+	$(BIN)/python -m moldau.sim.run --cluster --seed $(SEED) --count $(N) --jobs $(JOBS)
 
 FRAMES ?= 200000
 

@@ -22,6 +22,8 @@ class LogLines(logging.Handler):
         self._trace = trace
         self.bugs: list[str] = []
         """Lines with a traceback, or about a violated invariant."""
+        self.errors: list[str] = []
+        """Lines that ask an operator to act."""
         self.cut_count = 0
         """Logs whose recovery had to cut something off."""
         self.cleaned_count = 0
@@ -34,6 +36,8 @@ class LogLines(logging.Handler):
             self.bugs.append(f"{line}: {record.exc_info[1]!r}")
         elif isinstance(record.args, tuple) and _has_violation(record.args):
             self.bugs.append(line)
+        elif record.levelno >= logging.ERROR:
+            self.errors.append(line)
         if ": cut at position " in line:
             self.cut_count += 1
         if ": cleaned [" in line:

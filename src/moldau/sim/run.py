@@ -1,15 +1,20 @@
 """`python -m moldau.sim.run --seed 7`: run seeds of the simulation and say what they came to.
 
-One seed is run twice, to see that it gives the same run; of many, every twentieth is.
+One seed is run twice, to see that it gives the same run; of many, every twentieth is. `--cluster`
+runs a cluster of brokers in place of one.
 """
 
 from __future__ import annotations
 
+import multiprocessing
 import sys
 from collections import Counter
+from collections.abc import Iterable, Iterator
+from functools import partial
 
 import click
 
+from moldau.sim.cluster.scenario import run_cluster_seed
 from moldau.sim.scenarios import Failed, ScenarioOutcome, run_seed
 
 REPEATED_EVERY = 20
@@ -18,19 +23,18 @@ REPEATED_EVERY = 20
 @click.command()
 @click.option("--seed", default=0, show_default=True, help="The first seed.")
 @click.option("--count", default=1, show_default=True, help="How many seeds, one after the other.")
+@click.option("--jobs", default=1, show_default=True, help="How many seeds to run at a time.")
+@click.option("--cluster", is_flag=True, help="Run a cluster of brokers, not one alone.")
 @click.option("--fifo", is_flag=True, help="Keep asyncio's own order, to bisect a failure.")
-def main(seed: int, count: int, fifo: bool) -> None:
-    """Run the broker inside the simulation, decided by a seed alone."""
+def main(seed: int, count: int, jobs: int, cluster: bool, fifo: bool) -> None:
+    """Run brokers inside the simulation, decided by a seed alone."""
     seen: Counter[str] = Counter()
     failed: list[int] = []
-    for number in range(seed, seed + count):
-        try:
-            outcome = run_seed(number, fifo=fifo)
-            if (number - seed) % REPEATED_EVERY == 0:
-                _check_same(outcome, run_seed(number, fifo=fifo))
-        except Failed as failure:
+    run = partial(_run_one, first=seed, cluster=cluster, fifo=fifo)
+    for number, outcome in _in_parallel(run, range(seed, seed + count), jobs):
+        if isinstance(outcome, str):
             failed.append(number)
-            click.echo(str(failure))
+            click.echo(outcome)
         else:
             seen += outcome.seen
             if count == 1:
@@ -41,9 +45,28 @@ def main(seed: int, count: int, fifo: bool) -> None:
     sys.exit(bool(failed))
 
 
-def _check_same(first: ScenarioOutcome, second: ScenarioOutcome) -> None:
-    if first.digest != second.digest:
-        raise Failed(f"seed {first.seed}: not the same run twice")
+Outcome = tuple[int, ScenarioOutcome | str]
+"""A seed, and what it came to: the story, if it failed."""
+
+
+def _run_one(seed: int, *, first: int, cluster: bool, fifo: bool) -> Outcome:
+    run = run_cluster_seed if cluster else run_seed
+    try:
+        outcome = run(seed, fifo=fifo)
+        if (seed - first) % REPEATED_EVERY == 0 and run(seed, fifo=fifo).digest != outcome.digest:
+            return seed, f"seed {seed}: not the same run twice"
+    except Failed as failure:
+        return seed, str(failure)
+    return seed, outcome
+
+
+def _in_parallel(run: partial[Outcome], seeds: Iterable[int], jobs: int) -> Iterator[Outcome]:
+    """Run seeds in so many processes, and yield what they came to in their order."""
+    if jobs == 1:
+        yield from map(run, seeds)
+        return
+    with multiprocessing.get_context("spawn").Pool(jobs) as pool:
+        yield from pool.imap(run, seeds)
 
 
 if __name__ == "__main__":

@@ -88,15 +88,15 @@ def run_seed(
             try:
                 world.run(scenario.run(), limit_s=RUN_LIMIT_S)
             except Exception as error:  # noqa: BLE001 - whatever it is ends the run, with a report
-                cause = _cause(error)
-                raise Failed(_report(seed, swarm, world, cause)) from cause
+                cause = first_cause(error)
+                raise Failed(report(seed, swarm, world, cause)) from cause
         seen = scenario.targets.seen
         seen["torn tail cut"] += lines.cut_count
         seen["log cleaned"] += lines.cleaned_count
         return ScenarioOutcome(seed, world.trace.digest(), world.trace.count, seen, plan.ended)
 
 
-def _cause(error: BaseException) -> BaseException:
+def first_cause(error: BaseException) -> BaseException:
     """Find what went wrong first in a group of tasks."""
     while isinstance(error, BaseExceptionGroup):
         violations = [one for one in error.exceptions if isinstance(one, Violation)]
@@ -104,7 +104,8 @@ def _cause(error: BaseException) -> BaseException:
     return error
 
 
-def _report(seed: int, swarm: Swarm, world: World, error: BaseException) -> str:
+def report(seed: int, swarm: object, world: World, error: BaseException) -> str:
+    """Tell the story of a run that failed: what broke, the settings, and the last events."""
     events = [line for line in world.trace.last() if " deliver " not in line]
     return "\n".join(
         [

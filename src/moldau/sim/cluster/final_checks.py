@@ -1,0 +1,162 @@
+"""The checks at the end of a run, when all is well: the cluster converges, and its replicas agree.
+
+Everything is read, compared between replicas byte by byte, and verified on every disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from moldau.base.ids import PartitionKey
+from moldau.cluster.model import Partition as PartitionState
+from moldau.replication.partition import Partition
+from moldau.sim.checks import check_files, check_insides, check_no_task_left
+from moldau.sim.cluster.claims import PartitionClaims
+from moldau.sim.cluster.client import RETRY_S, NoAnswer
+from moldau.sim.cluster.nodes import FOLDER, Nodes
+from moldau.sim.cluster.reader import ClusterReader
+from moldau.sim.history import Read, Violation
+from moldau.storage.log import Log
+
+CONVERGED_WITHIN_S = 60.0
+"""Virtual seconds, once all is well: some sessions, the longest back-off and a few requests that
+have to time out first."""
+LOOK_S = 0.05
+
+
+async def wait_until_converged(nodes: Nodes, now_s: float) -> None:
+    """P7: all brokers serve, every partition is led, every replica is in sync and complete."""
+    loop = asyncio.get_running_loop()
+    while (problem := _unfinished(nodes)) is not None:
+        if loop.time() > now_s + CONVERGED_WITHIN_S:
+            raise Violation(f"P7: {problem}, {CONVERGED_WITHIN_S} s after all faults are over")
+        await asyncio.sleep(LOOK_S)
+
+
+def _unfinished(nodes: Nodes) -> str | None:
+    """Say what keeps the cluster from being whole; None if it is."""
+    if any(not node.serving for node in nodes.all):
+        return "a broker does not run"
+    image = nodes.image
+    for broker in image.brokers.values():
+        if not broker.active:
+            return f"broker {broker.id} is fenced"
+    for node in nodes.all:
+        assert node.process.broker is not None
+        version = node.process.broker.parts.store.image.version
+        if version != image.version:
+            return f"{node.name} knows version {version} of {image.version}"
+    for topic in image.topics.values():
+        for state in topic.partitions:
+            problem = _unfinished_partition(nodes, PartitionKey(topic.name, state.index), state)
+            if problem is not None:
+                return f"{topic.name}-{state.index} {problem}"
+    return None
+
+
+def _unfinished_partition(nodes: Nodes, key: PartitionKey, state: PartitionState) -> str | None:
+    if state.leader < 0:
+        return f"has no leader: {state}"
+    if set(state.isr) != set(state.replicas):
+        return f"has the ISR {state.isr} of {state.replicas}"
+    replicas = {one: replica_of(nodes, one, key) for one in state.replicas}
+    leader = replicas[state.leader]
+    if leader is None or not leader.leads:
+        return f"is not served by broker {state.leader}"
+    end = leader.log_end_offset
+    for broker_id, replica in replicas.items():
+        if replica is None:
+            return f"is not on broker {broker_id}"
+        if replica.log_end_offset != end or replica.high_watermark != end:
+            return (
+                f"ends at {end}, on broker {broker_id} it is committed up to "
+                f"{replica.high_watermark} of {replica.log_end_offset}"
+            )
+    return None
+
+
+def replica_of(nodes: Nodes, broker_id: int, key: PartitionKey) -> Partition | None:
+    """Return a partition as one broker holds it; None if it does not."""
+    process = nodes.by_id(broker_id).process
+    if not process.serving or process.broker is None:
+        return None
+    return process.broker.parts.partitions.get(*key)
+
+
+# Replicas
+
+
+def check_committed_equal(nodes: Nodes, key: PartitionKey) -> None:
+    """I3: what is committed is the same on the leader and on every in-sync replica that runs."""
+    state = nodes.image.partition(key)
+    if state is None or state.leader < 0:
+        return
+    leader = replica_of(nodes, state.leader, key)
+    if leader is None or leader.role.leader_epoch != state.leader_epoch:
+        return
+    if state.partition_epoch < leader.role.partition_epoch:
+        return  # the voter is just ending, and what it decided last was not seen
+    end = leader.high_watermark
+    expected = _bytes_below(leader.log, end)
+    for broker_id in state.isr:
+        replica = replica_of(nodes, broker_id, key)
+        if replica is not None and _bytes_below(replica.log, end) != expected:
+            raise Violation(
+                f"I3: {key}: broker {broker_id} in the ISR differs from leader {state.leader} "
+                f"below its high watermark {end}"
+            )
+
+
+def _bytes_below(log: Log, end: int) -> bytes:
+    """Return the stored batches below an offset; a follower may hold them in other segments."""
+    return b"".join(
+        segment.handle().read(batch.position, batch.size)
+        for segment in log.segments
+        for batch in segment.batches()
+        if batch.last_offset < end
+    )
+
+
+# Records
+
+
+class FinalClusterReader(ClusterReader):
+    """Reads every partition from its start to its end, when nobody writes any more."""
+
+    async def run(self) -> None:
+        for claims in self.targets.claims:
+            claims.final(await self._read_all(claims))
+        self.close()
+
+    async def _read_all(self, claims: PartitionClaims) -> list[Read]:
+        records: list[Read] = []
+        while True:
+            try:
+                leader = await self.leader_of(claims)
+                result = await self.fetch(claims, leader, len(records), max_wait_ms=0)
+            except NoAnswer:
+                # Its knowledge of leaders is from before; they do not change any more.
+                self.forget_leader(claims)
+                await asyncio.sleep(RETRY_S)
+                continue
+            found = self.take(claims, len(records), result)
+            if found is None:
+                self.forget_leader(claims)
+                await asyncio.sleep(RETRY_S)
+                continue
+            records += found
+            if len(records) == result.high_watermark:
+                return records
+            if not found:
+                raise Violation(f"P7: {claims.key} gives nothing at {len(records)}")
+
+
+async def check_and_stop(nodes: Nodes) -> None:
+    """Look into every broker, stop all of them in order, and verify what is on their disks."""
+    for node in nodes.all:
+        assert node.process.broker is not None
+        check_insides(node.process.broker)
+    for node in reversed(nodes.all):
+        await node.process.stop()
+        await check_no_task_left(node.process)
+        check_files(node.process.disk, FOLDER, ())

@@ -1,0 +1,184 @@
+"""Looks at all brokers after every turn of the loop, and counts what a run has really seen.
+
+What it holds against them (the numbers are those of the invariants in the whole simulation):
+
+    I1  the high watermark lies in the log, and does not move back under one leader
+    I2  one broker appends in a leader epoch
+    I3  what a leader calls committed is on every replica that could be elected
+    I7  the log's start lies below the high watermark
+    I12 all images of the metadata are states of one history
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import NamedTuple
+
+from moldau.base.ids import BrokerId, PartitionKey
+from moldau.cluster.image import MetadataImage
+from moldau.cluster.model import Partition as PartitionState
+from moldau.replication.partition import Partition
+from moldau.replication.role import Role
+from moldau.sim.cluster.atlas import Atlas
+from moldau.sim.cluster.nodes import Node, Nodes
+from moldau.sim.history import Violation
+
+
+class _Observed(NamedTuple):
+    """One replica as it was found last."""
+
+    partition: Partition
+    role: Role
+    start: int
+    high_watermark: int
+    end: int
+
+
+class Monitor:
+    """The checks that hold at any time."""
+
+    def __init__(self, nodes: Nodes, atlas: Atlas, seen: Counter[str]) -> None:
+        self._nodes = nodes
+        self._atlas = atlas
+        self._seen = seen
+        self._image = MetadataImage()
+        self._history: dict[int, MetadataImage] = {}
+        """By version, what was first found."""
+        self._node_images: dict[int, MetadataImage] = {}
+        self._observed: dict[tuple[int, PartitionKey], _Observed] = {}
+        self._appenders: dict[tuple[PartitionKey, int], int] = {}
+
+    def look(self) -> None:
+        """Check everything that has changed since the last look."""
+        for node in self._nodes.all:
+            process = node.process
+            if process.serving and process.broker is not None:
+                parts = process.broker.parts
+                if parts.store.image is not self._node_images.get(node.id):
+                    self._take_image(node, parts.store.image)
+                for partition in parts.partitions:
+                    self._look_at(node, partition)
+
+    # Metadata
+
+    def _take_image(self, node: Node, image: MetadataImage) -> None:
+        self._node_images[node.id] = image
+        first = self._history.setdefault(image.version, image)
+        if first is not image and first != image:
+            raise Violation(f"I12: {node.name} knows another version {image.version}")
+        if node.is_voter:
+            if image.version < self._image.version:
+                raise Violation(f"I12: {node.name} is back at version {image.version}")
+            self._count_changes(self._image, image)
+            self._image = image
+            self._atlas.follow(image)
+
+    def _count_changes(self, old: MetadataImage, new: MetadataImage) -> None:
+        for name, topic in new.topics.items():
+            before = old.topics.get(name)
+            if before is None or before is topic:
+                continue
+            for one, other in zip(before.partitions, topic.partitions, strict=False):
+                if one is not other:
+                    self._count_partition(PartitionKey(name, one.index), one, other)
+        for broker_id, broker in new.brokers.items():
+            known = old.brokers.get(broker_id)
+            if known is not None and known.fenced and not broker.fenced:
+                self._seen["unfenced return"] += 1
+
+    def _count_partition(self, key: PartitionKey, old: PartitionState, new: PartitionState) -> None:
+        if len(new.isr) < len(old.isr):
+            self._seen["ISR shrunk"] += 1
+        elif len(new.isr) > len(old.isr):
+            self._seen["ISR expanded"] += 1
+        if new.leader < 0 or new.leader == old.leader:
+            return
+        self._seen["election"] += 1
+        if new.leader not in old.isr and new.leader in old.eligible_leaders:
+            self._seen["election of an eligible leader replica"] += 1
+        if self._is_change_pending(key, old.leader):
+            self._seen["election during a pending ISR change"] += 1
+
+    def _is_change_pending(self, key: PartitionKey, leader: BrokerId) -> bool:
+        known = self._observed.get((leader, key))
+        return known is not None and known.partition.pending_isr is not None
+
+    def stale_leaderships(self, node: Node) -> int:
+        """Count the partitions that a broker leads as far as it knows, but not any more."""
+        broker = node.process.broker
+        if not node.serving or broker is None:
+            return 0
+        return sum(
+            partition.leads and self._current_epoch(partition.key) != partition.role.leader_epoch
+            for partition in broker.parts.partitions
+        )
+
+    def _current_epoch(self, key: PartitionKey) -> int:
+        state = self._nodes.image.partition(key)
+        return -1 if state is None else state.leader_epoch
+
+    # Partitions
+
+    def _look_at(self, node: Node, partition: Partition) -> None:
+        log = partition.log
+        now = _Observed(
+            partition,
+            partition.role,
+            log.log_start_offset,
+            partition.high_watermark,
+            log.log_end_offset,
+        )
+        place = (node.id, partition.key)
+        old = self._observed.get(place)
+        if old == now or log.offline:
+            return
+        self._observed[place] = now
+        where = f"{partition.key} on {node.name}"
+        if now.high_watermark > now.end:
+            raise Violation(f"I1: {where}: high watermark {now.high_watermark} of {now.end}")
+        if now.start > now.high_watermark:
+            raise Violation(f"I7: {where}: starts at {now.start}, beyond {now.high_watermark}")
+        if old is not None and old.partition is partition:
+            self._compare(node, where, old, now)
+        if partition.leads:
+            self._check_committed(where, now)
+
+    def _compare(self, node: Node, where: str, old: _Observed, now: _Observed) -> None:
+        """Compare a replica with what it was in the same life of its broker."""
+        if now.end < old.end:
+            self._seen["truncation"] += 1
+            if now.partition.leads and now.role is old.role:
+                raise Violation(f"I2: {where}: a leader cut its log from {old.end} to {now.end}")
+        epoch = now.role.leader_epoch
+        if not now.partition.leads or old.role.leader_epoch != epoch:
+            return
+        if now.high_watermark < old.high_watermark:
+            raise Violation(f"I1: {where}: back from {old.high_watermark} in epoch {epoch}")
+        if now.end > old.end:
+            appender = self._appenders.setdefault((now.partition.key, epoch), node.id)
+            if appender != node.id:
+                raise Violation(f"I2: {where}: broker {appender} appended in epoch {epoch}, too")
+
+    def _check_committed(self, where: str, now: _Observed) -> None:
+        """I3, the cheap part: whoever may be elected has all offsets that are committed.
+
+        A leader of an epoch that is over may count with replicas that follow another one now. One
+        that knows more than was seen of the voter, which is just ending, cannot be judged.
+        """
+        key, image = now.partition.key, self._nodes.image
+        state = image.partition(key)
+        if state is None or state.leader_epoch != now.role.leader_epoch:
+            return
+        if state.partition_epoch < now.role.partition_epoch:
+            return
+        if key in self._atlas.exceeded:
+            return
+        for broker_id in state.isr:
+            found = self._observed.get((broker_id, key))
+            if found is None or self._atlas.is_damaged(key, broker_id):
+                continue
+            if found.partition.log.log_end_offset < now.high_watermark:
+                raise Violation(
+                    f"I3: {where}: {now.high_watermark} is committed, broker {broker_id} in the "
+                    f"ISR {state.isr} ends at {found.partition.log.log_end_offset}"
+                )

@@ -1,0 +1,191 @@
+"""One run of a cluster under a seed: clients work, things go wrong, then all is read and compared.
+
+A run that fails raises `Failed` with its story, as the runs of one broker do (`sim.scenarios`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+
+from moldau.base.ids import PartitionKey, TopicId
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.metadata import MetadataRequest
+from moldau.protocol.messages.topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from moldau.sim.cluster.atlas import Atlas
+from moldau.sim.cluster.claims import PartitionClaims
+from moldau.sim.cluster.client import RETRY_S, ClusterClient, ClusterTargets, NoAnswer
+from moldau.sim.cluster.final_checks import (
+    FinalClusterReader,
+    check_and_stop,
+    check_committed_equal,
+    wait_until_converged,
+)
+from moldau.sim.cluster.monitor import Monitor
+from moldau.sim.cluster.nemesis import ClusterNemesis
+from moldau.sim.cluster.nodes import Nodes
+from moldau.sim.cluster.reader import ClusterReader
+from moldau.sim.cluster.swarm import ClusterSwarm, TopicPlan, draw_cluster_swarm
+from moldau.sim.cluster.writer import ClusterWriter
+from moldau.sim.history import Violation
+from moldau.sim.log_lines import LogLines, log_lines
+from moldau.sim.network import SimNetwork
+from moldau.sim.scenarios import Failed, ScenarioOutcome, first_cause, report
+from moldau.sim.world import World
+
+RUN_LIMIT_S = 400.0
+"""Virtual seconds; a run that has not ended by then is stuck (P7)."""
+
+FINISHED_WITHIN_S = 60.0
+"""Virtual seconds in which writers have finished what they began, once all is well (P7)."""
+
+COMPARED_EVERY_S = 0.5
+"""Between two comparisons of all replicas while a run goes on."""
+
+Adjust = Callable[[ClusterSwarm], ClusterSwarm]
+
+
+def run_cluster_seed(
+    seed: int, *, fifo: bool = False, adjust: Adjust = lambda swarm: swarm
+) -> ScenarioOutcome:
+    """Run one seed to its end; Failed if a promise was broken."""
+    with World(f"cluster {seed}", fifo=fifo) as world, log_lines(world.trace) as lines:
+        swarm = adjust(draw_cluster_swarm(world.random("swarm")))
+        scenario = _ClusterScenario(world, swarm, lines)
+        try:
+            world.run(scenario.run(), limit_s=RUN_LIMIT_S)
+        except Exception as error:  # noqa: BLE001 - whatever it is ends the run, with a report
+            cause = first_cause(error)
+            raise Failed(report(seed, swarm, world, cause)) from cause
+        digest, count = world.trace.digest(), world.trace.count
+        return ScenarioOutcome(seed, digest, count, scenario.targets.seen, Counter())
+
+
+class _ClusterScenario:
+    """One run."""
+
+    def __init__(self, world: World, swarm: ClusterSwarm, lines: LogLines) -> None:
+        self._world = world
+        self._swarm = swarm
+        self._lines = lines
+        network = SimNetwork(world, chunk_size_max=swarm.chunk_size_max)
+        self._nodes = Nodes(world, network, swarm.broker_count, swarm.broker)
+        self.targets = ClusterTargets(world, network, self._nodes)
+        self._atlas = Atlas(self._nodes)
+        self._monitor = Monitor(self._nodes, self._atlas, self.targets.seen)
+        self._nemesis = ClusterNemesis(self.targets, swarm, self._atlas, self._monitor)
+
+    async def run(self) -> None:
+        """Work and suffer, recover, read everything, stop, and look at what is left."""
+        await self._begin()
+        self._world.loop.after_turn = self._monitor.look
+        self.targets.network.reset_chance = self._swarm.reset_chance
+        async with asyncio.TaskGroup() as group:
+            working = [group.create_task(one.run(), name=one.name) for one in self._clients()]
+            comparing = group.create_task(self._keep_comparing(), name="comparing")
+            await self._nemesis.run()
+            self.targets.stopped = True
+            await self._wait_for(working)
+            comparing.cancel()
+        await self._finish()
+
+    async def _begin(self) -> None:
+        for node in self._nodes.all:
+            node.start()
+        for node in self._nodes.all:
+            await node.started()
+        for plan in self._swarm.topics:
+            self._atlas.limits[plan.name] = plan.min_insync_replicas
+        creator = TopicCreator(self.targets, "administrator")
+        for plan in self._swarm.topics:
+            topic_id = await creator.create(plan)
+            self.targets.claims += [
+                PartitionClaims(PartitionKey(plan.name, index), topic_id, self._atlas)
+                for index in range(plan.partition_count)
+            ]
+        creator.close()
+
+    def _clients(self) -> list[ClusterWriter | ClusterReader]:
+        writers = [
+            ClusterWriter(
+                self.targets, f"{'idempotent' if plan.idempotent else 'plain'}-{number}", plan
+            )
+            for number, plan in enumerate(self._swarm.writers)
+        ]
+        readers = [
+            ClusterReader(self.targets, f"reader-{number}")
+            for number in range(self._swarm.reader_count)
+        ]
+        return [*writers, *readers]
+
+    async def _keep_comparing(self) -> None:
+        while True:
+            await asyncio.sleep(COMPARED_EVERY_S)
+            for claims in self.targets.claims:
+                if not claims.is_exceeded:
+                    check_committed_equal(self._nodes, claims.key)
+
+    async def _wait_for(self, working: list[asyncio.Task[None]]) -> None:
+        """P7: let clients finish."""
+        _, busy = await asyncio.wait(working, timeout=FINISHED_WITHIN_S)
+        if busy:
+            names = ", ".join(sorted(task.get_name() for task in busy))
+            raise Violation(f"P7: {names} cannot finish, when all is well")
+
+    async def _finish(self) -> None:
+        await wait_until_converged(self._nodes, self._world.loop.time())
+        for claims in self.targets.claims:
+            check_committed_equal(self._nodes, claims.key)
+        await FinalClusterReader(self.targets, "final-reader").run()
+        await check_and_stop(self._nodes)
+        if self._lines.bugs:
+            raise Violation(f"E10: a broker met a bug of its own: {self._lines.bugs[0]}")
+        if self._lines.errors:
+            raise Violation(f"E10: a broker complains of sound disks: {self._lines.errors[0]}")
+        self.targets.seen["partition beyond the promise"] += len(self._atlas.exceeded)
+        self.targets.seen["broker gave up"] += sum(one.give_up_count for one in self._nodes.all)
+
+
+class TopicCreator(ClusterClient):
+    """Creates the topics of a run, before anything goes wrong."""
+
+    async def create(self, plan: TopicPlan) -> TopicId:
+        """Create a topic, however often a broker has to be asked."""
+        configs = [
+            CreatableTopicConfig(name, value)
+            for name, value in (
+                ("min.insync.replicas", str(plan.min_insync_replicas)),
+                *plan.configs,
+            )
+        ]
+        wanted = CreatableTopic(
+            plan.name, plan.partition_count, plan.replication_factor, [], configs
+        )
+        while True:
+            try:
+                response = await self.call(self.any_node(), CreateTopicsRequest([wanted]))
+            except NoAnswer:
+                await asyncio.sleep(RETRY_S)
+                continue
+            result = response.topics[0]
+            if not result.error_code:
+                return TopicId(result.topic_id)
+            error = ErrorCode.of(result.error_code)
+            if error == ErrorCode.TOPIC_ALREADY_EXISTS:
+                return await self._existing(plan)
+            if error != ErrorCode.INVALID_REPLICATION_FACTOR:  # not all brokers are there yet
+                self.check_refusal(f"topic {plan.name}", error, result.error_message)
+            await asyncio.sleep(RETRY_S)
+
+    async def _existing(self, plan: TopicPlan) -> TopicId:
+        while True:
+            response = await self.call(self.any_node(), MetadataRequest(None, False))
+            for topic in response.topics:
+                if topic.name == plan.name:
+                    return TopicId(topic.topic_id)
+            await asyncio.sleep(RETRY_S)

@@ -1,0 +1,130 @@
+"""What a seed makes of a cluster: how many brokers, short times, clients, and which faults.
+
+All times are short, so that a run of half a virtual minute sees sessions end and ISRs change.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+FAULTS = (
+    "kill",
+    "power cut",
+    "blackout",
+    "pause",
+    "short pause",
+    "orderly restart",
+    "broker partition",
+    "voter partition",
+    "client partition",
+    "isolation",
+    "reset",
+    "wiped disk",
+    "clock jump",
+    "slow disk",
+)
+
+
+@dataclass(frozen=True)
+class WriterPlan:
+    """What kind of writer it is."""
+
+    acks: int
+    idempotent: bool
+    in_flight: int
+    pause_s: float
+
+
+@dataclass(frozen=True)
+class TopicPlan:
+    """One topic of a run."""
+
+    name: str
+    partition_count: int
+    replication_factor: int
+    min_insync_replicas: int
+    configs: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class ClusterSwarm:
+    """The settings of one run."""
+
+    broker_count: int
+    duration_s: float
+    fault_mean_s: float
+    """How long it takes on average until the next fault."""
+    faults: tuple[str, ...]
+    fault_length_s: float
+    """How long a fault lasts on average."""
+    chunk_size_max: int
+    reset_chance: float
+    broker: dict[str, str]
+    topics: tuple[TopicPlan, ...]
+    writers: tuple[WriterPlan, ...]
+    reader_count: int
+
+
+def draw_cluster_swarm(chance: random.Random) -> ClusterSwarm:
+    """Draw the settings of a run."""
+    broker_count = chance.choice((1, 2, 3, 3, 3, 3, 4, 5))
+    session_ms = chance.choice((600, 1_000, 3_000))
+    lag_ms = chance.choice((400, 1_000, 3_000))
+    return ClusterSwarm(
+        broker_count=broker_count,
+        duration_s=chance.uniform(12.0, 25.0),
+        fault_mean_s=chance.choice((0.5, 1.0, 2.0)),
+        faults=tuple(chance.sample(FAULTS, chance.randrange(1, 6))),
+        fault_length_s=session_ms / 1000 * chance.choice((0.3, 1.0, 2.0)),
+        chunk_size_max=chance.choice((700, 16_384)),
+        reset_chance=chance.choice((0.0, 0.0, 0.002)),
+        broker={
+            "broker.session.timeout.ms": str(session_ms),
+            "broker.heartbeat.interval.ms": str(session_ms // 5),
+            "replica.lag.time.max.ms": str(lag_ms),
+            "replica.fetch.wait.max.ms": str(min(chance.choice((50, 200, 500)), lag_ms // 2)),
+            "replica.fetch.backoff.ms": str(chance.choice((50, 300))),
+            "replica.fetch.max.bytes": str(chance.choice((500, 5_000, 1_048_576))),
+            "replica.socket.timeout.ms": "2000",
+            "controller.socket.timeout.ms": str(session_ms),
+            "leader.imbalance.check.interval.seconds": str(chance.choice((2, 300))),
+            "log.segment.bytes": str(chance.choice((2_000, 5_000, 20_000))),
+            "log.index.interval.bytes": str(chance.choice((0, 300, 4_096))),
+            "log.flush.offset.checkpoint.interval.ms": str(chance.choice((400, 2_500, 60_000))),
+            "log.segment.delete.delay.ms": str(chance.choice((0, 500))),
+            # A record of the right time must be taken by a broker whose clock is days behind.
+            "log.message.timestamp.after.max.ms": str(2**63 - 1),
+            "max.incremental.fetch.session.cache.slots": str(chance.choice((1, 1000))),
+        },
+        topics=tuple(
+            _draw_topic(chance, number, broker_count) for number in range(chance.randrange(1, 3))
+        ),
+        writers=(
+            WriterPlan(-1, True, chance.choice((1, 5)), 0.05),
+            *(_draw_writer(chance) for _ in range(chance.randrange(0, 3))),
+        ),
+        reader_count=chance.randrange(1, 3),
+    )
+
+
+def _draw_topic(chance: random.Random, number: int, broker_count: int) -> TopicPlan:
+    factor = min(broker_count, chance.choice((1, 2, 3, 3, 3, 3, 5)))
+    flushed = chance.random() < 0.2
+    return TopicPlan(
+        f"topic-{number}",
+        chance.randrange(1, 4),
+        factor,
+        min(factor, chance.choice((1, 2, 2, 2, 3))),
+        (("flush.ms", "200"),) if flushed else (),
+    )
+
+
+def _draw_writer(chance: random.Random) -> WriterPlan:
+    idempotent = chance.random() < 0.6
+    return WriterPlan(
+        acks=-1 if idempotent else chance.choice((1, -1)),
+        idempotent=idempotent,
+        in_flight=chance.choice((1, 5)),
+        pause_s=chance.choice((0.02, 0.1, 0.3)),
+    )

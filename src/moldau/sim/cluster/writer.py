@@ -1,0 +1,177 @@
+"""A writer: bursts of batches to the leader of one partition after the other, each value once.
+
+Values are `writer/topic-partition/number/padding`. An idempotent writer sends what was not
+acknowledged again under its old sequence until it is. Any other lets it go: the value may be in the
+log once or not at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.data import PartitionProduceData, ProduceRequest, TopicProduceData
+from moldau.protocol.messages.transactions import InitProducerIdRequest
+from moldau.records.builder import BatchBuilder
+from moldau.records.compression import Codec
+from moldau.sim.cluster.claims import PartitionClaims
+from moldau.sim.cluster.client import RETRY_S, ClusterClient, ClusterTargets, NoAnswer
+from moldau.sim.cluster.swarm import WriterPlan
+from moldau.sim.history import Violation
+
+RECORDS_MAX = 4
+PADDING_MAX = 160
+TIMEOUT_MS = 1_500
+ACKS_ALL = -1
+OUT_OF_ORDER = frozenset(
+    {
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+    }
+)
+
+
+class SentBatch(NamedTuple):
+    """One batch, as it is sent and sent again."""
+
+    values: list[bytes]
+    data: bytes
+
+
+@dataclass
+class WriterLane:
+    """One partition, as this writer writes to it."""
+
+    claims: PartitionClaims
+    producer_id: int = -1
+    next_sequence: int = 0
+    written: int = 0
+    unanswered: list[SentBatch] = field(default_factory=list)
+    begun: bool = False
+    """A batch of this producer id has been acknowledged."""
+    burst: int = 0
+    """How many batches were under way together when the oldest was sent first."""
+
+
+class ClusterWriter(ClusterClient):
+    """Writes to every partition there is."""
+
+    def __init__(self, targets: ClusterTargets, name: str, plan: WriterPlan) -> None:
+        super().__init__(targets, name)
+        self._plan = plan
+        self._lanes = [WriterLane(claims) for claims in targets.claims]
+
+    async def run(self) -> None:
+        """Write until the run stops, and until nothing is left unanswered."""
+        while lane := self._choose():
+            try:
+                await self._burst(lane)
+            except NoAnswer:
+                self.targets.seen["no answer"] += 1
+                self._failed(lane)
+                await asyncio.sleep(RETRY_S)
+            await asyncio.sleep(self.chance.expovariate(1 / self._plan.pause_s))
+        self.close()
+
+    def _choose(self) -> WriterLane | None:
+        if self.targets.stopped:
+            return next((lane for lane in self._lanes if lane.unanswered), None)
+        return self.chance.choice(self._lanes)
+
+    def _failed(self, lane: WriterLane) -> None:
+        self.forget_leader(lane.claims)
+        if not self._plan.idempotent:
+            lane.unanswered.clear()
+
+    async def _burst(self, lane: WriterLane) -> None:
+        """Send some batches one behind the other, then take the answers to all of them."""
+        if self._plan.idempotent and lane.producer_id < 0:
+            await self._get_producer_id(lane)
+        leader = await self.leader_of(lane.claims)
+        if not lane.unanswered:
+            self._fill(lane)
+        sent = [
+            (batch, await self.send(leader.node_id, self._request(lane, batch)))
+            for batch in lane.unanswered
+        ]
+        refused = False
+        for number, (batch, future) in enumerate(sent):
+            response = await self.answer(leader.node_id, future)
+            result = response.responses[0].partition_responses[0]
+            error = ErrorCode.of(result.error_code)
+            if not error:
+                self._acknowledged(lane, batch, result.base_offset)
+            elif error in OUT_OF_ORDER and self._plan.idempotent:
+                if not refused:
+                    self._start_over(lane, number, error, result.error_message)
+                    return
+            else:
+                self.check_refusal(f"a batch for {lane.claims.key}", error, result.error_message)
+                refused = True
+        if refused:
+            self._failed(lane)
+            await asyncio.sleep(RETRY_S)
+
+    def _acknowledged(self, lane: WriterLane, batch: SentBatch, offset: int) -> None:
+        lane.unanswered.remove(batch)
+        lane.begun = True
+        self.targets.seen["acknowledged"] += 1
+        if self._plan.acks == ACKS_ALL:
+            lane.claims.committed(offset, batch.values)
+
+    def _start_over(
+        self, lane: WriterLane, number: int, error: ErrorCode, message: str | None
+    ) -> None:
+        """Go on with another producer id; whether the batches under way are there is unknown.
+
+        A start shortens a broker's memory for duplicates to one batch (`producer_snapshot`). So
+        only a batch that never had another behind it must be recognised.
+        """
+        if lane.burst == 1 and number == 0 and not lane.claims.is_exceeded:
+            raise Violation(f"P4: {lane.claims.key}, {self.name}: {error.name} {message}")
+        self.targets.seen["duplicates forgotten"] += 1
+        lane.claims.given_up.add(self.name)
+        lane.producer_id, lane.next_sequence, lane.begun = -1, 0, False
+        lane.unanswered.clear()
+
+    async def _get_producer_id(self, lane: WriterLane) -> None:
+        answer = await self.call(self.any_node(), InitProducerIdRequest(None, 60_000))
+        if answer.error_code:
+            # A controller that is about to stop has no store any more to take ids from.
+            if answer.error_code != ErrorCode.KAFKA_STORAGE_ERROR:
+                self.check_refusal("a producer id", answer.error_code)
+            raise NoAnswer("no producer id was given")
+        self.targets.take_producer_id(answer.producer_id)
+        lane.producer_id = answer.producer_id
+
+    def _fill(self, lane: WriterLane) -> None:
+        """Make new batches; a log takes any sequence of an unknown producer, so one goes first."""
+        room = self._plan.in_flight if lane.begun or not self._plan.idempotent else 1
+        lane.burst = self.chance.randrange(1, room + 1)
+        lane.unanswered = [self._make(lane) for _ in range(lane.burst)]
+
+    def _make(self, lane: WriterLane) -> SentBatch:
+        idempotent = self._plan.idempotent
+        builder = BatchBuilder(
+            Codec.NONE,
+            producer_id=lane.producer_id if idempotent else -1,
+            producer_epoch=0 if idempotent else -1,
+            base_sequence=lane.next_sequence if idempotent else -1,
+        )
+        values = []
+        for _ in range(self.chance.randrange(1, RECORDS_MAX + 1)):
+            padding = "." * self.chance.randrange(PADDING_MAX)
+            values.append(f"{self.name}/{lane.claims.key}/{lane.written:06d}/{padding}".encode())
+            builder.append(self.targets.world.clock.wall_ms(), None, values[-1])
+            lane.written += 1
+        lane.next_sequence += len(values)
+        return SentBatch(values, builder.build())
+
+    def _request(self, lane: WriterLane, batch: SentBatch) -> ProduceRequest:
+        key = lane.claims.key
+        data = [PartitionProduceData(key.partition, batch.data)]
+        topic = TopicProduceData(key.topic, lane.claims.topic_id, data)
+        return ProduceRequest(acks=self._plan.acks, timeout_ms=TIMEOUT_MS, topic_data=[topic])

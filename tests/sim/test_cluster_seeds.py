@@ -1,0 +1,62 @@
+"""Clusters of real brokers under drawn workloads and faults: what is acknowledged is kept.
+
+Checked after every turn of the loop (`moldau.sim.cluster.monitor`), on every answer
+(`moldau.sim.cluster.claims`) and at the end (`moldau.sim.cluster.final_checks`).
+`make sim-cluster-many N=600 JOBS=2` runs many more seeds than these.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from functools import cache
+
+import pytest
+
+from moldau.sim.cluster.scenario import run_cluster_seed
+from moldau.sim.scenarios import ScenarioOutcome
+
+SEEDS = (4, 9, 18, 20, 23, 34)
+"""Short runs that see most faults between them."""
+
+MORE_SEEDS = (0, 5, 7, 13, 15, 22, 24, 28, 43)
+
+
+@cache
+def outcome(seed: int) -> ScenarioOutcome:
+    return run_cluster_seed(seed)
+
+
+@pytest.mark.parametrize(
+    "seed", [*SEEDS, *(pytest.param(seed, marks=pytest.mark.long) for seed in MORE_SEEDS)]
+)
+def test_every_promise_holds(seed):
+    assert outcome(seed).event_count > 0
+
+
+def test_the_runs_have_seen_what_they_are_for():
+    """Faults that never happened were not survived."""
+    seen = Counter()
+    for seed in SEEDS:
+        seen += outcome(seed).seen
+    wanted = {
+        "acknowledged",
+        "read",
+        "no answer",
+        "election",
+        "ISR shrunk",
+        "ISR expanded",
+        "truncation",
+        "unfenced return",
+        "election of an eligible leader replica",
+    }
+    assert wanted - set(seen) == set()
+
+
+def test_the_same_seed_gives_the_same_run_in_another_process():
+    environment = {**os.environ, "PYTHONHASHSEED": "7"}
+    command = [sys.executable, "-m", "moldau.sim.run", "--cluster", "--seed", str(SEEDS[0])]
+    done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+    assert outcome(SEEDS[0]).digest in done.stdout
