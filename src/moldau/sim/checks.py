@@ -27,7 +27,7 @@ from moldau.sim.process import SimBroker
 from moldau.sim.workload.client import Link, Worker
 from moldau.sim.workload.consumer import EARLIEST, fetched_records
 from moldau.sim.workload.targets import Targets, TopicTarget
-from moldau.storage.directory import partition_of
+from moldau.storage.folder_names import partition_of
 from moldau.storage.producer_history import replay_batch
 from moldau.storage.producers import Producer, ProducerStates
 from moldau.storage.verify import verify_partition

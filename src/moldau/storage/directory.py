@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import re
 import threading
 from collections.abc import Callable, Generator, Mapping
 from typing import NamedTuple
@@ -56,44 +55,25 @@ from moldau.storage.checkpoints import (
 from moldau.storage.cuts import CutFile, expired_cuts
 from moldau.storage.disk_errors import disk_errors, is_full
 from moldau.storage.epochs import LeaderEpochs
+from moldau.storage.folder_names import (
+    STRAY_SUFFIX,
+    is_being_deleted,
+    partition_of,
+    set_aside_name,
+)
 from moldau.storage.log import Log
 from moldau.storage.producers import ProducerStates
 from moldau.storage.recovery import Report, open_log
 from moldau.storage.resources import Resources, ScheduledDelete
+from moldau.storage.room_probe import ROOM_PROBE, probe_room
 from moldau.storage.segment import Segment
 from moldau.storage.topic_config import LONG_MAX, LogConfig
 
 logger = logging.getLogger(__name__)
 
 LOCK = ".lock"
-METADATA_TOPIC = "__cluster_metadata"
-DELETE_SUFFIX = "-delete"
-STRAY_SUFFIX = "-stray"
-ROOM_PROBE = ".moldau_room"
-ROOM_PROBE_BYTES = 1024 * 1024
-"""This much must fit before a full directory takes appends again; less would be full at once."""
 LOGS_PER_STEP = 1_000
 """Logs whose offsets are copied between two pauses: half a millisecond."""
-
-FOLDER_NAME_MAX = 255
-"""The limit of file systems; the topic in a longer name is truncated."""
-
-_PARTITION_FOLDER = re.compile(r"([a-zA-Z0-9._-]{1,249})-(\d{1,10})")
-_SET_ASIDE = re.compile(r".+\.[0-9a-f]{32}-(delete|stray|future)")
-
-
-def partition_of(name: str) -> PartitionKey | None:
-    """Parse the partition from a folder name; None for any other folder."""
-    match = _PARTITION_FOLDER.fullmatch(name)
-    if match is None or _SET_ASIDE.fullmatch(name) or match[1] == METADATA_TOPIC:
-        return None
-    return PartitionKey(match[1], int(match[2]))
-
-
-def set_aside_name(key: PartitionKey, unique: bytes, suffix: str) -> str:
-    """Return the folder name for a deleted or stray partition, as in Kafka."""
-    tail = f"-{key.partition}.{unique.hex()}{suffix}"
-    return key.topic[: FOLDER_NAME_MAX - len(tail)] + tail
 
 
 class _Checkpoints(NamedTuple):
@@ -320,8 +300,7 @@ class LogDirectory:
             return None
 
     def _resume_delete(self, name: str) -> None:
-        match = _SET_ASIDE.fullmatch(name)
-        if match is not None and match[1] == DELETE_SUFFIX[1:]:
+        if is_being_deleted(name):
             self._resources.scheduled_deletes.append(
                 ScheduledDelete(0, f"{self.path}/{name}", is_folder=True)
             )
@@ -438,21 +417,12 @@ class LogDirectory:
     def has_room(self) -> bool:
         """Test with a write whether there is room; may block, and may run on any thread.
 
-        Free space does not show quotas or blocks reserved for root, so only a write can tell. It
-        also writes the open mark, if the start found no room for it.
+        It also writes the open mark, if the start found no room for it.
         """
-        files, path = self._resources.files, f"{self.path}/{ROOM_PROBE}"
+        files = self._resources.files
         try:
-            if 0 <= files.space(self.path)[1] < ROOM_PROBE_BYTES:
+            if not probe_room(files, self.path):
                 return False
-            try:
-                file = files.open(path, create=True)
-                try:
-                    file.append([bytes(ROOM_PROBE_BYTES)])
-                finally:
-                    file.close()
-            finally:
-                files.remove(path)
             if self._unwritten_boot_id is not None:
                 write_open_mark(files, self.path, self._unwritten_boot_id)
                 self._unwritten_boot_id = None

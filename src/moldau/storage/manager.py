@@ -19,15 +19,15 @@ from moldau.base.errors import DiskFull, StorageError, UserError
 from moldau.base.ids import Offset, PartitionKey, TopicId
 from moldau.storage.compaction.choice import Dirt, assess
 from moldau.storage.compaction.swap import Cleaning, Limits
-from moldau.storage.directory import (
+from moldau.storage.directory import LogDirectory
+from moldau.storage.disk_errors import disk_errors
+from moldau.storage.flushing import Flush, Flushable
+from moldau.storage.folder_names import (
     DELETE_SUFFIX,
     STRAY_SUFFIX,
-    LogDirectory,
     partition_of,
     set_aside_name,
 )
-from moldau.storage.disk_errors import disk_errors
-from moldau.storage.flushing import Flush, Flushable
 from moldau.storage.log import Log
 from moldau.storage.recovery import Report
 from moldau.storage.resources import Resources, ScheduledDelete

@@ -236,7 +236,11 @@ class TestCluster:
             raise InvalidState(
                 "the cluster does not run", advice="Use it in a `with` block, or start it."
             )
-        return ",".join(f"{HOST}:{port}" for port in self._ports.values())
+        return ",".join(map(self.address, self.broker_ids))
+
+    def address(self, broker_id: int) -> str:
+        """The address of one broker."""
+        return f"{HOST}:{self._ports[broker_id]}"
 
     def folder(self, broker_id: int) -> Path:
         """Where a broker's logs are, in Kafka's format."""

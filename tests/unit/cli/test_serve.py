@@ -76,10 +76,8 @@ def test_a_broker_is_ready_from_its_start_to_its_stop_and_alive_all_the_time(tmp
 
 
 def warned(caplog, **listeners):
-    endpoints = [SimpleNamespace(name=name) for name in listeners]
-    addresses = [Address(host, 9092) for host in listeners.values()]
-    settings = SimpleNamespace(endpoints=endpoints)
-    broker = SimpleNamespace(parts=SimpleNamespace(settings=settings), addresses=addresses)
+    bound = [(name, Address(host, 9092)) for name, host in listeners.items()]
+    broker = SimpleNamespace(bound=bound)
     serve._warn_of_open_listeners(broker)
     return caplog.messages
 

@@ -15,10 +15,10 @@ from moldau.base.ids import PartitionKey, TopicId
 from moldau.sim.disk import SimDisk
 from moldau.sim.disk_faults import Operation
 from moldau.sim.trace import REMEMBERED_COUNT, Trace
-from moldau.storage.directory import partition_of, set_aside_name
 from moldau.storage.disk import Disk
 from moldau.storage.epochs import LEADER_EPOCHS
 from moldau.storage.flushing import Flush
+from moldau.storage.folder_names import partition_of, set_aside_name
 from moldau.storage.log import Log
 from moldau.storage.manager import LogManager
 from moldau.storage.resources import Resources

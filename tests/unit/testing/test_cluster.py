@@ -37,9 +37,9 @@ def brokers(cluster):
         return sorted(one.broker_id for one in admin.describe_cluster().brokers)
 
 
-def states(cluster, topic=None):
-    """Leader and ISR of every partition."""
-    with Admin(cluster.bootstrap_servers) as admin:
+def states(cluster, topic=None, broker_id=None):
+    """Leader and ISR of every partition, as one broker knows them."""
+    with Admin(cluster.address(broker_id or cluster.running[0])) as admin:
         names = [topic] if topic else list(admin.list_topics(include_internal=True))
         return [
             (one.leader, tuple(one.isr))
@@ -61,8 +61,10 @@ def until(true, patience_s=60):
         time.sleep(0.05)
 
 
-def write(cluster, topic, values):
-    with Producer(cluster.bootstrap_servers, **NO_LOSS) as producer:
+def write(cluster, topic, values, broker_ids=None):
+    """Write by way of these brokers: one that is cut off believes for a while that it leads."""
+    servers = [cluster.address(one) for one in broker_ids or cluster.broker_ids]
+    with Producer(servers, **NO_LOSS) as producer:
         for delivery in [producer.send(topic, value) for value in values]:
             delivery.result(60)
 
@@ -100,8 +102,8 @@ def test_a_broker_that_stops_hands_its_leaders_over(cluster):
 def test_a_broker_that_is_cut_off_is_fenced_and_comes_back(cluster):
     cluster.create_topic("cut", 3)
     cluster.partition([3], [1, 2])
-    until(lambda: all(3 not in isr for _, isr in states(cluster, "cut")))
-    write(cluster, "cut", [b"meanwhile"] * 6)
+    until(lambda: all(3 not in isr for _, isr in states(cluster, "cut", 2)))
+    write(cluster, "cut", [b"meanwhile"] * 6, broker_ids=(1, 2))
     cluster.heal()
     until(lambda: all(3 in isr for _, isr in states(cluster, "cut")))
     assert read(cluster, "cut") == [b"meanwhile"] * 6
