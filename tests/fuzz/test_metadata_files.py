@@ -102,6 +102,9 @@ class AgreeingLeader:
         )
         return FetchResponse(responses=[FetchableTopicResponse(partitions=[answer])])
 
+    async def close(self):
+        """Hold nothing."""
+
 
 async def start_observer(disk):
     source = AgreeingLeader()

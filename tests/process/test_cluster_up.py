@@ -178,6 +178,9 @@ def test_a_second_signal_ends_brokers_that_do_not_stop(folder: Path) -> None:
     assert states(folder) == ["stopped", "stopped"]
 
 
+@pytest.mark.skipif(
+    signal.getsignal(signal.SIGHUP) is signal.SIG_IGN, reason="by nohup, which the brokers inherit"
+)
 def test_brokers_stop_with_a_terminal_that_nobody_can_write_to_any_more(folder: Path) -> None:
     with foreground(folder, "--brokers", 2, "--base-port", free_base_port(2)) as up:
         assert up.process.stderr is not None

@@ -96,6 +96,7 @@ class Fetch:
         "_refusal",
         "_storage_failed",
         "_tells_offsets",
+        "is_follower",
         "pauses",
         "session",
         "whole",
@@ -131,6 +132,7 @@ class Fetch:
             self._read_limit = ReadLimit.LOG_END
         elif committed_only:
             self._read_limit = ReadLimit.LAST_STABLE_OFFSET
+        self.is_follower = follower is not None
         self._follower = follower
         self._tells_offsets = follower is not None
         """Whether this is the first look of a follower's request. What it asked for is old news

@@ -211,7 +211,8 @@ class FetchHandler:
     ) -> Sliced[FetchResponse]:
         response = FetchResponse(session_id=fetch.session.id)
         listener, endpoints = context.session.listener, response.node_endpoints
-        gives_hints = context.version >= LEADER_HINTS_FROM
+        # A follower learns from the metadata who leads, as in Kafka.
+        gives_hints = context.version >= LEADER_HINTS_FROM and not fetch.is_follower
         answered = 0
         for topic, group in by_topic((yield from fetch.finish(found))):
             named = FetchableTopicResponse()
