@@ -8,8 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from kits.local_cluster import ended_with_block, free_base_port
 
 PAGE = (Path(__file__).parents[2] / "docs" / "running.md").read_text()
@@ -17,7 +15,6 @@ SECTION = PAGE.split("\n## A cluster on one machine")[1].split("\n## ")[0]
 MOLDAU = str(Path(sys.executable).with_name("moldau"))
 
 
-@pytest.mark.long
 def test_the_commands_of_a_cluster_on_one_machine_work(tmp_path):
     lines = re.findall(r"^moldau .*$", SECTION.split("```sh\n")[1].split("```")[0], re.MULTILINE)
     assert len(lines) > 5

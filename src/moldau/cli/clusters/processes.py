@@ -19,7 +19,7 @@ from moldau.base.errors import UserError
 from moldau.cli.clusters.layout import LocalBroker
 from moldau.cli.clusters.properties import environment
 from moldau.cli.frame.failures import reason_of
-from moldau.cli.operations.known_process import KnownProcess, identity_of
+from moldau.cli.operations.known_process import KnownProcess, identity_of, identity_of_child
 
 READY: Final = re.compile(rb"^ready \S+$", re.MULTILINE)
 """What `moldau serve` says once it accepts requests."""
@@ -111,5 +111,5 @@ def last_lines(log: Path) -> list[str]:
 def _write_down(broker: LocalBroker, process_id: int) -> None:
     """Replace the file in one step: another command may read it now."""
     new = broker.pid_file.with_suffix(".tmp")
-    new.write_bytes(b"%d\n" % process_id + identity_of(process_id))
+    new.write_bytes(b"%d\n" % process_id + identity_of_child(process_id))
     new.replace(broker.pid_file)

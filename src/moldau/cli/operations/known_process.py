@@ -11,6 +11,7 @@ import errno
 import os
 import select
 import signal
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -18,6 +19,8 @@ from typing import Final, Self
 
 START_TIME_FIELD: Final = 19
 """In /proc/PID/stat, counted from the field behind the name (proc(5), starttime)."""
+COMMAND_LINE_WITHIN_S: Final = 2.0
+COMMAND_LINE_LOOK_S: Final = 0.001
 NO_PROCESS: Final = (errno.ESRCH, errno.EINVAL, errno.ENOENT)
 """Why no descriptor is given: there is no such process, or the number is that of a thread now."""
 
@@ -33,6 +36,21 @@ def identity_of(process_id: int) -> bytes:
     except OSError:
         return b""
     return fields[START_TIME_FIELD] + b"\n" + command
+
+
+def identity_of_child(process_id: int) -> bytes:
+    """Return start time and command line of a process that was just started.
+
+    For a moment after `exec` a process has no command line: the system sets it after it has closed
+    the files by which its parent learns of the `exec`. One that has ended has none either, and is
+    not waited for longer than that moment may take.
+    """
+    deadline_s = time.monotonic() + COMMAND_LINE_WITHIN_S
+    while True:
+        identity = identity_of(process_id)
+        if not identity.endswith(b"\n") or time.monotonic() > deadline_s:
+            return identity
+        time.sleep(COMMAND_LINE_LOOK_S)
 
 
 class KnownProcess:

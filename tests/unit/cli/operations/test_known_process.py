@@ -11,7 +11,7 @@ import threading
 
 import pytest
 
-from moldau.cli.operations.known_process import KnownProcess, identity_of
+from moldau.cli.operations.known_process import KnownProcess, identity_of, identity_of_child
 
 UNUSED = 2**22 + 1
 """Linux gives no number as high as this one."""
@@ -71,3 +71,15 @@ def test_a_number_that_is_now_that_of_a_thread_means_no_process():
     finally:
         stop.set()
         thread.join()
+
+
+def test_a_child_is_known_by_its_command_line_from_its_first_moment_on():
+    """Right after `exec` the system has no command line to tell: one in ten children here."""
+    for _ in range(100):
+        with subprocess.Popen(["sleep", "60"], start_new_session=True) as child:
+            try:
+                identity = identity_of_child(child.pid)
+                assert identity.endswith(b"\nsleep\x0060\x00")
+                assert identity == identity_of(child.pid)
+            finally:
+                child.kill()
