@@ -125,10 +125,7 @@ class Broker:
         await self._read_metadata()
         self._load_logs()
         await self._join()
-        await self.parts.replicas.begin(self.parts.store.image)
-        self.parts.store.subscribe(self.parts.replicas.changed)
-        self.parts.store.subscribe(self.parts.configs_changed)
-        self.parts.coordinators.follow(self.parts.store)
+        await self._serve_partitions()
         self._tasks += [
             asyncio.create_task(work, name=name)
             for name, work in (
@@ -150,7 +147,7 @@ class Broker:
     def _serve_nodes(self) -> None:
         """Answer other nodes, from now on: they wait for this one to start."""
         log = self.parts.store.leader_log
-        if log is None:
+        if log is None or not self._controller_listeners:
             return
         feed = self.parts.feed = MetadataFeed(log, self.parts.ports.clock)
         dispatcher = make_controller_dispatcher(
@@ -192,6 +189,17 @@ class Broker:
             logger.debug("recovered %s: %s", key, report)
         if reports:
             _log_recovery(tuple(reports.values()), clock.monotonic() - started_s)
+
+    async def _serve_partitions(self) -> None:
+        """Serve what the metadata gives this broker, and follow it from then on.
+
+        Subscribed first: metadata may change while the partitions are begun.
+        """
+        parts, store = self.parts, self.parts.store
+        store.subscribe(parts.replicas.changed)
+        store.subscribe(parts.configs_changed)
+        parts.coordinators.follow(store)
+        await parts.replicas.begin(store.image)
 
     async def _listen(self) -> None:
         """Open every port; a connection is accepted at once and answered when all is ready."""

@@ -9,6 +9,7 @@ import pytest
 from kits.node_kit import Nodes
 from moldau.base.errors import UserError
 from moldau.cluster.store import StoreFailed
+from moldau.cluster.topics import NewTopic
 from moldau.server.nodes.membership import State
 from moldau.sim.world import World
 from moldau.storage.checkpoints import CLEAN_MARK, read_clean_mark, read_open_mark
@@ -85,6 +86,29 @@ def test_a_start_can_be_given_up_while_it_catches_up(nodes, world):
         broker.parts.requests.heartbeat = never_unfenced
         await stop_start(broker, lambda: broker.parts.membership.state is State.FENCED)
         assert read_clean_mark(nodes.disks[2], "/data") is not None
+        await voter.stop()
+
+    world.run(scenario())
+
+
+def test_a_topic_that_is_made_while_partitions_are_begun_is_served(nodes, world):
+    async def scenario():
+        voter, broker = nodes.node(1), nodes.node(2)
+        await voter.start()
+        replicas = broker.parts.replicas
+        begin = replicas.begin
+
+        async def begin_slowly(image):
+            await begin(image)
+            await voter.parts.requests.create_topic(NewTopic("late", 1, 2))
+            while broker.parts.store.image.topic("late") is None:
+                await asyncio.sleep(0.01)
+
+        replicas.begin = begin_slowly
+        await broker.start()
+        await asyncio.sleep(1)  # less than until its leader takes it out of the ISR
+        assert broker.parts.partitions.get("late", 0) is not None
+        await broker.stop()
         await voter.stop()
 
     world.run(scenario())
