@@ -33,7 +33,7 @@ from moldau.protocol.messages.transactions import (
 )
 from moldau.replication.partition import Role
 from moldau.server.transactions.marker_sending import _in_order
-from moldau.server.transactions.markers import Marker
+from moldau.server.transactions.markers import MARKERS_PER_TURN, Marker
 
 
 @pytest.fixture(autouse=True)
@@ -240,6 +240,26 @@ def test_the_markers_of_one_request_wait_for_followers_together():
         assert not written.done()
         partition.update_follower(OTHER, 3, 0, 0.0)
         assert [one.producer_id for one in (await written).markers] == [0, 1, 2]
+
+    run(work)
+
+
+def test_many_markers_of_one_request_are_written_and_told_in_turns():
+    async def work():
+        kit = Kit()
+        partition = kit.partitions.get(*ORDERS)
+        topic = WritableTxnMarkerTopic(ORDERS.topic, [ORDERS.partition])
+        markers = [WritableTxnMarker(7, 0, True, [topic], 1)] * 1_000
+        request = WriteTxnMarkersRequest(markers)
+        written = asyncio.ensure_future(kit.admin.write_txn_markers(request, at(2)))
+        longest = turns_of_telling = 0
+        while not written.done():
+            before = partition.log.log_end_offset
+            await asyncio.sleep(0)
+            longest = max(longest, partition.log.log_end_offset - before)
+            turns_of_telling += before == 1_000
+        assert 0 < longest <= MARKERS_PER_TURN
+        assert turns_of_telling >= 10
 
     run(work)
 

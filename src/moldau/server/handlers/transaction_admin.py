@@ -10,9 +10,8 @@ of a producer is told together, both as in Kafka.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Coroutine, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Coroutine, Sequence
+from typing import NamedTuple
 
 from moldau.base.clock import Clock
 from moldau.base.ids import PartitionKey
@@ -31,7 +30,6 @@ from moldau.protocol.messages.transactions import (
     ListedTransaction,
     ListTransactionsRequest,
     ListTransactionsResponse,
-    WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
     WritableTxnMarkerTopicResult,
@@ -44,7 +42,7 @@ from moldau.server.network.gathering import gather
 from moldau.server.network.repeats import once, sort
 from moldau.server.network.slices import Sliced
 from moldau.server.network.stepping import take_turns
-from moldau.server.transactions.markers import Marker, MarkerWriter
+from moldau.server.transactions.markers import Marker, MarkerWriter, Written
 
 _TRANSACTION_SIZE = 60
 """Bytes of a transaction in an answer, besides what is of any length."""
@@ -52,6 +50,9 @@ _TRANSACTION_SIZE = 60
 _LOOKS_PER_STEP = 100
 """Transactions that are looked at for a list between two pauses."""
 
+
+_MARKERS_PER_STEP = 50
+"""Markers that are read, or told, between two pauses."""
 
 _PARTITIONS_PER_STEP = 200
 """Partitions that are told between two pauses."""
@@ -120,56 +121,50 @@ class TransactionAdminHandlers:
         )
         return await take_turns(_list(listing, shown, self._clock.wall_ms()))
 
-    def write_txn_markers(
+    async def write_txn_markers(
         self, request: WriteTxnMarkersRequest, context: RequestContext
-    ) -> Coroutine[Any, Any, WriteTxnMarkersResponse]:
+    ) -> WriteTxnMarkersResponse:
         """Write markers to partitions that this broker leads."""
         del context
-        return self._write(request)
+        written = await self._writer.write_all(await take_turns(_markers(request)))
+        return await take_turns(_written(request, written))
 
-    async def _write(self, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
-        """Write all markers, then wait for all of them: each may wait for followers."""
-        writing = []
-        for asked in request.markers:
-            task = asyncio.create_task(self._write_one(asked), name="write a marker")
-            writing.append((asked.producer_id, task))
-            await asyncio.sleep(0)
-        codes: dict[int, dict[PartitionKey, ErrorCode]] = {}
-        for producer_id, task in writing:
-            codes.setdefault(producer_id, {}).update(await task)
-        return await take_turns(_written(codes))
 
-    async def _write_one(self, asked: WritableTxnMarker) -> dict[PartitionKey, ErrorCode]:
-        partitions = await take_turns(
-            once(
-                PartitionKey(topic.name, partition)
-                for topic in asked.topics
-                for partition in topic.partition_indexes
-            )
+def _markers(request: WriteTxnMarkersRequest) -> Sliced[list[tuple[Marker, list[PartitionKey]]]]:
+    """Read the markers of a request, each partition of one once."""
+    markers = []
+    for count, asked in enumerate(request.markers, 1):
+        partitions = yield from once(
+            PartitionKey(topic.name, partition)
+            for topic in asked.topics
+            for partition in topic.partition_indexes
         )
-        return await self._writer.write(
-            Marker(
-                ProducerIdentity(asked.producer_id, asked.producer_epoch),
-                asked.transaction_result,
-                asked.coordinator_epoch,
-                asked.transaction_version,
-            ),
-            partitions,
-        )
+        producer = ProducerIdentity(asked.producer_id, asked.producer_epoch)
+        told = asked.transaction_result, asked.coordinator_epoch, asked.transaction_version
+        markers.append((Marker(producer, *told), partitions))
+        if not count % _MARKERS_PER_STEP:
+            yield
+    return markers
 
 
 def _written(
-    codes: Mapping[int, Mapping[PartitionKey, ErrorCode]],
+    request: WriteTxnMarkersRequest, written: Sequence[Written]
 ) -> Sliced[WriteTxnMarkersResponse]:
+    """Tell what became of all markers of a producer together."""
+    codes: dict[int, Written] = {}
+    for count, (asked, of_marker) in enumerate(zip(request.markers, written, strict=True), 1):
+        codes.setdefault(asked.producer_id, {}).update(of_marker)
+        if not count % _MARKERS_PER_STEP:
+            yield
     response = WriteTxnMarkersResponse()
-    written = 0
+    told = 0
     for producer_id, of_producer in codes.items():
         topics: dict[str, WritableTxnMarkerTopicResult] = {}
         for key, code in of_producer.items():
             topic = topics.setdefault(key.topic, WritableTxnMarkerTopicResult(key.topic))
             topic.partitions.append(WritableTxnMarkerPartitionResult(key.partition, code))
-            written += 1
-            if not written % _PARTITIONS_PER_STEP:
+            told += 1
+            if not told % _PARTITIONS_PER_STEP:
                 yield
         response.markers.append(WritableTxnMarkerResult(producer_id, list(topics.values())))
         yield

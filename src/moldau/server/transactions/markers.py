@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from moldau.base.clock import Clock
 from moldau.base.errors import StorageError
@@ -45,10 +45,27 @@ class Marker(NamedTuple):
     transaction_version: int
 
 
+Written: TypeAlias = dict[PartitionKey, ErrorCode]
+"""What became of one marker in each of its partitions."""
+
+
 class OffsetsEnded(Protocol):
     """Tells the group coordinator of a marker that stands in a partition of the offsets topic."""
 
     def __call__(self, index: int, producer: ProducerIdentity, *, committed: bool) -> None: ...
+
+
+class _Turns:
+    """Gives others their turn after so many markers."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    async def take(self) -> None:
+        """Call it before each marker, and before each of its partitions."""
+        self._count += 1
+        if not self._count % MARKERS_PER_TURN:
+            await asyncio.sleep(0)
 
 
 class MarkerWriter:
@@ -68,60 +85,70 @@ class MarkerWriter:
         self._offsets_ended = offsets_ended
         self._storage_failed = storage_failed
 
-    async def write(
-        self, marker: Marker, keys: Iterable[PartitionKey]
-    ) -> dict[PartitionKey, ErrorCode]:
-        """Write one marker to all these partitions; say of each what became of it.
+    async def write(self, marker: Marker, keys: Iterable[PartitionKey]) -> Written:
+        """Write one marker to all these partitions; say of each what became of it."""
+        (written,) = await self.write_all([(marker, keys)])
+        return written
+
+    async def write_all(
+        self, markers: Iterable[tuple[Marker, Iterable[PartitionKey]]]
+    ) -> list[Written]:
+        """Write each marker to its partitions; say of each what became of it, in their order.
 
         Some are appended in each turn of the loop: a transaction may have thousands of partitions.
         Then those of topics with `flush.messages` are waited for, and followers that have not got
-        theirs yet. Until then nobody may say that the transaction has ended.
+        theirs yet, all together. Until then nobody may say that a transaction has ended.
         """
-        batch = end_transaction_batch(
-            EndTransactionMarker(not marker.committed, marker.coordinator_epoch),
-            *marker.producer,
-            self._clock.wall_ms(),
-        )
-        header = parse_header(batch)
-        results: dict[PartitionKey, ErrorCode] = {}
-        unflushed: list[Partition] = []
-        commits = PendingCommits()
-        for count, key in enumerate(keys, 1):
-            if not count % MARKERS_PER_TURN:
-                await asyncio.sleep(0)
-            try:
-                partition, end_offset = self._append(key, marker, batch, header)
-            except ApiError as error:
-                results[key] = error.code
-            except StorageError as error:
-                results[key] = self._failed(error)
-            else:
-                results[key] = ErrorCode.NONE
-                if end_offset > partition.high_watermark:
-                    failed = partial(results.__setitem__, key)
-                    commits.add(partition, end_offset, COMMIT_TIMEOUT_S, failed)
-                if partition.flush_is_due:
-                    unflushed.append(partition)
-        await self._flush(unflushed, results)
+        all_written: list[Written] = []
+        unflushed: list[tuple[Partition, Written]] = []
+        commits, turns = PendingCommits(), _Turns()
+        for marker, keys in markers:
+            await turns.take()
+            append = self._appender(marker)
+            written: Written = {}
+            all_written.append(written)
+            for key in keys:
+                await turns.take()
+                try:
+                    partition, end_offset = append(key)
+                except ApiError as error:
+                    written[key] = error.code
+                except StorageError as error:
+                    written[key] = self._failed(error)
+                else:
+                    written[key] = ErrorCode.NONE
+                    if end_offset > partition.high_watermark:
+                        failed = partial(written.__setitem__, key)
+                        commits.add(partition, end_offset, COMMIT_TIMEOUT_S, failed)
+                    if partition.flush_is_due:
+                        unflushed.append((partition, written))
+        await self._flush(unflushed)
         if commits:
-            await commits.answer(results)
-        return results
+            await commits.answer(None)
+        return all_written
 
-    async def _flush(
-        self, partitions: Iterable[Partition], results: dict[PartitionKey, ErrorCode]
-    ) -> None:
-        for partition in partitions:
+    async def _flush(self, unflushed: Iterable[tuple[Partition, Written]]) -> None:
+        for partition, written in unflushed:
             try:
                 await partition.flush(self._flusher)
             except StorageError as error:
-                results[partition.key] = self._failed(error)
+                written[partition.key] = self._failed(error)
 
     def _failed(self, error: StorageError) -> ErrorCode:
         self._storage_failed(error)
         return ErrorCode.KAFKA_STORAGE_ERROR
 
+    def _appender(self, marker: Marker) -> Callable[[PartitionKey], tuple[Partition, int]]:
+        """Make the batch of a marker, once for all its partitions."""
+        batch = end_transaction_batch(
+            EndTransactionMarker(not marker.committed, marker.coordinator_epoch),
+            *marker.producer,
+            self._clock.wall_ms(),
+        )
+        return partial(self._append, marker, batch, parse_header(batch))
+
     def _append(
-        self, key: PartitionKey, marker: Marker, batch: bytes, header: BatchHeader
+        self, marker: Marker, batch: bytes, header: BatchHeader, key: PartitionKey
     ) -> tuple[Partition, int]:
         """Append a marker; return the partition, and where it ends now."""
         partition = self._partitions.get(*key)
