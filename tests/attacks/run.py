@@ -8,7 +8,11 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
+
+from bench.usage import Stolen
 
 from attacks.scenes import SCENES
 from attacks.watched import (
@@ -20,6 +24,9 @@ from attacks.watched import (
     watched_broker,
 )
 
+TRIES: Final = 2
+PROBLEM: Final = "PROBLEM"
+
 
 def attacked(name: str, folder: Path, *, compiled: bool) -> Toll:
     """Run one attack and return what it cost the broker."""
@@ -27,6 +34,21 @@ def attacked(name: str, folder: Path, *, compiled: bool) -> Toll:
         SCENES[name](watched)
         watched.healthy.check()
         return watched.toll()
+
+
+def tolls(name: str, *, compiled: bool) -> Iterator[str]:
+    """Run one attack, again after a long stall, and tell of each run.
+
+    Other guests of the machine may stop it for as long as that. What they do does not come again.
+    """
+    for _ in range(TRIES):
+        stolen = Stolen()
+        with tempfile.TemporaryDirectory() as folder:
+            toll = attacked(name, Path(folder), compiled=compiled)
+        yield f"{toll}, {stolen.share():.1%} of the processors taken by others"
+        yield from (f"{PROBLEM}: {problem}" for problem in toll.problems)
+        if toll.stall_s * 1000 <= STALL_GOAL_MS:
+            return
 
 
 def main() -> int:
@@ -41,12 +63,9 @@ def main() -> int:
     )
     failed = False
     for name in chosen.names or SCENES:
-        with tempfile.TemporaryDirectory() as folder:
-            toll = attacked(name, Path(folder), compiled=chosen.form == "compiled")
-        print(f"{name}: {toll}", flush=True)
-        for problem in toll.problems:
-            failed = True
-            print(f"{name}: PROBLEM: {problem}")
+        for line in tolls(name, compiled=chosen.form == "compiled"):
+            print(f"{name}: {line}", flush=True)
+            failed = failed or line.startswith(PROBLEM)
     return int(failed)
 
 
