@@ -1,6 +1,7 @@
 """From a frame to its handler: what is refused, what is counted, what is answered when."""
 
 import asyncio
+import gc
 import struct
 
 import pytest
@@ -26,6 +27,7 @@ from moldau.protocol.messages.metadata import ApiVersionsRequest, ApiVersionsRes
 from moldau.protocol.registry import api_of, decode_response, encode_request
 from moldau.security.authorizer import ALLOW_ALL
 from moldau.server.network.dispatch import Dispatcher, Droppable, Later, Route
+from moldau.server.network.slices import NEVER
 
 PRODUCE, LIST_OFFSETS, API_VERSIONS, HEARTBEAT = 0, 2, 18, 12
 CORRELATION_ID = 77
@@ -302,6 +304,24 @@ def test_a_large_request_is_decoded_and_answered_in_slices(version):
         assert decoded(request, version, parts) == broker.answer
         stats = broker.metrics.of("ListOffsets")
         assert stats.requests == sum(stats.buckets) == 1
+
+    asyncio.run(run())
+
+
+def test_full_runs_of_the_garbage_collector_wait_for_work_on_a_large_request(monkeypatch):
+    monkeypatch.setattr("moldau.server.network.slices.COLLECTIONS_WAIT_S", 0.01)
+
+    async def run():
+        broker, thresholds = Broker(TickingClock()), []
+
+        async def work():
+            await asyncio.sleep(0.05)
+            thresholds.append(gc.get_threshold()[2])
+            return large_response(1)
+
+        broker.answer = work()
+        await answer_of(broker, large_request(20_000), 5)
+        assert thresholds == [NEVER]
 
     asyncio.run(run())
 

@@ -6,7 +6,15 @@ import gc
 import pytest
 
 from moldau.observe.loop_lag import LoopLag
-from moldau.server.network.slices import FIRST_SLICE_S, NEVER, SLICE_S, TURN_S, Finished, SlicedWork
+from moldau.server.network.slices import (
+    COLLECTIONS_HELD_S,
+    FIRST_SLICE_S,
+    NEVER,
+    SLICE_S,
+    TURN_S,
+    Finished,
+    SlicedWork,
+)
 
 STEP_S = SLICE_S / 4
 
@@ -138,6 +146,39 @@ def test_full_runs_wait_for_work_that_is_paused_again(clock, monkeypatch):
         future.cancel()
         sliced.close()
         assert gc.get_threshold()[2] != NEVER
+
+    asyncio.run(run())
+
+
+def test_full_runs_wait_for_a_coroutine_in_which_a_large_request_goes_on(clock, monkeypatch):
+    monkeypatch.setattr("moldau.server.network.slices.COLLECTIONS_WAIT_S", 0.01)
+
+    async def run():
+        before = gc.get_threshold()
+        sliced = SlicedWork(clock)
+        going_on = asyncio.get_running_loop().create_future()
+        await sliced.start(steps(clock, 50, None))
+        sliced.hold_collections(going_on)
+        await asyncio.sleep(0.05)
+        assert gc.get_threshold()[2] == NEVER
+        going_on.set_result(None)
+        while gc.get_threshold() != before:  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.01)
+
+    asyncio.run(run())
+
+
+def test_full_runs_do_not_wait_for_ever(clock, monkeypatch):
+    monkeypatch.setattr("moldau.server.network.slices.COLLECTIONS_WAIT_S", 0.01)
+
+    async def run():
+        before = gc.get_threshold()
+        sliced = SlicedWork(clock)
+        await sliced.start(steps(clock, 50, None))
+        sliced.hold_collections(asyncio.get_running_loop().create_future())
+        clock.now += COLLECTIONS_HELD_S
+        while gc.get_threshold() != before:  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.01)
 
     asyncio.run(run())
 

@@ -406,7 +406,10 @@ class Dispatcher:
             if isinstance(outcome, Applied):
                 return Later(outcome.future, asked, self, is_applied=True)
             future = asyncio.ensure_future(outcome)
-            return Later(future, asked, self, must_finish=isinstance(future, asyncio.Task))
+            is_work = isinstance(future, asyncio.Task)
+            if is_work and asked.size > FLAT_REQUEST_BYTES:
+                self._sliced.hold_collections(future)
+            return Later(future, asked, self, must_finish=is_work)
         route.stats.time(self._clock.monotonic() - asked.start)
         parts: list[Part] | None = outcome
         return parts

@@ -7,8 +7,8 @@ clients have such work, all of them together get one short turn for each turn of
 
 What such work makes may be a million objects, and a full run of Python's garbage collector, which
 looks at every one of them, is not done in slices. It waits until no work has been paused for a
-while, because some of it goes on in coroutines that keep those objects. The youngest objects, among
-which nearly all cycles end, are collected as always.
+while, and for coroutines in which a large request goes on and which keep those objects. The
+youngest objects, among which nearly all cycles end, are collected as always.
 
 Between two slices anything may have changed. Work reads a snapshot, or looks again; it validates
 in slices and then applies in one piece. Work that nobody waits for any more is closed at a yield.
@@ -43,6 +43,9 @@ SLICE_S = 0.001
 COLLECTIONS_WAIT_S = 1.0
 """How long after the last paused work the garbage collector may make a full run again."""
 
+COLLECTIONS_HELD_S = 30.0
+"""How long a full run waits for one coroutine. Some of them wait for long themselves."""
+
 NEVER = 2**31 - 1
 """A threshold that the garbage collector does not reach."""
 
@@ -72,6 +75,8 @@ class SlicedWork:
         self._full_threshold = _FULL_THRESHOLD
         self._collections: asyncio.TimerHandle | None = None
         """Set while full runs are put off and no work is paused."""
+        self._held: dict[asyncio.Future[Any], float] = {}
+        """What full runs wait for besides, and until when."""
         self._first_slices_s = 0.0
         """What first slices have taken in this turn of the loop."""
 
@@ -101,6 +106,12 @@ class SlicedWork:
         self._paused.append(_Paused(work, future, who))
         return future
 
+    def hold_collections(self, going_on: asyncio.Future[Any]) -> None:
+        """Let full runs that are put off wait for a coroutine in which a large request goes on."""
+        if self._takes_turns or self._collections is not None:
+            self._held[going_on] = self._clock.monotonic() + COLLECTIONS_HELD_S
+            going_on.add_done_callback(self._held.pop)
+
     def close(self) -> None:
         """End all paused work: its broker has stopped, but maybe not the process it was in."""
         for work, future, _ in self._paused:
@@ -118,6 +129,17 @@ class SlicedWork:
         if full != NEVER:  # another broker in this process may have put them off already
             self._full_threshold = full
         gc.set_threshold(young, middle, NEVER)
+
+    def _look_at_collections_later(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._collections = loop.call_later(COLLECTIONS_WAIT_S, self._look_at_collections)
+
+    def _look_at_collections(self) -> None:
+        now_s = self._clock.monotonic()
+        if any(now_s < until_s for until_s in self._held.values()):
+            self._look_at_collections_later()
+        else:
+            self._allow_full_collections()
 
     def _allow_full_collections(self) -> None:
         if self._collections is not None:
@@ -164,8 +186,7 @@ class SlicedWork:
             asyncio.get_running_loop().call_soon(self._take_turns)
         else:
             self._takes_turns = False
-            loop = asyncio.get_running_loop()
-            self._collections = loop.call_later(COLLECTIONS_WAIT_S, self._allow_full_collections)
+            self._look_at_collections_later()
 
     def _take_turn(self, paused: _Paused, began: float) -> None:
         work, future, _ = paused
