@@ -6,16 +6,23 @@ At the end of each run the logs are equal, byte for byte.
 from __future__ import annotations
 
 import asyncio
+import logging
 
 import pytest
 
 from kits import log_kit
 from kits.log_kit import make_batch
 from kits.replication_kit import play
+from kits.slicing import finished
 from moldau.engine.connection import ClientConnection
 from moldau.engine.errors import ConnectionLost
 from moldau.engine.settings import ConnectionSettings
-from moldau.protocol.messages.data import FetchPartition, FetchRequest, FetchTopic
+from moldau.protocol.messages.data import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+)
 from moldau.records.batch import parse_header
 from moldau.sim.disk_faults import Operation
 from moldau.storage.topic_config import LogConfig
@@ -384,6 +391,83 @@ def test_a_corrupt_batch_is_not_taken_and_is_fetched_again():
         assert scene[2].partition().log_end_offset < 2
         assert 2 < len(scene[1].requests) < 10
         scene[1].disk.flip_bit(segment.path, position)
+        await scene.until_equal()
+
+    play(work)
+
+
+@pytest.mark.parametrize("position", [*range(16), 16, 21, 23, 27, 40, 57])
+def test_a_header_that_rots_at_the_leader_makes_no_busy_loop(position):
+    """Offset, length and epoch lie outside of the checksum."""
+
+    async def work(scene):
+        await scene.start()
+        scene.lead(1, to=[1], isr=[1])
+        first = scene[1].append(b"1" * 100)
+        for number in range(4):
+            scene[1].append(b"%d" % number * 100)
+        log = scene[1].partition().log
+        batch = log.read(first.last_offset + 1, 1, log.log_end_offset).regions[0]
+        scene[1].disk.flip_bit(log.active.path, batch.position + position)
+        scene[2].take_role(scene.roles["t", 0])
+        await asyncio.sleep(10)
+        assert len(scene[1].requests) < 40
+
+    play(work)
+
+
+def test_a_corrupt_batch_is_told_once():
+    async def work(scene):
+        await scene.start()
+        scene.lead(1, to=[1], isr=[1])
+        scene[1].append(b"2" * 100)
+        segment = scene[1].partition().log.active
+        scene[1].disk.flip_bit(segment.path, segment.size - 20)
+        scene[2].take_role(scene.roles["t", 0])
+        await asyncio.sleep(10)
+        (line,) = [one for one in heard if "corrupt batch" in one]
+        assert line.startswith("t-0: a corrupt batch at offset 0 from leader 1, fetched again")
+
+    heard = []
+    handler = logging.Handler()
+    handler.emit = lambda record: heard.append(record.getMessage())
+    logger = logging.getLogger("moldau.replication")
+    logger.addHandler(handler)
+    try:
+        play(work)
+    finally:
+        logger.removeHandler(handler)
+
+
+def of_the_answer(told, error):
+    told.error_code = error
+
+
+def of_a_partition(told, error):
+    told.responses[0].partitions[0].error_code = error
+
+
+@pytest.mark.parametrize("garble", [of_the_answer, of_a_partition])
+@pytest.mark.parametrize("error", [9999, -7, 56])
+def test_an_error_that_nobody_knows_or_that_lasts_is_told_once(garble, error):
+    async def work(scene):
+        await scene.start()
+        scene.lead(1, to=[1], isr=[1])
+        scene[1].append(b"1")
+        fetch, is_wrong = scene[1].fetch, True
+
+        def garbled(request, context):
+            told = finished(fetch(request, context))
+            if is_wrong and isinstance(told, FetchResponse) and told.responses:
+                garble(told, error)
+            return told
+
+        scene[1].fetch = garbled
+        scene[2].take_role(scene.roles["t", 0])
+        await asyncio.sleep(10)
+        assert 5 < len(scene[1].requests) < 20
+        assert len(scene.lines.errors) <= 1
+        is_wrong = False
         await scene.until_equal()
 
     play(work)

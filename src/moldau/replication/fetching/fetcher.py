@@ -78,7 +78,7 @@ NEVER_IDLE_MS: Final = 2**31 - 1
 class Followed:
     """One partition of a fetcher."""
 
-    __slots__ = ("failed", "key", "lag", "leader_epoch", "replica")
+    __slots__ = ("failed", "key", "lag", "leader_epoch", "replica", "trouble")
 
     def __init__(self, replica: Partition) -> None:
         self.replica = replica
@@ -89,6 +89,8 @@ class Followed:
         """How many offsets the replica was behind the leader's high watermark at the last answer,
         as Kafka counts it."""
         self.failed = False
+        self.trouble = ""
+        """What was last said to be wrong with it. While it lasts, that is not said again."""
 
     def position(self) -> ReplicaPosition:
         """Say where the replica goes on now."""
@@ -265,7 +267,7 @@ class Fetcher:
     # Answers
 
     async def _take(self, connection: ClientConnection, response: FetchResponse) -> None:
-        error = ErrorCode(response.error_code)
+        error = ErrorCode.of(response.error_code)
         if not self._plan.answered(error, response.session_id):
             logger.debug("%s: broker %d ended the session: %s", self._name, self.leader, error.name)
             if self._plan.failure_count > 1:
@@ -319,9 +321,9 @@ class Fetcher:
                 epoch, end_offset = LeaderEpoch(diverging.epoch), Offset(diverging.end_offset)
                 await self._truncate(followed, EpochEnd(epoch, end_offset), step)
             elif meaning is Meaning.FAIL:
-                self._fail(followed, f"the leader answers {ErrorCode(told.error_code).name}")
+                self._fail(followed, f"the leader answers {ErrorCode.of(told.error_code).name}")
             else:
-                self._refused(followed, ErrorCode(told.error_code))
+                self._refused(followed, ErrorCode.of(told.error_code))
         except Exception as error:  # noqa: BLE001 - one partition must not end the others
             self._failed(followed, error)
 
@@ -330,17 +332,24 @@ class Fetcher:
         followed, asked, told = answer
         replica, epoch = followed.replica, asked.leader_epoch
         records = memoryview(told.records or b"")  # type: ignore[arg-type]  # decoded: one buffer
+        appended = 0
         try:
             for piece in pieces(records):
-                self.bytes_in += replica.append_as_follower(
+                size = replica.append_as_follower(
                     piece, epoch, told.high_watermark, told.log_start_offset
                 )
+                appended += size
+                self.bytes_in += size
                 await step.pause()
                 if self._followed.get(followed.key) is not followed:
                     return
         finally:
             self._moved(followed)
         followed.lag = max(0, told.high_watermark - replica.log_end_offset)
+        if records and not appended:
+            # A length or an epoch has rotted, or the metadata is about to name another leader.
+            raise CorruptRecords(f"{len(records)} bytes without a batch that can be taken")
+        followed.trouble = ""
 
     def _moved(self, followed: Followed) -> None:
         """Ask for a partition from where its replica ends now, if it is still followed."""
@@ -397,6 +406,8 @@ class Fetcher:
             elif isinstance(decision, TruncateTo):
                 end = EpochEnd(NO_LEADER_EPOCH, Offset(decision.offset))
                 await self._truncate(followed, end, step)
+                # A batch whose offset has rotted leads here again and again.
+                self._rest_partition(followed)
             else:
                 replica.restart_at(Offset(decision.offset), followed.leader_epoch)
                 self._moved(followed)
@@ -405,14 +416,20 @@ class Fetcher:
 
     # Errors
 
+    def _say(self, followed: Followed, level: int, trouble: str) -> None:
+        """Say what is wrong with a partition, once for as long as it is."""
+        if trouble != followed.trouble:
+            logger.log(level, "%s: %s", followed.replica.key, trouble)
+            followed.trouble = trouble
+
     def _rest_partition(self, followed: Followed) -> None:
         if self._followed.get(followed.key) is followed:
             self._plan.rest(followed.key, self._clock.monotonic() + self._backoff_s)
 
     def _refused(self, followed: Followed, error: ErrorCode) -> None:
         """Let a partition rest that the leader does not serve now."""
-        log = logger.debug if error in EXPECTED_ERRORS else logger.error
-        log("%s: leader %d answers %s", followed.replica.key, self.leader, error.name)
+        level = logging.DEBUG if error in EXPECTED_ERRORS else logging.ERROR
+        self._say(followed, level, f"leader {self.leader} answers {error.name}")
         self._rest_partition(followed)
 
     def _fail(self, followed: Followed, reason: str) -> None:
@@ -427,8 +444,8 @@ class Fetcher:
         """Take what went wrong with one replica for what it is."""
         replica = followed.replica
         if isinstance(error, CorruptRecords):
-            logger.warning("%s: a corrupt batch at offset %d from leader %d, fetched again: %s",
-                           replica.key, replica.log_end_offset, self.leader, error)  # fmt: skip
+            where = f"a corrupt batch at offset {replica.log_end_offset} from leader {self.leader}"
+            self._say(followed, logging.WARNING, f"{where}, fetched again: {error}")
             self._rest_partition(followed)
         elif isinstance(error, StorageError):
             self._context.storage_failed(error)

@@ -38,7 +38,7 @@ async def ask_offsets(
         if start is None or end is None:
             continue
         error = end.error_code or start.error_code
-        found[key] = ErrorCode(error) if error else LeaderOffsets(start.offset, end.offset)
+        found[key] = ErrorCode.of(error) if error else LeaderOffsets(start.offset, end.offset)
     return found
 
 
