@@ -68,14 +68,17 @@ def alter_partitions(
         place = proposal.topic_id, proposal.index
         topic = image.topic_by_id(proposal.topic_id)
         if topic is None:
+            yield None
             answers.append(IsrAnswer(*place, ErrorCode.UNKNOWN_TOPIC_ID))
             continue
         if not 0 <= proposal.index < len(topic.partitions):
+            yield None
             answers.append(IsrAnswer(*place, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
             continue
         partition = changed.get(place, topic.partitions[proposal.index])
         error = _refusal(image, broker_id, partition, proposal)
         if error is not ErrorCode.NONE:
+            yield None
             answers.append(IsrAnswer(*place, error))
             continue
         target = PartitionTarget(
@@ -95,7 +98,6 @@ def alter_partitions(
 def _refusal(
     image: MetadataImage, broker_id: BrokerId, partition: Partition, proposal: IsrProposal
 ) -> ErrorCode:
-    members = [member for member, _ in proposal.isr]
     if (
         proposal.leader_epoch > partition.leader_epoch
         or proposal.partition_epoch > partition.partition_epoch
@@ -108,11 +110,9 @@ def _refusal(
         error = ErrorCode.INVALID_REQUEST
     elif proposal.partition_epoch < partition.partition_epoch:
         error = ErrorCode.INVALID_UPDATE_VERSION
-    elif (
-        len(set(members)) < len(members)
-        or not set(members) <= set(partition.replicas)
-        or partition.leader not in members
-    ) or (proposal.recovering and (len(members) > 1 or not partition.recovering)):
+    elif not _is_isr_of(partition, proposal.isr) or (
+        proposal.recovering and (len(proposal.isr) > 1 or not partition.recovering)
+    ):
         error = ErrorCode.INVALID_REQUEST
     elif not all(
         _may_join(image.brokers.get(member), epoch, partition) for member, epoch in proposal.isr
@@ -121,6 +121,18 @@ def _refusal(
     else:
         error = ErrorCode.NONE
     return error
+
+
+def _is_isr_of(partition: Partition, isr: Sequence[tuple[BrokerId, int]]) -> bool:
+    """Tell whether these are replicas of a partition, each named once, its leader among them."""
+    if len(isr) > len(partition.replicas):
+        return False  # A request may name a hundred thousand.
+    members = {member for member, _ in isr}
+    return (
+        len(members) == len(isr)
+        and members <= set(partition.replicas)
+        and partition.leader in members
+    )
 
 
 def _may_join(broker: Broker | None, broker_epoch: int, partition: Partition) -> bool:

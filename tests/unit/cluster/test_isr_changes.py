@@ -81,6 +81,7 @@ WRONG = [
     ({"isr": ((1, -1), (1, -1))}, ErrorCode.INVALID_REQUEST),
     ({"isr": ((2, -1), (3, -1))}, ErrorCode.INVALID_REQUEST),
     ({"isr": ()}, ErrorCode.INVALID_REQUEST),
+    ({"isr": tuple((one, -1) for one in range(1, 10_000))}, ErrorCode.INVALID_REQUEST),
     ({"recovering": True}, ErrorCode.INVALID_REQUEST),
     ({"isr": ((1, -1), (3, 12345))}, ErrorCode.INELIGIBLE_REPLICA),
 ]
@@ -89,6 +90,12 @@ WRONG = [
 @pytest.mark.parametrize(("parts", "code"), WRONG)
 def test_a_wrong_proposal_is_refused_with_kafkas_code(image, parts, code):
     assert refusal(image, proposal(image, (1, 2, 3), **parts)) is code
+
+
+@pytest.mark.parametrize("parts", [parts for parts, _ in WRONG])
+def test_each_refusal_is_a_step_so_that_many_do_not_hold_up_others(image, parts):
+    wrong = [proposal(image, (1, 2, 3), **parts)] * 5
+    assert list(alter_partitions(image, 1, image.brokers[1].epoch, wrong)) == [None] * 5
 
 
 def test_the_first_of_several_reasons_is_told(image):

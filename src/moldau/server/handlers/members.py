@@ -6,13 +6,14 @@ served on the controller's listeners only. The controller decides; this translat
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from moldau.base.ids import BrokerId, LeaderEpoch, TopicId
-from moldau.cluster.brokers import BrokerRegistration
+from moldau.cluster.brokers import BROKERS_MAX, BrokerRegistration
 from moldau.cluster.controller_requests import BrokerRequests
 from moldau.cluster.heartbeats import Heartbeat
-from moldau.cluster.isr_changes import IsrAnswer, IsrProposal
+from moldau.cluster.isr_changes import ANY_BROKER_EPOCH, IsrAnswer, IsrProposal
 from moldau.cluster.model import Endpoint, FeatureRange
 from moldau.cluster.store import StoreFailed
 from moldau.protocol.errors import ApiError, ErrorCode
@@ -33,6 +34,8 @@ from moldau.protocol.messages.transactions import (
     AllocateProducerIdsResponse,
 )
 from moldau.server.network.dispatch import RequestContext
+from moldau.server.network.slices import Sliced
+from moldau.server.network.stepping import take_turns
 
 REGISTERED_MAX: Final = 1_000
 """How many listeners, features or log directories a broker may have: each one is part of every
@@ -42,6 +45,11 @@ TEXT_MAX: Final = 1_000
 
 EPOCHS_FROM = 3
 """The first version of AlterPartition that names members with their epochs (KIP-903)."""
+PROPOSALS_MAX: Final = 5_000
+"""Proposals of one AlterPartition: ten times what our brokers send. They lie in the queue of the
+controller's decisions until it is their turn."""
+PROPOSALS_PER_STEP: Final = 200
+"""Proposals that are read or answered in one turn of the loop: half a millisecond."""
 
 
 class MemberHandlers:
@@ -104,18 +112,17 @@ class MemberHandlers:
         self, request: AlterPartitionRequest, context: RequestContext
     ) -> AlterPartitionResponse:
         """Change the ISRs that a leader proposes, each by itself."""
-        proposals = _proposals(request, with_epochs=context.version >= EPOCHS_FROM)
+        if sum(len(topic.partitions) for topic in request.topics) > PROPOSALS_MAX:
+            return AlterPartitionResponse(0, ErrorCode.INVALID_REQUEST)
+        with_epochs = context.version >= EPOCHS_FROM
+        proposals = await take_turns(_proposals(request, with_epochs=with_epochs))
         try:
             answers = await self._requests.alter_partitions(
                 BrokerId(request.broker_id), request.broker_epoch, proposals
             )
         except (ApiError, StoreFailed) as error:
             return AlterPartitionResponse(0, _code(error))
-        topics: dict[bytes, AlterPartitionTopicResponse] = {}
-        for answer in answers:
-            topic = topics.setdefault(answer.topic_id, AlterPartitionTopicResponse(answer.topic_id))
-            topic.partitions.append(_answer(answer))
-        return AlterPartitionResponse(0, ErrorCode.NONE, list(topics.values()))
+        return AlterPartitionResponse(0, ErrorCode.NONE, await take_turns(_by_topic(answers)))
 
     async def allocate_producer_ids(
         self, request: AllocateProducerIdsRequest, context: RequestContext
@@ -146,21 +153,40 @@ def _code(error: ApiError | StoreFailed) -> ErrorCode:
     return error.code if isinstance(error, ApiError) else ErrorCode.KAFKA_STORAGE_ERROR
 
 
-def _proposals(request: AlterPartitionRequest, *, with_epochs: bool) -> list[IsrProposal]:
-    return [
-        IsrProposal(
-            TopicId(topic.topic_id),
-            one.partition_index,
-            LeaderEpoch(one.leader_epoch),
-            one.partition_epoch,
-            tuple((BrokerId(each.broker_id), each.broker_epoch) for each in one.new_isr_with_epochs)
-            if with_epochs
-            else tuple((BrokerId(each), -1) for each in one.new_isr),
-            recovering=bool(one.leader_recovery_state),
-        )
-        for topic in request.topics
-        for one in topic.partitions
-    ]
+def _proposals(request: AlterPartitionRequest, *, with_epochs: bool) -> Sliced[list[IsrProposal]]:
+    proposals = []
+    for topic in request.topics:
+        topic_id = TopicId(topic.topic_id)
+        for one in topic.partitions:
+            # Cut, an absurd list is still longer than any ISR, and is refused for that.
+            if with_epochs:
+                named = one.new_isr_with_epochs[: BROKERS_MAX + 1]
+                isr = tuple((BrokerId(each.broker_id), each.broker_epoch) for each in named)
+            else:
+                ids = one.new_isr[: BROKERS_MAX + 1]
+                isr = tuple((BrokerId(each), ANY_BROKER_EPOCH) for each in ids)
+            proposal = IsrProposal(
+                topic_id,
+                one.partition_index,
+                LeaderEpoch(one.leader_epoch),
+                one.partition_epoch,
+                isr,
+                recovering=bool(one.leader_recovery_state),
+            )
+            proposals.append(proposal)
+            if not len(proposals) % PROPOSALS_PER_STEP:
+                yield
+    return proposals
+
+
+def _by_topic(answers: Sequence[IsrAnswer]) -> Sliced[list[AlterPartitionTopicResponse]]:
+    topics: dict[bytes, AlterPartitionTopicResponse] = {}
+    for count, answer in enumerate(answers, 1):
+        topic = topics.setdefault(answer.topic_id, AlterPartitionTopicResponse(answer.topic_id))
+        topic.partitions.append(_answer(answer))
+        if not count % PROPOSALS_PER_STEP:
+            yield
+    return list(topics.values())
 
 
 def _answer(answer: IsrAnswer) -> AlterPartitionStateResponse:

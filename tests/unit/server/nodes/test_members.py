@@ -7,7 +7,8 @@ import asyncio
 import pytest
 
 from kits.request_kit import context
-from moldau.cluster.brokers import SUPPORTED_FEATURES, BrokerRegistration
+from kits.slicing import count_turns
+from moldau.cluster.brokers import BROKERS_MAX, SUPPORTED_FEATURES, BrokerRegistration
 from moldau.cluster.controller_requests import ProducerIdBlock
 from moldau.cluster.heartbeats import Heartbeat, HeartbeatAnswer
 from moldau.cluster.isr_changes import IsrAnswer, IsrProposal
@@ -32,7 +33,13 @@ from moldau.protocol.messages.transactions import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
 )
-from moldau.server.handlers.members import REGISTERED_MAX, TEXT_MAX, MemberHandlers
+from moldau.server.handlers.members import (
+    PROPOSALS_MAX,
+    PROPOSALS_PER_STEP,
+    REGISTERED_MAX,
+    TEXT_MAX,
+    MemberHandlers,
+)
 
 TOPIC_ID, OTHER_ID = b"t" * 16, b"u" * 16
 
@@ -133,6 +140,40 @@ def test_answers_about_isrs_are_grouped_by_topic():
         one.topic_id: [each.partition_index for each in one.partitions] for one in answer.topics
     }
     assert found == {TOPIC_ID: [0, 2], OTHER_ID: [1]}
+
+
+def test_many_proposals_are_read_and_answered_in_many_turns():
+    count = 10 * PROPOSALS_PER_STEP
+    states = [AlterPartitionState(index, 0, [7], [], 0, 0) for index in range(count)]
+    request = AlterPartitionRequest(7, 900, [AlterPartitionTopic(TOPIC_ID, states)])
+    controller = Controller([IsrAnswer(TOPIC_ID, index) for index in range(count)])
+    handling = MemberHandlers(controller).alter_partitions(request, context(version=2))
+    assert asyncio.run(count_turns(handling)) >= 2 * 10
+    ((_, _, proposals),) = controller.asked
+    assert [one.index for one in proposals] == list(range(count))
+
+
+def test_more_proposals_than_any_broker_sends_are_refused():
+    topics = [
+        AlterPartitionTopic(bytes([number] * 16), [AlterPartitionState()] * (PROPOSALS_MAX // 2))
+        for number in range(3)
+    ]
+    controller = Controller([])
+    request = AlterPartitionRequest(7, 900, topics)
+    answer = answered(controller, "alter_partitions", request, 3)
+    assert answer.error_code == ErrorCode.INVALID_REQUEST
+    assert controller.asked == []
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_of_an_absurd_isr_no_more_is_read_than_shows_that_it_is_none(version):
+    controller = Controller([])
+    members = [AlterPartitionIsrMember(one, -1) for one in range(5 * BROKERS_MAX)]
+    state = AlterPartitionState(0, 0, [one.broker_id for one in members], members, 0, 0)
+    request = AlterPartitionRequest(7, 900, [AlterPartitionTopic(TOPIC_ID, [state])])
+    answered(controller, "alter_partitions", request, version)
+    ((_, _, (proposal,)),) = controller.asked
+    assert len(proposal.isr) == BROKERS_MAX + 1
 
 
 def test_a_block_of_producer_ids():
