@@ -109,6 +109,12 @@ def test_what_can_be_no_broker_is_refused(absurd):
     assert controller.asked == []
 
 
+def test_the_largest_registrations_of_all_brokers_fit_into_memory():
+    listener, feature, directory = 2 * TEXT_MAX, TEXT_MAX, 16
+    one = REGISTERED_MAX * (listener + feature + directory)
+    assert BROKERS_MAX * one < 100 << 20
+
+
 def test_a_heartbeat_is_passed_on_whole():
     controller = Controller(HeartbeatAnswer(True, False, True))
     request = BrokerHeartbeatRequest(7, 900, 42, True, False, [b"d" * 16])
