@@ -39,6 +39,9 @@ class LeaderLog:
         self._journal = journal
         self._snapshotting = snapshotting
         self._watchers: list[Callable[[], None]] = []
+        self._opened: tuple[SnapshotId, FileRegion] | None = None
+        """The snapshot that was asked for last. Every answer that waits for a slow peer holds its
+        file open: with one file for all of them, no peer can use up the descriptors."""
         self.cluster_id = cluster_id
         self.leader_id = leader_id
         self.leader_epoch = leader_epoch
@@ -64,6 +67,7 @@ class LeaderLog:
         """Serve nothing more: the node stops or has lost its leadership."""
         if self.is_open:
             self.is_open = False
+            self._opened = None
             self._tell()
 
     def watch(self, watcher: Callable[[], None]) -> Callable[[], None]:
@@ -114,8 +118,10 @@ class LeaderLog:
         """Return a snapshot as a whole; None if it is not there, or not any more."""
         if snapshot != self.newest_snapshot:
             return None
-        try:
-            file = self._files.open(f"{self._journal.folder}/{snapshot.name}")
-        except FileNotFoundError:
-            return None
-        return FileRegion(file, 0, file.size())
+        if self._opened is None or self._opened[0] != snapshot:
+            try:
+                file = self._files.open(f"{self._journal.folder}/{snapshot.name}")
+            except FileNotFoundError:
+                return None
+            self._opened = snapshot, FileRegion(file, 0, file.size())
+        return self._opened[1]

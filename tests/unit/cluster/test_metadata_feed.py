@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 
 import pytest
 
@@ -440,6 +441,26 @@ def test_a_snapshot_is_given_piece_by_piece(world):
             assert 0 < region.size <= 100
             data += region.file.read(region.position, region.size)
         assert data == cluster.disk.open(path).read(0, size)
+
+    run(world, work, snapshot_after_bytes=700)
+
+
+def test_all_answers_with_pieces_of_a_snapshot_share_one_open_file(world):
+    @snapshotting
+    async def work(cluster):
+        def file_of(position):
+            [region] = partition_of(piece(cluster, position=position)).unaligned_records
+            return region.file
+
+        assert file_of(0) is file_of(1)
+        first = file_of(0)
+        old = cluster.voter.log.newest_snapshot
+        for first in itertools.count(12, 4):
+            if cluster.voter.log.newest_snapshot != old:
+                break
+            await fill(cluster, 4, first)
+            await cluster.voter._snapshotting.finish()
+        assert file_of(0) is not first
 
     run(world, work, snapshot_after_bytes=700)
 
