@@ -138,7 +138,12 @@ def make_routes(parts: Parts) -> tuple[list[Route], Callable[[], Any]]:
         for key, versions, handler in table
     ]
     if parts.channels is not None:
-        _forward(routes, Forwarder(parts.channels.forwarding, parts.ports.clock))
+        forwarder = Forwarder(
+            parts.channels.forwarding,
+            parts.ports.clock,
+            frame_limit=settings.socket_request_max_bytes,
+        )
+        _forward(routes, forwarder)
     fast_paths = _fast_paths(parts, produce, groups, group_offsets)
     for route in routes:
         route.fast_path = fast_paths.get(route.api.key)

@@ -16,6 +16,7 @@ from typing import Final
 
 from moldau.base.clock import Clock
 from moldau.base.errors import ProtocolError
+from moldau.base.limits import PLAIN_REQUEST_BYTES
 from moldau.base.network import Part
 from moldau.engine.errors import ClientClosed, ClientError
 from moldau.protocol.errors import ErrorCode
@@ -51,18 +52,29 @@ FORWARDED: Final[Mapping[int, str]] = MappingProxyType(
 )
 """The APIs that the controller answers, and their versions, by their keys."""
 
+ENVELOPE_BYTES: Final = 1_024
+"""What an envelope adds to a request: two headers, who asks, and from where."""
+
 _SIZE: Final = Struct(">i")
 
 
 class Forwarder:
     """Passes frames on to the controller, and the controller's answers back."""
 
-    def __init__(self, channel: ControllerChannel, clock: Clock) -> None:
+    def __init__(self, channel: ControllerChannel, clock: Clock, *, frame_limit: int) -> None:
+        """`frame_limit` is `socket.request.max.bytes`, taken to be the controller's as well."""
         self._channel = channel
         self._clock = clock
+        self._size_max = min(frame_limit, PLAIN_REQUEST_BYTES) - ENVELOPE_BYTES
 
     async def __call__(self, frame: bytes, session: Session) -> list[Part]:
         """Return the controller's answer, framed; ProtocolError ends the client's connection."""
+        if len(frame) > self._size_max:
+            # The controller would hang up on it, again and again, and on all that others wait for.
+            raise ProtocolError(
+                f"a request of {len(frame)} bytes cannot be forwarded, the limit is"
+                f" {self._size_max}"
+            )
         envelope = seal(frame, session)
         give_up_s = self._clock.monotonic() + PATIENCE_S
         while True:

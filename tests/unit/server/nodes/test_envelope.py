@@ -9,6 +9,7 @@ import pytest
 from kits.log_kit import HandClock
 from kits.request_kit import context, session
 from moldau.base.errors import ProtocolError
+from moldau.base.limits import PLAIN_REQUEST_BYTES
 from moldau.base.memory_budget import MemoryBudget
 from moldau.engine.errors import ClientClosed, ConnectionLost
 from moldau.observe.requests import RequestMetrics
@@ -24,12 +25,13 @@ from moldau.protocol.registry import api_of, decode_response, encode_request
 from moldau.security.session import Principal
 from moldau.server.network.dispatch import Dispatcher, Route
 from moldau.server.nodes.envelope import encode_principal, seal
-from moldau.server.nodes.forwarding import FORWARDED, Forwarder
+from moldau.server.nodes.forwarding import ENVELOPE_BYTES, FORWARDED, Forwarder
 from moldau.server.nodes.inner_requests import EnvelopeHandler
 
 CREATE_TOPICS, METADATA = 19, 3
 VERSION = 7
 CORRELATION_ID = 77
+FRAME_LIMIT = 1 << 20
 ALICE = Principal("User", "alice")
 CLIENT = session("192.0.2.7", 50123, principal=ALICE)
 
@@ -181,7 +183,7 @@ class TestForwarder:
     @in_a_loop
     async def test_the_controllers_answer_is_framed_and_passed_on(self):
         channel = Channel(EnvelopeResponse(b"answer"))
-        parts = await Forwarder(channel, HandClock())(frame(), CLIENT)
+        parts = await Forwarder(channel, HandClock(), frame_limit=FRAME_LIMIT)(frame(), CLIENT)
         assert b"".join(parts) == struct.pack(">i", 6) + b"answer"
         assert channel.sent == [seal(frame(), CLIENT)]
 
@@ -192,7 +194,7 @@ class TestForwarder:
             EnvelopeResponse(None, ErrorCode.NOT_CONTROLLER),
             EnvelopeResponse(b"answer"),
         )
-        parts = await Forwarder(channel, HandClock())(frame(), CLIENT)
+        parts = await Forwarder(channel, HandClock(), frame_limit=FRAME_LIMIT)(frame(), CLIENT)
         assert b"".join(parts).endswith(b"answer")
         assert channel.looks == 1  # the channel itself has looked elsewhere after the first
 
@@ -203,7 +205,21 @@ class TestForwarder:
     @in_a_loop
     async def test_what_no_other_controller_would_change_ends_the_connection(self, answer):
         with pytest.raises(ProtocolError):
-            await Forwarder(Channel(answer), HandClock())(frame(), CLIENT)
+            await Forwarder(Channel(answer), HandClock(), frame_limit=FRAME_LIMIT)(frame(), CLIENT)
+
+    @pytest.mark.parametrize("frame_limit", [FRAME_LIMIT, 100 << 20])
+    @in_a_loop
+    async def test_what_no_controller_would_read_is_not_sent(self, frame_limit):
+        """It would hang up on everybody whose requests wait on the same connection."""
+        read_max = min(frame_limit, PLAIN_REQUEST_BYTES)
+        channel = Channel(EnvelopeResponse(b"answer"))
+        forwarder = Forwarder(channel, HandClock(), frame_limit=frame_limit)
+        with pytest.raises(ProtocolError, match="cannot be forwarded"):
+            await forwarder(bytes(read_max), CLIENT)
+        await forwarder(bytes(read_max - ENVELOPE_BYTES), CLIENT)
+        (sent,) = channel.sent
+        (*parts,) = encode_request(api_of(EnvelopeRequest), 0, 1, "broker-1-forwarding", sent)
+        assert sum(map(len, parts)) <= read_max
 
     @in_a_loop
     async def test_it_gives_up_in_the_end(self):
@@ -215,4 +231,4 @@ class TestForwarder:
                 raise ConnectionLost("gone")
 
         with pytest.raises(ProtocolError, match="gone"):
-            await Forwarder(Silent(), clock)(frame(), CLIENT)
+            await Forwarder(Silent(), clock, frame_limit=FRAME_LIMIT)(frame(), CLIENT)
