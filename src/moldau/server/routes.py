@@ -14,6 +14,7 @@ from typing import Any
 from moldau.cluster.model import ResourceType
 from moldau.protocol.messages.configs import AlterConfigsRequest, IncrementalAlterConfigsRequest
 from moldau.protocol.messages.metadata import QuorumListener
+from moldau.security.session import Session
 from moldau.server.api_permissions import API_PERMISSIONS
 from moldau.server.configuration.log_levels import LogLevels
 from moldau.server.configuration.quorum import NodeKind
@@ -317,6 +318,12 @@ def _produce(parts: Parts) -> ProduceHandler:
     )
 
 
+def _is_for_brokers(parts: Parts) -> Callable[[Session], bool]:
+    """Tell whether a session came in where brokers talk to each other."""
+    inter_broker = parts.settings.listeners.inter_broker.name
+    return lambda session: session.listener == inter_broker
+
+
 def _fetch(parts: Parts) -> FetchHandler:
     settings = parts.settings
     sessions = FetchSessions(
@@ -334,7 +341,8 @@ def _fetch(parts: Parts) -> FetchHandler:
         parts.housekeeping.storage_failed,
         parts.index_repair.ask,
         max_bytes=settings.fetch_max_bytes,
-        is_for_brokers=lambda session: session.listener == settings.listeners.inter_broker.name,
+        is_for_brokers=_is_for_brokers(parts),
+        is_registered=lambda broker_id: broker_id in parts.image().brokers,
         leader_hints=LeaderHints(parts.image),
         parked=parts.parked_fetches,
     )

@@ -30,7 +30,7 @@ from moldau.replication.partitions import Partitions
 from moldau.replication.ports import ReplicationPorts
 from moldau.security.authorizer import Authorizer
 from moldau.server.fetch.reading import ParkedFetches
-from moldau.server.fetch.sessions import FetchSessions
+from moldau.server.fetch.sessions import SESSIONS_PER_FOLLOWER, FetchSessions
 from moldau.server.handlers.fetch import FetchHandler
 
 THIRD = 3
@@ -64,6 +64,7 @@ class Leader:
             unexpected,
             max_bytes=FAR,
             is_for_brokers=lambda session: session.listener == "BROKERS",
+            is_registered=lambda broker_id: self.broker_epoch(broker_id) is not None,
             parked=self.parked,
         )
 
@@ -436,5 +437,35 @@ def test_consumers_and_other_followers_do_not_take_a_followers_slot():
         assert leader.fetch({}, session_id=first.session_id, session_epoch=1).error_code == 0
         leader.clock.now_ms += 121_000
         assert leader.sessions.open(0, 0).kept
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize("asked", [{"listener": "CLIENTS"}, {"replica": 99}])
+def test_who_only_poses_as_a_follower_takes_no_slot(asked):
+    async def work():
+        leader = Leader(slots=1)
+        consumer = leader.sessions.open(0, 0)
+        answer = leader.fetch(session_epoch=0, **asked)
+        assert answer.session_id == 0
+        assert only(answer).error_code != ErrorCode.NONE
+        answer = leader.fetch(session_id=consumer.id, session_epoch=1, **asked)
+        assert only(answer).error_code != ErrorCode.NONE
+        assert leader.sessions.open(consumer.id, 1) is consumer
+
+    asyncio.run(work())
+
+
+def test_a_follower_that_opens_many_sessions_loses_its_own_oldest():
+    async def work():
+        leader = Leader(slots=SESSIONS_PER_FOLLOWER + 1)
+        consumer = leader.sessions.open(0, 0)
+        first = leader.fetch(session_epoch=0)
+        for _ in range(2 * SESSIONS_PER_FOLLOWER):
+            assert leader.fetch(session_epoch=0).session_id
+        assert len(leader.sessions) == SESSIONS_PER_FOLLOWER + 1
+        assert leader.sessions.open(consumer.id, 1) is consumer
+        answer = leader.fetch({}, session_id=first.session_id, session_epoch=1)
+        assert answer.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
     asyncio.run(work())

@@ -5,8 +5,9 @@ listens to its partitions: only those that have moved since the last answer are 
 fetch over thousands of quiet partitions costs nothing. A fetch without a session is served by a
 session that lives for one request.
 
-A follower's session is privileged: it takes the slot of a consumer's when all are in use. It waits
-for the log's end, not for the high watermark. A newer high watermark alone does not end its wait
+A follower's session is privileged: it takes the slot of a consumer's when all are in use. So a
+follower has only so many, or whoever poses as one would leave none to consumers. It waits for the
+log's end, not for the high watermark. A newer high watermark alone does not end its wait
 (KAFKA-9952), but the next answer tells it. That it was level with a quiet partition is told when
 the partition grows again, so that a fetch need not look at it.
 
@@ -31,6 +32,9 @@ SESSIONLESS = 0
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 EPOCH_MAX = 2**31 - 1
+
+SESSIONS_PER_FOLLOWER = 64
+"""Far more than a broker has fetchers for one leader (`num.replica.fetchers`)."""
 
 RELEASED_PER_TURN = 1_000
 """Partitions that a session that ends lets go in one turn of the loop: half a millisecond."""
@@ -236,7 +240,7 @@ class FetchSessions:
                 self._drop(session_id)
             if epoch == INITIAL_EPOCH:
                 return self._create(now, follower)
-            return FetchSession(SESSIONLESS, now, follower)
+            return self.for_one_request(follower)
         session = self._sessions.get(session_id)
         if session is None or session.follower != follower:
             raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"no fetch session {session_id}")
@@ -250,11 +254,19 @@ class FetchSessions:
         self._sessions.move_to_end(session_id)
         return session
 
+    def for_one_request(self, follower: BrokerId | None = None) -> FetchSession:
+        """Make a session that nobody can go on with, and that takes no slot."""
+        return FetchSession(SESSIONLESS, self._clock.monotonic(), follower)
+
     def _create(self, now: float, follower: BrokerId | None) -> FetchSession:
         """Make a session, or one for this request alone when every slot is in use."""
         privileged = follower is not None
+        if privileged:
+            own = [one.id for one in self._sessions.values() if one.follower == follower]
+            if len(own) >= SESSIONS_PER_FOLLOWER:
+                self._drop(own[0])  # the one that was not used for longest
         if len(self._sessions) >= self._slots and not self._evict(now, privileged=privileged):
-            return FetchSession(SESSIONLESS, now, follower)
+            return self.for_one_request(follower)
         session_id = SESSIONLESS
         while session_id == SESSIONLESS or session_id in self._sessions:
             session_id = self._random.randrange(EPOCH_MAX)

@@ -96,10 +96,14 @@ class FetchHandler:
         *,
         max_bytes: int,
         is_for_brokers: Callable[[Session], bool] = lambda _: True,
+        is_registered: Callable[[BrokerId], bool] = lambda _: True,
         leader_hints: LeaderHints = NO_HINTS,
         parked: ParkedFetches | None = None,
     ) -> None:
-        """`is_for_brokers` tells whether a session came in where brokers talk to each other."""
+        """`is_for_brokers` tells whether a session came in where brokers talk to each other.
+
+        `is_registered` tells whether a broker is known.
+        """
         self._partitions = partitions
         self._sessions = sessions
         self._conversion = FetchConversion(executor, storage_failed)
@@ -109,6 +113,7 @@ class FetchHandler:
         self._rebuild_index = rebuild_index
         self._max_bytes = max_bytes
         self._is_for_brokers = is_for_brokers
+        self._is_registered = is_registered
         self._leader_hints = leader_hints
         self._parked = parked or ParkedFetches()
         self._rotation = 0
@@ -118,9 +123,9 @@ class FetchHandler:
     ) -> Sliced[FetchResponse | asyncio.Future[Any] | Droppable]:
         version = context.version
         follower = _follower(request, version)
-        broker_id = None if follower is None else follower.broker_id
+        refusal = self._refusal(context, follower)
         try:
-            session = self._sessions.open(request.session_id, request.session_epoch, broker_id)
+            session = self._open_session(request, follower, refusal)
         except ApiError as error:
             self._stats.error(error.code)
             return FetchResponse(error_code=error.code)
@@ -129,11 +134,24 @@ class FetchHandler:
             self._stats.error(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
             return FetchResponse(error_code=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         try:
-            return (yield from self._fetch(session, request, context, follower))
+            return (yield from self._fetch(session, request, context, follower, refusal))
         except GeneratorExit:
             if not session.kept:
                 session.close()  # the client has left
             raise
+
+    def _open_session(
+        self, request: FetchRequest, follower: FollowerFetch | None, refusal: ErrorCode
+    ) -> FetchSession:
+        """Find or make the session of a request.
+
+        A follower's takes the slot of a consumer. One that is refused, or that nobody knows, gets
+        none: else any client could take them all.
+        """
+        broker_id = None if follower is None else follower.broker_id
+        if broker_id is not None and (refusal or not self._is_registered(broker_id)):
+            return self._sessions.for_one_request(broker_id)
+        return self._sessions.open(request.session_id, request.session_epoch, broker_id)
 
     def _fetch(
         self,
@@ -141,6 +159,7 @@ class FetchHandler:
         request: FetchRequest,
         context: RequestContext,
         follower: FollowerFetch | None,
+        refusal: ErrorCode,
     ) -> Sliced[FetchResponse | asyncio.Future[Any] | Droppable]:
         version = context.version
         yield from _update(session, request, by_id=version >= TOPIC_IDS_FROM)
@@ -155,7 +174,7 @@ class FetchHandler:
             whole=request.session_epoch <= 0,
             storage_failed=self._storage_failed,
             rebuild_index=self._rebuild_index,
-            refusal=self._refusal(context, follower),
+            refusal=refusal,
         )
         if version < SOFT_LIMIT_FROM:
             yield from self._rotate(session)
