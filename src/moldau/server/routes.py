@@ -104,6 +104,7 @@ def make_routes(parts: Parts) -> tuple[list[Route], Callable[[], Any]]:
         parts.partitions,
         parts.ports.executor,
         parts.housekeeping.storage_failed,
+        is_for_brokers=_is_for_brokers(parts),
     )
     produce = _produce(parts)
     groups = GroupHandlers(parts.runtimes.groups)
@@ -243,6 +244,7 @@ def _transaction_rows(parts: Parts) -> tuple[Row, ...]:
         ProducerIds(parts.requests, parts.broker_id, parts.broker_epoch),
         parts.image,
         runtimes.groups.partition_for,
+        is_for_brokers=_is_for_brokers(parts),
     )
     administration = TransactionAdminHandlers(
         runtimes.transactions, runtimes.markers, parts.ports.clock

@@ -10,7 +10,7 @@ import pytest
 from kits import log_kit
 from kits.log_kit import make_batch
 from kits.partition_kit import ME, OTHER, give_role, make_partition
-from kits.request_kit import context
+from kits.request_kit import context, session
 from kits.slicing import finished
 from moldau.base.ids import PartitionKey, TopicId
 from moldau.protocol.errors import ErrorCode
@@ -40,12 +40,15 @@ class Kit:
         give_role(self.partition, Role(ME, 5, 1, (ME, OTHER), (ME, OTHER)))
         partitions = Partitions()
         partitions.add(self.partition)
-        self.handlers = OffsetHandlers(partitions, None, None)
+        self.handlers = OffsetHandlers(
+            partitions, None, None, is_for_brokers=lambda asker: asker.listener == "BROKERS"
+        )
 
-    def ask(self, timestamp, *, version=7, replica=-1, isolation=0):
+    def ask(self, timestamp, *, version=7, replica=-1, isolation=0, listener="BROKERS"):
         asked = ListOffsetsPartition(0, timestamp=timestamp, max_num_offsets=9)
         request = ListOffsetsRequest(replica, isolation, [ListOffsetsTopic("t", [asked])])
-        response = finished(self.handlers.list_offsets(request, context(version)))
+        asker = session(listener=listener)
+        response = finished(self.handlers.list_offsets(request, context(version, asker=asker)))
         told = response.topics[0].partitions[0]
         if told.error_code:
             return ErrorCode(told.error_code)
@@ -79,6 +82,10 @@ def test_the_start_is_told():
 
 def test_a_replica_is_told_where_the_log_ends():
     assert Kit().ask(LATEST, replica=OTHER) == 3
+
+
+def test_where_clients_ask_nobody_is_a_replica():
+    assert Kit().ask(LATEST, replica=OTHER, listener="CLIENTS") is UNKNOWN
 
 
 @pytest.mark.parametrize("version", [0, 1, 4])

@@ -53,6 +53,7 @@ from moldau.protocol.messages.data import (
 from moldau.replication.partition import Partition
 from moldau.replication.partitions import Partitions
 from moldau.replication.pending_commits import PendingCommits
+from moldau.security.session import Session
 from moldau.server.lifecycle.internal_topics import INTERNAL_TOPICS
 from moldau.server.network.answer_room import AnswerRoom
 from moldau.server.network.dispatch import Droppable, RequestContext
@@ -109,10 +110,14 @@ class OffsetHandlers:
         partitions: Partitions,
         executor: Executor,
         storage_failed: Callable[[StorageError], None],
+        *,
+        is_for_brokers: Callable[[Session], bool] = lambda _: True,
     ) -> None:
+        """`is_for_brokers` tells whether a session came in where brokers talk to each other."""
         self._partitions = partitions
         self._executor = executor
         self._storage_failed = storage_failed
+        self._is_for_brokers = is_for_brokers
 
     def _led(self, topic: str, index: int, epoch: int = NO_LEADER_EPOCH) -> Partition:
         partition = self._partitions.get(topic, index)
@@ -133,7 +138,9 @@ class OffsetHandlers:
         wanted = yield from fold_partitions(
             ((topic.name, topic.partitions) for topic in request.topics), _INDEX
         )
-        questions = _questions(wanted, request, response, context.version)
+        # Elsewhere it is a client like any other, whatever it says of itself.
+        from_follower = request.replica_id >= 0 and self._is_for_brokers(context.session)
+        questions = _questions(wanted, request, response, context.version, from_follower)
         for question in questions:
             searching = self._answer(question)
             if searching is not None:
@@ -341,6 +348,7 @@ def _questions(
     request: ListOffsetsRequest,
     response: ListOffsetsResponse,
     version: int,
+    from_follower: bool,
 ) -> Iterator[_Question]:
     """Take a request apart, making the place for each answer when it is its turn."""
     committed_only = request.isolation_level == READ_COMMITTED
@@ -352,7 +360,7 @@ def _questions(
             results.append(result)
             repeated = (topic, index) in wanted.repeated
             yield _Question(
-                topic, asked, result, version, committed_only, repeated, request.replica_id >= 0
+                topic, asked, result, version, committed_only, repeated, from_follower
             )
 
 

@@ -43,6 +43,7 @@ from moldau.protocol.messages.transactions import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
+from moldau.security.session import Session
 from moldau.server.lifecycle.internal_topics import INTERNAL_TOPICS, OFFSETS_TOPIC
 from moldau.server.network.dispatch import RequestContext
 from moldau.server.network.gathering import gather
@@ -70,12 +71,18 @@ class TransactionHandlers:
         ids: ProducerIds,
         image: Callable[[], MetadataImage],
         offsets_partition: Callable[[str], int],
+        *,
+        is_for_brokers: Callable[[Session], bool] = lambda _: True,
     ) -> None:
-        """`offsets_partition` tells which partition of the offsets topic has a group."""
+        """`offsets_partition` tells which partition of the offsets topic has a group.
+
+        `is_for_brokers` tells whether a session came in where brokers talk to each other.
+        """
         self._runtime = runtime
         self._ids = ids
         self._image = image
         self._offsets_partition = offsets_partition
+        self._is_for_brokers = is_for_brokers
 
     # InitProducerId
 
@@ -129,6 +136,9 @@ class TransactionHandlers:
     ) -> Sliced[AddPartitionsToTxnResponse | Coroutine[None, None, AddPartitionsToTxnResponse]]:
         """Add partitions to transactions, or say whether they are in them."""
         by_brokers = context.version >= _ADD_BY_BROKERS
+        if by_brokers and not self._is_for_brokers(context.session):
+            # These versions ask for any producer's transactions, and for internal topics.
+            return AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         asked = request.transactions
         if not by_brokers:
             asked = [

@@ -6,6 +6,7 @@ import pytest
 
 from kits.node_kit import Nodes
 from kits.request_kit import connection, context, session
+from kits.slicing import finished
 from moldau.base.errors import ProtocolError
 from moldau.cluster.model import ResourceType
 from moldau.protocol.errors import ErrorCode
@@ -17,11 +18,16 @@ from moldau.protocol.messages.configs import (
 )
 from moldau.protocol.messages.data import FetchPartition, FetchRequest, FetchTopic
 from moldau.protocol.messages.metadata import ApiVersionsRequest
+from moldau.protocol.messages.transactions import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
 from moldau.protocol.registry import api_of, encode_request
 from moldau.server.nodes.forwarding import FORWARDED
 from moldau.sim.world import World
 
-FETCH, API_VERSIONS = 1, 18
+FETCH, API_VERSIONS, ADD_PARTITIONS = 1, 18, 24
 OF_NODES = {56, 58, 59, 62, 63, 67}
 """AlterPartition, Envelope, FetchSnapshot, BrokerRegistration, BrokerHeartbeat,
 AllocateProducerIds."""
@@ -117,6 +123,22 @@ async def test_followers_are_served_on_the_listener_of_brokers_only(voter, broke
     assert is_for_brokers(session(listener="PLAINTEXT"))
     assert not is_for_brokers(session(listener="CLIENTS"))
     assert not is_for_brokers(session(listener="CONTROLLER"))
+
+
+@with_nodes
+async def test_transactions_of_other_brokers_are_served_on_their_listener_only(voter, broker):
+    """Versions 4 and later may add internal topics, and name producers of anybody."""
+    handler = voter._dispatcher.routes[ADD_PARTITIONS].handler
+    topics = [AddPartitionsToTxnTopic("__consumer_offsets", [0])]
+    asked = AddPartitionsToTxnRequest([AddPartitionsToTxnTransaction("t", 1, 0, False, topics)])
+
+    def refusal(listener, version):
+        asker = session(listener=listener)
+        return finished(handler(asked, context(version=version, asker=asker))).error_code
+
+    for version in (4, 5):
+        assert refusal("CLIENTS", version) == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        assert refusal("PLAINTEXT", version) == ErrorCode.NONE
 
 
 @with_nodes
