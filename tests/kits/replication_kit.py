@@ -51,6 +51,7 @@ class Node:
 
     def __init__(self, scene, broker_id, **settings):
         self.scene, self.id = scene, broker_id
+        self.broker_epoch = 100 + broker_id
         world = scene.world
         self.disk = SimDisk(world.random(f"disk-{broker_id}"), trace=world.trace)
         self.broker = log_kit.Broker(self.disk, scene.config)
@@ -82,7 +83,7 @@ class Node:
         self.fetchers = Fetchers(
             FollowerContext(
                 broker_id,
-                lambda: 100 + broker_id,
+                lambda: self.broker_epoch,
                 scene.addresses,
                 ports,
                 FetchSettings(**settings),

@@ -574,6 +574,29 @@ def test_a_session_that_the_leader_has_dropped_is_begun_again():
     play(work)
 
 
+def test_a_broker_that_registers_anew_names_quiet_partitions_again():
+    async def work(scene):
+        await scene.start(partitions=3)
+        for index in range(3):
+            scene.lead(1, index=index)
+            scene[1].append(b"1", index=index)
+            await scene.until_equal(index=index)
+        await asyncio.sleep(2)
+        scene[2].broker_epoch = 500
+        scene[1].requests.clear()
+        await asyncio.sleep(2)
+        named = [one for one in scene[1].requests if one.topics]
+        assert {one.replica_state.replica_epoch for one in named} == {500}
+        assert sorted(part.partition for one in named[0].topics for part in one.partitions) == [
+            0, 1, 2,
+        ]  # fmt: skip
+        scene[1].requests.clear()
+        await asyncio.sleep(2)
+        assert not any(one.topics for one in scene[1].requests)
+
+    play(work)
+
+
 def test_a_partition_that_is_forgotten_gets_nothing_more():
     async def work(scene):
         await scene.start()

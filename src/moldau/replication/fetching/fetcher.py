@@ -143,6 +143,8 @@ class Fetcher:
         self._plan = FetchPlan()
         self._followed: dict[FollowedKey, Followed] = {}
         self._link: Link | None = None
+        self._broker_epoch = context.broker_epoch()
+        """The epoch of this broker that the leader was told of all partitions of the session."""
         self._wanted = asyncio.Event()
         """Set when a partition was added."""
         self._is_reachable = True
@@ -187,6 +189,7 @@ class Fetcher:
     async def _run(self) -> None:
         while True:
             self._wanted.clear()
+            self._follow_broker_epoch()
             planned = self._plan.next_request(self._clock.monotonic())
             try:
                 if planned is None:
@@ -202,6 +205,17 @@ class Fetcher:
             except Exception:
                 logger.exception("%s: a bug while fetching from broker %d", self._name, self.leader)
                 await self._rest()
+
+    def _follow_broker_epoch(self) -> None:
+        """Name every partition again once this broker has registered anew.
+
+        A leader takes no replica into the ISR of which it knows an earlier registration only
+        (KIP-903), and the requests of a session pass quiet partitions by.
+        """
+        epoch = self._context.broker_epoch()
+        if epoch != self._broker_epoch:
+            self._broker_epoch = epoch
+            self._plan.lost()
 
     async def _wait_for_partition(self) -> None:
         """Wait until a partition is added or has rested long enough."""
@@ -260,7 +274,7 @@ class Fetcher:
             settings.replica_fetch_response_max_bytes,
             settings.replica_fetch_max_bytes,
         )
-        request = fetch_request(planned, limits, context.broker_id, context.broker_epoch())
+        request = fetch_request(planned, limits, context.broker_id, self._broker_epoch)
         response: FetchResponse = await connection.call(request, version)
         return response
 

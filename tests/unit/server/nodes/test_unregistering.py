@@ -1,0 +1,47 @@
+"""A broker that is taken out of the cluster while it lives comes back, to everything it had."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from kits.node_kit import Nodes
+from moldau.cluster.topics import NewTopic
+from moldau.sim.world import World
+
+PARTITIONS = 4
+
+
+@pytest.fixture
+def world():
+    with World(5) as made:
+        yield made
+
+
+def test_a_live_broker_that_is_unregistered_joins_every_isr_again(world):
+    """Also those of quiet partitions, of which its fetches say nothing any more."""
+
+    async def scenario():
+        nodes = Nodes(world)
+        # It has registered again before the leader hears of its next fetch.
+        voter, broker = nodes.node(1), nodes.node(2, **{"broker.heartbeat.interval.ms": "20"})
+        await voter.start()
+        await broker.start()
+        assignments = {index: [1, 2] for index in range(PARTITIONS)}
+        await voter.parts.controller.create_topic(NewTopic("t", assignments=assignments))
+        await asyncio.sleep(3)
+        old_epoch = broker.parts.broker_epoch()
+        await voter.parts.controller.unregister_broker(2)
+        assert all(one.isr == (1,) for one in partitions(voter))
+        await asyncio.sleep(10)
+        assert broker.parts.broker_epoch() > old_epoch
+        assert [set(one.isr) for one in partitions(voter)] == [{1, 2}] * PARTITIONS
+        await broker.stop()
+        await voter.stop()
+
+    world.run(scenario())
+
+
+def partitions(node):
+    return node.parts.image().topics["t"].partitions
