@@ -1,5 +1,6 @@
 """Fetch sessions (KIP-227): epochs, eviction, and only what moved is worth a look."""
 
+import asyncio
 import random
 from types import SimpleNamespace
 
@@ -96,3 +97,45 @@ def test_a_forgotten_partition_wakes_nobody(sessions):
     session.forget("t", 0)
     forgotten.notify()
     assert not session.ready
+
+
+def test_the_largest_session_goes_where_all_remember_too_many_partitions(sessions, monkeypatch):
+    async def work():
+        monkeypatch.setattr("moldau.server.fetch.sessions.PARTITIONS_OF_SESSIONS", 100)
+        small, large = (sessions.open(SESSIONLESS, INITIAL_EPOCH) for _ in range(2))
+        for index in range(30):
+            small.reader("small", index)
+        for epoch in range(1, 4):
+            assert sessions.open(large.id, epoch) is large
+            for index in range(30):
+                large.reader(f"large {epoch}", index)
+        assert sessions.open(small.id, 1) is small  # the look that finds too many
+        with pytest.raises(ApiError) as gone:
+            sessions.open(large.id, 4)
+        assert gone.value.code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        assert sessions.open(small.id, 2) is small
+
+    asyncio.run(work())
+
+
+def test_partitions_that_sessions_forget_leave_room_for_others(sessions, monkeypatch):
+    async def work():
+        monkeypatch.setattr("moldau.server.fetch.sessions.PARTITIONS_OF_SESSIONS", 100)
+        session = sessions.open(SESSIONLESS, INITIAL_EPOCH)
+        for epoch in range(1, 50):
+            assert sessions.open(session.id, epoch) is session
+            for index in range(90):
+                session.reader("t", index)
+            for index in range(90):
+                session.forget("t", index)
+        for _ in range(20):
+            session = sessions.open(session.id, INITIAL_EPOCH)
+            for index in range(90):
+                session.reader("t", index)
+        assert sessions.open(session.id, 1) is session
+        session.close()
+        session.reader("late", 1)
+        session.forget("late", 1)
+        assert sessions._room.used == 0
+
+    asyncio.run(work())

@@ -36,6 +36,10 @@ EPOCH_MAX = 2**31 - 1
 SESSIONS_PER_FOLLOWER = 64
 """Far more than a broker has fetchers for one leader (`num.replica.fetchers`)."""
 
+PARTITIONS_OF_SESSIONS = 300_000
+"""Partitions that all sessions together remember, give or take those of the requests at work: each
+takes half a kilobyte, and a client may add a hundred thousand with every request of a session."""
+
 RELEASED_PER_TURN = 1_000
 """Partitions that a session that ends lets go in one turn of the loop: half a millisecond."""
 
@@ -110,12 +114,22 @@ class Reader:
         )
 
 
+class SessionRoom:
+    """How many partitions the sessions of a broker remember."""
+
+    __slots__ = ("used",)
+
+    def __init__(self) -> None:
+        self.used = 0
+
+
 class FetchSession:
     """The partitions of one consumer or follower, and which of them are worth a look."""
 
     __slots__ = (
         "_by_partition",
         "_is_closed",
+        "_room",
         "created",
         "epoch",
         "follower",
@@ -126,8 +140,15 @@ class FetchSession:
         "wake",
     )
 
-    def __init__(self, session_id: int, now: float, follower: BrokerId | None = None) -> None:
+    def __init__(
+        self,
+        session_id: int,
+        now: float,
+        follower: BrokerId | None = None,
+        room: SessionRoom | None = None,
+    ) -> None:
         self.id = session_id
+        self._room = room or SessionRoom()
         self.follower = follower
         """The broker whose session it is; None for a consumer's."""
         self.epoch = INITIAL_EPOCH
@@ -152,6 +173,8 @@ class FetchSession:
         reader = self.readers.get(key)
         if reader is None:
             reader = self.readers[key] = Reader(topic, index)
+            if not self._is_closed:
+                self._room.used += 1
         self.ready[reader] = False
         return reader
 
@@ -161,6 +184,8 @@ class FetchSession:
         if reader is not None:
             self.ready.pop(reader, None)
             self.detach(reader)
+            if not self._is_closed:
+                self._room.used -= 1
 
     def attach(self, reader: Reader, partition: Partition) -> None:
         """Listen to the partition a reader has been found to mean, unless the session has ended."""
@@ -202,7 +227,9 @@ class FetchSession:
 
     def close(self) -> None:
         """Let go of every partition, for good; of many a part in each turn of the loop."""
-        self._is_closed = True
+        if not self._is_closed:
+            self._is_closed = True
+            self._room.used -= len(self.readers)
         for _ in range(min(len(self._by_partition), RELEASED_PER_TURN)):
             self._by_partition.popitem()[0].unwatch(self)
         for _ in range(min(len(self.ready), RELEASED_PER_TURN)):
@@ -217,6 +244,7 @@ class FetchSessions:
     """All sessions of a broker, bounded: the least recently used may have to go.
 
     A consumer's goes when it was quiet for a while, and at once where a follower needs its slot.
+    Where all of them remember too many partitions, the largest goes.
     """
 
     def __init__(self, slots: int, eviction_s: float, clock: Clock, random: Random) -> None:
@@ -225,6 +253,7 @@ class FetchSessions:
         self._clock = clock
         self._random = random
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
+        self._room = SessionRoom()
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -235,6 +264,8 @@ class FetchSessions:
         A session belongs to the follower that began it, or to consumers.
         """
         now = self._clock.monotonic()
+        while self._room.used > PARTITIONS_OF_SESSIONS:
+            self._drop(max(self._sessions.values(), key=lambda one: len(one.readers)).id)
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             if session_id != SESSIONLESS:
                 self._drop(session_id)
@@ -270,7 +301,8 @@ class FetchSessions:
         session_id = SESSIONLESS
         while session_id == SESSIONLESS or session_id in self._sessions:
             session_id = self._random.randrange(EPOCH_MAX)
-        session = self._sessions[session_id] = FetchSession(session_id, now, follower)
+        session = FetchSession(session_id, now, follower, self._room)
+        self._sessions[session_id] = session
         session.epoch = 1
         return session
 
