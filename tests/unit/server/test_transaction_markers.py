@@ -178,6 +178,19 @@ def test_markers_are_refused_with_kafkas_words():
     assert write_markers(kit, ORDERS, epoch=-1) == {ORDERS: ErrorCode.INVALID_PRODUCER_EPOCH}
 
 
+@pytest.mark.parametrize(
+    ("producer", "code"),
+    [((-1, 0), ErrorCode.INVALID_REQUEST), ((8, -1), ErrorCode.INVALID_PRODUCER_EPOCH)],
+)
+def test_a_marker_of_nobody_is_not_written(producer, code):
+    kit = Kit()
+    topic = WritableTxnMarkerTopic(ORDERS.topic, [ORDERS.partition])
+    request = WriteTxnMarkersRequest([WritableTxnMarker(*producer, True, [topic], 1)])
+    (marker,) = asyncio.run(kit.admin.write_txn_markers(request, at(1))).markers
+    assert marker.topics[0].partitions[0].error_code == code
+    assert kit.markers() == []
+
+
 @pytest.mark.parametrize("while_flushing", [False, True])
 def test_a_disk_that_fails_is_told_of(while_flushing):
     kit = Kit(flush_messages=1)

@@ -151,6 +151,7 @@ class MarkerWriter:
         self, marker: Marker, batch: bytes, header: BatchHeader, key: PartitionKey
     ) -> tuple[Partition, int]:
         """Append a marker; return the partition, and where it ends now."""
+        _check_producer(marker.producer)
         partition = self._partitions.get(*key)
         if partition is None:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -158,3 +159,11 @@ class MarkerWriter:
         if key.topic == OFFSETS_TOPIC:
             self._offsets_ended(key.partition, marker.producer, committed=marker.committed)
         return partition, appended.last_offset + 1
+
+
+def _check_producer(producer: ProducerIdentity) -> None:
+    """Refuse what is nobody's transaction. Kafka fails on both."""
+    if producer.producer_id < 0:
+        raise ApiError(ErrorCode.INVALID_REQUEST)
+    if producer.producer_epoch < 0:
+        raise ApiError(ErrorCode.INVALID_PRODUCER_EPOCH)
