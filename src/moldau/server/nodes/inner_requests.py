@@ -13,6 +13,7 @@ from struct import Struct
 from typing import Final
 
 from moldau.base.errors import ProtocolError
+from moldau.base.files import Buffer
 from moldau.base.memory_budget import MemoryAccount, MemoryBudget
 from moldau.base.network import Address, Part
 from moldau.protocol.errors import ErrorCode
@@ -30,13 +31,13 @@ _KEY: Final = Struct(">h")
 class InnerStream:
     """A stream of one frame, whose answer is a future."""
 
-    def __init__(self, frame: bytes, peer: Address, memory: MemoryBudget) -> None:
+    def __init__(self, frame: Buffer, peer: Address, memory: MemoryBudget) -> None:
         self.peer = self.local = peer
         self.memory = MemoryAccount(memory, self)
         loop = asyncio.get_running_loop()
         self.answer: asyncio.Future[bytes] = loop.create_future()
         """The answer without its size; ProtocolError where a client would be cut off."""
-        self._frame = memoryview(_SIZE.pack(len(frame)) + frame)
+        self._frame = memoryview(b"".join((_SIZE.pack(len(frame)), frame)))
         self._connection: Connection | None = None
 
     def begin(self, connection: Connection) -> None:
@@ -106,7 +107,7 @@ class EnvelopeHandler:
 
     async def __call__(self, request: EnvelopeRequest, context: RequestContext) -> EnvelopeResponse:
         """Answer the request inside; an error is one of the envelope, not of that request."""
-        frame = bytes(request.request_data)
+        frame = request.request_data
         if len(frame) < _KEY.size or _KEY.unpack_from(frame)[0] not in self._served:
             return EnvelopeResponse(None, ErrorCode.INVALID_REQUEST)
         outer = context.session
