@@ -297,7 +297,7 @@ def codes(results):
 
 
 def at(version):
-    return SimpleNamespace(version=version)
+    return SimpleNamespace(version=version, session=None)
 
 
 async def there(answer):

@@ -42,6 +42,7 @@ from moldau.protocol.messages.quotas import (
     AlterClientQuotasRequest,
     ClientQuotaEntity,
 )
+from moldau.protocol.messages.transactions import WritableTxnMarker, WriteTxnMarkersRequest
 from moldau.server.configuration.dynamic import DynamicConfigs
 from moldau.server.configuration.log_levels import LogLevels
 from moldau.server.configuration.settings import BrokerSettings
@@ -121,7 +122,8 @@ class TestQuestions:
 
     def test_markers_and_partitions_of_a_transaction_are_told_in_steps(self):
         keys = [PartitionKey("t", index) for index in range(MANY)]
-        assert count_pauses(_written({1: dict.fromkeys(keys, ErrorCode.NONE)})) >= MANY // 200
+        request = WriteTxnMarkersRequest([WritableTxnMarker(1, 0, True)])
+        assert count_pauses(_written(request, [dict.fromkeys(keys, ErrorCode.NONE)])) >= MANY // 200
         transaction = Transaction(
             transactional_id="id",
             producer_id=1,

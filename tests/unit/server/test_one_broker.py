@@ -119,7 +119,7 @@ def quorum(image):
 
 
 def at(version):
-    return SimpleNamespace(version=version)
+    return SimpleNamespace(version=version, session=None)
 
 
 # Replicas and elections
