@@ -359,9 +359,7 @@ def _questions(
             result = ListOffsetsPartitionResponse(index)
             results.append(result)
             repeated = (topic, index) in wanted.repeated
-            yield _Question(
-                topic, asked, result, version, committed_only, repeated, from_follower
-            )
+            yield _Question(topic, asked, result, version, committed_only, repeated, from_follower)
 
 
 def _check_version(timestamp: int, version: int) -> None:
