@@ -25,20 +25,21 @@ def test_a_live_broker_that_is_unregistered_joins_every_isr_again(world):
     async def scenario():
         nodes = Nodes(world)
         # It has registered again before the leader hears of its next fetch.
-        voter, broker = nodes.node(1), nodes.node(2, **{"broker.heartbeat.interval.ms": "20"})
-        await voter.start()
-        await broker.start()
-        assignments = {index: [1, 2] for index in range(PARTITIONS)}
+        broker = nodes.node(2, **{"broker.heartbeat.interval.ms": "20"})
+        voter, leader = nodes.node(1), nodes.node(3)
+        for node in (voter, broker, leader):
+            await node.start()
+        assignments = {index: [3, 2] for index in range(PARTITIONS)}
         await voter.parts.controller.create_topic(NewTopic("t", assignments=assignments))
         await asyncio.sleep(3)
         old_epoch = broker.parts.broker_epoch()
         await voter.parts.controller.unregister_broker(2)
-        assert all(one.isr == (1,) for one in partitions(voter))
+        assert all(one.isr == (3,) for one in partitions(voter))
         await asyncio.sleep(10)
         assert broker.parts.broker_epoch() > old_epoch
-        assert [set(one.isr) for one in partitions(voter)] == [{1, 2}] * PARTITIONS
-        await broker.stop()
-        await voter.stop()
+        assert [set(one.isr) for one in partitions(voter)] == [{2, 3}] * PARTITIONS
+        for node in (leader, broker, voter):
+            await node.stop()
 
     world.run(scenario())
 
