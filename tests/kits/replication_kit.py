@@ -15,6 +15,7 @@ from moldau.engine.ports import ClientPorts
 from moldau.observe.requests import RequestMetrics
 from moldau.observe.traffic import Traffic
 from moldau.protocol.messages.metadata import ApiVersion, ApiVersionsResponse
+from moldau.protocol.registry import decode_header
 from moldau.records.batch import parse_header
 from moldau.replication.fetching.fetchers import Fetchers
 from moldau.replication.fetching.ports import FetchSettings, FollowerContext
@@ -75,9 +76,11 @@ class Node:
         }
         routes = [Route(key, *row, metrics, API_PERMISSIONS[key]) for key, row in handlers.items()]
         self.routes = routes
-        dispatcher = Dispatcher(routes, clock, lambda: ApiVersionsResponse(35))
+        self.dispatcher = Dispatcher(routes, clock, lambda: ApiVersionsResponse(35))
+        self.garbled = None
+        """Makes the bytes that answer a Fetch, in the place of an answer."""
         self.connections = Connections(
-            dispatcher.handle, frame_limit=1 << 30, limits=lambda: ConnectionLimits(100, 100, {})
+            self._handle, frame_limit=1 << 30, limits=lambda: ConnectionLimits(100, 100, {})
         )
         ports = ClientPorts(self.host, clock, world.random(f"client-{broker_id}"))
         self.fetchers = Fetchers(
@@ -90,6 +93,13 @@ class Node:
                 self.storage_errors.append,
             )
         )
+
+    def _handle(self, connection, frame):
+        header = decode_header(frame)
+        if self.garbled is None or header.api_key != 1:
+            return self.dispatcher.handle(connection, frame)
+        self.requests.append(frame)
+        return [self.garbled(header.correlation_id)]
 
     def _fetch(self, request, context):
         self.requests.append(request)

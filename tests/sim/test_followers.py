@@ -6,7 +6,9 @@ At the end of each run the logs are equal, byte for byte.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import struct
 
 import pytest
 
@@ -428,15 +430,50 @@ def test_a_corrupt_batch_is_told_once():
         (line,) = [one for one in heard if "corrupt batch" in one]
         assert line.startswith("t-0: a corrupt batch at offset 0 from leader 1, fetched again")
 
+    with lines_of("moldau.replication", logging.WARNING) as heard:
+        play(work)
+
+
+@contextlib.contextmanager
+def lines_of(name, level):
+    """Hear what is logged under a name."""
     heard = []
-    handler = logging.Handler()
+    handler = logging.Handler(level)
     handler.emit = lambda record: heard.append(record.getMessage())
-    logger = logging.getLogger("moldau.replication")
+    logger = logging.getLogger(name)
     logger.addHandler(handler)
     try:
-        play(work)
+        yield heard
     finally:
         logger.removeHandler(handler)
+
+
+GARBLED = {
+    "noise": lambda number: struct.pack(">ii", 104, number) + b"\xa5" * 100,
+    "another request's": lambda number: struct.pack(">ii", 104, number + 7) + bytes(100),
+    "no size": lambda number: struct.pack(">ii", -5, number),
+    "too large": lambda number: struct.pack(">ii", 2**31 - 1, number) + bytes(1000),
+    "without an end": lambda number: struct.pack(">ii", 1 << 30, number) + bytes(1000),
+    "with more behind it": lambda number: struct.pack(">ii", 4, number) * 100,
+}
+
+
+@pytest.mark.parametrize("what", GARBLED)
+def test_a_leader_that_answers_garbage_is_given_up_for_a_while_each_time(what):
+    async def work(scene):
+        await scene.start()
+        scene.lead(1, to=[1], isr=[1])
+        scene[1].append(b"1")
+        scene[1].garbled = GARBLED[what]
+        scene[2].take_role(scene.roles["t", 0])
+        await asyncio.sleep(100)
+        assert 2 < len(scene[1].requests) < 150
+        scene[1].garbled = None
+        await scene.until_equal()
+        return [line for line in heard if "cannot fetch from broker 1" in line]
+
+    with lines_of("moldau.replication", logging.WARNING) as heard:
+        assert len(play(work)) == 1
 
 
 def of_the_answer(told, error):
