@@ -1,6 +1,6 @@
 """What clients of a cluster wrote, were told and have read, and what must hold of it.
 
-Producers of several libraries write numbered records until it is enough, while a consumer reads
+Producers of several libraries write numbered records until it is enough, while consumers read
 along. Afterwards every acknowledged record must be where its producer was told, no record may be
 there twice, and each producer's records must be in order in each partition.
 """
@@ -8,16 +8,24 @@ there twice, and each producer's records must be in order in each partition.
 from __future__ import annotations
 
 import contextlib
+import subprocess
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message
+from confluent_kafka import Consumer as ConfluentConsumer
+from confluent_kafka import KafkaError, KafkaException, Message
 from confluent_kafka import Producer as ConfluentProducer
 from confluent_kafka import TopicPartition as ConfluentPartition
 
+from kafka_harness.distribution import CURRENT
+from kafka_harness.java import java_command
 from kafka_harness.waiting import eventually
+from moldau.client.consumer import Consumer
+from moldau.client.errors import ClientError
 from moldau.client.producer import Delivery, Producer
 from process.clusters import Cluster
 from process.raw_client import RawClient
@@ -26,6 +34,9 @@ PAUSE_S = 0.004
 """Between two records of a writer: faults shall hit many batches, not few large ones."""
 TIMEOUT_S = 100
 """How long a writer goes on over all faults; less than a test may take."""
+REQUEST_TIMEOUT_MS = 5_000
+"""How long a client waits for a broker that is silent: shorter than the faults of long tests."""
+JAVA_SOURCE = Path(__file__).parents[1] / "java" / "ClusterTraffic.java"
 SILENT = 2
 """Critical and worse: to be without a broker for a while is what librdkafka is made for."""
 
@@ -41,6 +52,9 @@ class History:
         self._known: dict[tuple[int, int], bytes] = {}
         """All that anybody saw at an offset, or was told about it."""
         self._sent: dict[int, set[bytes]] = defaultdict(set)
+        self.longest_gaps_s: dict[str, float] = defaultdict(float)
+        """The longest time without an acknowledgement, by producer."""
+        self._told_s: dict[str, float] = {}
         self._lock = threading.Lock()
 
     def sent(self, partition: int, value: bytes) -> None:
@@ -52,6 +66,10 @@ class History:
         with self._lock:
             self.acknowledged[partition, offset] = value
             self._note(partition, offset, value)
+            now_s, producer = time.monotonic(), value.split()[0].decode()
+            gap_s = now_s - self._told_s.get(producer, now_s)
+            self.longest_gaps_s[producer] = max(self.longest_gaps_s[producer], gap_s)
+            self._told_s[producer] = now_s
 
     def saw(self, partition: int, offset: int, value: bytes) -> None:
         """Note that a consumer has read a record."""
@@ -70,6 +88,11 @@ class History:
     @property
     def count(self) -> int:
         return len(self.acknowledged)
+
+    @property
+    def writers(self) -> set[str]:
+        """The producers that were promised anything."""
+        return {value.split()[0].decode() for value in self.acknowledged.values()}
 
     def lost(self, cluster: Cluster) -> list[bytes]:
         """Return what was acknowledged and is not there, or not at its place."""
@@ -160,7 +183,11 @@ class OwnWriter(ClusterWriter):
 
     def __init__(self, bootstrap: str, history: History, partitions: int, **settings: object):
         super().__init__(history, partitions)
-        chosen = {"delivery_timeout_ms": TIMEOUT_S * 1000, **settings}
+        chosen = {
+            "delivery_timeout_ms": TIMEOUT_S * 1000,
+            "request_timeout_ms": REQUEST_TIMEOUT_MS,
+            **settings,
+        }
         self._producer = Producer(bootstrap, **chosen)  # type: ignore[arg-type]
         self._producer.start()
 
@@ -192,6 +219,8 @@ class LibrdkafkaWriter(ClusterWriter):
                 "bootstrap.servers": bootstrap,
                 "enable.idempotence": True,
                 "message.timeout.ms": TIMEOUT_S * 1000,
+                "request.timeout.ms": REQUEST_TIMEOUT_MS,
+                "socket.timeout.ms": 2 * REQUEST_TIMEOUT_MS,
                 "linger.ms": 5,
                 "reconnect.backoff.max.ms": 500,
                 "log_level": SILENT,
@@ -227,13 +256,91 @@ class LibrdkafkaWriter(ClusterWriter):
         self._producer.close()
 
 
-class ReadingAlong:
-    """A consumer that reads all partitions while they are written."""
+class JavaWriter(ClusterWriter):
+    """Kafka's own producer, with idempotence, and its consumer, in a process of their own."""
+
+    name = "java"
 
     def __init__(self, bootstrap: str, history: History, partitions: int) -> None:
+        super().__init__(history, partitions)
+        command = java_command(
+            CURRENT, JAVA_SOURCE, bootstrap, history.topic, partitions,
+            REQUEST_TIMEOUT_MS, TIMEOUT_S * 1000,
+        )  # fmt: skip
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
+        self._listening = threading.Thread(target=self._listen, name="java's history")
+        self._listening.start()
+
+    def send(self, partition: int, value: bytes) -> None:
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(b"%d %s\n" % (partition, value))
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            self._history.failed("Java has ended")
+            self.give_up()
+
+    def _listen(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            kind, _, rest = line.rstrip(b"\n").partition(b" ")
+            if kind in (b"told", b"saw"):
+                partition, offset, value = rest.split(b" ", 2)
+                note = self._history.told if kind == b"told" else self._history.saw
+                note(int(partition), int(offset), value)
+            else:
+                self._history.failed(f"java: {rest.decode()}")
+
+    def flush(self) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
+        try:
+            status = self._process.wait(TIMEOUT_S)
+        finally:
+            self._process.kill()
+            self._process.wait()
+            self._listening.join()
+            self._process.stdout.close()
+        assert status == 0, f"Java ended with status {status}"
+
+
+class ReadingAlong(ABC):
+    """A consumer in its thread that reads all partitions from their beginning as they grow."""
+
+    def __init__(self, history: History) -> None:
         self._history = history
         self._enough = threading.Event()
-        self._consumer = Consumer(
+        self._thread = threading.Thread(target=self._read, name=type(self).__name__)
+        self._thread.start()
+
+    def _read(self) -> None:
+        while not self._enough.is_set():
+            for partition, offset, value in self.poll():
+                self._history.saw(partition, offset, value)
+
+    def close(self) -> None:
+        self._enough.set()
+        self._thread.join()
+        self.leave()
+
+    @abstractmethod
+    def poll(self) -> Iterable[tuple[int, int, bytes]]:
+        """Wait a moment for records: partition, offset and value of each."""
+
+    @abstractmethod
+    def leave(self) -> None:
+        """Close the consumer."""
+
+
+class LibrdkafkaReader(ReadingAlong):
+    """librdkafka's consumer."""
+
+    def __init__(self, bootstrap: str, history: History, partitions: int) -> None:
+        self._consumer = ConfluentConsumer(
             {
                 "bootstrap.servers": bootstrap,
                 "group.id": "reading-along",
@@ -246,30 +353,53 @@ class ReadingAlong:
         self._consumer.assign(
             [ConfluentPartition(history.topic, index, 0) for index in range(partitions)]
         )
-        self._thread = threading.Thread(target=self._read, name="reading along")
-        self._thread.start()
+        super().__init__(history)
 
-    def _read(self) -> None:
-        while not self._enough.is_set():
-            for message in self._consumer.consume(500, 0.1):
-                if message.error() is None:
-                    self._history.saw(message.partition(), message.offset(), message.value())
-                elif message.error().code() == KafkaError._AUTO_OFFSET_RESET:
-                    self._history.failed(f"what was read is gone: {message.error()}")
+    def poll(self) -> Iterable[tuple[int, int, bytes]]:
+        for message in self._consumer.consume(500, 0.1):
+            if message.error() is None:
+                yield message.partition(), message.offset(), message.value()
+            elif message.error().code() == KafkaError._AUTO_OFFSET_RESET:
+                self._history.failed(f"what was read is gone: {message.error()}")
 
-    def close(self) -> None:
-        self._enough.set()
-        self._thread.join()
+    def leave(self) -> None:
+        self._consumer.close()
+
+
+class OwnReader(ReadingAlong):
+    """Moldau's own consumer."""
+
+    def __init__(self, bootstrap: str, history: History, partitions: int) -> None:
+        self._consumer = Consumer(
+            bootstrap, auto_offset_reset="none", request_timeout_ms=REQUEST_TIMEOUT_MS
+        )
+        self._consumer.start()
+        self._consumer.assign([(history.topic, index) for index in range(partitions)])
+        for index in range(partitions):
+            self._consumer.seek((history.topic, index), 0)
+        super().__init__(history)
+
+    def poll(self) -> Iterable[tuple[int, int, bytes]]:
+        try:
+            for record in self._consumer.poll(timeout_ms=100):
+                yield record.partition, record.offset, record.value
+        except ClientError as error:
+            self._history.failed(f"Moldau's consumer: {error!r}")
+            self._enough.set()
+
+    def leave(self) -> None:
         self._consumer.close()
 
 
 class Traffic:
-    """A history in the making: a writer of each library, and a reader."""
+    """A history in the making: writers and readers of each library."""
 
-    def __init__(self, history: History, writers: Sequence[ClusterWriter], reading: ReadingAlong):
+    def __init__(
+        self, history: History, writers: Sequence[ClusterWriter], readers: Sequence[ReadingAlong]
+    ) -> None:
         self.history = history
         self._writers = writers
-        self._reading = reading
+        self._readers = readers
 
     def wait_for_more(self, count: int = 200) -> None:
         """Wait until so many more records are acknowledged."""
@@ -281,20 +411,25 @@ class Traffic:
 
     def finish(self) -> None:
         """Let all writers come to their end, with everything acknowledged."""
-        for writer in self._writers:
-            writer.finish()
-        self._reading.close()
+        with contextlib.ExitStack() as ends:
+            for reader in self._readers:
+                ends.callback(reader.close)
+            for writer in self._writers:
+                ends.callback(writer.finish)
 
 
 @contextlib.contextmanager
-def traffic_on(cluster: Cluster, topic: str) -> Iterator[Traffic]:
-    """Write to a topic, with both libraries, and read along."""
+def traffic_on(
+    cluster: Cluster, topic: str, *, bootstrap: str = "", java: bool = False
+) -> Iterator[Traffic]:
+    """Write to a topic with both Python libraries, and with Java if asked for; read along."""
     history = History(topic)
     partitions = len(cluster.describe(topic, cluster.serving[0]))
-    writers = [
-        kind(cluster.bootstrap, history, partitions) for kind in (OwnWriter, LibrdkafkaWriter)
-    ]
-    traffic = Traffic(history, writers, ReadingAlong(cluster.bootstrap, history, partitions))
+    clients = bootstrap or cluster.bootstrap, history, partitions
+    writers: list[ClusterWriter] = [OwnWriter(*clients), LibrdkafkaWriter(*clients)]
+    if java:
+        writers.append(JavaWriter(*clients))
+    traffic = Traffic(history, writers, [OwnReader(*clients), LibrdkafkaReader(*clients)])
     for writer in writers:
         writer.begin()
     try:

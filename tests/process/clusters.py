@@ -30,6 +30,7 @@ from moldau.protocol.messages.topics import (
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
+from process.links import CONTROLLER, Links, broker
 from process.raw_client import RawClient
 from process.serving import Serving
 
@@ -65,18 +66,29 @@ class Cluster:
         size: int = 3,
         settings: Mapping[str, str] = SHORT_SESSION,
         environ: Mapping[str, str] | None = None,
+        links: Links | None = None,
     ) -> None:
         self.ids = range(VOTER, VOTER + size)
         self.ports = {broker_id: free_port() for broker_id in self.ids}
+        """Where brokers listen: a test looks past the network that it may cut."""
+        self.advertised = dict(self.ports)
+        """Where brokers and clients reach them."""
         self._directory = directory
         self._environ = environ
         self._running: dict[int, Serving] = {}
         self._paused: set[int] = set()
         self._lives: dict[int, list[Serving]] = {broker_id: [] for broker_id in self.ids}
         cluster_id = uuid_text(random_uuid(system_random()))
-        controller_port = free_port()
+        controller_port = reached_port = free_port()
+        if links is not None:
+            reached_port = links.before(CONTROLLER, controller_port)
+            self.advertised = {
+                broker_id: links.before(broker(broker_id), port)
+                for broker_id, port in self.ports.items()
+            }
         for broker_id in self.ids:
-            self._format(broker_id, cluster_id, controller_port, settings)
+            port = controller_port if broker_id == VOTER else reached_port
+            self._format(broker_id, cluster_id, port, settings)
 
     def _format(
         self, broker_id: int, cluster_id: str, controller_port: int, settings: Mapping[str, str]
@@ -92,6 +104,7 @@ class Cluster:
             "node.id": str(broker_id),
             "process.roles": roles,
             "listeners": listeners,
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self.advertised[broker_id]}",
             "log.dirs": str(self.data(broker_id)),
             "controller.quorum.voters": f"{VOTER}@127.0.0.1:{controller_port}",
             "controller.listener.names": "CONTROLLER",
@@ -124,7 +137,7 @@ class Cluster:
     @property
     def bootstrap(self) -> str:
         """All brokers, as clients call it: `bootstrap.servers`."""
-        return ",".join(f"127.0.0.1:{port}" for port in self.ports.values())
+        return ",".join(f"127.0.0.1:{port}" for port in self.advertised.values())
 
     @property
     def serving(self) -> list[int]:
@@ -253,10 +266,12 @@ class Cluster:
         for broker_id in self.serving:
             eventually(lambda via=broker_id: in_sync(via), f"{topic} is in sync at {broker_id}")
 
-    def wait_for_leaders(self, topic: str, among: Iterable[int]) -> None:
-        """Wait until every broker that serves knows that all leaders are among these."""
+    def wait_for_leaders(
+        self, topic: str, among: Iterable[int], *, via: Iterable[int] | None = None
+    ) -> None:
+        """Wait until brokers, by default all that serve, know that all leaders are among these."""
         wanted = set(among)
-        for broker_id in self.serving:
+        for broker_id in self.serving if via is None else via:
             eventually(
                 lambda via=broker_id: all(
                     one.leader in wanted for one in self.describe(topic, via).values()

@@ -1,0 +1,167 @@
+"""Three brokers whose network is cut, between brokers, to the controller and to clients.
+
+Moldau's client, librdkafka and Kafka's own client write with idempotence and acks=all, and read
+along. Whatever was cut, and however the cut ended, the whole history is held to its promises.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from kafka_harness.distribution import CURRENT
+from kafka_harness.waiting import eventually
+from process.cluster_history import Traffic, traffic_on
+from process.clusters import VOTER, Cluster
+from process.links import CLIENTS, CONTROLLER, Links, broker
+
+pytestmark = pytest.mark.java(CURRENT)
+
+TOPIC = "events"
+SPREAD = [(2, 3, 1), (3, 1, 2), (1, 2, 3), (2, 1, 3)]
+"""Every broker leads, and broker 2 leads two."""
+ONE, TWO, THREE = broker(1), broker(2), broker(3)
+OTHERS = {1, 3}
+
+
+@pytest.fixture
+def links() -> Iterator[Links]:
+    with Links() as made:
+        yield made
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, links: Links) -> Iterator[Cluster]:
+    with Cluster(tmp_path, links=links) as running:
+        running.create_topic(TOPIC, SPREAD)
+        yield running
+
+
+def wait_for_isr_without(cluster: Cluster, broker_id: int, partition: int) -> None:
+    """Wait until the leader of a partition knows of an ISR without a broker."""
+    leader = SPREAD[partition][0]
+    eventually(
+        lambda: broker_id not in cluster.describe(TOPIC, leader)[partition].isr,
+        f"broker {broker_id} has left the ISR of {partition}",
+    )
+
+
+def heal(cluster: Cluster, links: Links, traffic: Traffic) -> None:
+    """End a cut, and wait until the cluster is whole and writes again."""
+    links.heal()
+    cluster.wait_in_sync(TOPIC)
+    traffic.wait_for_more()
+
+
+def test_cuts_and_a_kill_lose_and_repeat_nothing_of_any_client(cluster, links):
+    with traffic_on(cluster, TOPIC, java=True) as traffic:
+        traffic.wait_for_more()
+        links.cut(TWO, THREE)
+        wait_for_isr_without(cluster, 3, 0)
+        traffic.wait_for_more()
+        heal(cluster, links, traffic)
+
+        cluster.kill(2)
+        cluster.wait_for_leaders(TOPIC, OTHERS)
+        traffic.wait_for_more()
+        cluster.start(2)
+        cluster.wait_in_sync(TOPIC)
+
+        # It goes on as a leader that its clients reach, and nobody else.
+        links.cut(TWO, ONE, THREE, CONTROLLER)
+        cluster.wait_for_leaders(TOPIC, OTHERS, via=OTHERS)
+        traffic.wait_for_more()
+        heal(cluster, links, traffic)
+    assert traffic.history.writers == {"own", "librdkafka", "java"}
+    traffic.history.check(cluster)
+
+
+def cut_voter(links: Links) -> None:
+    for other in (TWO, THREE):
+        links.cut(other, ONE, CONTROLLER)
+
+
+CUTS: dict[str, Callable[[Links], None]] = {
+    "pair": lambda links: links.cut(TWO, THREE),
+    "pair-reset": lambda links: links.reset(TWO, THREE),
+    "to-follower": lambda links: links.cut_one_way(TWO, THREE),
+    "from-follower": lambda links: links.cut_one_way(THREE, TWO),
+    "ring": lambda links: (links.cut_one_way(TWO, THREE), links.cut_one_way(THREE, ONE)),
+    "controller": lambda links: links.cut(TWO, CONTROLLER),
+    "controller-reset": lambda links: links.reset(TWO, CONTROLLER),
+    "to-controller": lambda links: links.cut_one_way(TWO, CONTROLLER),
+    "from-controller": lambda links: links.cut_one_way(CONTROLLER, TWO),
+    "clients": lambda links: links.cut(TWO, CLIENTS),
+    "clients-reset": lambda links: links.reset(TWO, CLIENTS),
+    "to-clients": lambda links: links.cut_one_way(TWO, CLIENTS),
+    "alone": lambda links: links.cut(TWO, *links.others(TWO)),
+    "alone-reset": lambda links: links.reset(TWO, *links.others(TWO)),
+    "alone-with-clients": lambda links: links.cut(TWO, ONE, THREE, CONTROLLER),
+    "voter": cut_voter,
+}
+MOVES_LEADERS = {name for name in CUTS if "controller" in name or name.startswith("alone")}
+CUT_S = 8
+"""Longer than a session, the time for followers to lag, and the time-out of a client's request."""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", CUTS)
+def test_a_cut_that_outlasts_every_timeout(cluster, links, name):
+    with traffic_on(cluster, TOPIC, java=True) as traffic:
+        traffic.wait_for_more()
+        CUTS[name](links)
+        began_s = time.monotonic()
+        if name in MOVES_LEADERS:
+            cluster.wait_for_leaders(TOPIC, OTHERS, via=OTHERS)
+            traffic.wait_for_more()
+        elif name == "voter":
+            cluster.wait_for_leaders(TOPIC, {VOTER}, via={VOTER})
+        time.sleep(max(0, began_s + CUT_S - time.monotonic()))
+        heal(cluster, links, traffic)
+    traffic.history.check(cluster)
+
+
+ROUNDS = int(os.environ.get("MOLDAU_CLUSTER_ROUNDS", "8"))
+SEED = int(os.environ.get("MOLDAU_CLUSTER_SEED", "1"))
+PAUSE_S = 30
+
+
+@pytest.mark.long
+@pytest.mark.timeout(240 + ROUNDS * 60)
+def test_kills_long_pauses_and_cuts_one_after_the_other(cluster, links):
+    """MOLDAU_CLUSTER_ROUNDS sets how many rounds of random cuts, MOLDAU_CLUSTER_SEED which."""
+    dice = random.Random(SEED)
+    with traffic_on(cluster, TOPIC, java=True) as traffic:
+        traffic.wait_for_more()
+        cluster.kill(2)
+        cluster.wait_for_leaders(TOPIC, OTHERS)
+        traffic.wait_for_more()
+        cluster.start(2)
+        cluster.wait_in_sync(TOPIC)
+
+        leader = cluster.leader(TOPIC)
+        cluster.pause(leader)
+        time.sleep(PAUSE_S)
+        cluster.resume(leader)
+        cluster.wait_in_sync(TOPIC)
+        traffic.wait_for_more()
+
+        for _ in range(ROUNDS):
+            name, seconds = dice.choice(sorted(CUTS)), dice.choice((0.5, 3, CUT_S))
+            killed = dice.choice((None, None, 2, 3))
+            print(f"{name} for {seconds} s, killed: {killed}")
+            CUTS[name](links)
+            if killed is not None:
+                cluster.kill(killed)
+            time.sleep(seconds)
+            links.heal()
+            if killed is not None:
+                cluster.start(killed)
+            cluster.wait_in_sync(TOPIC)
+            traffic.wait_for_more()
+    traffic.history.check(cluster)
