@@ -2,8 +2,8 @@
 
 A record that only its leader has is lost with it; one that followers have is repeated by a producer
 that heard nothing, unless the broker can tell. And the two accidents of KIP-101, each with the rule
-that prevents it, the second also with that rule switched off. The switch is a module that only this
-test puts into the brokers' processes.
+that prevents it, and with that rule switched off. The switch is a module that only this test puts
+into the brokers' processes.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from kafka_harness.waiting import eventually
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.transactions import InitProducerIdRequest
 from process.clusters import SHORT_SESSION, VOTER, Cluster
+from process.links import Links, broker
 from process.raw_client import RawClient, batch_of, produce_request
 
 LEADER, FOLLOWER = 2, 3
@@ -137,6 +138,24 @@ NO_EPOCHS = """
 from moldau.replication import truncation
 truncation.diverging = lambda *_: None
 """
+CUT_AT_HIGH_WATERMARK = """
+from moldau.replication.partition import Partition
+follow = Partition.become_follower
+def become_follower(self, role):
+    follow(self, role)
+    if self.log.truncate_to(self.high_watermark):
+        self._was_cut()
+Partition.become_follower = become_follower
+"""
+"""What followers did before leader epochs."""
+KEEP_ISR = """
+from moldau.cluster import brokers
+from moldau.cluster.partition_update import PartitionTarget
+def departure(partition, broker_id, *, may_lack_records):
+    return PartitionTarget() if partition.leader == broker_id else None
+brokers._departure = departure
+"""
+"""A broker that goes, or returns, is replaced as a leader, and stays in every ISR."""
 NO_CHECKPOINTS = {"log.flush.offset.checkpoint.interval.ms": "3600000"}
 """A broker that was killed knows no high watermark of its own, as early in its life."""
 
@@ -156,10 +175,9 @@ def stored_values(cluster: Cluster, broker_id: int, candidates: Sequence[bytes])
 
 @pytest.mark.long
 def test_a_broker_that_restarts_keeps_what_is_above_its_late_high_watermark(tmp_path):
-    """The first accident: A dies, B restarts with a late high watermark, and leads.
+    """The first accident, in the order that the controller's rules leave: A dies before B restarts.
 
-    In this order, because a controller takes a broker that restarts out of the ISR if it can. So
-    the rule cannot be switched off here: B would fetch from A first. The model of replication does.
+    A broker that restarts while its leader lives leaves the ISR, and must catch up first.
     """
     with Cluster(tmp_path, settings={**SHORT_SESSION, **NO_CHECKPOINTS}) as cluster:
         cluster.create_topic(TOPIC, [(LEADER, FOLLOWER)], MIN_ISR_1)
@@ -173,6 +191,38 @@ def test_a_broker_that_restarts_keeps_what_is_above_its_late_high_watermark(tmp_
         assert values(cluster) == [b"m1", b"m2"]
         cluster.start(LEADER)
         cluster.check_replicas_equal(TOPIC)
+
+
+@pytest.mark.long
+@pytest.mark.patches
+@pytest.mark.parametrize("source", ["", CUT_AT_HIGH_WATERMARK], ids=["epochs", "none"])
+def test_a_follower_that_restarts_and_leads_has_what_its_leader_had_committed(tmp_path, source):
+    """The first accident as KIP-101 tells it: B restarts, then A dies before B has fetched.
+
+    The controller is kept from taking B out of the ISR, and B's network to A is cut.
+    """
+    environ = with_module(tmp_path, KEEP_ISR + source)
+    settings = {**SHORT_SESSION, **NO_CHECKPOINTS, "replica.lag.time.max.ms": "600000"}
+    with (
+        Links() as links,
+        Cluster(tmp_path, settings=settings, environ=environ, links=links) as cluster,
+    ):
+        cluster.create_topic(TOPIC, [(LEADER, FOLLOWER)], MIN_ISR_1)
+        produced(cluster, LEADER, b"m1")
+        produced(cluster, LEADER, b"m2")
+        cluster.kill(FOLLOWER)
+        checkpoint = cluster.data(FOLLOWER) / "replication-offset-checkpoint"
+        checkpoint.write_text(f"0\n1\n{TOPIC} 0 1\n")
+        links.cut(broker(FOLLOWER), broker(LEADER))
+        cluster.start(FOLLOWER)
+        assert cluster.describe(TOPIC, FOLLOWER)[0].isr == (LEADER, FOLLOWER)
+        cluster.kill(LEADER)
+        cluster.wait_for_leaders(TOPIC, {FOLLOWER})
+        links.heal()
+        cluster.start(LEADER)
+        produced(cluster, FOLLOWER, b"m3")
+        cluster.check_replicas_equal(TOPIC)
+        assert values(cluster) == ([b"m1", b"m3"] if source else [b"m1", b"m2", b"m3"])
 
 
 @pytest.mark.long
