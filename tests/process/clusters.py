@@ -24,6 +24,11 @@ from moldau.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
 )
+from moldau.protocol.messages.reassignment import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from moldau.protocol.messages.topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -44,6 +49,7 @@ SHORT_SESSION: Mapping[str, str] = {
 
 _METADATA_VERSION = 7
 _CREATE_VERSION = 5
+_REASSIGN_VERSION = 0
 _ERROR = " ERROR "
 
 
@@ -237,6 +243,26 @@ class Cluster:
             (result,) = client.call(CreateTopicsRequest([topic]), _CREATE_VERSION).topics
         assert result.error_code == 0, ErrorCode(result.error_code).name
         self.wait_in_sync(name)
+
+    def reassign(
+        self, topic: str, assignment: Sequence[Sequence[int]], *, via: int = VOTER + 1
+    ) -> None:
+        """Move partitions to other brokers, and wait until they are there and in sync."""
+        moves = [ReassignablePartition(at, list(who)) for at, who in enumerate(assignment)]
+        request = AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(topic, moves)])
+        with RawClient(self.address(via)) as client:
+            answer = client.call(request, _REASSIGN_VERSION)
+        codes = {one.error_code for told in answer.responses for one in told.partitions}
+        assert {answer.error_code, *codes} == {0}, answer
+        wanted = [set(who) for who in assignment]
+        for broker_id in self.serving:
+            eventually(
+                lambda asked=broker_id: (
+                    [set(one.replicas) for one in self.describe(topic, asked).values()] == wanted
+                ),
+                f"{topic} has moved, as broker {broker_id} knows",
+            )
+        self.wait_in_sync(topic)
 
     def describe(self, topic: str, via: int) -> dict[int, PartitionState]:
         """Return the partitions of a topic as one broker knows them."""
