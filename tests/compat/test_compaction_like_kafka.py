@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
+from kafka_harness.broker import CLUSTER_ID
 from kafka_harness.distribution import CURRENT
-from kafka_harness.kafka_node import CLUSTER_ID, NODE_ID, KafkaNode
+from kafka_harness.kafka_node import NODE_ID, KafkaNode
 from kafka_harness.samples import CODECS
 from kafka_harness.topics import create_topic
 from kafka_harness.waiting import eventually

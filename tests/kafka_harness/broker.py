@@ -23,6 +23,8 @@ from .wire import wait_until_answered
 START_TIMEOUT_S = 60
 """Kafka opens its port after 3-6 s on two idle cores, and 20 s after kill -9 with 5 GB of data."""
 STOP_TIMEOUT_S = 60
+CLUSTER_ID = "bW9sZGF1LW1vbGRhdS0wMA"
+"""Twenty-two characters of base64: sixteen bytes, as Kafka wants a cluster id to be."""
 
 
 class BrokerError(AssertionError):
@@ -56,6 +58,11 @@ class BrokerProcess(ABC):
         return self._process.pid
 
     @property
+    def pids(self) -> list[int]:
+        """Return its process id, as a cluster returns those of its brokers."""
+        return [self.pid]
+
+    @property
     def running(self) -> bool:
         """Tell whether the process lives."""
         return self._process is not None and self._process.poll() is None
@@ -67,6 +74,10 @@ class BrokerProcess(ABC):
     @abstractmethod
     def command(self) -> list[str]:
         """Return the command line that serves `data` on `address`."""
+
+    def join(self, membership: Mapping[str, str]) -> None:
+        """Take the settings that make it a broker of a cluster, before its first start."""
+        self.settings = {**membership, **self.settings}
 
     def prepare(self) -> None:
         """Make ready what the command line names; called before every start."""
@@ -129,6 +140,12 @@ class BrokerProcess(ABC):
     def clean_statuses(self) -> tuple[int, ...]:
         """Return the exit statuses of an orderly stop."""
         return (0,)
+
+    def write_properties(self, configs: Mapping[str, str]) -> Path:
+        """Write its `server.properties`."""
+        path = self.directory / "server.properties"
+        path.write_text("".join(f"{key}={value}\n" for key, value in configs.items()))
+        return path
 
     def environment(self) -> Mapping[str, str]:
         """Return what its process finds in the environment beside what is there."""

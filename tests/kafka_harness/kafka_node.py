@@ -9,14 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from .broker import BrokerProcess
+from .broker import CLUSTER_ID, BrokerProcess
 from .distribution import CURRENT, ZOOKEEPER_ERA, jars, require
 from .java import run_class
 from .ports import free_port
 
 NODE_ID = 1
-CLUSTER_ID = "bW9sZGF1LW1vbGRhdS0wMA"
-"""Twenty-two characters of base64: sixteen bytes, as Kafka wants a cluster id to be."""
 
 AS_SHIPPED = (
     "-Xmx1G", "-Xms1G", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20",
@@ -42,7 +40,7 @@ class KafkaNode(BrokerProcess):
 
     def prepare(self) -> None:
         super().prepare()
-        self._properties.write_text("".join(f"{k}={v}\n" for k, v in self._configs().items()))
+        self.write_properties(self._configs())
         if not (self.data / "meta.properties").exists():
             run_class(
                 self.release, "kafka.tools.StorageTool", "format", "-t", CLUSTER_ID,

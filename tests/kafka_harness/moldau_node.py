@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 
-from .broker import BrokerError, BrokerProcess
+from .broker import CLUSTER_ID, BrokerError, BrokerProcess
 
+MOLDAU = Path(sys.executable).with_name("moldau")
 COMPILED = Path(sys.prefix) / "compiled"
 """Where `make wheel` unpacks what it has built for this Python."""
 
@@ -21,14 +23,24 @@ class MoldauNode(BrokerProcess):
     def version(self) -> str:
         return f"Moldau {version('moldau')}"
 
+    def prepare(self) -> None:
+        """Format the folder of a broker in a cluster: only one that votes may choose the id."""
+        super().prepare()
+        if "controller.quorum.voters" in self.settings and not self.data.exists():
+            file = self.write_properties({**self.settings, "log.dirs": str(self.data)})
+            subprocess.run(
+                [str(MOLDAU), "kafka-storage", "format", "-t", CLUSTER_ID, "-c", str(file)],
+                check=True,
+                capture_output=True,
+            )
+
     def command(self) -> list[str]:
         overrides = [
             part
             for name, value in self.settings.items()
             for part in ("--override", f"{name}={value}")
         ]
-        moldau = Path(sys.executable).with_name("moldau")
-        return [str(moldau), "serve", "--data", str(self.data), "--listen", self.address,
+        return [str(MOLDAU), "serve", "--data", str(self.data), "--listen", self.address,
                 *overrides]  # fmt: skip
 
 

@@ -21,6 +21,8 @@ from confluent_kafka.admin import (
 from .waiting import eventually
 
 _TIMEOUT_S = 60
+DEFAULT_REPLICAS = -1
+"""As many replicas as the broker gives a topic that does not say."""
 
 _NOT_LEADING_YET = {
     KafkaError.LEADER_NOT_AVAILABLE,
@@ -31,11 +33,15 @@ _NOT_LEADING_YET = {
 
 
 def create_topic(
-    address: str, name: str, partitions: int = 1, config: dict[str, str] | None = None
+    address: str,
+    name: str,
+    partitions: int = 1,
+    config: dict[str, str] | None = None,
+    replicas: int = 1,
 ) -> str:
     """Create a topic and wait until it is known with all its leaders."""
     admin = AdminClient({"bootstrap.servers": address})
-    new = NewTopic(name, partitions, 1, config=config or {})
+    new = NewTopic(name, partitions, replicas, config=config or {})
     admin.create_topics([new], operation_timeout=_TIMEOUT_S)[name].result(_TIMEOUT_S)
     eventually(lambda: led_partitions(admin, name) == partitions, f"{name} has its leaders")
     return name
