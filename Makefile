@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup wheel demo quick test test-long lint types imports check sim sim-many sim-cluster sim-cluster-many fuzz attack soak soak-exactly-once soak-pipelines clients-on-kafka spark-on-kafka spark-newest golden bench bench-clients bench-spark lock clean help
+.PHONY: setup wheel demo quick test test-long lint types imports check sim sim-many sim-cluster sim-cluster-many fuzz attack soak soak-exactly-once soak-pipelines clients-on-kafka spark-on-kafka spark-newest golden bench bench-cluster bench-clients bench-spark lock clean help
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 14
@@ -179,6 +179,10 @@ FORM ?= moldau-compiled
 bench: setup $(if $(filter moldau-compiled,$(FORM)),wheel) ## Moldau against Apache Kafka on this machine; writes bench/RESULTS.md. The checkout: make bench FORM=moldau
 	$(BIN)/python -m compileall -q src
 	$(BIN)/python -m bench.run --candidate $(FORM)
+
+bench-cluster: setup $(if $(filter moldau-compiled,$(FORM)),wheel) ## three Moldau brokers against three of Apache Kafka; writes bench/CLUSTER.md. The checkout: make bench-cluster FORM=moldau
+	$(BIN)/python -m compileall -q src
+	$(BIN)/python -m bench.cluster --candidate $(FORM)
 
 bench-clients: setup ## the Python client against aiokafka, kafka-python and confluent-kafka; writes bench/CLIENTS.md
 	$(BIN)/python -m compileall -q src

@@ -26,10 +26,13 @@ class Measure:
     title: str
     unit: str
     better: Better
-    bar: float = 1.0
+    bar: float | None = 1.0
+    """None for a figure that is only printed."""
 
     def met(self, ratio: float) -> bool:
         """Tell whether a ratio clears the bar."""
+        if self.bar is None:
+            return True
         return ratio >= self.bar if self.better is Better.MORE else ratio <= self.bar
 
 
@@ -58,38 +61,38 @@ def _throughput() -> list[Measure]:
     return rows
 
 
-def _more(work: str, name: str, title: str, unit: str, bar: float = 1.0) -> Measure:
+def more(work: str, name: str, title: str, unit: str, bar: float = 1.0) -> Measure:
     return Measure(work, name, title, unit, Better.MORE, bar)
 
 
-def _less(work: str, name: str, title: str, unit: str, bar: float = 1.0) -> Measure:
+def less(work: str, name: str, title: str, unit: str, bar: float = 1.0) -> Measure:
     return Measure(work, name, title, unit, Better.LESS, bar)
 
 
 MEASURES: tuple[Measure, ...] = (
     *_throughput(),
-    _less("latency", "p50", "one record at a time, acks=all, p50", "us", 0.9),
-    _less("latency", "p99", "one record at a time, acks=all, p99", "us", 0.7),
-    _less("cold_read", "p50", "produce p50 beside a cold reader", "us"),
-    _less("cold_read", "p99", "produce p99 beside a cold reader", "us"),
-    _more("cold_read", "read", "the cold reader itself", "MB/s"),
-    _less("memory", "idle", "peak memory, idle", "MB", 0.15),
-    _less("memory", "loaded", "peak memory after load", "MB", 0.1),
-    _less("start_up", "empty", "start to first answer, empty folder", "s", 0.2),
-    _less("connections", "cpu", "many connections, one request/s: broker CPU", "ms/request", 0.5),
-    _less("connections", "p99", "many connections: request p99", "ms"),
-    _less("connections", "memory", "many connections: peak memory", "MB", 0.2),
-    _less("partitions", "create", "many partitions: create to last one served", "s"),
-    _less("partitions", "write", "many partitions: a few records to each", "s", 0.7),
-    _less("partitions", "memory", "many partitions: peak memory", "MB", 0.2),
-    _less("partitions", "clean_answer", "clean restart to first answer", "s", 0.3),
-    _less("partitions", "clean_served", "clean restart to all partitions served", "s", 0.3),
-    _less("partitions", "killed_answer", "restart after kill -9 to first answer", "s", 0.3),
-    _less("partitions", "killed_served", "restart after kill -9 to all served", "s", 0.3),
-    _less("groups", "join", "a large group: last JoinGroup to last SyncGroup", "ms", 0.7),
-    _more("commits", "rate", "offset commits, 50 groups, one at a time", "commits/s", 1.5),
-    _more("transactions", "rate", "consume-transform-produce by 100", "records/s", 1.2),
-    _less("offsets_load", "restart", "restart to the last of many offsets told", "s", 0.7),
-    _more("compaction", "speed", "compaction, 1 KB values, 10 % unique keys", "MB/s"),
-    _less("compaction", "p99", "produce p99 beside compaction", "us"),
+    less("latency", "p50", "one record at a time, acks=all, p50", "us", 0.9),
+    less("latency", "p99", "one record at a time, acks=all, p99", "us", 0.7),
+    less("cold_read", "p50", "produce p50 beside a cold reader", "us"),
+    less("cold_read", "p99", "produce p99 beside a cold reader", "us"),
+    more("cold_read", "read", "the cold reader itself", "MB/s"),
+    less("memory", "idle", "peak memory, idle", "MB", 0.15),
+    less("memory", "loaded", "peak memory after load", "MB", 0.1),
+    less("start_up", "empty", "start to first answer, empty folder", "s", 0.2),
+    less("connections", "cpu", "many connections, one request/s: broker CPU", "ms/request", 0.5),
+    less("connections", "p99", "many connections: request p99", "ms"),
+    less("connections", "memory", "many connections: peak memory", "MB", 0.2),
+    less("partitions", "create", "many partitions: create to last one served", "s"),
+    less("partitions", "write", "many partitions: a few records to each", "s", 0.7),
+    less("partitions", "memory", "many partitions: peak memory", "MB", 0.2),
+    less("partitions", "clean_answer", "clean restart to first answer", "s", 0.3),
+    less("partitions", "clean_served", "clean restart to all partitions served", "s", 0.3),
+    less("partitions", "killed_answer", "restart after kill -9 to first answer", "s", 0.3),
+    less("partitions", "killed_served", "restart after kill -9 to all served", "s", 0.3),
+    less("groups", "join", "a large group: last JoinGroup to last SyncGroup", "ms", 0.7),
+    more("commits", "rate", "offset commits, 50 groups, one at a time", "commits/s", 1.5),
+    more("transactions", "rate", "consume-transform-produce by 100", "records/s", 1.2),
+    less("offsets_load", "restart", "restart to the last of many offsets told", "s", 0.7),
+    more("compaction", "speed", "compaction, 1 KB values, 10 % unique keys", "MB/s"),
+    less("compaction", "p99", "produce p99 beside compaction", "us"),
 )

@@ -12,8 +12,15 @@ from __future__ import annotations
 
 import asyncio
 import time
+from typing import NamedTuple
 
-from bench.group_members import NOT_READY, Member, wait_for_coordinator
+from bench.group_members import (
+    NOT_READY,
+    Member,
+    find_coordinator,
+    wait_for_coordinator,
+    wait_until_served,
+)
 from bench.raw_connection import RawConnection, framed
 from bench.request_loop import RequestLoop, connected
 from moldau.protocol.errors import ErrorCode
@@ -35,6 +42,13 @@ _PAUSE_S = 0.01
 _READ_TIMEOUT_S = 120
 
 
+class CommitRequest(NamedTuple):
+    """What a group sends again and again, and to whom."""
+
+    coordinator: str
+    frame: bytes
+
+
 def commits(
     address: str, topic: str, groups: int, warm_up_s: float, seconds: float
 ) -> dict[str, float]:
@@ -49,9 +63,10 @@ def commits(
 
 
 def commit_loop(address: str, topic: str, groups: int) -> RequestLoop:
-    """Form so many groups, each with a connection that has committed once."""
-    frames = asyncio.run(commit_frames(address, topic, groups))
-    sockets = [connected(address) for _ in frames]
+    """Form so many groups, each with a connection to its coordinator that has committed once."""
+    requests = asyncio.run(commit_requests(address, topic, groups))
+    sockets = [connected(request.coordinator) for request in requests]
+    frames = [request.frame for request in requests]
     expected = []
     for connection, frame in zip(sockets, frames, strict=True):
         connection.sendall(frame)
@@ -60,17 +75,25 @@ def commit_loop(address: str, topic: str, groups: int) -> RequestLoop:
     return RequestLoop(sockets, frames, expected)
 
 
-async def commit_frames(address: str, topic: str, groups: int) -> list[bytes]:
+async def commit_requests(address: str, topic: str, groups: int) -> list[CommitRequest]:
     """Form the groups, and make the request that each of them is going to send."""
-    connection = await RawConnection.open(address)
-    frames = []
+    any_broker = await RawConnection.open(address.partition(",")[0])
+    coordinators: dict[str, RawConnection] = {}
+    requests = []
     for number in range(groups):
-        member = Member(connection, f"bench-commits-{number}", topic)
-        await wait_for_coordinator(connection, member.group)
+        group = f"bench-commits-{number}"
+        coordinator = await find_coordinator(any_broker, group)
+        if coordinator not in coordinators:
+            coordinators[coordinator] = await RawConnection.open(coordinator)
+        connection = coordinators[coordinator]
+        await wait_until_served(connection, group)
+        member = Member(connection, group, topic)
         await member.form_group()
-        frames.append(commit_frame(member.group, topic, 1, member.generation, member.member_id))
-    connection.close()
-    return frames
+        frame = commit_frame(group, topic, 1, member.generation, member.member_id)
+        requests.append(CommitRequest(coordinator, frame))
+    for connection in (any_broker, *coordinators.values()):
+        connection.close()
+    return requests
 
 
 def write(address: str, topic: str, partitions: int, groups: int) -> dict[str, float]:

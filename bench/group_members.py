@@ -17,6 +17,7 @@ import asyncio
 import statistics
 import struct
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -167,17 +168,41 @@ def _check(lane: Lane, generation: int) -> None:
     _expect_assigned(decode_response(api_of(SyncGroupRequest), _SYNC, memoryview(assigned)))
 
 
+async def find_coordinator(connection: RawConnection, group: str) -> str:
+    """Have the topic of groups made, if there is none, and return who has this group."""
+
+    async def ask() -> Any:
+        found = await connection.ask(FindCoordinatorRequest(coordinator_keys=[group]), _FIND)
+        return found.coordinators[0]
+
+    coordinator = await _ask_until_ready(ask, group)
+    return f"{coordinator.host}:{coordinator.port}"
+
+
 async def wait_for_coordinator(connection: RawConnection, group: str) -> None:
-    """Have the topic of groups made, if there is none, and wait until this group is served."""
+    """Wait until the coordinator serves this group; a single broker has all of them."""
+    await find_coordinator(connection, group)
+    await wait_until_served(connection, group)
+
+
+async def wait_until_served(coordinator: RawConnection, group: str) -> None:
+    """Wait until the coordinator has loaded this group."""
+
+    async def ask() -> Any:
+        described = await coordinator.ask(DescribeGroupsRequest([group]), _DESCRIBE)
+        return described.groups[0]
+
+    await _ask_until_ready(ask, group)
+
+
+async def _ask_until_ready(ask: Callable[[], Awaitable[Any]], group: str) -> Any:
+    """Ask again while the answer is that a coordinator is not ready."""
     deadline = time.monotonic() + _READY_TIMEOUT_S
     while True:
-        found = await connection.ask(FindCoordinatorRequest(coordinator_keys=[group]), _FIND)
-        code = ErrorCode(found.coordinators[0].error_code)
-        if code is ErrorCode.NONE:
-            described = await connection.ask(DescribeGroupsRequest([group]), _DESCRIBE)
-            code = ErrorCode(described.groups[0].error_code)
+        answer = await ask()
+        code = ErrorCode(answer.error_code)
         if code not in NOT_READY:
-            return
+            return answer
         if time.monotonic() > deadline:
             raise RuntimeError(f"{group} has no coordinator after {_READY_TIMEOUT_S} s: {code!r}")
         await asyncio.sleep(_PAUSE_S)

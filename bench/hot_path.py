@@ -16,7 +16,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 
-from bench.commit_load import commit_frames
+from bench.commit_load import commit_requests
 from bench.works.commits import GROUPS
 from bench.works.groups import SETTINGS
 from moldau.base.clock import SystemClock, system_random
@@ -102,7 +102,7 @@ async def measure(size: int, version: int, *, profile: bool) -> None:
             on_close=lambda _: None,
         )
         (address,) = broker.addresses
-        commits = await commit_frames(str(address), TOPIC, GROUPS)
+        commits = [each.frame for each in await commit_requests(str(address), TOPIC, GROUPS)]
         for name, frame in frames(size, version).items():
             _time(name, connection, [frame], profile=profile)
         _time("commit", connection, commits, profile=profile)

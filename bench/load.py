@@ -18,7 +18,16 @@ from typing import Any
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from bench import commit_load, copy_load, group_members, keyed_load, many_connections
+from bench import (
+    commit_load,
+    copy_load,
+    delivery_load,
+    group_members,
+    java_producer,
+    keyed_load,
+    many_connections,
+)
+from bench.percentiles import percentiles
 
 Result = dict[str, float]
 
@@ -168,16 +177,6 @@ def spread(address: str, topic: str, partitions: int, records_per_partition: int
     return produce(address, topic, partitions, 100, partitions * records_per_partition)
 
 
-def percentiles(values: list[float]) -> Result:
-    """Return the median, the 99th percentile and the count."""
-    ordered = sorted(values)
-    return {
-        "p50": ordered[len(ordered) // 2],
-        "p99": ordered[min(len(ordered) - 1, len(ordered) * 99 // 100)],
-        "count": len(ordered),
-    }
-
-
 LOADS: dict[str, Callable[..., Result]] = {
     "produce": produce,
     "fetch": fetch,
@@ -189,6 +188,8 @@ LOADS: dict[str, Callable[..., Result]] = {
     "write_offsets": commit_load.write,
     "copy": copy_load.run,
     "produce_keyed": keyed_load.run,
+    "deliver": delivery_load.run,
+    "produce_java": java_producer.run,
 }
 
 

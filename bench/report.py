@@ -10,8 +10,8 @@ from pathlib import Path
 
 import confluent_kafka
 
-from bench.bars import MEASURES, Measure
-from bench.scale import QUICK, Scale
+from bench.bars import Measure
+from bench.page import QUICK, Page
 
 Figures = dict[str, float]
 
@@ -42,31 +42,31 @@ class Samples:
         self.stolen.setdefault(work, []).append(stolen)
 
 
-def render(samples: Samples, scale: Scale, scale_name: str) -> str:
-    """Return the whole page."""
+def render(samples: Samples, page: Page, scale: str) -> str:
+    """Return the whole page, as measured at a scale of this name."""
     about = (
-        f"{samples.candidate} against {samples.baseline}, `python -m bench.run`, scale "
-        f"{scale_name}. Medians over the rounds, least and greatest in brackets; a ratio is "
+        f"{samples.candidate} against {samples.baseline}, `{page.command}`, scale "
+        f"{scale}. Medians over the rounds, least and greatest in brackets; a ratio is "
         "candidate / baseline within one round. A bar is met where every round clears it; where "
         "only some do, the table says how many."
     )
-    if scale is QUICK:
+    if scale == QUICK:
         about += (
             " **This scale only tries the harness: a JVM has hardly compiled its hot code when it "
             "ends, so nothing here says how the two compare.**"
         )
     lines = [
-        "# Results",
+        f"# {page.title}",
         "",
         about,
         "",
         f"{machine()}; client {_CLIENT}.",
         "",
-        f"Scale: {_scale(scale)}.",
+        f"Scale: {page.describe_scale(page.scales[scale])}.",
         "",
         f"| work | unit | {samples.baseline} | {samples.candidate} | ratio | bar | met |",
         "|---|---|---|---|---|---|---|",
-        *(row for measure in MEASURES for row in _row(measure, samples)),
+        *(row for measure in page.measures for row in _row(measure, samples)),
     ]
     shares = [share for rounds in samples.stolen.values() for share in rounds]
     if samples.repeated or max(shares, default=0.0) >= _WORTH_SAYING:
@@ -95,21 +95,22 @@ def _row(measure: Measure, samples: Samples) -> list[str]:
     rounds = samples.rounds.get(measure.work)
     if not rounds:
         return []
-    baseline = [figures[measure.name] for figures, _ in rounds]
+    # What only one of the two can tell is printed, without a ratio.
+    baseline = [figures[measure.name] for figures, _ in rounds if measure.name in figures]
     candidate = [figures[measure.name] for _, figures in rounds]
+    shown = [spread(values) if values else "" for values in (baseline, candidate)]
+    if measure.bar is None:
+        return [_cells(measure.title, measure.unit, *shown, "", "printed", "")]
     ratios = [ours / theirs for theirs, ours in zip(baseline, candidate, strict=True) if theirs]
     if not ratios:
         return []
-    cells = (
-        measure.title,
-        measure.unit,
-        spread(baseline),
-        spread(candidate),
-        f"{spread(ratios)}x",
-        f"{measure.better.value} {measure.bar:g}x",
-        verdict(measure, ratios),
-    )
-    return [f"| {' | '.join(cells)} |"]
+    bar = f"{measure.better.value} {measure.bar:g}x"
+    met = verdict(measure, ratios)
+    return [_cells(measure.title, measure.unit, *shown, f"{spread(ratios)}x", bar, met)]
+
+
+def _cells(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |"
 
 
 def verdict(measure: Measure, ratios: list[float]) -> str:
@@ -147,13 +148,3 @@ def _processor() -> str:
         if name.strip() == "model name":
             return value.strip()
     return platform.machine()
-
-
-def _scale(scale: Scale) -> str:
-    return (
-        f"{scale.throughput_bytes / 1e9:g} GB (at most {scale.small_records:,} records) per size, "
-        f"{scale.history_bytes / 1e9:g} GB of history, {scale.connections} connections for "
-        f"{scale.connection_seconds} s, {scale.partitions} partitions, groups of "
-        f"{scale.group_members}, {scale.offset_groups * 100:,} offsets, "
-        f"{scale.compaction_bytes / 1e9:g} GB to compact"
-    )

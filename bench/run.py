@@ -12,41 +12,61 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.kafka_harness.broker import BrokerError
 from tests.kafka_harness.distribution import KafkaUnavailableError
 from tests.kafka_harness.kinds import KINDS, make_broker
 
+from bench import page as pages
 from bench.bars import MEASURES
+from bench.page import Page
 from bench.report import Figures, Samples, render
 from bench.scale import FULL, QUICK, Scale
 from bench.stage import BenchError, Stage
 from bench.usage import Stolen
 
-WORKS = tuple(dict.fromkeys(measure.work for measure in MEASURES))
-RESULTS = Path(__file__).parent / "RESULTS.md"
 TRIES = 3
 """Of one round, where the machine is wanted steady."""
 
 
-def parse(arguments: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m bench.run", description=__doc__)
+def _describe(scale: Scale) -> str:
+    return (
+        f"{scale.throughput_bytes / 1e9:g} GB (at most {scale.small_records:,} records) per size, "
+        f"{scale.history_bytes / 1e9:g} GB of history, {scale.connections} connections for "
+        f"{scale.connection_seconds} s, {scale.partitions} partitions, groups of "
+        f"{scale.group_members}, {scale.offset_groups * 100:,} offsets, "
+        f"{scale.compaction_bytes / 1e9:g} GB to compact"
+    )
+
+
+RESULTS = Page(
+    title="Results",
+    command="python -m bench.run",
+    measures=MEASURES,
+    scales={pages.QUICK: QUICK, pages.FULL: FULL},
+    describe_scale=_describe,
+    rounds=3,
+    path=Path(__file__).parent / "RESULTS.md",
+)
+
+
+def parse(arguments: list[str], page: Page = RESULTS) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog=page.command, description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a small scale, to try the harness")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--works", nargs="+", choices=WORKS, default=WORKS, metavar="WORK",
-                        help=f"some of: {', '.join(WORKS)}")  # fmt: skip
+    parser.add_argument("--rounds", type=int, default=page.rounds)
+    parser.add_argument("--works", nargs="+", choices=page.works, default=page.works,
+                        metavar="WORK", help=f"some of: {', '.join(page.works)}")  # fmt: skip
     parser.add_argument("--steady", type=float, default=100.0, metavar="PERCENT",
                         help="measure a round anew, twice at most, if other guests of the machine "
                         "took more than this of its processors from either side")  # fmt: skip
     parser.add_argument("--baseline", choices=KINDS, default="kafka")
-    parser.add_argument("--candidate", choices=KINDS, default="moldau")
+    parser.add_argument("--candidate", choices=KINDS, default=page.candidate)
     parser.add_argument("--directory", type=Path, help="where the data goes [a temporary folder]")
-    parser.add_argument("--output", type=Path, default=RESULTS)
+    parser.add_argument("--output", type=Path, default=page.path)
     return parser.parse_args(arguments)
 
 
-def main(arguments: list[str]) -> int:
-    asked = parse(arguments)
-    scale, name = (QUICK, "quick") if asked.quick else (FULL, "full")
+def main(arguments: list[str], page: Page = RESULTS) -> int:
+    asked = parse(arguments, page)
+    scale = pages.QUICK if asked.quick else pages.FULL
     with tempfile.TemporaryDirectory(prefix="moldau-bench-", dir=asked.directory) as folder:
         directory = Path(folder)
         samples = Samples(
@@ -55,17 +75,18 @@ def main(arguments: list[str]) -> int:
         )
         for work in asked.works:
             for number in range(asked.rounds):
-                _round(work, number, asked, directory / "broker", scale, samples)
-            asked.output.write_text(render(samples, scale, name))
+                _round(work, number, asked, directory / "broker", page, samples)
+            asked.output.write_text(render(samples, page, scale))
     print(asked.output.read_text())
     return 1 if samples.failures else 0
 
 
 def _round(
-    work: str, number: int, asked: argparse.Namespace, directory: Path, scale: Scale,
+    work: str, number: int, asked: argparse.Namespace, directory: Path, page: Page,
     samples: Samples,
 ) -> None:  # fmt: skip
     """Measure both sides, again if the machine was not steady, and keep what was measured."""
+    scale = page.scales[pages.QUICK if asked.quick else pages.FULL]
     for tries_left in reversed(range(TRIES)):
         measured: list[Figures] = [{}, {}]
         stolen = [0.0, 0.0]
@@ -74,8 +95,8 @@ def _round(
             name = f"{work}, round {number + 1}, {kind}"
             others = Stolen()
             try:
-                measured[side] = _measured(work, Stage(kind, directory, scale))
-            except (BenchError, BrokerError, KafkaUnavailableError) as reason:
+                measured[side] = _measured(work, Stage(kind, directory, scale, page.broker_count))
+            except (BenchError, AssertionError, KafkaUnavailableError) as reason:
                 samples.failures.append(f"{name}: {reason}")
                 print(samples.failures[-1], file=sys.stderr)
                 return

@@ -35,6 +35,8 @@ class Scale:
     offset_groups: int
     """Each with a hundred offsets."""
     compaction_bytes: int
+    missed_bytes: int
+    """Of a replica that was away."""
 
 
 FULL = Scale(
@@ -53,6 +55,7 @@ FULL = Scale(
     transactions=1_000,
     offset_groups=2_000,
     compaction_bytes=2 * GB,
+    missed_bytes=GB,
 )
 
 QUICK = Scale(
@@ -71,4 +74,5 @@ QUICK = Scale(
     transactions=200,
     offset_groups=500,
     compaction_bytes=300 * MB,
+    missed_bytes=100 * MB,
 )

@@ -1,4 +1,7 @@
-"""Where a kind of work is performed: one broker, its folder, and clients in their own processes."""
+"""Where a kind of work is performed: one broker or a cluster of them, and clients.
+
+Brokers have their folders to themselves, and clients run in their own processes.
+"""
 
 from __future__ import annotations
 
@@ -8,20 +11,25 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
+from confluent_kafka.admin import AdminClient, NewTopic
 from tests.kafka_harness.broker import BrokerProcess
+from tests.kafka_harness.cluster import BrokerCluster
 from tests.kafka_harness.kinds import make_broker
-from tests.kafka_harness.topics import create_topic
+from tests.kafka_harness.topics import DEFAULT_REPLICAS, create_topic, led_partitions
+from tests.kafka_harness.waiting import eventually
 from tests.kafka_harness.wire import unserved_partitions, wait_until_answered
 
 from bench.scale import Scale
 
 _LOAD_TIMEOUT_S = 900
 _RESTART_TIMEOUT_S = 300
+_TOPIC_TIMEOUT_S = 60
 _PAUSE_S = 0.01
 
 DATA_PARTITIONS = 6
@@ -32,6 +40,18 @@ class BenchError(Exception):
     """A measurement could not be taken; the text says why."""
 
 
+class Served(Protocol):
+    """One broker or a cluster, as clients and measurements see it."""
+
+    @property
+    def address(self) -> str:
+        """Return what clients call `bootstrap.servers`."""
+
+    @property
+    def pids(self) -> list[int]:
+        """Return the process ids of its brokers."""
+
+
 @dataclass(frozen=True, slots=True)
 class Stage:
     """Makes brokers of one kind in fresh folders; what is on stage is gone afterwards."""
@@ -39,6 +59,28 @@ class Stage:
     kind: str
     directory: Path
     scale: Scale
+    broker_count: int = 1
+
+    @contextmanager
+    def brokers(self, settings: Mapping[str, str] | None = None) -> Iterator[Served]:
+        """Give what this stage is for: one broker, or a cluster."""
+        if self.broker_count == 1:
+            with self.broker(settings=settings) as broker:
+                yield broker
+        else:
+            with self.cluster(settings) as cluster:
+                yield cluster
+
+    @contextmanager
+    def cluster(self, settings: Mapping[str, str] | None = None) -> Iterator[BrokerCluster]:
+        """Give a cluster in empty folders, started; the settings are as for a broker."""
+        shutil.rmtree(self.directory, ignore_errors=True)
+        cluster = BrokerCluster(self.kind, self.directory, settings, self.broker_count)
+        try:
+            yield cluster.start()
+        finally:
+            cluster.kill()
+            shutil.rmtree(self.directory, ignore_errors=True)
 
     @contextmanager
     def broker(
@@ -88,12 +130,25 @@ def load(name: str, **parameters: object) -> dict[str, float]:
     return Client(name, **parameters).result()
 
 
-def data_topic(broker: BrokerProcess, name: str, partitions: int = DATA_PARTITIONS) -> str:
-    """Create a topic that keeps everything, whatever the clock says."""
-    return create_topic(broker.address, name, partitions, {"retention.ms": "-1"})
+def data_topic(broker: Served, name: str, partitions: int = DATA_PARTITIONS) -> str:
+    """Create a topic that keeps everything, whatever the clock says; a cluster replicates it."""
+    config = {"retention.ms": "-1"}
+    return create_topic(broker.address, name, partitions, config, DEFAULT_REPLICAS)
 
 
-def fill(broker: BrokerProcess, topic: str, size: int, amount: int, most: int) -> dict[str, float]:
+def placed_topic(
+    broker: Served, name: str, replicas: list[int], config: Mapping[str, str] | None = None
+) -> str:
+    """Create a topic of one partition on these brokers, led by the first of them."""
+    admin = AdminClient({"bootstrap.servers": broker.address})
+    settings = {"retention.ms": "-1", **(config or {})}
+    new = NewTopic(name, 1, replica_assignment=[replicas], config=settings)
+    admin.create_topics([new])[name].result(_TOPIC_TIMEOUT_S)
+    eventually(lambda: led_partitions(admin, name) == 1, f"{name} has its leader")
+    return name
+
+
+def fill(broker: Served, topic: str, size: int, amount: int, most: int) -> dict[str, float]:
     """Produce `amount` bytes in records of `size`, but no more than `most` records."""
     return load(
         "produce",
@@ -105,7 +160,7 @@ def fill(broker: BrokerProcess, topic: str, size: int, amount: int, most: int) -
     )
 
 
-def read_back(broker: BrokerProcess, topic: str, written: dict[str, float]) -> dict[str, float]:
+def read_back(broker: Served, topic: str, written: dict[str, float]) -> dict[str, float]:
     """Fetch all that a `fill` has written."""
     return load(
         "fetch",
@@ -116,14 +171,16 @@ def read_back(broker: BrokerProcess, topic: str, written: dict[str, float]) -> d
     )
 
 
-def warm_up(broker: BrokerProcess, scale: Scale) -> None:
-    """Write and read records of every size until hot code is compiled and pools have grown.
+def warm_up(broker: Served, scale: Scale, sizes: Iterable[str] = tuple(RECORD_SIZES)) -> None:
+    """Write and read records of these sizes until hot code is compiled and pools have grown.
 
     Each size matters: at 100 bytes Kafka's first run costs it twice the CPU of its second.
     """
-    for name, size in RECORD_SIZES.items():
+    for name in sizes:
         topic = data_topic(broker, f"warm-up-{name}")
-        written = fill(broker, topic, size, scale.warm_up_bytes, scale.small_records // 2)
+        written = fill(
+            broker, topic, RECORD_SIZES[name], scale.warm_up_bytes, scale.small_records // 2
+        )
         read_back(broker, topic, written)
 
 

@@ -1,4 +1,4 @@
-"""What a process and its children have used, as the kernel counts it."""
+"""What processes and their children have used, as the kernel counts it."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def family(pid: int) -> list[int]:
     return found
 
 
-def cpu_seconds(pid: int) -> float:
-    """Return user and kernel time of a process, its living descendants and its dead children."""
+def cpu_seconds(*pids: int) -> float:
+    """Return user and kernel time of processes, their living descendants and dead children."""
     ticks = 0
-    for each in family(pid):
+    for each in (each for pid in pids for each in family(pid)):
         if fields := _stat(each):
             # utime, stime; and of children that were waited for, cutime, cstime
             ticks += sum(int(value) for value in fields[11:15])
@@ -50,9 +50,9 @@ class Stolen:
         return (_stolen_seconds() - self._before_s) / processors_s
 
 
-def peak_memory_mb(pid: int) -> float:
-    """Return the largest resident size so far, summed over a process and its descendants."""
-    return sum(_status_kb(each, "VmHWM") for each in family(pid)) * 1024 / 1e6
+def peak_memory_mb(*pids: int) -> float:
+    """Return the largest resident size so far, summed over processes and their descendants."""
+    return sum(_status_kb(each, "VmHWM") for pid in pids for each in family(pid)) * 1024 / 1e6
 
 
 def disk_read_bytes(pid: int) -> int:

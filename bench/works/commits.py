@@ -10,11 +10,11 @@ GROUPS = 50
 
 def run(stage: Stage) -> dict[str, float]:
     scale = stage.scale
-    with stage.broker(settings=SETTINGS) as broker:
-        topic = data_topic(broker, "commits", 1)
+    with stage.brokers(SETTINGS) as brokers:
+        topic = data_topic(brokers, "commits", 1)
         measured = load(
             "commits",
-            address=broker.address,
+            address=brokers.address,
             topic=topic,
             groups=GROUPS,
             warm_up_s=scale.commit_seconds,

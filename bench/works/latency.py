@@ -6,13 +6,13 @@ from bench.stage import Stage, data_topic, load, warm_up
 
 
 def run(stage: Stage) -> dict[str, float]:
-    with stage.broker() as broker:
-        warm_up(broker, stage.scale)
-        topic = data_topic(broker, "latency", 1)
+    with stage.brokers() as brokers:
+        warm_up(brokers, stage.scale)
+        topic = data_topic(brokers, "latency", 1)
         count = stage.scale.latency_records
         measured = load(
             "one_at_a_time",
-            address=broker.address,
+            address=brokers.address,
             topic=topic,
             size=100,
             warm_up=count // 2,

@@ -7,10 +7,10 @@ from bench.usage import peak_memory_mb
 
 
 def run(stage: Stage) -> dict[str, float]:
-    with stage.broker() as broker:
-        idle = peak_memory_mb(broker.pid)
-        topic = data_topic(broker, "memory")
+    with stage.brokers() as brokers:
+        idle = peak_memory_mb(*brokers.pids)
+        topic = data_topic(brokers, "memory")
         scale = stage.scale
-        written = fill(broker, topic, 1_000, scale.throughput_bytes, scale.small_records)
-        read_back(broker, topic, written)
-        return {"idle": idle, "loaded": peak_memory_mb(broker.pid)}
+        written = fill(brokers, topic, 1_000, scale.throughput_bytes, scale.small_records)
+        read_back(brokers, topic, written)
+        return {"idle": idle, "loaded": peak_memory_mb(*brokers.pids)}

@@ -11,12 +11,12 @@ _RECORD_SIZE = 100
 def run(stage: Stage) -> dict[str, float]:
     count = stage.scale.transactions
     records = 2 * count * RECORDS_PER_TRANSACTION
-    with stage.broker() as broker:
-        source, target = data_topic(broker, "source"), data_topic(broker, "target")
-        fill(broker, source, _RECORD_SIZE, records * _RECORD_SIZE, records)
+    with stage.brokers() as brokers:
+        source, target = data_topic(brokers, "source"), data_topic(brokers, "target")
+        fill(brokers, source, _RECORD_SIZE, records * _RECORD_SIZE, records)
         measured = load(
             "copy",
-            address=broker.address,
+            address=brokers.address,
             source=source,
             target=target,
             partitions=DATA_PARTITIONS,

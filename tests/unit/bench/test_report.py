@@ -7,10 +7,11 @@ from types import SimpleNamespace
 
 import pytest
 from bench import run
-from bench.bars import MEASURES, Better, Measure
+from bench.bars import Better, Measure
+from bench.cluster import CLUSTER
+from bench.page import QUICK
 from bench.report import Samples, render, verdict
-from bench.run import WORKS
-from bench.scale import QUICK
+from bench.run import RESULTS
 
 MORE = Measure("latency", "rate", "rate", "MB/s", Better.MORE, bar=1.5)
 LESS = Measure("latency", "time", "time", "s", Better.LESS, bar=0.5)
@@ -35,7 +36,7 @@ def test_a_ratio_is_taken_within_a_round_and_shown_with_its_spread():
     samples = Samples("Kafka", "Moldau")
     samples.add("latency", {"p50": 100.0, "p99": 200.0}, {"p50": 50.0, "p99": 400.0})
     samples.add("latency", {"p50": 300.0, "p99": 200.0}, {"p50": 75.0, "p99": 100.0})
-    page = render(samples, QUICK, "quick")
+    page = render(samples, RESULTS, QUICK)
     p50, p99 = [line for line in page.splitlines() if line.startswith("| one record")]
     assert "| 200 (100-300) | 62.5 (50-75) | 0.375 (0.25-0.5)x | <= 0.9x | yes |" in p50
     assert p99.endswith("| in 1 of 2 |")
@@ -45,9 +46,9 @@ def test_what_other_guests_took_is_said_per_round_and_nothing_of_it_on_a_quiet_m
     samples = Samples("Kafka", "Moldau")
     figures = {"p50": 100.0, "p99": 200.0}
     samples.add("latency", figures, figures, stolen=0.004)
-    assert "other guests" not in render(samples, QUICK, "quick")
+    assert "other guests" not in render(samples, RESULTS, QUICK)
     samples.add("latency", figures, figures, stolen=0.234)
-    assert "lost more: latency 0%, 23%." in render(samples, QUICK, "quick")
+    assert "lost more: latency 0%, 23%." in render(samples, RESULTS, QUICK)
 
 
 @pytest.mark.parametrize(
@@ -67,21 +68,33 @@ def test_rounds_that_others_disturbed_are_measured_anew_a_few_times(
     monkeypatch.setattr(run, "_measured", lambda work, stage: {"p50": 100.0, "p99": 200.0})
     samples = Samples("Kafka", "Moldau")
     asked = run.parse([f"--steady={steady}"])
-    run._round("latency", 0, asked, tmp_path, QUICK, samples)
+    run._round("latency", 0, asked, tmp_path, RESULTS, samples)
     assert samples.stolen == {"latency": [kept]}
     assert sum(samples.repeated.values()) == repeated
     assert len(samples.rounds["latency"]) == 1
     assert list(taken) == []
-    page = render(samples, QUICK, "quick")
+    page = render(samples, RESULTS, QUICK)
     assert ("thrown away and measured anew for that: latency" in page) == (repeated > 0)
+
+
+def test_a_figure_that_only_one_side_has_is_printed_without_a_ratio():
+    samples = Samples("Kafka", "Moldau")
+    samples.add("truncation", {}, {"stall": 12.0})
+    samples.add("truncation", {}, {"stall": 18.0})
+    (row,) = [
+        line for line in render(samples, CLUSTER, QUICK).splitlines() if "longest stall" in line
+    ]
+    assert row.endswith("| ms |  | 15 (12-18) |  | printed |  |")
 
 
 def test_what_could_not_be_measured_is_said():
     samples = Samples("Kafka", "Moldau", failures=["latency, round 1, moldau: it did not start"])
-    assert "- latency, round 1, moldau: it did not start" in render(samples, QUICK, "quick")
+    assert "- latency, round 1, moldau: it did not start" in render(samples, RESULTS, QUICK)
 
 
-def test_every_measure_has_its_work_and_its_own_name():
-    assert len({(measure.work, measure.name) for measure in MEASURES}) == len(MEASURES)
-    for work in WORKS:
+@pytest.mark.parametrize("page", [RESULTS, CLUSTER], ids=lambda page: page.title)
+def test_every_measure_has_its_work_and_its_own_name(page):
+    names = {(measure.work, measure.name) for measure in page.measures}
+    assert len(names) == len(page.measures)
+    for work in page.works:
         assert callable(importlib.import_module(f"bench.works.{work}").run)

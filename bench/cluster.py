@@ -1,0 +1,81 @@
+"""`python -m bench.cluster`: three brokers of either kind, one of which votes, and one table.
+
+Rounds, turns and table are those of `bench.run`. Everything has three replicas, and acks=all needs
+two of them.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from bench import page as pages
+from bench.bars import Better, Measure, less, more
+from bench.page import Page
+from bench.run import main
+from bench.scale import FULL, MB, QUICK, Scale
+
+_CPU = "CPU of all brokers"
+
+
+def _produce(client: str, title: str) -> tuple[Measure, Measure]:
+    return (
+        more("replicated_produce", client, title, "MB/s", 2.0),
+        less("replicated_produce", f"{client}_cpu", f"{title}: {_CPU}", "s/GB", 0.35),
+    )
+
+
+MEASURES: tuple[Measure, ...] = (
+    *_produce("librdkafka", "produce 1 KB, 6 partitions, acks=all, librdkafka"),
+    *_produce("java", "produce 1 KB, 6 partitions, acks=all, Java with 16 KB batches"),
+    less("latency", "p50", "one record at a time, acks=all, p50", "us", 0.5),
+    less("latency", "p99", "one record at a time, acks=all, p99", "us", 0.4),
+    less("end_to_end", "p50", "from producer to consumer, p50", "us", 0.6),
+    less("end_to_end", "p99", "from producer to consumer, p99", "us", 0.5),
+    more("commits", "rate", "offset commits, 50 groups, one at a time", "commits/s", 1.5),
+    more("transactions", "rate", "consume-transform-produce by 100", "records/s", 1.5),
+    less("memory", "idle", "peak memory of all brokers, idle", "MB", 0.12),
+    less("memory", "loaded", "peak memory of all brokers after load", "MB", 0.08),
+    more("catch_up", "speed", "a follower catches up beside a writer", "MB/s"),
+    less("catch_up", "seconds", "start of that follower to in sync", "s"),
+    less("catch_up", "p99", "produce p99 beside that follower", "us"),
+    less("leader_killed", "gap", "a leader is killed: longest gap of a writer", "s", 1.1),
+    Measure("truncation", "stall", "longest stall of the loop, start and truncation of a segment",
+            "ms", Better.LESS, None),
+)  # fmt: skip
+
+
+def _describe(scale: Scale) -> str:
+    return (
+        f"{scale.throughput_bytes / 1e9:g} GB produced with librdkafka and half of it with Java, "
+        f"{scale.latency_records:,} records one at a time, {scale.transactions:,} transactions, "
+        f"commits for {scale.commit_seconds:g} s, {scale.missed_bytes / 1e9:g} GB missed by a "
+        "follower or truncated. Three replicas of everything, two of which must be in sync; "
+        "sessions of 9 s"
+    )
+
+
+CLUSTER = Page(
+    title="Three brokers",
+    command="python -m bench.cluster",
+    measures=MEASURES,
+    scales={
+        pages.QUICK: QUICK,
+        # Three brokers and a client share the machine: what one broker does in a minute would
+        # take them many.
+        pages.FULL: replace(
+            FULL, warm_up_bytes=500 * MB, throughput_bytes=1_000 * MB, small_records=2_000_000,
+            latency_records=10_000, commit_seconds=10, transactions=500,
+        ),
+    },
+    describe_scale=_describe,
+    rounds=5,
+    path=Path(__file__).parent / "CLUSTER.md",
+    broker_count=3,
+    candidate="moldau-compiled",
+)  # fmt: skip
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:], CLUSTER))

@@ -1,0 +1,33 @@
+"""A page of results: its rows, its scales, and on how many brokers it is measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.bars import Measure
+from bench.scale import Scale
+
+QUICK, FULL = "quick", "full"
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What a run measures unless told otherwise, and where its table goes."""
+
+    title: str
+    command: str
+    measures: tuple[Measure, ...]
+    scales: Mapping[str, Scale]
+    """By name: `quick` tries the harness, `full` counts."""
+    describe_scale: Callable[[Scale], str]
+    rounds: int
+    path: Path
+    broker_count: int = 1
+    candidate: str = "moldau"
+
+    @property
+    def works(self) -> tuple[str, ...]:
+        """Return the kinds of work that the rows are measured by, in their order."""
+        return tuple(dict.fromkeys(measure.work for measure in self.measures))
