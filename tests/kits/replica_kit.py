@@ -13,6 +13,8 @@ from moldau.records.batch import parse_header
 from moldau.replication.leader_state import IsrProposal
 from moldau.replication.partition import ACKS_ALL, Partition, ReadLimit, Role
 from moldau.replication.ports import ReplicationPorts
+from moldau.storage.epochs import EpochEnd
+from moldau.storage.log_truncation import run_steps
 from moldau.storage.topic_config import LogConfig
 
 MAX_LAG_S = 30.0
@@ -93,7 +95,7 @@ class Replicas:
         offset, epoch = follower.log_end_offset, follower.role.leader_epoch
         end = leader.diverging(follower.log.epochs.latest, offset)
         if end is not None:
-            follower.truncate_to_divergence(end, epoch)
+            self.truncate(broker, end, epoch)
             return 0
         leader.update_follower(
             broker,
@@ -104,9 +106,17 @@ class Replicas:
             broker_epoch=self.cluster.broker_epochs[broker],
         )
         found = region_bytes(leader.read(offset, 1 << 20, ReadLimit.LOG_END))
+        start = follower.start_below(found, epoch)
+        if start is not None:
+            run_steps(follower.restart_at(start, epoch))
         return follower.append_as_follower(
             found, epoch, leader.high_watermark, leader.log_start_offset
         )
+
+    def truncate(self, broker: int, end: EpochEnd, epoch: int) -> None:
+        """Let a follower truncate as its leader has answered, with its files."""
+        follower = self.partitions[broker]
+        run_steps(follower.truncate_to(follower.divergence(end, epoch), epoch))
 
     def restart(self, broker: int, *, high_watermark: int) -> None:
         """Kill a broker's process and open its log again, as its checkpoint says."""

@@ -33,6 +33,7 @@ from moldau.sim.executor import SimExecutor
 from moldau.sim.log_lines import log_lines
 from moldau.sim.network import SimNetwork
 from moldau.sim.world import World
+from moldau.storage.flushing import Flusher
 
 PORT = 9092
 
@@ -62,6 +63,7 @@ class Node:
         """Fetch requests of followers, as they came."""
         self.host = scene.network.host(f"broker-{broker_id}")
         executor, clock = SimExecutor(world), world.clock
+        self.executor = executor
         sessions = FetchSessions(10, 120.0, clock, world.random(f"sessions-{broker_id}"))
         metrics = RequestMetrics()
         self.fetch = FetchHandler(
@@ -90,6 +92,7 @@ class Node:
                 scene.addresses,
                 ports,
                 FetchSettings(**settings),
+                Flusher(executor),
                 self.storage_errors.append,
             )
         )

@@ -19,6 +19,7 @@ from kits.slicing import finished
 from moldau.engine.connection import ClientConnection
 from moldau.engine.errors import ConnectionLost
 from moldau.engine.settings import ConnectionSettings
+from moldau.protocol.errors import ApiError
 from moldau.protocol.messages.data import (
     FetchPartition,
     FetchRequest,
@@ -365,6 +366,32 @@ def test_a_leader_that_ends_before_its_follower_after_an_unclean_election_is_fol
         assert scene[2].partition().log_end_offset == 1
 
     play(work)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("next_leader", [1, 2, 3])
+def test_the_role_changes_while_the_files_of_a_truncation_are_cut(seed, next_leader):
+    async def work(scene):
+        await scene.start()
+        for number in range(30):
+            append_alone(scene[2], b"%d" % number, epoch=0)
+        log = scene[2].partition().log
+        scene[2].executor.run_mean_s = 0.5
+        scene.lead(1, to=[1])
+        scene.lead(1)
+        scene[1].append(b"new")
+        await scene.until(lambda: log.is_truncating)
+        assert log.log_end_offset == 0
+        scene.lead(next_leader)
+        if next_leader == 2:
+            with pytest.raises(ApiError, match="is being truncated"):
+                scene[2].append(b"too early")
+        await scene.until(lambda: not log.is_truncating)
+        scene[next_leader].append(b"after")
+        await scene.until_equal()
+        assert b"after" in scene[2].content()
+
+    play(work, seed, count=3, config=SMALL_SEGMENTS)
 
 
 def test_a_follower_whose_epoch_no_leader_knows_is_cut_to_the_leaders_end():

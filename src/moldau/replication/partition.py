@@ -4,8 +4,8 @@ Its verbs decide who may append and read, how far, and when an append counts as 
 
     append_as_leader    refused unless this broker leads and, for acks=all, enough replicas are in
                         sync; then appended, and the high watermark moves
-    append_as_follower  takes what the leader of this epoch sent, and the leader's high watermark
-    truncate_to_divergence, restart_at   bring a follower's log back to its leader's
+    append_as_follower, truncate_to, restart_at   bring a follower's log in line with its leader's
+                        (`follower_log`)
     read                up to the high watermark, the last stable offset, or the log's end
     diverging           tells a follower where its log parts from the leader's
     update_follower     notes how far a follower is; moves the high watermark, proposes it for the
@@ -41,17 +41,17 @@ from moldau.base.ids import (
     TopicId,
 )
 from moldau.protocol.errors import ApiError, ErrorCode
-from moldau.records.batch import PREFIX_SIZE, BatchHeader, parse_header
-from moldau.replication import rules, truncation
+from moldau.records.batch import BatchHeader
+from moldau.replication import rules
 from moldau.replication.delayed import Delayed, DelayedOperations, Done
+from moldau.replication.follower_log import FollowerLog
 from moldau.replication.followers import NO_BROKER_EPOCH, UNKNOWN_END
 from moldau.replication.leader_state import IsrProposal, LeaderState, begins_anew
 from moldau.replication.ports import ALONE, ReplicationPorts
 from moldau.replication.readable_log import ReadLimit
 from moldau.replication.role import NO_ROLE, Role
-from moldau.replication.watched_log import WatchedLog, Watcher
+from moldau.replication.watched_log import Watcher
 from moldau.storage.append_result import AppendResult
-from moldau.storage.epochs import EpochEnd
 from moldau.storage.producers import Origin
 from moldau.storage.topic_config import LogConfig
 
@@ -78,7 +78,7 @@ _CLIENT: Final = Origin.CLIENT
 """As globals, for every append: Python 3.11 looks a member of an enum up by a call."""
 
 
-class Partition(WatchedLog):
+class Partition(FollowerLog):
     """A log, its role in the cluster, its high watermark, and those who wait for it to move."""
 
     __slots__ = (
@@ -187,6 +187,9 @@ class Partition(WatchedLog):
         fence = self.fence(NO_LEADER_EPOCH)
         if fence is not _NO_ERROR:
             raise ApiError(fence)
+        if self.log.is_truncating:
+            # Elected while its files are cut. It will be over soon, and producers try again.
+            raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS, f"{self.key} is being truncated")
         if not self._is_writable() and acks == ACKS_ALL:
             raise ApiError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
@@ -199,8 +202,12 @@ class Partition(WatchedLog):
         config = self.log.config
         if config is not self._writable_config:
             role = self.role
-            is_enough = self.leads and rules.has_enough_in_sync(
-                len(role.isr), len(role.replicas), config.min_insync_replicas
+            is_enough = (
+                self.leads
+                and not self.log.is_truncating
+                and rules.has_enough_in_sync(
+                    len(role.isr), len(role.replicas), config.min_insync_replicas
+                )
             )
             self._writable_config = config if is_enough else None
         return self._writable_config is not None
@@ -249,69 +256,10 @@ class Partition(WatchedLog):
         self.advance()
         return log.log_end_offset
 
-    def append_as_follower(
-        self,
-        batches: Buffer,
-        leader_epoch: LeaderEpoch,
-        leader_high_watermark: int,
-        leader_log_start: int,
-    ) -> int:
-        """Append what a leader answered to a fetch that was sent in this epoch; return the size.
-
-        ApiError if the role has changed since. The high watermark follows the leader's, also back
-        under a new leader: a follower's own says only what it has heard of.
-        """
-        self._check_follows(leader_epoch)
-        log, old_high_watermark = self.log, self.high_watermark
-        view = truncation.up_to_epoch(batches, leader_epoch)
-        if log.log_start_offset == log.log_end_offset and len(view) >= PREFIX_SIZE:
-            # DeleteRecords may move a leader's start into a batch, which comes whole all the same.
-            base_offset = parse_header(view, 0).base_offset
-            if base_offset < log.log_start_offset:
-                log.truncate_fully_and_start_at(base_offset)
-        size = log.append_as_follower(view)
-        end_offset = log.log_end_offset
-        self.set_high_watermark(
-            Offset(min(max(leader_high_watermark, log.log_start_offset), end_offset))
-        )
-        start_moved = log.delete_records_before(min(leader_log_start, self.high_watermark))
-        if start_moved or self.high_watermark != old_high_watermark:
-            self.notify_readers()
-        return size
-
-    def truncate_to_divergence(self, leader_end: EpochEnd, leader_epoch: LeaderEpoch) -> None:
-        """Cut this follower's log where it parts from its leader's, as the leader has answered.
-
-        ApiError if the role has changed since: another leader's log would mislead. The next fetch
-        tells whether the logs agree now.
-        """
-        self._check_follows(leader_epoch)
-        log = self.log
-        offset = truncation.truncation_offset(
-            log.epochs, leader_end, log.log_end_offset, self.high_watermark
-        )
-        if log.truncate_to(offset):
-            self._was_cut()
-
-    def restart_at(self, offset: Offset, leader_epoch: LeaderEpoch) -> None:
-        """Empty this follower's log and let it go on at an offset of its leader's.
-
-        It is what remains where the two have no offset in common. ApiError if the role has changed.
-        """
-        self._check_follows(leader_epoch)
-        self.log.truncate_fully_and_start_at(offset)
-        self._was_cut()
-
-    def _check_follows(self, leader_epoch: LeaderEpoch) -> None:
-        if self.leads or leader_epoch != self.role.leader_epoch:
-            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-
-    def _was_cut(self) -> None:
-        """Let the high watermark lie in the log again; producers were read anew, and hear of it."""
-        log = self.log
-        high_watermark = min(self.high_watermark, log.log_end_offset)
-        self.set_high_watermark(max(high_watermark, log.log_start_offset))
-        self.notify()
+    def truncation_ended(self) -> None:
+        """Take appends from now on if this broker was elected while its log was cut."""
+        if self.leads:
+            self.advance()
 
     # Followers and the ISR
 

@@ -215,6 +215,7 @@ class Parts:
                 self.live_brokers,
                 ClientPorts(ports.network, ports.clock, ports.random),
                 _fetch_settings(self.settings.values),
+                self.flusher,
                 self.housekeeping.storage_failed,
             )
         )

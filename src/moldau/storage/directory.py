@@ -2,12 +2,11 @@
 
 A broker locks it. `meta.properties` names its owner. Four checkpoints have an offset per partition:
 recovery points, log starts, high watermarks, and how far compaction has cleaned. Another thread
-writes them. A truncation lowers a recovery point, or a log start, and writes it at once; a
-checkpoint that was copied before must not overwrite it with the old, higher value. The lock and
-`_outdated_count` prevent that.
+writes them (`offset_checkpoints`). A truncation lowers the recovery point of its log, or its start.
+A copy of the offsets of all logs that was begun before is dropped then (`_outdated_count`).
 
 Compaction never cleans above the recovery point (`compaction.choice`). So a truncation into the
-cleaned part lowers the recovery point, and `offsets_lowered` lowers the cleaner offset too.
+cleaned part lowers the recovery point, and `lower_offsets` lowers the cleaner offset too.
 
 Folders: `<topic>-<partition>` is a log; `...-delete` is removed; `...-stray`, `...-future` and the
 metadata log, which belongs to another floor, are ignored.
@@ -17,8 +16,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import threading
 from collections.abc import Callable, Generator, Mapping
+from functools import partial
 from typing import NamedTuple
 
 from moldau.base.checks import crash_point
@@ -49,7 +48,6 @@ from moldau.storage.checkpoints import (
     remove_clean_mark,
     write_clean_mark,
     write_meta_properties,
-    write_offsets,
     write_open_mark,
 )
 from moldau.storage.cuts import CutFile, expired_cuts
@@ -62,6 +60,7 @@ from moldau.storage.folder_names import (
     set_aside_name,
 )
 from moldau.storage.log import Log
+from moldau.storage.offset_checkpoints import OffsetCheckpoints
 from moldau.storage.producers import ProducerStates
 from moldau.storage.recovery import Report, open_log
 from moldau.storage.resources import Resources, ScheduledDelete
@@ -90,13 +89,12 @@ class LogDirectory:
     """One folder of logs; changed only on the event loop, except where a method says so."""
 
     __slots__ = (
-        "_checkpoint_lock",
         "_checkpointed",
+        "_checkpoints",
         "_lock",
         "_outdated_count",
         "_resources",
         "_unwritten_boot_id",
-        "_written",
         "clean",
         "cleaner_offsets",
         "cuts",
@@ -113,13 +111,11 @@ class LogDirectory:
 
     def __init__(self, resources: Resources, path: str) -> None:
         self._resources = resources
-        self._checkpoint_lock = threading.Lock()
+        self._checkpoints = OffsetCheckpoints(resources.files, path)
         self._outdated_count = 0
-        """Raised to void the checkpoints that were copied but not written yet."""
+        """Raised to void the copies of all offsets that are being made."""
         self._checkpointed: set[PartitionKey] = set()
         """Partitions that a checkpoint may contain, deleted ones included."""
-        self._written: dict[str, Mapping[PartitionKey, int]] = {}
-        """The content of each checkpoint file, as last written by this object."""
         self._lock: Lock | None = None
         self._unwritten_boot_id: str | None = None
         """The content of the open mark, until it is written: while the disk is full, or a power cut
@@ -257,6 +253,7 @@ class LogDirectory:
                 cleaned = checkpoints.cleaner_offsets.get(key, LONG_MAX)
                 if cleaned <= self.logs[key].log_end_offset:
                     self.cleaner_offsets[key] = cleaned
+            self._note_offsets()
             # Loading appends nothing: after a crash up to here, the logs are still clean.
             crash_point("manager.open.before_clean_mark_removal")
             remove_clean_mark(files, self.path)
@@ -315,7 +312,7 @@ class LogDirectory:
             log_start_offset=checkpoints.log_starts.get(key, 0),
             recovery_point=checkpoints.recovery_points.get(key, 0),
             compacted_below=checkpoints.cleaner_offsets.get(key, checkpoints.compacted_otherwise),
-            offsets_lowered=self.offsets_lowered,
+            lower_offsets=self.lower_offsets,
         )
         try:
             log.topic_id = read_topic_id(self._resources.files, folder)
@@ -365,7 +362,7 @@ class LogDirectory:
             log_start_offset=0,
             log_end_offset=0,
             recovery_point=0,
-            offsets_lowered=self.offsets_lowered,
+            lower_offsets=self.lower_offsets,
             durable=False,
         )
         crash_point("manager.create.before_topic_id")
@@ -467,23 +464,29 @@ class LogDirectory:
 
     # Checkpoints
 
-    def offsets_lowered(self) -> None:
-        """Write the offsets now that a truncation has lowered, before it goes on.
+    def lower_offsets(
+        self, folder: str, *, recovery_point: int | None = None, log_start: int | None = None
+    ) -> Callable[[], None]:
+        """Lower the offsets of one log in the checkpoints; the returned call writes them.
 
-        This blocks the event loop for a few fsyncs; truncations are rare.
+        A truncation must not go on before it has run. It blocks; it may run on any thread.
         """
-        with disk_errors(self.path), self._checkpoint_lock:
-            self._outdated_count += 1
-            lowered = {
-                key: self.logs[key].recovery_point
-                for key, offset in self.cleaner_offsets.items()
-                if key in self.logs and self.logs[key].recovery_point < offset
-            }
-            if lowered:
-                self.cleaner_offsets |= lowered
-                self._write(CLEANER_OFFSETS, dict(self.cleaner_offsets))
-            self._write(RECOVERY_POINTS, self._recovery_points())
-            self._write(LOG_STARTS, self._log_starts())
+        self._outdated_count += 1
+        key = partition_of(folder.rpartition("/")[2])
+        if key is None:
+            raise InvariantViolated(f"{folder}: the folder of no partition")
+        checkpoints, names = self._checkpoints, []
+        if recovery_point is not None:
+            if self.cleaner_offsets.get(key, 0) > recovery_point:
+                self.cleaner_offsets[key] = recovery_point
+                checkpoints.note(CLEANER_OFFSETS, dict(self.cleaner_offsets))
+                names.append(CLEANER_OFFSETS)
+            checkpoints.lower(RECOVERY_POINTS, key, recovery_point)
+            names.append(RECOVERY_POINTS)
+        if log_start is not None:
+            checkpoints.lower(LOG_STARTS, key, log_start)
+            names.append(LOG_STARTS)
+        return partial(checkpoints.write, *names)
 
     def _remove_from_checkpoints(self, key: PartitionKey) -> None:
         """Remove a deleted log from all checkpoints before its name is used again.
@@ -491,16 +494,15 @@ class LogDirectory:
         With the old log start the new log would lose its first records, and with the old recovery
         point recovery would trust damaged batches.
         """
-        with self._checkpoint_lock:
-            self._outdated_count += 1
-            self._write(RECOVERY_POINTS, self._recovery_points())
-            self._write(LOG_STARTS, self._log_starts())
-            self.high_watermarks.pop(key, None)
-            known = {one: at for one, at in self.high_watermarks.items() if one in self.logs}
-            self._write(HIGH_WATERMARKS, known)
-            self.cleaner_offsets.pop(key, None)
-            self._write(CLEANER_OFFSETS, dict(self.cleaner_offsets))
-            self._checkpointed = set(self.logs)
+        self._outdated_count += 1
+        self.high_watermarks.pop(key, None)
+        self.cleaner_offsets.pop(key, None)
+        self._note_offsets()
+        known = {one: at for one, at in self.high_watermarks.items() if one in self.logs}
+        self._checkpoints.note(HIGH_WATERMARKS, known)
+        self._checkpoints.note(CLEANER_OFFSETS, dict(self.cleaner_offsets))
+        self._checkpoints.write(RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS, CLEANER_OFFSETS)
+        self._checkpointed = set(self.logs)
 
     def prepare_checkpoints(
         self, high_watermarks: Mapping[PartitionKey, int]
@@ -533,24 +535,26 @@ class LogDirectory:
                 continue
             self._checkpointed.add(key)
             recovery_points[key] = log.recovery_point
-            if log.log_start_offset > log.segments[0].base_offset:
-                log_starts[key] = log.log_start_offset
+            start = self._log_start(key, log)
+            if start is not None:
+                log_starts[key] = start
             watermark = high_watermark_of(key)
             if watermark is not None:
                 watermarks[key] = watermark
         self.high_watermarks = {key: at for key, at in watermarks.items() if key in self.logs}
+        if outdated_count == self._outdated_count:
+            self._checkpoints.note(RECOVERY_POINTS, recovery_points)
+            self._checkpoints.note(LOG_STARTS, log_starts)
+            self._checkpoints.note(HIGH_WATERMARKS, watermarks)
 
         def write() -> None:
-            with disk_errors(self.path), self._checkpoint_lock:
-                if outdated_count != self._outdated_count:
-                    return
-                crash_point("manager.checkpoint.before_recovery_points")
-                self._write(RECOVERY_POINTS, recovery_points)
-                crash_point("manager.checkpoint.before_log_starts")
-                self._write(LOG_STARTS, log_starts)
-                crash_point("manager.checkpoint.before_high_watermarks")
-                self._write(HIGH_WATERMARKS, watermarks)
-                crash_point("manager.checkpoint.after_high_watermarks")
+            crash_point("manager.checkpoint.before_recovery_points")
+            self._checkpoints.write(RECOVERY_POINTS)
+            crash_point("manager.checkpoint.before_log_starts")
+            self._checkpoints.write(LOG_STARTS)
+            crash_point("manager.checkpoint.before_high_watermarks")
+            self._checkpoints.write(HIGH_WATERMARKS)
+            crash_point("manager.checkpoint.after_high_watermarks")
 
         return write
 
@@ -558,33 +562,32 @@ class LogDirectory:
         """Record how far a log was compacted; the returned call writes it, on any thread."""
         self.cleaner_offsets[key] = offset
         self._checkpointed.add(key)
-        offsets, outdated_count = dict(self.cleaner_offsets), self._outdated_count
+        self._checkpoints.note(CLEANER_OFFSETS, dict(self.cleaner_offsets))
 
         def write() -> None:
-            with disk_errors(self.path), self._checkpoint_lock:
-                if outdated_count == self._outdated_count:
-                    crash_point("compaction.checkpoint.before_write")
-                    self._write(CLEANER_OFFSETS, offsets)
-                    crash_point("compaction.checkpoint.after_write")
+            crash_point("compaction.checkpoint.before_write")
+            self._checkpoints.write(CLEANER_OFFSETS)
+            crash_point("compaction.checkpoint.after_write")
 
         return write
 
-    def _recovery_points(self) -> dict[PartitionKey, int]:
-        return {key: log.recovery_point for key, log in self.logs.items()}
+    def _note_offsets(self) -> None:
+        """Note the offsets of all logs at once."""
+        starts = ((key, self._log_start(key, log)) for key, log in self.logs.items())
+        known = {key: start for key, start in starts if start is not None}
+        self._checkpoints.note(
+            RECOVERY_POINTS, {key: log.recovery_point for key, log in self.logs.items()}
+        )
+        self._checkpoints.note(LOG_STARTS, known)
+        self._checkpointed.update(self.logs)
 
-    def _log_starts(self) -> dict[PartitionKey, int]:
-        """The log starts that differ from the base offset of the first segment."""
-        return {
-            key: log.log_start_offset
-            for key, log in self.logs.items()
-            if log.log_start_offset > log.segments[0].base_offset
-        }
+    def _log_start(self, key: PartitionKey, log: Log) -> int | None:
+        """Return a log start that differs from the base offset of the first segment, else None.
 
-    def _write(self, name: str, offsets: Mapping[PartitionKey, int]) -> None:
-        """Replace a checkpoint, unless it has the same content: idle logs must cost no sync."""
-        if self._written.get(name) == offsets:
-            return
-        # After a failed write the content of the file is unknown.
-        self._written.pop(name, None)
-        write_offsets(self._resources.files, f"{self.path}/{name}", offsets)
-        self._written[name] = dict(offsets)
+        A truncation that is under way has not cut its files yet. With the lowered start on disk,
+        a crash would bring deleted records back. It writes the start itself when it ends.
+        """
+        if log.is_truncating:
+            return self._checkpoints.noted(LOG_STARTS).get(key)
+        start = log.log_start_offset
+        return start if start > log.segments[0].base_offset else None

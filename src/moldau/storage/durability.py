@@ -10,6 +10,7 @@ All methods run on the event loop; only `Flush.run` runs on another thread.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Protocol
 
 from moldau.base.checks import crash_point
 from moldau.base.files import File, Files
@@ -18,14 +19,24 @@ from moldau.storage.epochs import LeaderEpochs, format_epochs
 from moldau.storage.flushing import Flush
 
 
+class LowerOffsets(Protocol):
+    """Lowers offsets of a log in the checkpoints of its directory."""
+
+    def __call__(
+        self, folder: str, *, recovery_point: int | None = None, log_start: int | None = None
+    ) -> Callable[[], None]:
+        """Lower what is given; return the call that writes it. It blocks, on any thread."""
+        ...
+
+
 class Durability:
     """The recovery point of a log, and its unsynced files besides the `.log` files."""
 
     __slots__ = (
         "_folder",
         "_folder_is_new",
+        "_lower_offsets",
         "_name_changes",
-        "_offsets_lowered",
         "_synced_name_changes",
         "_unsynced_paths",
         "flushed_ms",
@@ -38,7 +49,7 @@ class Durability:
         folder: str,
         recovery_point: int,
         now_ms: int,
-        offsets_lowered: Callable[[], None],
+        lower_offsets: LowerOffsets,
         *,
         names_durable: bool,
         unsynced_paths: Iterable[str],
@@ -47,7 +58,7 @@ class Durability:
         self._folder_is_new = not names_durable
         self._name_changes = 0 if names_durable else 1
         self._synced_name_changes = 0
-        self._offsets_lowered = offsets_lowered
+        self._lower_offsets = lower_offsets
         self._unsynced_paths = list(unsynced_paths)
         self.recovery_point = recovery_point
         self.flushed_ms = now_ms
@@ -58,27 +69,27 @@ class Durability:
         self._name_changes += 1
         self._unsynced_paths += written_paths
 
-    def cut_to(self, offset: int) -> None:
-        """Lower the recovery point, on disk too, before a truncation changes bytes below it.
+    def cut_to(self, offset: int) -> Callable[[], None] | None:
+        """Lower the recovery point; return what must be run before bytes below it change, if any.
 
         With the old checkpoint, recovery would trust batches that replaced the truncated ones.
         """
         # A flush that is running now may sync files that the truncation changes under it.
         self.truncation_count += 1
         self._name_changes += 1
-        if offset < self.recovery_point:
-            self.recovery_point = offset
-            crash_point("log.truncate.before_checkpoint")
-            self._offsets_lowered()
+        if offset >= self.recovery_point:
+            return None
+        self.recovery_point = offset
+        crash_point("log.truncate.before_checkpoint")
+        return self._lower_offsets(self._folder, recovery_point=offset)
 
-    def log_start_lowered(self) -> None:
-        """Write the lowered log start to disk before anything is appended below the old one.
+    def lower_log_start(self, offset: int) -> Callable[[], None]:
+        """Return what must be run before anything is appended below the old log start.
 
         With the old checkpoint, recovery would remove those batches, flushed or not.
         """
         crash_point("log.truncate.before_log_start")
-        self._offsets_lowered()
-        crash_point("log.truncate.after_log_start")
+        return self._lower_offsets(self._folder, log_start=offset)
 
     def flush(
         self, files: Files, logs: tuple[File, ...], end_offset: int, epochs: LeaderEpochs

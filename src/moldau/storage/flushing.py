@@ -3,7 +3,8 @@
 A flush has three steps. The loop lists what to sync (`Log.prepare_flush`), a thread syncs it
 (`Flush.run`), and the loop moves the recovery point (`Log.flushed`). So only the loop touches the
 state of a log, and appends continue during the sync. `Flusher` does all three. Callers that arrive
-during a sync wait for it and share the next one (group commit).
+during a sync wait for it and share the next one (group commit). A flush waits until a truncation of
+its log has cut the files.
 
 Below the recovery point everything is durable: batches, the indexes and snapshots of closed
 segments, leader epochs, and file names. Recovery trusts everything below it.
@@ -13,11 +14,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
 from moldau.base.checks import crash_point
+from moldau.base.errors import StorageError
 from moldau.base.executor import Executor
 from moldau.base.files import File, Files, Folder, replace_in
 from moldau.storage.disk_errors import disk_errors, disk_failures
@@ -133,14 +135,19 @@ class Flushable(Hashable, Protocol):
         ...
 
 
-class Flusher:
-    """Syncs logs through the executor, one sync per log at a time."""
+Failed = Callable[[StorageError], None]
+"""Told of a disk that fails."""
 
-    __slots__ = ("_executor", "_running")
+
+class Flusher:
+    """Syncs and cuts logs through the executor, one sync per log at a time."""
+
+    __slots__ = ("_executor", "_running", "_truncating")
 
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
         self._running: dict[Flushable, asyncio.Task[None]] = {}
+        self._truncating: dict[Flushable, asyncio.Task[bool]] = {}
 
     async def flush(self, log: Flushable, offset: int) -> None:
         """Return once everything below this offset is durable; StorageError if the sync failed.
@@ -148,6 +155,10 @@ class Flusher:
         Returns also if the log was truncated below the offset: nothing is left to sync.
         """
         while log.recovery_point < offset:
+            truncating = self._truncating.get(log)
+            if truncating is not None:
+                await asyncio.wait([truncating])
+                continue
             running = self._running.get(log)
             if running is None:
                 flush = log.prepare_flush()
@@ -158,9 +169,26 @@ class Flusher:
             # Others wait for the same task: a cancelled caller must not cancel it.
             await asyncio.shield(running)
 
+    async def run(self, blocking: Callable[[], None]) -> None:
+        """Run what would block the loop."""
+        await self._executor.run(blocking)
+
+    async def truncate(
+        self, log: Flushable, steps: Iterator[Callable[[], None]], failed: Failed
+    ) -> bool:
+        """Run the steps of a truncation that has begun; return whether all of them have run.
+
+        If one fails, `failed` is told: the log takes no appends any more. The steps go on if the
+        caller is cancelled, and a failure is told all the same.
+        """
+        running = asyncio.get_running_loop().create_task(self._run_steps(log, steps, failed))
+        self._truncating[log] = running
+        return await asyncio.shield(running)
+
     async def settle(self) -> None:
-        """Wait until all running syncs have ended or failed; for a clean shutdown."""
-        await asyncio.gather(*self._running.values(), return_exceptions=True)
+        """Wait until all that runs has ended or failed; for a clean shutdown."""
+        running = (*self._truncating.values(), *self._running.values())
+        await asyncio.gather(*running, return_exceptions=True)
 
     async def _run(self, log: Flushable, flush: Flush) -> None:
         try:
@@ -168,3 +196,16 @@ class Flusher:
             log.flushed(flush)
         finally:
             del self._running[log]
+
+    async def _run_steps(
+        self, log: Flushable, steps: Iterator[Callable[[], None]], failed: Failed
+    ) -> bool:
+        try:
+            for step in steps:
+                await self._executor.run(step)
+        except StorageError as error:
+            failed(error)
+            return False
+        finally:
+            del self._truncating[log]
+        return True

@@ -35,14 +35,14 @@ from moldau.records.batch import LENGTH_END, PREFIX_SIZE, BatchHeader, batch_pre
 from moldau.records.control import end_transaction_marker
 from moldau.storage.append_result import AppendResult
 from moldau.storage.disk_errors import disk_errors, disk_failures, storage_error
-from moldau.storage.durability import Durability
+from moldau.storage.durability import Durability, LowerOffsets
 from moldau.storage.epochs import LEADER_EPOCHS, LeaderEpochs
 from moldau.storage.flushing import Flush
 from moldau.storage.index_files import make_empty
 from moldau.storage.indexes import RELATIVE_OFFSET_MAX, AbortedTransaction
 from moldau.storage.log_retention import delete_expired
-from moldau.storage.log_truncation import Truncation
-from moldau.storage.prepared_end import PreparedEnd, prepare_end
+from moldau.storage.log_truncation import BlockingSteps, Truncation, run_steps
+from moldau.storage.prepared_end import PreparedEnd, end_after_cut, prepare_end
 from moldau.storage.producer_history import store_snapshot
 from moldau.storage.producers import Origin, ProducerStates
 from moldau.storage.reader import ReadResult, aborted_in, read_segments
@@ -72,6 +72,7 @@ class Log:
         "epochs",
         "folder",
         "full",
+        "is_truncating",
         "log_end_offset",
         "log_start_offset",
         "offline",
@@ -91,7 +92,7 @@ class Log:
         log_start_offset: int,
         log_end_offset: int,
         recovery_point: int,
-        offsets_lowered: Callable[[], None],
+        lower_offsets: LowerOffsets,
         durable: bool,
         unsynced_paths: Sequence[str] = (),
     ) -> None:
@@ -109,7 +110,7 @@ class Log:
             folder,
             recovery_point,
             resources.clock.wall_ms(),
-            offsets_lowered,
+            lower_offsets,
             names_durable=durable,
             unsynced_paths=unsynced_paths,
         )
@@ -127,6 +128,9 @@ class Log:
         """True after its end or its directory failed: appends are refused for good."""
         self.full = False
         """True while the disk is full: appends are refused, reads and retention continue."""
+        self.is_truncating = False
+        """True while the files of a truncation are cut. Nobody may append, flush or delete then;
+        whoever leads the partition or follows a leader asks first."""
 
     def __repr__(self) -> str:
         return f"<Log {self.folder} [{self.log_start_offset}, {self.log_end_offset})>"
@@ -288,6 +292,7 @@ class Log:
 
     def _append_run(self, view: memoryview, position: int, headers: list[BatchHeader]) -> int:
         """Write as many batches as fit into one segment, and remove them from the list."""
+        invariant(not self.is_truncating, f"{self}: an append during a truncation")
         if self.offline or self.full:
             raise self._refusal()
         first = headers[0]
@@ -337,6 +342,7 @@ class Log:
     def roll(self, base_offset: int | None = None) -> Segment:
         """Close the active segment and create the next; an empty active segment is replaced."""
         start = self.log_end_offset if base_offset is None else base_offset
+        invariant(not self.is_truncating, f"{self}: a roll during a truncation")
         invariant(start >= self.log_end_offset, f"{self}: a roll at {start} is below the end")
         old = self.active
         if old.base_offset == start and not old.size:
@@ -426,6 +432,8 @@ class Log:
 
     def retain(self, now_ms: int, high_watermark: int) -> int:
         """Delete the segments that retention has expired; return how many."""
+        if self.is_truncating:
+            return 0
         with disk_errors(self.folder):
             return delete_expired(
                 self, self._resources.files, self._segments, self._durability,
@@ -443,38 +451,69 @@ class Log:
         with disk_errors(self.folder):
             self._prepared = yield from prepare_end(self._resources.files, self, offset)
 
-    def truncate_to(self, offset: int) -> bool:
-        """Remove everything at or above an offset; return whether there was anything.
+    def lower_recovery_point(self, offset: int) -> Callable[[], None] | None:
+        """Lower the recovery point for a truncation; return the call that writes it, if any.
 
-        A batch that contains the offset is removed whole, so the log may end below the offset.
-        An offset below the log start lowers the start. This blocks: it syncs, and it replays
-        producer state unless `prepare_truncation` has done that.
+        The call blocks, and raises DiskFull if there is no room. Run it first: up to here the
+        truncation may still be left, and afterwards there is no way back.
         """
         invariant(offset >= 0, f"{self}: cannot be truncated to {offset}")
-        if offset >= self.log_end_offset:
-            return False
-        with disk_failures(self.folder):
-            self._begin_truncation().truncate_to(offset)
-        return True
+        with disk_errors(self.folder):
+            return self._durability.cut_to(end_after_cut(self.segments, offset))
 
-    def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Delete all segments and continue with an empty log at an offset.
+    def begin_truncation(self, offset: int) -> BlockingSteps | None:
+        """Remove everything at or above an offset; None if there is nothing.
+
+        A batch that contains the offset is removed whole, so the log may end below the offset. An
+        offset below the log start lowers the start. In memory that is done at once, and replays
+        producer state unless `prepare_truncation` has done that. The log `is_truncating` until the
+        returned steps have run.
+        """
+        if offset >= self.log_end_offset:
+            return None
+        with disk_failures(self.folder):
+            return self._truncation().truncate_to(offset)
+
+    def begin_restart(self, offset: int) -> BlockingSteps:
+        """Delete all segments and continue with an empty log at an offset, in the same way.
 
         For a follower whose leader's log starts above our end, or ends below our start.
         """
-        invariant(offset >= 0, f"{self}: cannot start at {offset}")
         with disk_failures(self.folder):
-            self._begin_truncation().restart_at(offset)
+            return self._truncation().restart_at(offset)
+
+    def truncate_to(self, offset: int) -> bool:
+        """Do all of `begin_truncation` here and now; return whether there was anything.
+
+        This blocks: it syncs and cuts files.
+        """
+        if offset >= self.log_end_offset:
+            return False
+        self._write_lowered(offset)
+        run_steps(self.begin_truncation(offset) or ())
+        return True
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Do all of `begin_restart` here and now."""
+        self._write_lowered(offset)
+        run_steps(self.begin_restart(offset))
+
+    def _write_lowered(self, offset: int) -> None:
+        write = self.lower_recovery_point(offset)
+        if write is not None:
+            write()
 
     @property
     def truncation_count(self) -> int:
         """How often the log was truncated since it was opened."""
         return self._durability.truncation_count
 
-    def _begin_truncation(self) -> Truncation:
-        self._changed = True
+    def _truncation(self) -> Truncation:
+        invariant(not self.is_truncating, f"{self}: is being truncated already")
+        folder = self._resources.files.open_folder(self.folder)
+        self.is_truncating = self._changed = True
         prepared, self._prepared = self._prepared, None
-        return Truncation(self, self._resources, self._segments, self._durability, prepared)
+        return Truncation(self, self._resources, self._segments, self._durability, folder, prepared)
 
     # Durability
 
@@ -496,8 +535,10 @@ class Log:
     def prepare_flush(self) -> Flush | None:
         """Return the sync that makes the log durable up to its end; None if it already is.
 
-        Run it on another thread, then call `flushed`. One at a time: `flushing.Flusher`.
+        Run it on another thread, then call `flushed`. One at a time, and not during a truncation:
+        `flushing.Flusher`.
         """
+        invariant(not self.is_truncating, f"{self}: a flush during a truncation")
         return self._flush() if self.recovery_point < self.log_end_offset else None
 
     def _flush(self) -> Flush:
@@ -518,7 +559,9 @@ class Log:
 
         Run the returned flush and call `flushed` before the clean shutdown mark is written.
         """
-        if not self._changed or self.offline or not self.log_end_offset:
+        if not self._changed or self.offline or self.is_truncating:
+            return None
+        if not (self.log_end_offset or self.truncation_count):
             return None  # An empty log has nothing to lose, and there may be tens of thousands.
         active, end = self.active, self.log_end_offset
         with disk_errors(self.folder):

@@ -163,7 +163,9 @@ class LogManager:
                 directory.prepare_checkpoints(high_watermarks)()
                 # A request may have appended after the last sync. Indexes, epochs and snapshot of
                 # that log are then incomplete: no clean mark, so that the next start recovers it.
-                unflushed = any(log.unflushed_count for log in directory.logs.values())
+                unflushed = any(
+                    log.unflushed_count or log.is_truncating for log in directory.logs.values()
+                )
                 # The same holds for a log that could not be recovered at the start.
                 if not (directory.full or unflushed or directory.unreadable):
                     directory.finish(broker_epoch)

@@ -8,12 +8,13 @@ itself stays one step, and reads the headers only if nothing was prepared or the
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from moldau.base.files import Files
-from moldau.storage.producer_history import remove_later_snapshots, replay_in_steps
+from moldau.storage.producer_history import replay_in_steps
 from moldau.storage.producers import ProducerStates
+from moldau.storage.segment import Segment
 
 if TYPE_CHECKING:
     from moldau.storage.log import Log
@@ -34,20 +35,13 @@ class PreparedEnd(NamedTuple):
         """Tell whether a log that is being cut to this end is still what it was."""
         return end_offset == self.end_offset and _state_of(log) == self.log_state
 
-    def take(self, files: Files, folder: str) -> ProducerStates:
-        """Return the producers, once no snapshot contradicts them any more."""
-        remove_later_snapshots(files, folder, self.end_offset)
-        return self.producers
-
 
 def prepare_end(files: Files, log: Log, offset: int) -> Generator[None, None, PreparedEnd | None]:
     """Find the producers as they were before an offset; None if the log changes meanwhile."""
     segments, state = tuple(log.segments), _state_of(log)
     if not segments[0].base_offset <= offset < log.log_end_offset:
         return None
-    segment = next(one for one in reversed(segments) if one.base_offset <= offset)
-    batch = segment.batch_holding(offset)
-    end_offset = offset if batch is None else min(offset, batch.base_offset)
+    end_offset = end_after_cut(segments, offset)
     steps = replay_in_steps(files, log.folder, segments, end_offset)
     while True:
         try:
@@ -57,6 +51,14 @@ def prepare_end(files: Files, log: Log, offset: int) -> Generator[None, None, Pr
         yield
         if _state_of(log) != state:
             return None
+
+
+def end_after_cut(segments: Sequence[Segment], offset: int) -> int:
+    """Return where a log ends that is cut at an offset: a batch that contains it goes whole."""
+    holding = (one for one in reversed(segments) if one.base_offset <= offset)
+    segment = next(holding, None)
+    batch = None if segment is None else segment.batch_holding(offset)
+    return offset if batch is None else min(offset, batch.base_offset)
 
 
 def _state_of(log: Log) -> LogState:

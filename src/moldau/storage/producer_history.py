@@ -81,24 +81,36 @@ def stray_snapshots(offsets: Sequence[int], base_offsets: Collection[int]) -> li
 def restore_producers(
     files: Files, folder: str, producers: ProducerStates, segments: Sequence[Segment], end: int
 ) -> None:
-    """Restore the producer state of a log that ends at this offset.
+    """Restore the producer state of a log that ends at this offset, and remove later snapshots."""
+    snapshots = snapshot_offsets(files.names(folder))
+    remove_snapshots(files, folder, snapshots_after(snapshots, end))
+    replay_producers(files, folder, producers, segments, end, snapshots)
 
-    Snapshots above the end are removed: when the log has grown again, they would describe batches
-    that were truncated.
+
+def snapshots_after(offsets: Iterable[int], end: int) -> list[int]:
+    """List the snapshots above the end of a log.
+
+    They must be removed before the log grows again: then they would describe batches that were
+    truncated.
     """
-    offsets = remove_later_snapshots(files, folder, end)
-    start = load_newest_snapshot(files, folder, producers, offsets)
+    return [offset for offset in offsets if offset > end]
+
+
+def replay_producers(
+    files: Files,
+    folder: str,
+    producers: ProducerStates,
+    segments: Sequence[Segment],
+    end: int,
+    snapshots: Sequence[int],
+) -> None:
+    """Restore producer state from the newest of these snapshots that is not above the end."""
+    usable = [offset for offset in snapshots if offset <= end]
+    start = load_newest_snapshot(files, folder, producers, usable)
     for segment in _overlapping(segments, start, end):
         # A damaged batch below the recovery point costs its producers' state, not the log.
         with suppress(CorruptRecords):
             _replay(producers, segment, start, end)
-
-
-def remove_later_snapshots(files: Files, folder: str, end: int) -> list[int]:
-    """Remove the snapshots of a later end than this; return the offsets of the others."""
-    offsets = snapshot_offsets(files.names(folder))
-    remove_snapshots(files, folder, (offset for offset in offsets if offset > end))
-    return [offset for offset in offsets if offset <= end]
 
 
 def replay_in_steps(

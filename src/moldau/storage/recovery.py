@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import contextlib
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from moldau.base.checks import crash_point
@@ -49,6 +49,7 @@ from moldau.storage.cuts import (
     last_readable_offset,
 )
 from moldau.storage.disk_errors import disk_errors, is_full
+from moldau.storage.durability import LowerOffsets
 from moldau.storage.epochs import LeaderEpochs, load_epochs, save_epochs
 from moldau.storage.index_files import make_empty
 from moldau.storage.log import Log
@@ -64,12 +65,12 @@ from moldau.storage.producers import ProducerStates
 from moldau.storage.resources import Resources
 from moldau.storage.scan import StoredBatch, walk
 from moldau.storage.segment import (
-    DELETED_SUFFIX,
     LOG_SUFFIX,
     SEGMENT_SUFFIXES,
     Segment,
     file_stem,
 )
+from moldau.storage.segment_files import DELETED_SUFFIX
 from moldau.storage.topic_config import LONG_MAX, LogConfig
 from moldau.storage.transaction_index import TRANSACTION_INDEX_SUFFIX
 
@@ -120,7 +121,7 @@ def open_log(
     log_start_offset: int = 0,
     recovery_point: int = 0,
     compacted_below: int = 0,
-    offsets_lowered: Callable[[], None],
+    lower_offsets: LowerOffsets,
 ) -> Opened:
     """Open the log in a folder; `clean` says that the last shutdown was a clean one.
 
@@ -152,7 +153,7 @@ def open_log(
         log_start_offset=log_start,
         log_end_offset=end_offset,
         recovery_point=end_offset if trusted else min(recovery_point, end_offset),
-        offsets_lowered=offsets_lowered,
+        lower_offsets=lower_offsets,
         durable=trusted,
         unsynced_paths=opening.unsynced_paths,
     )

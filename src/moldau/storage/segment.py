@@ -39,19 +39,19 @@ from moldau.storage.indexes import (
 )
 from moldau.storage.resources import Resources, ScheduledDelete
 from moldau.storage.scan import StoredBatch, StoredPlace, find_offset, walk, walk_checked
+from moldau.storage.segment_files import DELETED_SUFFIX, SegmentCut, rename_deleted
 from moldau.storage.tail import Tail
 from moldau.storage.topic_config import LONG_MAX, LogConfig
 from moldau.storage.transaction_index import (
     TRANSACTION_INDEX_SUFFIX,
     append_aborted,
     load_aborted,
-    truncate_aborted,
+    read_aborted,
 )
 
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"
-DELETED_SUFFIX = ".deleted"
 SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 """The files of a segment. First the `.log`: without it the others are orphans."""
 
@@ -118,10 +118,7 @@ class Segment:
         cls, resources: Resources, folder: str, base_offset: int, config: LogConfig
     ) -> Segment:
         """Create an empty active segment."""
-        segment = cls(resources, folder, base_offset, 0, config)
-        jitter_ms = min(config.segment_jitter_ms, config.segment_ms)
-        if jitter_ms > 0:
-            segment._jitter_ms = resources.random.randrange(jitter_ms)
+        segment = cls.without_file(resources, folder, base_offset, config)
         crash_point("segment.create.before_open")
         try:
             segment.file = resources.files.open(segment.path, create=True)
@@ -132,8 +129,25 @@ class Segment:
             raise
         crash_point("segment.create.after_open")
         resources.open_files.opened(segment)
+        return segment
+
+    @classmethod
+    def without_file(
+        cls, resources: Resources, folder: str, base_offset: int, config: LogConfig
+    ) -> Segment:
+        """Return an empty active segment whose file is created before the first write."""
+        segment = cls(resources, folder, base_offset, 0, config)
+        jitter_ms = min(config.segment_jitter_ms, config.segment_ms)
+        if jitter_ms > 0:
+            segment._jitter_ms = resources.random.randrange(jitter_ms)
         segment.tail = Tail.empty(base_offset)
         return segment
+
+    @property
+    def file_names(self) -> list[str]:
+        """The names of its files, first that of the `.log`; a file may not exist."""
+        name = file_stem(self.base_offset)
+        return [name + suffix for suffix in SEGMENT_SUFFIXES]
 
     @property
     def path(self) -> str:
@@ -273,7 +287,8 @@ class Segment:
 
     def batches(self, position: int = 0) -> Iterator[StoredBatch]:
         """Walk the batches from this position, where a batch must start."""
-        return walk(self.handle(), position, self.size)
+        # An empty segment may have no file yet.
+        return walk(self.handle(), position, self.size) if self.size else iter(())
 
     def batch_holding(self, offset: int) -> StoredBatch | None:
         """Find the first batch that ends at or after this offset; None if all end before it."""
@@ -294,6 +309,8 @@ class Segment:
 
     def place_of(self, offset: int) -> StoredPlace | None:
         """Find the position and size of the first batch that ends at or after this offset."""
+        if not self.size:
+            return None
         start = self.indexes().offsets.floor(offset).position
         return find_offset(self.handle(), start, self.size, offset)
 
@@ -464,44 +481,46 @@ class Segment:
 
     # Truncating and deleting
 
-    def truncate_to(self, offset: int) -> int:
-        """Remove every batch that ends at or after this offset; return the new end offset.
+    def truncate_to(self, offset: int) -> SegmentCut:
+        """Remove every batch that ends at or after this offset, in memory.
 
-        The end is the offset, or the base offset of the batch that contained it: a batch is
-        removed whole. The `.txnindex`, the offset index and the time index are truncated too.
+        The new end is the offset, or the base offset of the batch that contained it: a batch is
+        removed whole. Nothing may be written before the returned cut has run: it takes as long as
+        the kernel needs to free a gigabyte. Reads below the new end go on meanwhile.
         """
         batch = self.batch_holding(offset)
         tail = self.warm_up()
         if batch is None:
-            return offset
+            return SegmentCut(offset, None, self.size, "", None)
         end_offset = min(offset, batch.base_offset)
         invariant(
             end_offset >= self.base_offset,
             f"{self.path}: the batch at {batch.position} has offset {batch.base_offset}",
         )
-        # A crash between these steps leaves index and batches out of step. That is safe: the
-        # recovery point is at most the new end, so recovery rebuilds all indexes of this segment.
-        if self.has_aborted:
-            self._resources.aborted.drop(self.stem)
-            self.has_aborted = truncate_aborted(
-                self._resources.files, self.transactions_path, end_offset
-            )
-        crash_point("segment.truncate.before_cut")
-        self._cut(batch.position)
-        crash_point("segment.truncate.after_cut")
+        transactions_size = self._truncate_aborted(end_offset)
+        file = self.handle()
+        file.cut_off_regions(batch.position)
+        self.file = None  # regions of what is appended next belong to another handle
         self.size = batch.position
         tail.truncate_to(end_offset)
         self._find_largest_after_indexes(tail)
         if not self.size:
             self.first_timestamp = NO_TIMESTAMP
-        return end_offset
+        return SegmentCut(end_offset, file, self.size, self.file_names[-1], transactions_size)
 
-    def _cut(self, position: int) -> None:
-        """Cut the file; what waits to be sent of the part that goes is not sent any more."""
-        file = self.handle()
-        file.cut_off_regions(position)
-        file.truncate(position)
-        self.file = None  # regions of what is appended next belong to another handle
+    def _truncate_aborted(self, end_offset: int) -> int | None:
+        """Drop aborted transactions in memory; return the new size of the file, if there is one."""
+        if not self.has_aborted:
+            return None
+        cache = self._resources.aborted
+        cache.drop(self.stem)
+        kept = read_aborted(self._resources.files, self.transactions_path)
+        kept.truncate_to(end_offset)
+        self.has_aborted = kept.size > 0
+        if self.has_aborted:
+            # The file has more until it is cut, and would seem damaged.
+            cache.put(self.stem, kept)
+        return kept.size
 
     def _find_largest_after_indexes(self, tail: Tail) -> None:
         """Look for a larger timestamp behind the last entry of the indexes.
@@ -544,21 +563,22 @@ class Segment:
     def schedule_delete(self) -> None:
         """Rename every file to `.deleted`, and remove it after `file.delete.delay.ms`.
 
-        Readers keep their open files. The `.log` is renamed first: from then on recovery takes
-        the indexes for orphans and removes them.
+        Readers keep their open files.
         """
-        resources = self._resources
-        due_ms = resources.clock.wall_ms() + self.config.file_delete_delay_ms
-        crash_point("segment.schedule_delete.before_log")
-        for suffix in SEGMENT_SUFFIXES:
-            path = self.stem + suffix
-            with contextlib.suppress(FileNotFoundError):
-                resources.files.rename(path, path + DELETED_SUFFIX)
-                resources.scheduled_deletes.append(
-                    ScheduledDelete(due_ms, path + DELETED_SUFFIX, is_folder=False)
-                )
-        crash_point("segment.schedule_delete.after_log")
+        folder = self._resources.files.open_folder(self.stem.rpartition("/")[0])
+        try:
+            rename_deleted(folder, self.file_names)
+        finally:
+            folder.close()
+        self.renamed_deleted()
         self.let_go()
+
+    def renamed_deleted(self) -> None:
+        """Have the renamed files removed after `file.delete.delay.ms`."""
+        due_ms = self._resources.clock.wall_ms() + self.config.file_delete_delay_ms
+        for suffix in SEGMENT_SUFFIXES if self.has_aborted else SEGMENT_SUFFIXES[:-1]:
+            path = self.stem + suffix + DELETED_SUFFIX
+            self._resources.scheduled_deletes.append(ScheduledDelete(due_ms, path, is_folder=False))
 
 
 def _check_order(batch: StoredBatch, next_offset: int, base_offset: int) -> None:

@@ -14,7 +14,7 @@ or a missing file.
 from __future__ import annotations
 
 from moldau.base.errors import CorruptRecords
-from moldau.base.files import Files, read_whole
+from moldau.base.files import Files, Folder, read_whole
 from moldau.storage.indexes import AbortedIndex, AbortedTransaction, encode_aborted
 
 TRANSACTION_INDEX_SUFFIX = ".txnindex"
@@ -85,19 +85,16 @@ def append_aborted(files: Files, path: str, transaction: AbortedTransaction) -> 
         file.close()
 
 
-def truncate_aborted(files: Files, path: str, end_offset: int) -> bool:
-    """Drop the transactions whose marker is at or above this offset; return if any is left."""
-    kept = read_aborted(files, path)
-    kept.truncate_to(end_offset)
-    if not kept.size:
-        files.remove(path)
-        return False
-    file = files.open(path)
+def cut_aborted(folder: Folder, name: str, size: int) -> None:
+    """Cut the file to this many bytes, or remove it if nothing is left; may run on any thread."""
+    if not size:
+        folder.remove(name)
+        return
+    file = folder.open(name)
     try:
-        file.truncate(kept.size)
+        file.truncate(size)
     finally:
         file.close()
-    return True
 
 
 def store_beside(files: Files, path: str, index: AbortedIndex) -> None:

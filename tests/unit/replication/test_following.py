@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from kits.log_kit import make_batch, marker, region_bytes
+from kits.log_kit import make_batch, marker
 from kits.replica_kit import Replicas
 from moldau.protocol.errors import ApiError, ErrorCode
 from moldau.records.batch import parse_header
-from moldau.replication.partition import ACKS_LEADER, ReadLimit
+from moldau.replication.partition import ACKS_ALL, ACKS_LEADER, ReadLimit, Role
 from moldau.storage.epochs import EpochEnd
+from moldau.storage.log_truncation import run_steps
 
 A, B = 1, 2
 
@@ -81,7 +82,7 @@ def test_a_high_watermark_above_the_cut_comes_down():
     replicas.fetch(B)
     replicas.fetch(B)
     assert replicas.ends(B) == (2, 2)
-    replicas[B].truncate_to_divergence(EpochEnd(0, 1), 0)
+    replicas.truncate(B, EpochEnd(0, 1), 0)
     assert replicas.ends(B) == (1, 1)
 
 
@@ -93,18 +94,18 @@ def test_an_answer_that_cuts_nothing_wakes_nobody():
             heard.append(moved)
 
     replicas[B].watch(Watcher())
-    replicas[B].truncate_to_divergence(EpochEnd(0, 10), 0)
+    replicas.truncate(B, EpochEnd(0, 10), 0)
     assert heard == []
 
 
 def test_a_log_starts_anew_where_the_leader_has_something():
     replicas = Replicas(A, B)
     replicas.produce(b"m0", b"m1", b"m2")
-    replicas[B].restart_at(2, 0)
+    run_steps(replicas[B].restart_at(2, 0))
     assert (replicas[B].log_start_offset, *replicas.ends(B)) == (2, 2, 2)
     replicas.fetch(B)
     assert replicas.values(B) == [b"m2"]
-    replicas[B].restart_at(1, 0)
+    run_steps(replicas[B].restart_at(1, 0))
     assert (replicas[B].log_start_offset, *replicas.ends(B)) == (1, 1, 1)
 
 
@@ -115,7 +116,8 @@ def test_nothing_is_cut_in_another_epoch_or_by_a_leader(broker):
     replicas.fetch(B)
     epoch = 0 if broker == A else 1
     for cut in (
-        lambda: replicas[broker].truncate_to_divergence(EpochEnd(0, 0), epoch),
+        lambda: replicas[broker].divergence(EpochEnd(0, 0), epoch),
+        lambda: replicas[broker].truncate_to(0, epoch),
         lambda: replicas[broker].restart_at(0, epoch),
     ):
         with pytest.raises(ApiError) as refused:
@@ -129,11 +131,43 @@ def test_a_batch_that_holds_the_leaders_start_is_taken_whole():
     batch = make_batch([b"0", b"1", b"2"])
     replicas[A].append_as_leader(batch, parse_header(batch), ACKS_LEADER)
     replicas[A].log.delete_records_before(2)
-    replicas[B].restart_at(2, 0)
-    found = region_bytes(replicas[A].read(2, 1 << 20, ReadLimit.LOG_END))
-    assert replicas[B].append_as_follower(found, 0, 3, 2) == len(batch)
+    run_steps(replicas[B].restart_at(2, 0))
+    assert replicas.fetch(B) == len(batch)
+    replicas.fetch(B)
     assert (replicas[B].log_start_offset, *replicas.ends(B)) == (2, 3, 3)
     assert replicas.values(B) == [b"2"]
+
+
+def elected_while_cut():
+    """B is elected while its files are cut: the steps have not run yet."""
+    replicas = Replicas(A, B)
+    replicas.produce(b"m0", b"m1")
+    replicas.fetch(B)
+    steps = replicas[B].truncate_to(1, 0)
+    replicas.give(replicas.change(leader=B, isr=(B,)))
+    return replicas, steps
+
+
+@pytest.mark.parametrize("acks", [ACKS_LEADER, ACKS_ALL])
+def test_a_leader_takes_no_append_before_its_files_are_cut(acks):
+    replicas, steps = elected_while_cut()
+    with pytest.raises(ApiError) as refused:
+        replicas.produce(b"n1", acks=acks)
+    assert refused.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
+    run_steps(steps)
+    replicas.produce(b"n1", acks=acks)
+    assert replicas.values(B) == [b"m0", b"n1"]
+
+
+def test_what_a_leader_has_is_committed_once_its_files_are_cut():
+    replicas = Replicas(A, B)
+    replicas.produce(b"m0", b"m1")
+    replicas.fetch(B)
+    steps = replicas[B].truncate_to(1, 0)
+    replicas.give(Role(B, 1, replicas.role.partition_epoch + 1, (B,), (B,)), B)
+    assert replicas.ends(B) == (1, 0)
+    run_steps(steps)
+    assert replicas.ends(B) == (1, 1)
 
 
 def test_readers_of_a_follower_hear_of_its_high_watermark():

@@ -109,7 +109,7 @@ class Parts:
             log_start_offset=start,
             log_end_offset=end,
             recovery_point=recovery_point,
-            offsets_lowered=lambda: None,
+            lower_offsets=lambda folder, **_: lambda: None,
             durable=True,
         )
 

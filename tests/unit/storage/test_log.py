@@ -377,6 +377,7 @@ class TestTruncating:
     ):
         append_values(log, b"a", b"b", b"c", b"d")
         broker.flush(log)
+        broker.checkpoint()
         log.truncate_to(3)
         assert log.recovery_point == log.log_end_offset == 0
         points = broker.disk.open("/data/recovery-point-offset-checkpoint").read(0, 100)

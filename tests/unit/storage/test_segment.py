@@ -35,6 +35,13 @@ class Bench:
         self.segment.account(size, self.next_offset, last_offset, timestamp)
         self.next_offset = last_offset + 1
 
+    def truncate_to(self, offset: int) -> int:
+        """Cut the segment and its files; return where it ends."""
+        cut = self.segment.truncate_to(offset)
+        cut.run(self.disk.open_folder("/log"))
+        assert self.segment.handle().size() == self.segment.size
+        return cut.end_offset
+
     def closed(self) -> Segment:
         """The same segment as one finds it on disk."""
         self.segment.store_indexes()
@@ -199,7 +206,7 @@ class TestTruncating:
         bench = Bench(index_interval_bytes=150)
         for number in range(6):
             bench.add(4, timestamp=NOW_MS + number)
-        assert bench.segment.truncate_to(14) == 12
+        assert bench.truncate_to(14) == 12
         assert bench.segment.size == 300
         assert bench.segment.largest() == (NOW_MS + 2, 11)
         assert bench.segment.indexes().offsets.last_position == 200
@@ -207,13 +214,13 @@ class TestTruncating:
     def test_nothing_behind_the_end_changes_anything(self):
         bench = Bench()
         bench.add(4)
-        assert bench.segment.truncate_to(4) == 4
+        assert bench.truncate_to(4) == 4
         assert bench.segment.size == 100
 
     def test_an_emptied_segment_counts_time_anew(self):
         bench = Bench(segment_ms=1000)
         bench.add(timestamp=NOW_MS)
-        bench.segment.truncate_to(0)
+        bench.truncate_to(0)
         bench.next_offset = 0
         bench.add(timestamp=NOW_MS + 5000)
         assert not bench.segment.should_roll(100, 1, NOW_MS + 5500)
@@ -223,7 +230,7 @@ class TestTruncating:
         for number in range(6):
             bench.add(timestamp=NOW_MS + number)
         bench.segment.store_indexes()
-        bench.segment.truncate_to(3)
+        bench.truncate_to(3)
         segment = bench.closed()
         assert len(segment.indexes().offsets) == 2
         assert segment.largest() == (NOW_MS + 2, 2)

@@ -57,8 +57,9 @@ from moldau.replication.fetching.plan import (
 )
 from moldau.replication.fetching.ports import FollowerContext
 from moldau.replication.partition import Partition
-from moldau.replication.truncation import truncation_offset
 from moldau.storage.epochs import EpochEnd
+from moldau.storage.log import Log
+from moldau.storage.log_truncation import BlockingSteps
 
 logger = logging.getLogger(__name__)
 
@@ -321,6 +322,8 @@ class Fetcher:
             and replica.role.leader == self.leader
             and replica.role.leader_epoch == asked.leader_epoch
             and replica.log_end_offset == asked.offset
+            # An earlier leader had it truncated, and its files are still being cut.
+            and not replica.log.is_truncating
         )
 
     async def _take_partition(self, answer: _Answer, step: _Step) -> None:
@@ -347,6 +350,9 @@ class Fetcher:
         replica, epoch = followed.replica, asked.leader_epoch
         records = memoryview(told.records or b"")  # type: ignore[arg-type]  # decoded: one buffer
         appended = 0
+        start = replica.start_below(records, epoch)
+        if start is not None and not await self._restart(followed, start):
+            return
         try:
             for piece in pieces(records):
                 size = replica.append_as_follower(
@@ -376,12 +382,15 @@ class Fetcher:
         """Cut a replica to what it shares with the leader, and ask again from there."""
         replica, log = followed.replica, followed.replica.log
         before = replica.log_end_offset
-        offset = truncation_offset(log.epochs, epoch_end, before, replica.high_watermark)
+        offset = replica.divergence(epoch_end, followed.leader_epoch)
         for _ in log.prepare_truncation(offset):
             await step.pause()
             if self._followed.get(followed.key) is not followed:
                 return
-        replica.truncate_to_divergence(epoch_end, followed.leader_epoch)
+        await self._lower_recovery_point(log, offset)
+        steps = replica.truncate_to(offset, followed.leader_epoch)
+        if not await self._cut(followed, steps):
+            return
         logger.info("%s: truncated from %d to %d, where leader %d (epoch %d) went another way",
                     replica.key, before, replica.log_end_offset, self.leader,
                     followed.leader_epoch)  # fmt: skip
@@ -389,6 +398,25 @@ class Fetcher:
             # The same question would get the same answer at once.
             self._rest_partition(followed)
         self._moved(followed)
+
+    async def _restart(self, followed: Followed, offset: Offset) -> bool:
+        """Empty a replica and let it go on at an offset; return whether it does."""
+        await self._lower_recovery_point(followed.replica.log, offset)
+        return await self._cut(followed, followed.replica.restart_at(offset, followed.leader_epoch))
+
+    async def _cut(self, followed: Followed, steps: BlockingSteps) -> bool:
+        """Wait until the files of a truncation are cut; return whether they are."""
+        context = self._context
+        if await context.flusher.truncate(followed.replica.log, steps, context.storage_failed):
+            return True
+        self._fail(followed, "its files could not be truncated")
+        return False
+
+    async def _lower_recovery_point(self, log: Log, offset: int) -> None:
+        """Write down how far a log is durable, before it is cut; DiskFull if there is no room."""
+        write = log.lower_recovery_point(offset)
+        if write is not None:
+            await self._context.flusher.run(write)
 
     # Offsets that the leader does not have
 
@@ -422,8 +450,7 @@ class Fetcher:
                 await self._truncate(followed, end, step)
                 # A batch whose offset has rotted leads here again and again.
                 self._rest_partition(followed)
-            else:
-                replica.restart_at(Offset(decision.offset), followed.leader_epoch)
+            elif await self._restart(followed, Offset(decision.offset)):
                 self._moved(followed)
         except Exception as error:  # noqa: BLE001 - one partition must not end the others
             self._failed(followed, error)

@@ -9,6 +9,7 @@ from moldau.base.errors import StorageError
 from moldau.base.ids import BrokerId
 from moldau.base.network import Address
 from moldau.engine.ports import ClientPorts
+from moldau.storage.flushing import Flusher
 
 
 class Leaders(Protocol):
@@ -41,5 +42,7 @@ class FollowerContext(NamedTuple):
     leaders: Leaders
     ports: ClientPorts
     settings: FetchSettings
+    flusher: Flusher
+    """Cuts the files of replicas without blocking the loop."""
     storage_failed: Callable[[StorageError], None]
     """Told of a disk that fails under a replica."""

@@ -80,7 +80,7 @@ def _end_number(
     """Return the number of the first segment that must not be touched.
 
     A cleaning never ends above the recovery point. So a truncation into the cleaned part lowers
-    the recovery point first, and `LogDirectory.offsets_lowered` lowers both.
+    the recovery point first, and `LogDirectory.lower_offsets` lowers both.
     """
     sure = min(last_stable_offset, log.recovery_point, bases[-1])
     number = min(max(0, bisect_right(bases, sure) - 1), len(bases) - 1)
