@@ -123,11 +123,6 @@ class LeaderState:
         self.pending = None
         self._divide()
 
-    @property
-    def is_alone(self) -> bool:
-        """Whether no other replica is in sync or has said that it would like to be."""
-        return not self.in_sync and not any(one.has_fetched for one in self.outside)
-
     def _divide(self) -> None:
         maximal = maximal_isr(self.isr, self.pending)
         self.in_sync = tuple(one for one in self.followers.values() if one.broker_id in maximal)

@@ -103,7 +103,7 @@ class Partition(FollowerLog):
         super().__init__(key, topic_id, log, broker_id)
         self.commits_at_once = False
         """Whether this leader is the only in-sync replica, and none is about to join it: an append
-        waits for nobody then."""
+        waits for nobody then. A follower that has fetched ends that until it lags."""
         self._ports = ports
         self._writable_config: LogConfig | None = None
         """The config with which this leader was last found to have enough replicas in sync. Roles
@@ -153,7 +153,7 @@ class Partition(FollowerLog):
         old = self.role
         invariant(role.leader_epoch >= old.leader_epoch, f"{self.key}: {role} after {old}")
         self.role = role
-        self.commits_at_once = self.leads and (self._leading is None or self._leading.is_alone)
+        self._look_who_counts()
         self._writable_config = None
         is_enough = self._is_writable()
         self.advance()
@@ -167,6 +167,14 @@ class Partition(FollowerLog):
         self._look_at_deletions()
         if old.leader_epoch != role.leader_epoch or old.leader != role.leader:
             self.notify()  # readers with the old epoch are fenced
+
+    def _look_who_counts(self) -> None:
+        """Find out whether an append waits for another replica."""
+        leading = self._leading
+        self.commits_at_once = self.leads and (
+            leading is None
+            or rules.is_alone(leading, self.log.log_end_offset, self._ports.max_lag_s)
+        )
 
     def retire(self, code: ErrorCode) -> None:
         """Serve nobody any more, and fail what waits with an error.
@@ -314,6 +322,7 @@ class Partition(FollowerLog):
         follower = None if self._leading is None else self._leading.followers.get(broker_id)
         if follower is not None and follower.has_fetched:
             follower.was_level(at_s)
+            self.commits_at_once = False  # as after a fetch
 
     def shrink_isr(self, now_s: float) -> None:
         """Propose the ISR without those that lag; called every half `replica.lag.time.max.ms`."""
@@ -326,6 +335,7 @@ class Partition(FollowerLog):
         if isr is not None:
             self._propose(leading, isr)
         self.expand_isr(now_s)
+        self._look_who_counts()
         self.advance()  # One that was about to join may have lagged for too long by now.
         self._look_at_deletions()  # A broker that was waited for may be fenced by now.
 

@@ -79,6 +79,19 @@ def is_chasing(
     return is_level and is_eligible(follower, live)
 
 
+def is_alone(state: LeaderState, log_end_offset: int, max_lag_s: float) -> bool:
+    """Tell whether the high watermark waits for no other replica, and will not before one fetches.
+
+    A replica outside of the ISR that lags stays out of sight until its next fetch: the log's end
+    moves away from it, and time passes. Whether its broker may join is not asked: that changes
+    without a word to the partition.
+    """
+    return not state.in_sync and not any(
+        one.has_fetched and is_caught_up(one, log_end_offset, state.now_s, max_lag_s)
+        for one in state.outside
+    )
+
+
 def is_latest_offset_known(state: LeaderState, high_watermark: int) -> bool:
     """Tell whether a leader may say where its partition ends.
 

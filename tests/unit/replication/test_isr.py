@@ -54,6 +54,42 @@ class TestExpanding:
         replicas.fetch(B)
         assert not replicas[A].commits_at_once
 
+    def test_one_that_has_fetched_and_lags_is_not_waited_for_any_more(self):
+        replicas = alone()
+        replicas.cluster.ineligible = {B}
+        replicas.fetch(B)
+        replicas.now_s += MAX_LAG_S + 1
+        replicas[A].shrink_isr(replicas.now_s)
+        assert not replicas[A].commits_at_once, "it has everything"
+        replicas.produce(b"m0")
+        replicas[A].shrink_isr(replicas.now_s)
+        assert replicas[A].commits_at_once
+        replicas.produce(b"m1")
+        assert replicas.ends(A) == (2, 2)
+        replicas.fetch(B)
+        assert not replicas[A].commits_at_once
+
+    def test_a_leader_whose_follower_left_commits_at_once(self):
+        replicas = Replicas(A, B)
+        replicas.produce(b"m0")
+        replicas.fetch(B)
+        replicas.now_s += MAX_LAG_S + 1
+        replicas[A].shrink_isr(replicas.now_s)
+        replicas.answer()
+        assert replicas[A].role.isr == (A,)
+        assert replicas[A].commits_at_once
+
+    def test_one_that_had_everything_at_a_later_fetch_is_waited_for_again(self):
+        replicas = alone()
+        replicas.cluster.ineligible = {B}
+        replicas.fetch(B)
+        replicas.produce(b"m0")
+        replicas.now_s += MAX_LAG_S + 1
+        replicas[A].shrink_isr(replicas.now_s)
+        assert replicas[A].commits_at_once
+        replicas[A].note_level(B, replicas.now_s)
+        assert not replicas[A].commits_at_once
+
     def test_a_chaser_is_waited_for_until_it_lags(self):
         replicas = alone()
         replicas.cluster.ineligible = {B}
