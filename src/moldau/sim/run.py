@@ -14,6 +14,7 @@ from functools import partial
 
 import click
 
+from moldau.sim.cluster.coverage import coverage_lines
 from moldau.sim.cluster.scenario import run_cluster_seed
 from moldau.sim.scenarios import Failed, ScenarioOutcome, run_seed
 
@@ -41,6 +42,9 @@ def main(seed: int, count: int, jobs: int, cluster: bool, fifo: bool) -> None:
                 click.echo(f"seed {number}: digest {outcome.digest}, {outcome.event_count} events")
     for event, times in sorted(seen.items()):
         click.echo(f"{times:10d} {event}")
+    if cluster:
+        for line in coverage_lines(seen, count):
+            click.echo(line)
     click.echo(f"{count - len(failed)} of {count} seeds held; failed: {failed or 'none'}")
     sys.exit(bool(failed))
 

@@ -103,14 +103,16 @@ class Monitor:
         known = self._observed.get((leader, key))
         return known is not None and known.partition.pending_isr is not None
 
-    def stale_leaderships(self, node: Node) -> int:
-        """Count the partitions that a broker leads as far as it knows, but not any more."""
+    def is_zombie(self, node: Node) -> bool:
+        """Tell whether a broker believes to lead a partition that it does not lead any more."""
         broker = node.process.broker
-        if not node.serving or broker is None:
-            return 0
-        return sum(
-            partition.leads and self._current_epoch(partition.key) != partition.role.leader_epoch
-            for partition in broker.parts.partitions
+        return (
+            node.serving
+            and broker is not None
+            and any(
+                one.leads and self._current_epoch(one.key) != one.role.leader_epoch
+                for one in broker.parts.partitions
+            )
         )
 
     def _current_epoch(self, key: PartitionKey) -> int:

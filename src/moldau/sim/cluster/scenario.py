@@ -26,6 +26,7 @@ from moldau.sim.cluster.final_checks import (
     check_committed_equal,
     wait_until_converged,
 )
+from moldau.sim.cluster.fault_scene import FaultScene
 from moldau.sim.cluster.monitor import Monitor
 from moldau.sim.cluster.nemesis import ClusterNemesis
 from moldau.sim.cluster.nodes import Nodes
@@ -78,7 +79,7 @@ class _ClusterScenario:
         self.targets = ClusterTargets(world, network, self._nodes)
         self._atlas = Atlas(self._nodes)
         self._monitor = Monitor(self._nodes, self._atlas, self.targets.seen)
-        self._nemesis = ClusterNemesis(self.targets, swarm, self._atlas, self._monitor)
+        self._nemesis = ClusterNemesis(FaultScene(self.targets, swarm, self._atlas, self._monitor))
 
     async def run(self) -> None:
         """Work and suffer, recover, read everything, stop, and look at what is left."""

@@ -10,19 +10,25 @@ from dataclasses import dataclass
 
 FAULTS = (
     "kill",
-    "power cut",
-    "blackout",
+    "kill of a leader",
+    "bounce",
+    "orderly restart",
     "pause",
     "short pause",
-    "orderly restart",
+    "zombie leader",
+    "power cut",
+    "blackout",
+    "wiped disk",
+    "clock jump",
+    "slow disk",
     "broker partition",
     "voter partition",
     "client partition",
     "isolation",
+    "ring partition",
+    "swizzled partition",
+    "lost ISR answers",
     "reset",
-    "wiped disk",
-    "clock jump",
-    "slow disk",
 )
 
 
@@ -65,17 +71,27 @@ class ClusterSwarm:
     writers: tuple[WriterPlan, ...]
     reader_count: int
 
+    @property
+    def session_s(self) -> float:
+        """How long the controller waits for a broker's heartbeat."""
+        return int(self.broker["broker.session.timeout.ms"]) / 1000
+
+    @property
+    def lag_s(self) -> float:
+        """How long a follower may lag before its leader asks for an ISR without it."""
+        return int(self.broker["replica.lag.time.max.ms"]) / 1000
+
 
 def draw_cluster_swarm(chance: random.Random) -> ClusterSwarm:
     """Draw the settings of a run."""
-    broker_count = chance.choice((1, 2, 3, 3, 3, 3, 4, 5))
+    broker_count = chance.choice((3, 3, 3, 4, 5))
     session_ms = chance.choice((600, 1_000, 3_000))
     lag_ms = chance.choice((400, 1_000, 3_000))
     return ClusterSwarm(
         broker_count=broker_count,
-        duration_s=chance.uniform(12.0, 25.0),
+        duration_s=chance.uniform(20.0, 30.0),
         fault_mean_s=chance.choice((0.5, 1.0, 2.0)),
-        faults=tuple(chance.sample(FAULTS, chance.randrange(1, 6))),
+        faults=tuple(chance.sample(FAULTS, chance.randrange(2, 8))),
         fault_length_s=session_ms / 1000 * chance.choice((0.3, 1.0, 2.0)),
         chunk_size_max=chance.choice((700, 16_384)),
         reset_chance=chance.choice((0.0, 0.0, 0.002)),

@@ -1,0 +1,74 @@
+"""What all faults of a run share: whom they may hit, how long they last, and when all is mended."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
+from moldau.sim.cluster.atlas import Atlas
+from moldau.sim.cluster.client import ClusterTargets
+from moldau.sim.cluster.monitor import Monitor
+from moldau.sim.cluster.nodes import Node
+from moldau.sim.cluster.swarm import ClusterSwarm
+
+LONGEST_FAULT_S = 60.0
+
+
+class FaultScene:
+    """The cluster as its faults see it."""
+
+    def __init__(
+        self, targets: ClusterTargets, swarm: ClusterSwarm, atlas: Atlas, monitor: Monitor
+    ) -> None:
+        self.targets = targets
+        self.network = targets.network
+        self.nodes = targets.nodes
+        self.swarm = swarm
+        self.atlas = atlas
+        self.monitor = monitor
+        self.chance = targets.world.random("nemesis")
+        self.healing = asyncio.Event()
+        """Set when every fault is to end."""
+
+    async def last(self, mean_s: float | None = None) -> None:
+        """Wait for as long as a fault lasts, in the mean as the seed has drawn it."""
+        mean_s = mean_s or self.swarm.fault_length_s
+        await self.wait(min(self.chance.expovariate(1 / mean_s), LONGEST_FAULT_S))
+
+    async def wait(self, seconds: float) -> None:
+        """Wait for a time; shorter if every fault is to end."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self.healing.wait()
+        except TimeoutError:
+            pass
+
+    def choose(self, *, voter: bool = True) -> Node | None:
+        """Choose a node whose broker has a process, starting or running."""
+        nodes = [
+            node for node in self.nodes.all if node.process.alive and (voter or not node.is_voter)
+        ]
+        return self.chance.choice(nodes) if nodes else None
+
+    def choose_leader(self) -> Node | None:
+        """Choose a node that leads a partition and does not vote: its going brings an election."""
+        leaders = {
+            partition.leader
+            for topic in self.nodes.image.topics.values()
+            for partition in topic.partitions
+        }
+        nodes = [
+            node
+            for node in self.nodes.all
+            if node.id in leaders and node.serving and not node.is_voter and not node.process.paused
+        ]
+        return self.chance.choice(nodes) if nodes else None
+
+    def note(self, node: Node) -> None:
+        """Write into the trace whom a fault hits."""
+        self.targets.world.trace.note("on", node.name, f"life {node.process.life}")
+
+
+Fault: TypeAlias = Callable[[FaultScene], Awaitable[None]]
+"""Does harm, lets it last, and mends it."""
