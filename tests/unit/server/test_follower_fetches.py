@@ -315,6 +315,31 @@ def test_a_high_watermark_that_moved_while_nobody_waited_is_told():
     assert leader.fetch({}, session_epoch=3, **again).responses == []
 
 
+def test_a_follower_that_truncated_its_log_is_told_the_high_watermark_again():
+    """It took no notice of the figures beside the end of its epoch."""
+    leader = Leader(role=Role(ME, 5, 1, (ME, OTHER), (ME,)))
+    leader.append()
+    first = leader.fetch({"a": 4}, last_epoch=5, session_epoch=0)
+    assert only(first).diverging_epoch.end_offset == 1
+    assert only(first).high_watermark == 1
+    again = {"session_id": first.session_id}
+    answer = only(leader.fetch({"a": 1}, last_epoch=5, session_epoch=1, **again))
+    assert (answer.high_watermark, size(answer)) == (1, 0)
+    assert leader.fetch({}, session_epoch=2, **again).responses == []
+
+
+def test_a_follower_is_told_the_high_watermark_again_in_another_epoch():
+    """An answer in the old epoch, which it may have dropped, does not count."""
+    leader = Leader(role=Role(ME, 5, 1, (ME, OTHER), (ME,)))
+    leader.append()
+    first = leader.fetch({"a": 1}, last_epoch=5, session_epoch=0)
+    assert only(first).high_watermark == 1
+    leader["a"].become_leader(Role(ME, 6, 2, (ME, OTHER), (ME,)), 0.0)
+    again = {"session_id": first.session_id, "epoch": 6, "last_epoch": 5}
+    assert only(leader.fetch({"a": 1}, session_epoch=1, **again)).high_watermark == 1
+    assert leader.fetch({}, session_epoch=2, **again).responses == []
+
+
 @pytest.mark.parametrize(
     ("role", "error"),
     [

@@ -92,7 +92,13 @@ class Reader:
         last_fetched_epoch: LeaderEpoch,
         log_start_offset: Offset = NO_OFFSET,
     ) -> None:
-        """Take over what a request says of this partition."""
+        """Take over what a request says of this partition.
+
+        A follower that has truncated its log, or that learnt of another leader epoch meanwhile, has
+        made no use of what it was told last. A quiet partition must tell it again.
+        """
+        if offset < self.offset or leader_epoch != self.leader_epoch:
+            self.told_high_watermark = self.told_log_start = Offset(-1)
         self.offset = offset
         self.max_bytes = max_bytes
         self.leader_epoch = leader_epoch
