@@ -18,6 +18,7 @@ from moldau.sim.cluster.scenario import run_cluster_seed
 from moldau.sim.cluster.swarm import TopicPlan, WriterPlan
 from moldau.sim.history import Violation
 from moldau.sim.scenarios import Failed
+from moldau.sim.swarm import Coordination
 
 SEEDS = range(20)
 """How long a mutant may live."""
@@ -63,6 +64,7 @@ THREE = {
     "topics": (TopicPlan("topic-0", 2, 3, 2),),
     "writers": (WriterPlan(-1, True, 5, 0.03), WriterPlan(1, False, 1, 0.05)),
     "reader_count": 1,
+    "coordination": Coordination(),
 }
 KILLS = {"faults": ("kill", "pause", "broker partition")}
 LAGS = {"faults": ("isolation", "short pause", "kill")}

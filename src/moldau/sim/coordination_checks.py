@@ -8,6 +8,7 @@ to hold what the coordinators have in memory against their logs.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from typing import Any
 
 from moldau.coordination.groups.shard import GroupShard
@@ -16,6 +17,7 @@ from moldau.coordination.loading import Loader
 from moldau.coordination.runtime import LOAD_BUFFER_BYTES, Runtime
 from moldau.coordination.transactions.shard import TransactionShard
 from moldau.protocol.errors import ErrorCode
+from moldau.replication.partition import Partition
 from moldau.server.broker import Broker
 from moldau.sim.history import Violation
 from moldau.sim.workload.client import Link
@@ -66,13 +68,11 @@ class FinalCommittedReader(CommittedReader):
 
     async def _wait_until_decided(self) -> None:
         """P7: no transaction stays open for longer than its time-out allows."""
-        broker = self.targets.broker.broker
-        assert broker is not None
         deadline_s = self.targets.world.loop.time() + DECIDED_WITHIN_S
         while True:
             undecided = [
                 str(partition.key)
-                for partition in broker.parts.partitions
+                for partition in self.partitions()
                 if partition.last_stable_offset != partition.high_watermark
             ]
             if not undecided:
@@ -80,6 +80,12 @@ class FinalCommittedReader(CommittedReader):
             if self.targets.world.loop.time() > deadline_s:
                 raise Violation(f"P7: transactions hang in {', '.join(undecided)}")
             await asyncio.sleep(0.2)
+
+    def partitions(self) -> Iterable[Partition]:
+        """Return all partitions that are served."""
+        broker = self.targets.broker.broker
+        assert broker is not None
+        return broker.parts.partitions
 
     async def _read_all(self, link: Link, index: int) -> list[bytes]:
         values: list[bytes] = []

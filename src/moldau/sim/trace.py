@@ -14,6 +14,11 @@ from collections.abc import Callable
 REMEMBERED_COUNT = 200
 """Enough to see what led to a failure, few enough to be read."""
 
+STORY_LENGTH = 150
+"""Of what happens seldom, which may lie long before the last events."""
+
+FREQUENT = frozenset({"deliver", "sync", "sync folder", "connect", "crash point", "clog", "unclog"})
+
 Fact = str | int | float
 
 
@@ -24,12 +29,15 @@ class Trace:
         self._now = now
         self._hash = hashlib.blake2b(digest_size=16)
         self._last: deque[str] = deque(maxlen=REMEMBERED_COUNT)
+        self._story: deque[str] = deque(maxlen=STORY_LENGTH)
         self.count = 0
 
     def note(self, event: str, *facts: Fact) -> None:
         """Remember an event: a delivery, a sync, a crash."""
         line = f"{self._now():.6f} {event} {' '.join(map(str, facts))}"
         self._last.append(line)
+        if event not in FREQUENT:
+            self._story.append(line)
         self.mix(line)
 
     def mix(self, line: str) -> None:
@@ -45,3 +53,7 @@ class Trace:
     def last(self) -> list[str]:
         """The latest events, oldest first."""
         return list(self._last)
+
+    def story(self) -> list[str]:
+        """The latest events of the kinds that happen seldom, oldest first."""
+        return list(self._story)

@@ -106,20 +106,26 @@ class ClusterClient:
             self._connections[node_id] = connection
         return connection
 
-    async def send(self, node_id: int, request: Any) -> asyncio.Future[Any]:
+    async def send(
+        self, node_id: int, request: Any, version: int | None = None
+    ) -> asyncio.Future[Any]:
         """Send a request to a broker; the future is for `answer`."""
         connection = await self._connection(node_id)
+        if version is None:
+            version = connection.agreed_version(type(request))
         try:
-            future = connection.send(request, connection.agreed_version(type(request)))
+            future = connection.send(request, version)
         except ClientError as error:
             raise NoAnswer(str(error)) from error
         future.add_done_callback(_seen)
         return future
 
-    async def answer(self, node_id: int, future: asyncio.Future[Any]) -> Any:
+    async def answer(
+        self, node_id: int, future: asyncio.Future[Any], patience_s: float = ANSWER_PATIENCE_S
+    ) -> Any:
         """Wait for an answer; NoAnswer, with the connection closed, if none comes in time."""
         try:
-            async with asyncio.timeout(ANSWER_PATIENCE_S):
+            async with asyncio.timeout(patience_s):
                 return await future
         except (TimeoutError, ClientError) as error:
             if isinstance(error.__cause__, ProtocolError):
@@ -127,8 +133,16 @@ class ClusterClient:
             self.hang_up(node_id)
             raise NoAnswer(str(error)) from error
 
-    async def call(self, node_id: int, request: Any) -> Any:
-        return await self.answer(node_id, await self.send(node_id, request))
+    async def call(
+        self,
+        node_id: int,
+        request: Any,
+        version: int | None = None,
+        patience_s: float = ANSWER_PATIENCE_S,
+    ) -> Any:
+        """Ask and wait; NoAnswer if that leads to nothing."""
+        future = await self.send(node_id, request, version)
+        return await self.answer(node_id, future, patience_s)
 
     def hang_up(self, node_id: int) -> None:
         """Close a connection: an answer to an old request must not come after a new one."""

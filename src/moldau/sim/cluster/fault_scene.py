@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
+from moldau.server.lifecycle.internal_topics import INTERNAL_TOPICS
 from moldau.sim.cluster.atlas import Atlas
 from moldau.sim.cluster.client import ClusterTargets
 from moldau.sim.cluster.monitor import Monitor
@@ -51,12 +52,13 @@ class FaultScene:
         ]
         return self.chance.choice(nodes) if nodes else None
 
-    def choose_leader(self) -> Node | None:
+    def choose_leader(self, *, of_coordinators: bool = False) -> Node | None:
         """Choose a node that leads a partition and does not vote: its going brings an election."""
         leaders = {
             partition.leader
             for topic in self.nodes.image.topics.values()
             for partition in topic.partitions
+            if not of_coordinators or topic.name in INTERNAL_TOPICS
         }
         nodes = [
             node

@@ -10,6 +10,7 @@ import asyncio
 from moldau.base.ids import PartitionKey
 from moldau.cluster.model import Partition as PartitionState
 from moldau.replication.partition import Partition
+from moldau.server.lifecycle.internal_topics import INTERNAL_TOPICS
 from moldau.sim.checks import check_files, check_insides, check_no_task_left
 from moldau.sim.cluster.claims import PartitionClaims
 from moldau.sim.cluster.client import RETRY_S, NoAnswer
@@ -159,4 +160,4 @@ async def check_and_stop(nodes: Nodes) -> None:
     for node in reversed(nodes.all):
         await node.process.stop()
         await check_no_task_left(node.process)
-        check_files(node.process.disk, FOLDER, ())
+        check_files(node.process.disk, FOLDER, INTERNAL_TOPICS)

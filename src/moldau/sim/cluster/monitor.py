@@ -87,6 +87,9 @@ class Monitor:
                 self._seen["unfenced return"] += 1
 
     def _count_partition(self, key: PartitionKey, old: PartitionState, new: PartitionState) -> None:
+        self._nodes.trace.note(
+            "partition", str(key), f"leader {new.leader} epoch {new.leader_epoch} ISR {new.isr}"
+        )
         if len(new.isr) < len(old.isr):
             self._seen["ISR shrunk"] += 1
         elif len(new.isr) > len(old.isr):

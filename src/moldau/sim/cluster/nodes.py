@@ -144,6 +144,7 @@ class Nodes:
         self.all = [
             Node(world, network, node_id, cluster_id, settings) for node_id in range(1, count + 1)
         ]
+        self.trace = world.trace
         self._last_image = MetadataImage()
 
     @property

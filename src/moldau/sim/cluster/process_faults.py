@@ -20,6 +20,10 @@ async def kill_leader(scene: FaultScene) -> None:
     await _kill(scene, scene.choose_leader())
 
 
+async def kill_coordinator(scene: FaultScene) -> None:
+    await _kill(scene, scene.choose_leader(of_coordinators=True))
+
+
 async def _kill(scene: FaultScene, node: Node | None) -> None:
     if node is not None:
         scene.note(node)
@@ -83,6 +87,7 @@ async def _pause(scene: FaultScene, node: Node | None, seconds: float) -> None:
 PROCESS_FAULTS: dict[str, Fault] = {
     "kill": kill,
     "kill of a leader": kill_leader,
+    "kill of a coordinator": kill_coordinator,
     "bounce": bounce,
     "orderly restart": restart,
     "pause": pause,

@@ -17,16 +17,23 @@ from moldau.protocol.messages.topics import (
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
+from moldau.server.lifecycle.internal_topics import INTERNAL_TOPICS
 from moldau.sim.cluster.atlas import Atlas
 from moldau.sim.cluster.claims import PartitionClaims
 from moldau.sim.cluster.client import RETRY_S, ClusterClient, ClusterTargets, NoAnswer
+from moldau.sim.cluster.coordinated_clients import check_coordination, coordinated_clients
+from moldau.sim.cluster.coordination_targets import (
+    KEPT_NAME,
+    KEPT_PARTITIONS,
+    CoordinationTargets,
+)
+from moldau.sim.cluster.fault_scene import FaultScene
 from moldau.sim.cluster.final_checks import (
     FinalClusterReader,
     check_and_stop,
     check_committed_equal,
     wait_until_converged,
 )
-from moldau.sim.cluster.fault_scene import FaultScene
 from moldau.sim.cluster.monitor import Monitor
 from moldau.sim.cluster.nemesis import ClusterNemesis
 from moldau.sim.cluster.nodes import Nodes
@@ -37,6 +44,8 @@ from moldau.sim.history import Violation
 from moldau.sim.log_lines import LogLines, log_lines
 from moldau.sim.network import SimNetwork
 from moldau.sim.scenarios import Failed, ScenarioOutcome, first_cause, report
+from moldau.sim.workload.client import Worker
+from moldau.sim.workload.targets import TopicTarget
 from moldau.sim.world import World
 
 RUN_LIMIT_S = 400.0
@@ -47,6 +56,9 @@ FINISHED_WITHIN_S = 60.0
 
 COMPARED_EVERY_S = 0.5
 """Between two comparisons of all replicas while a run goes on."""
+
+KEPT = TopicPlan(KEPT_NAME, KEPT_PARTITIONS, 3, 2)
+"""The topic for transactions and groups."""
 
 Adjust = Callable[[ClusterSwarm], ClusterSwarm]
 
@@ -62,7 +74,8 @@ def run_cluster_seed(
             world.run(scenario.run(), limit_s=RUN_LIMIT_S)
         except Exception as error:  # noqa: BLE001 - whatever it is ends the run, with a report
             cause = first_cause(error)
-            raise Failed(report(seed, swarm, world, cause)) from cause
+            story = "\n".join(f"  {line}" for line in world.trace.story())
+            raise Failed(f"{report(seed, swarm, world, cause)}\nbefore:\n{story}") from cause
         digest, count = world.trace.digest(), world.trace.count
         return ScenarioOutcome(seed, digest, count, scenario.targets.seen, Counter())
 
@@ -79,6 +92,9 @@ class _ClusterScenario:
         self.targets = ClusterTargets(world, network, self._nodes)
         self._atlas = Atlas(self._nodes)
         self._monitor = Monitor(self._nodes, self._atlas, self.targets.seen)
+        self._coordination = CoordinationTargets(
+            self.targets, self._atlas, clocks_jump="clock jump" in swarm.faults
+        )
         self._nemesis = ClusterNemesis(FaultScene(self.targets, swarm, self._atlas, self._monitor))
 
     async def run(self) -> None:
@@ -90,7 +106,7 @@ class _ClusterScenario:
             working = [group.create_task(one.run(), name=one.name) for one in self._clients()]
             comparing = group.create_task(self._keep_comparing(), name="comparing")
             await self._nemesis.run()
-            self.targets.stopped = True
+            self.targets.stopped = self._coordination.stopped = True
             await self._wait_for(working)
             comparing.cancel()
         await self._finish()
@@ -100,10 +116,15 @@ class _ClusterScenario:
             node.start()
         for node in self._nodes.all:
             await node.started()
+        creator = TopicCreator(self.targets, "administrator")
+        if self._swarm.coordination:
+            self._atlas.limits |= dict.fromkeys(INTERNAL_TOPICS, KEPT.min_insync_replicas)
+            self._atlas.limits[KEPT.name] = KEPT.min_insync_replicas
+            kept = TopicTarget(KEPT.name, KEPT.partition_count, {}, by_id=False, kept=True)
+            kept.id = await creator.create(KEPT)
+            self._coordination.begin_kept(kept)
         for plan in self._swarm.topics:
             self._atlas.limits[plan.name] = plan.min_insync_replicas
-        creator = TopicCreator(self.targets, "administrator")
-        for plan in self._swarm.topics:
             topic_id = await creator.create(plan)
             self.targets.claims += [
                 PartitionClaims(PartitionKey(plan.name, index), topic_id, self._atlas)
@@ -111,7 +132,7 @@ class _ClusterScenario:
             ]
         creator.close()
 
-    def _clients(self) -> list[ClusterWriter | ClusterReader]:
+    def _clients(self) -> list[ClusterWriter | ClusterReader | Worker]:
         writers = [
             ClusterWriter(
                 self.targets, f"{'idempotent' if plan.idempotent else 'plain'}-{number}", plan
@@ -122,7 +143,8 @@ class _ClusterScenario:
             ClusterReader(self.targets, f"reader-{number}")
             for number in range(self._swarm.reader_count)
         ]
-        return [*writers, *readers]
+        coordinated = coordinated_clients(self._coordination, self._swarm.coordination)
+        return [*writers, *readers, *coordinated]
 
     async def _keep_comparing(self) -> None:
         while True:
@@ -143,6 +165,8 @@ class _ClusterScenario:
         for claims in self.targets.claims:
             check_committed_equal(self._nodes, claims.key)
         await FinalClusterReader(self.targets, "final-reader").run()
+        if self._swarm.coordination:
+            await check_coordination(self._coordination)
         await check_and_stop(self._nodes)
         if self._lines.bugs:
             raise Violation(f"E10: a broker met a bug of its own: {self._lines.bugs[0]}")

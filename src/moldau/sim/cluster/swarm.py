@@ -6,11 +6,15 @@ All times are short, so that a run of half a virtual minute sees sessions end an
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+
+from moldau.sim.swarm import Coordination, draw_coordination, draw_coordinator_settings
+from moldau.sim.workload.committed_reader import ReaderPlan
 
 FAULTS = (
     "kill",
     "kill of a leader",
+    "kill of a coordinator",
     "bounce",
     "orderly restart",
     "pause",
@@ -70,6 +74,7 @@ class ClusterSwarm:
     topics: tuple[TopicPlan, ...]
     writers: tuple[WriterPlan, ...]
     reader_count: int
+    coordination: Coordination = field(default_factory=Coordination)
 
     @property
     def session_s(self) -> float:
@@ -83,7 +88,43 @@ class ClusterSwarm:
 
 
 def draw_cluster_swarm(chance: random.Random) -> ClusterSwarm:
-    """Draw the settings of a run."""
+    """Draw the settings of a run; coordinators have work in every other one."""
+    swarm = _draw_data(chance)
+    if chance.random() < 0.5:
+        return swarm
+    return replace(
+        swarm,
+        broker=swarm.broker | draw_coordinator_settings(chance) | _COORDINATED,
+        coordination=_draw_coordination(chance),
+    )
+
+
+_COORDINATED = {"min.insync.replicas": "2", "transaction.state.log.min.isr": "2"}
+
+
+def _draw_coordination(chance: random.Random) -> Coordination:
+    """Draw groups and transactions; a coordinator may be away for as long as a session."""
+    drawn = draw_coordination(chance)
+    return replace(
+        drawn,
+        groups=tuple(
+            tuple(member._replace(session_timeout_ms=3_000, pause_s=0.1) for member in group)
+            for group in drawn.groups[:1]
+        ),
+        transactors=tuple(
+            one._replace(timeout_ms=chance.choice((4_000, 10_000)), pause_s=0.1)
+            for one in drawn.transactors[:2]
+        ),
+        readers=tuple(
+            ReaderPlan(chance.choice((12, 13, 17)), one.committed_only, one.max_bytes)
+            for one in drawn.readers[:1]
+        ),
+        keyed_writers=0,
+    )
+
+
+def _draw_data(chance: random.Random) -> ClusterSwarm:
+    """Draw everything but the work of coordinators."""
     broker_count = chance.choice((3, 3, 3, 4, 5))
     session_ms = chance.choice((600, 1_000, 3_000))
     lag_ms = chance.choice((400, 1_000, 3_000))

@@ -134,13 +134,17 @@ class CommittedReader(Coordinated):
             self.check_passes(f"a fetch at {offset}", result.error_code)
             await asyncio.sleep(RETRY_S)
             return None
-        if not known <= result.last_stable_offset <= result.high_watermark:
-            raise Violation(
-                f"P9: {topic.name}-{index} was stable up to {known}, now up to "
-                f"{result.last_stable_offset} of {result.high_watermark}"
-            )
+        self.check_stable(index, known, result)
         self._stable_ends[link.era, index] = result.last_stable_offset
         return self._taken_apart(link, index, offset, result)
+
+    def check_stable(self, index: int, known: int, result: FetchablePartitionResponse) -> None:
+        """P9: what is stable stays so."""
+        if not known <= result.last_stable_offset <= result.high_watermark:
+            raise Violation(
+                f"P9: {self.targets.kept.name}-{index} was stable up to {known}, now up to "
+                f"{result.last_stable_offset} of {result.high_watermark}"
+            )
 
     def _taken_apart(
         self, link: Link, index: int, offset: int, result: FetchablePartitionResponse

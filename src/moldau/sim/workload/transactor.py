@@ -103,6 +103,9 @@ Step = Callable[[Link], Coroutine[Any, Any, int]]
 class Transactor(Coordinated):
     """One transactional id, and the process that has it."""
 
+    give_up_chance = 0.4
+    """How often a lost connection ends the process."""
+
     def __init__(self, targets: Targets, name: str, plan: TransactorPlan) -> None:
         super().__init__(targets, name)
         self._plan = plan
@@ -136,7 +139,7 @@ class Transactor(Coordinated):
 
     def connection_lost(self) -> None:
         super().connection_lost()
-        if self.chance.random() < 0.4:
+        if self.chance.random() < self.give_up_chance:
             self._give_up()
 
     def _give_up(self) -> None:

@@ -1,0 +1,107 @@
+"""Transactional producers, members of groups and readers of committed records, in a cluster.
+
+What they do and check is what they do with one broker (`sim.workload`); `routing` finds the broker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.data import FetchablePartitionResponse
+from moldau.replication.partition import Partition
+from moldau.sim.cluster.coordination_targets import NO_TERM, CoordinationTargets
+from moldau.sim.cluster.routing import RoutedClient
+from moldau.sim.coordination_checks import FinalCommittedReader, check_replayed
+from moldau.sim.swarm import Coordination
+from moldau.sim.transaction_history import Transaction
+from moldau.sim.workload.client import Link, Worker
+from moldau.sim.workload.committed_reader import CommittedReader
+from moldau.sim.workload.committer import Committer
+from moldau.sim.workload.coordinated import CoordinatorKind
+from moldau.sim.workload.group_member import GroupMember
+from moldau.sim.workload.transactor import Transactor
+
+
+class ClusterTransactor(RoutedClient, Transactor):
+    """A transactional producer, whose coordinator may move while a transaction is open."""
+
+    give_up_chance = 0.05
+    _begun_in = NO_TERM
+
+    def _plan_transaction(self) -> None:
+        super()._plan_transaction()
+        self._begun_in = self.targets.term(CoordinatorKind.TRANSACTION, self.name)
+
+    async def _end(self, link: Link, transaction: Transaction, *, commit: bool) -> int:
+        code = await super()._end(link, transaction, commit=commit)
+        now = self.targets.term(CoordinatorKind.TRANSACTION, self.name)
+        if not code and now.leader != self._begun_in.leader:
+            self.targets.seen["transaction over a coordinator move"] += 1
+        return code
+
+    def _check_shut_out(self, error: ErrorCode) -> None:
+        if not self.targets.clocks_jump:
+            super()._check_shut_out(error)
+
+
+class ClusterCommitter(RoutedClient, Committer):
+    """A client that keeps offsets in a group without being a member."""
+
+
+class ClusterGroupMember(RoutedClient, GroupMember):
+    """A member of a group, whose coordinator may move."""
+
+
+class ClusterCommittedReader(RoutedClient, CommittedReader):
+    """A reader of the topic that transactions write to."""
+
+    def check_stable(self, index: int, known: int, result: FetchablePartitionResponse) -> None:
+        """Compare with no earlier answer: another leader learns late what is stable."""
+        del known
+        super().check_stable(index, 0, result)
+
+
+def coordinated_clients(targets: CoordinationTargets, work: Coordination) -> list[Worker]:
+    """Make the clients of coordinators that a seed has drawn."""
+    return [
+        *(
+            ClusterGroupMember(targets, f"member-{number}-{one}", f"group-{number}", plan)
+            for number, plans in enumerate(work.groups)
+            for one, plan in enumerate(plans)
+        ),
+        *(
+            ClusterCommitter(targets, f"committer-{number}", group)
+            for number, group in enumerate(work.committers)
+        ),
+        *(
+            ClusterTransactor(targets, f"transactor-{number}", plan)
+            for number, plan in enumerate(work.transactors)
+        ),
+        *(
+            ClusterCommittedReader(targets, f"committed-reader-{number}", plan)
+            for number, plan in enumerate(work.readers)
+        ),
+    ]
+
+
+# The end
+
+
+class FinalCoordinatedReader(ClusterCommittedReader, FinalCommittedReader):
+    """Reads what was committed, when nobody writes any more."""
+
+    def partitions(self) -> Iterator[Partition]:
+        for node in self.targets.cluster.nodes.all:
+            assert node.process.broker is not None
+            yield from (one for one in node.process.broker.parts.partitions if one.leads)
+
+
+async def check_coordination(targets: CoordinationTargets) -> None:
+    """Read all that was committed, and hold each coordinator's memory against its log."""
+    if targets.is_void:
+        return
+    await FinalCoordinatedReader(targets).run()
+    for node in targets.cluster.nodes.all:
+        assert node.process.broker is not None
+        await node.process.inside(check_replayed(node.process.broker))
