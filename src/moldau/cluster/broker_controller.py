@@ -22,6 +22,11 @@ from moldau.cluster.broker_sessions import BrokerSessions, SessionKey
 from moldau.cluster.brokers import BrokerRegistration
 from moldau.cluster.controller_queue import ControllerQueue
 from moldau.cluster.controller_requests import ProducerIdBlock
+from moldau.cluster.directory_assignments import (
+    DirectoryAnswer,
+    ReplicaDirectory,
+    assign_directories,
+)
 from moldau.cluster.elections import ElectionAnswer
 from moldau.cluster.heartbeats import Heartbeat, HeartbeatAnswer, answer_heartbeat
 from moldau.cluster.image import MetadataImage
@@ -152,6 +157,19 @@ class BrokerController(ControllerQueue):
                 broker_id,
                 broker_epoch,
                 proposals,
+                unclean_by_default=self._settings.unclean_elections,
+            )
+        )
+
+    async def assign_directories(
+        self, broker_id: BrokerId, broker_epoch: int, replicas: Sequence[ReplicaDirectory]
+    ) -> list[DirectoryAnswer]:
+        return await self._answer(
+            lambda image: assign_directories(
+                image,
+                broker_id,
+                broker_epoch,
+                replicas,
                 unclean_by_default=self._settings.unclean_elections,
             )
         )

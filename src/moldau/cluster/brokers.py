@@ -109,7 +109,16 @@ def register_broker(
     else:
         is_clean = existing is not None and existing.epoch == registration.previous_broker_epoch
         rules = ElectionRules(image, unclean_by_default=unclean_by_default).with_broker(broker)
-        yield from _leave_partitions(image, rules, broker.id, may_lack_records=not is_clean)
+        yield from change_partitions(
+            image,
+            rules,
+            lambda partition: departure(
+                partition,
+                broker.id,
+                # A replica in a directory that is gone is made anew, and has nothing.
+                may_lack_records=not is_clean or not is_directory_online(broker, partition),
+            ),
+        )
     yield BrokerRegistered(broker)
     return broker.epoch
 
@@ -293,7 +302,7 @@ def lose_directories(
     def target(partition: Partition) -> PartitionTarget | None:
         if rest and is_directory_online(left, partition):
             return None
-        return _departure(partition, broker.id, may_lack_records=True)
+        return departure(partition, broker.id, may_lack_records=True)
 
     yield from change_partitions(image, rules, target)
     if rest:
@@ -316,11 +325,11 @@ def _leave_partitions(
     return change_partitions(
         image,
         rules,
-        lambda partition: _departure(partition, broker_id, may_lack_records=may_lack_records),
+        lambda partition: departure(partition, broker_id, may_lack_records=may_lack_records),
     )
 
 
-def _departure(
+def departure(
     partition: Partition, broker_id: BrokerId, *, may_lack_records: bool
 ) -> PartitionTarget | None:
     """Return what becomes of a partition that a broker leaves; None if it has nothing to leave."""

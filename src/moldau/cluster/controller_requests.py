@@ -25,6 +25,7 @@ from typing import NamedTuple, Protocol
 from moldau.base.ids import BrokerId, TopicId
 from moldau.cluster.brokers import BrokerRegistration
 from moldau.cluster.config_operations import ConfigOperation
+from moldau.cluster.directory_assignments import DirectoryAnswer, ReplicaDirectory
 from moldau.cluster.elections import ElectionAnswer
 from moldau.cluster.heartbeats import Heartbeat, HeartbeatAnswer
 from moldau.cluster.isr_changes import IsrAnswer, IsrProposal
@@ -74,6 +75,12 @@ class BrokerRequests(Protocol):
 
         One answer for each proposal, in their order.
         """
+        ...
+
+    async def assign_directories(
+        self, broker_id: BrokerId, broker_epoch: int, replicas: Sequence[ReplicaDirectory]
+    ) -> list[DirectoryAnswer]:
+        """Record in which log directories a broker's replicas lie (AssignReplicasToDirs)."""
         ...
 
 

@@ -123,11 +123,7 @@ class ElectionRules:
 
 def is_directory_online(broker: Broker, partition: Partition) -> bool:
     """Tell whether a broker's replica lies in a directory that is online, as far as is known."""
-    if len(partition.directories) != len(partition.replicas):
-        return True
-    if broker.id not in partition.replicas:
-        return True
-    directory = partition.directories[partition.replicas.index(broker.id)]
+    directory = partition.directory_of(broker.id)
     if directory in (UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY):
         return True
     if directory == LOST_DIRECTORY:

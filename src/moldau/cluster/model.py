@@ -121,6 +121,12 @@ class Partition:
     directories: tuple[bytes, ...] = ()
     """For each of `replicas`, the id of its log directory."""
 
+    def directory_of(self, broker_id: BrokerId) -> bytes:
+        """Return the log directory of a broker's replica, as far as the metadata tells it."""
+        if broker_id not in self.replicas or len(self.directories) != len(self.replicas):
+            return MIGRATING_DIRECTORY
+        return self.directories[self.replicas.index(broker_id)]
+
 
 @dataclass(frozen=True, slots=True)
 class Topic:

@@ -17,7 +17,7 @@ helped its brokers over a fault of theirs (KAFKA-15021) and is left out here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from moldau.base.ids import BrokerId
@@ -47,6 +47,8 @@ class PartitionTarget:
     """The kind of election if one is needed; None is what the topic's configs say."""
     not_eligible: BrokerId | None = None
     """A broker that may lack committed records."""
+    directory: tuple[BrokerId, bytes] | None = None
+    """The log directory in which a broker's replica lies (KIP-858)."""
 
 
 class _Assignment(NamedTuple):
@@ -60,6 +62,7 @@ def change_partition(
     rules: ElectionRules, topic: Topic, partition: Partition, target: PartitionTarget
 ) -> PartitionChanged | None:
     """Return what changes, the outcome of an election included; None if nothing does."""
+    located = partition if target.directory is None else _located(partition, *target.directory)
     assignment = _completed(
         _Assignment(
             _given(target.replicas, partition.replicas),
@@ -71,7 +74,7 @@ def change_partition(
     replicas, isr = assignment.replicas, assignment.isr
     eligible = _eligible_leaders(rules, topic, partition, assignment, target.not_eligible)
     election = target.election or rules.usual_election(topic.name)
-    choice = choose_leader(rules, partition, replicas, isr, eligible, election)
+    choice = choose_leader(rules, located, replicas, isr, eligible, election)
     leader, recovering = choice.leader, _given(target.recovering, partition.recovering)
     if choice.is_unclean:
         isr, eligible, recovering = (leader,), (), True
@@ -99,7 +102,7 @@ def change_partition(
         "eligible_leaders": eligible,
         "last_known_leaders": last_known,
         "recovering": recovering,
-        "directories": _directories(rules, partition, replicas),
+        "directories": _directories(rules, located, replicas),
     }
     changed = {name: value for name, value in wanted.items() if value != getattr(partition, name)}
     if not changed and not is_named:
@@ -141,6 +144,14 @@ def _eligible_leaders(
         return ()
     known = dict.fromkeys((*partition.eligible_leaders, *partition.isr))
     return tuple(one for one in known if one in replicas and one not in isr and one != not_eligible)
+
+
+def _located(partition: Partition, broker_id: BrokerId, directory: bytes) -> Partition:
+    """Return a partition with one replica in another directory, for an election to look at."""
+    directories = tuple(
+        directory if one == broker_id else partition.directory_of(one) for one in partition.replicas
+    )
+    return replace(partition, directories=directories)
 
 
 def _directories(

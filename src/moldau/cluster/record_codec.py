@@ -51,7 +51,8 @@ METADATA_VERSION: Final = "metadata.version"
 
 TRANSACTIONS_LEVEL: Final = 13  # 3.6-IV1
 _ZK_MIGRATION_LEVEL: Final = 8  # 3.4-IV0
-_DIRECTORIES_LEVEL: Final = 17  # 3.7-IV2
+DIRECTORIES_LEVEL: Final = 17  # 3.7-IV2
+"""From this level on partitions tell in which log directories their replicas lie (KIP-858)."""
 _ELIGIBLE_LEADERS_LEVEL: Final = 23  # 4.0-IV1
 _CORDONED_LEVEL: Final = 30  # 4.3-IV0
 
@@ -128,7 +129,7 @@ def _framed(key: int, version: int, body: bytes) -> bytes:
 def _register_version(level: int) -> int:
     if level >= _CORDONED_LEVEL:
         return 4
-    if level >= _DIRECTORIES_LEVEL:
+    if level >= DIRECTORIES_LEVEL:
         return 3
     return 2 if level >= _ZK_MIGRATION_LEVEL else 1
 
@@ -136,7 +137,7 @@ def _register_version(level: int) -> int:
 def _partition_version(level: int) -> int:
     if level >= _ELIGIBLE_LEADERS_LEVEL:
         return 2
-    return 1 if level >= _DIRECTORIES_LEVEL else 0
+    return 1 if level >= DIRECTORIES_LEVEL else 0
 
 
 def _broker_record(change: BrokerRegistered, level: int) -> tuple[Any, int]:

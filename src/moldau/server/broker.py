@@ -238,11 +238,7 @@ class Broker:
                     self.parts.settings.endpoints, self._listeners, strict=True
                 )
             ),
-            tuple(
-                directory.identity.directory_id
-                for directory in self.parts.logs.directories
-                if not directory.offline and directory.identity.directory_id is not None
-            ),
+            self.parts.logs.directory_ids,
             self.parts.settings.rack,
             self._previous_epoch(),
             self.parts.store.image.cluster_id,
@@ -359,6 +355,7 @@ class Broker:
             await self._sign_off(STOP_PATIENCE_S)
         await self._end_heartbeats()
         await self.parts.isr_proposals.close()
+        await self.parts.directory_reports.close()
         self.connections.close_all()
         self._dispatcher.close()
         await self._stop_serving_nodes()

@@ -66,6 +66,7 @@ def make_controller_dispatcher(
         row(62, "0-4", members.register),
         row(63, "0-2", members.heartbeat),
         row(67, "0", members.allocate_producer_ids),
+        row(73, "0", members.assign_directories),
     ]
     table = [*own, *forwarded]
     api_versions.serve(table)

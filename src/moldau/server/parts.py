@@ -43,6 +43,7 @@ from moldau.server.lifecycle.replicas import Replicas
 from moldau.server.lifecycle.runtimes import Runtimes
 from moldau.server.nodes.broker_channels import BrokerChannels
 from moldau.server.nodes.controller_channel import ControllerChannel
+from moldau.server.nodes.directory_reports import DirectoryReports
 from moldau.server.nodes.image_waits import ImageWaits
 from moldau.server.nodes.isr_proposals import IsrProposals
 from moldau.server.nodes.known_topics import KnownTopics
@@ -127,6 +128,9 @@ class Parts:
         self.isr_proposals = IsrProposals(
             self.requests.alter_partitions, self.broker_id, self.broker_epoch
         )
+        self.directory_reports = DirectoryReports(
+            self.requests.assign_directories, self.broker_id, self.broker_epoch, ports.random
+        )
         self.live_brokers = LiveBrokers(self.image, settings.listeners.inter_broker.name)
         self.housekeeping = self._make_housekeeping()
         failed = self.housekeeping.storage_failed
@@ -158,16 +162,7 @@ class Parts:
             self.isr_proposals,
             settings.values.integer("replica.lag.time.max.ms") / 1000,
         )
-        self.replicas = Replicas(
-            self.broker_id,
-            self.partitions,
-            self.logs,
-            ports.clock,
-            self.traffic,
-            self.config_of,
-            self._partition_changed,
-            self.replication,
-        )
+        self.replicas = self._make_replicas()
 
     def _make_membership(self) -> Membership:
         values = self.settings.values
@@ -204,6 +199,19 @@ class Parts:
             lambda: CleanerSettings.of(self.configs.broker_values),
             self.housekeeping.storage_failed,
             self.index_repair.ask,
+        )
+
+    def _make_replicas(self) -> Replicas:
+        return Replicas(
+            self.broker_id,
+            self.partitions,
+            self.logs,
+            self.ports.clock,
+            self.traffic,
+            self.config_of,
+            self._partition_changed,
+            self.replication,
+            self.directory_reports.report,
         )
 
     def _make_fetchers(self) -> Fetchers:

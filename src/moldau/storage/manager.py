@@ -205,6 +205,17 @@ class LogManager:
         directory = self._homes.get(key)
         return None if directory is None else directory.logs[key]
 
+    @property
+    def directory_ids(self) -> tuple[bytes, ...]:
+        """The ids of the directories that are online."""
+        ids = (directory.identity.directory_id for directory in self._online())
+        return tuple(one for one in ids if one is not None)
+
+    def directory_id(self, key: PartitionKey) -> bytes | None:
+        """Return the id of the directory that holds a partition's log; None if there is no log."""
+        directory = self._homes.get(key)
+        return None if directory is None else directory.identity.directory_id
+
     def is_missing(self, key: PartitionKey) -> bool:
         """Return whether a partition certainly has no folder: no directory is offline."""
         return (

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
+
+import pytest
 
 from kits import log_kit
 from kits.log_kit import make_batch
 from kits.metadata_samples import with_brokers, with_topic
 from kits.slicing import count_turns
+from moldau.base.ids import PartitionKey
 from moldau.cluster.changes import PartitionChanged, TopicRemoved
+from moldau.cluster.image import MetadataImage
+from moldau.cluster.model import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
 from moldau.cluster.topics import NewTopic
 from moldau.observe.traffic import Traffic
 from moldau.protocol.errors import ErrorCode
@@ -27,6 +33,7 @@ class Kit:
         self.disk = log_kit.Broker()
         self.partitions = Partitions()
         self.changed = []
+        self.reported = []
         self.replicas = Replicas(
             1,
             self.partitions,
@@ -35,6 +42,7 @@ class Kit:
             Traffic(),
             lambda own: self.disk.config,
             self.changed.append,
+            report_directory=lambda *report: self.reported.append(report),
         )
 
 
@@ -102,3 +110,83 @@ def test_what_waits_at_a_failed_directory_fails_at_once():
 
     asyncio.run(work())
     assert told == [ErrorCode.KAFKA_STORAGE_ERROR]
+
+
+# Where replicas lie
+
+LEVEL = {"metadata.version": 30}
+
+
+def held_by(*brokers, **parts):
+    """An image of a topic on these brokers, and its partition changed."""
+    image = with_brokers([1, 2], image=MetadataImage(features=LEVEL))
+    image = with_topic(image, NewTopic("t", assignments={0: brokers}))
+    change = PartitionChanged(image.topics["t"].id, 0, **parts)
+    return image.apply([change], image.version + 1)
+
+
+def reports(kit, image):
+    asyncio.run(kit.replicas.begin(image))
+    return [directory for _, _, directory in kit.reported]
+
+
+@pytest.mark.parametrize(
+    "recorded", [UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY, b"another one....."]
+)
+def test_a_replica_is_reported_where_the_metadata_says_otherwise(recorded):
+    kit = Kit()
+    (own,) = kit.disk.manager.directory_ids
+    image = held_by(1, directories=(recorded,))
+    assert reports(kit, image) == [own]
+    assert kit.reported[0][:2] == (image.topics["t"].id, 0)
+
+
+def test_a_replica_is_not_reported_where_nothing_is_to_say():
+    kit = Kit()
+    (own,) = kit.disk.manager.directory_ids
+    assert reports(kit, held_by(1, directories=(own,))) == []
+    older = replace(held_by(1, directories=()), features={"metadata.version": 16})
+    assert reports(kit, older) == []
+
+
+@pytest.mark.parametrize(
+    ("brokers", "recorded", "told"),
+    [
+        ((1, 2), UNASSIGNED_DIRECTORY, [LOST_DIRECTORY]),
+        # It is known already, or nobody else could lead.
+        ((1, 2), b"another one.....", []),
+        ((1,), UNASSIGNED_DIRECTORY, []),
+    ],
+)
+def test_a_replica_that_cannot_be_opened_is_reported_as_lost(brokers, recorded, told):
+    kit = Kit()
+    (directory,) = kit.disk.manager.directories
+    directory.unreadable[PartitionKey("t", 0)] = "damaged"
+    rest = (UNASSIGNED_DIRECTORY,) * (len(brokers) - 1)
+    assert reports(kit, held_by(*brokers, directories=(recorded, *rest))) == told
+
+
+@pytest.mark.parametrize(
+    ("brokers", "on_record", "is_told"),
+    [((1, 2), (1,), False), ((1, 2), (1, 2), True), ((1, 2), (2,), True), ((1,), (1,), True)],
+)
+@pytest.mark.parametrize("part", ["isr", "eligible_leaders"])
+def test_an_empty_replica_is_not_offered_as_the_only_one_with_all_records(
+    brokers, on_record, is_told, part
+):
+    places = (b"another one.....", UNASSIGNED_DIRECTORY)[: len(brokers)]
+    parts = {"isr": (), "eligible_leaders": ()} | {part: on_record}
+    image = held_by(*brokers, leader=-1, directories=places, **parts)
+    assert bool(reports(Kit(), image)) is is_told
+
+
+def test_a_replica_that_was_moved_with_its_records_is_offered():
+    kit = Kit()
+    image = held_by(1, 2, isr=(1,), leader=-1, directories=(b"another one.....",) * 2)
+    log_kit.append_values(
+        kit.disk.manager.open_or_create(
+            PartitionKey("t", 0), image.topics["t"].id, kit.disk.config
+        ),
+        b"record",
+    )
+    assert len(reports(kit, image)) == 1

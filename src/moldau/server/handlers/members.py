@@ -12,6 +12,7 @@ from typing import Final
 from moldau.base.ids import BrokerId, LeaderEpoch, TopicId
 from moldau.cluster.brokers import BROKERS_MAX, BrokerRegistration
 from moldau.cluster.controller_requests import BrokerRequests
+from moldau.cluster.directory_assignments import DirectoryAnswer, ReplicaDirectory
 from moldau.cluster.heartbeats import Heartbeat
 from moldau.cluster.isr_changes import ANY_BROKER_EPOCH, IsrAnswer, IsrProposal
 from moldau.cluster.model import Endpoint, FeatureRange
@@ -22,6 +23,13 @@ from moldau.protocol.messages.brokers import (
     BrokerHeartbeatResponse,
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
+)
+from moldau.protocol.messages.log_dirs import (
+    AssignReplicasDirectoryResult,
+    AssignReplicasPartitionResult,
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
+    AssignReplicasTopicResult,
 )
 from moldau.protocol.messages.replication import (
     AlterPartitionRequest,
@@ -43,6 +51,9 @@ image of the metadata, and of the decision about every other registration, which
 a thousand brokers with so many directories."""
 TEXT_MAX: Final = 255
 """How long the names and hosts in a registration may be, as the name of a host can be."""
+
+ASSIGNED_MAX: Final = 2_250
+"""How many replicas a broker may assign at once; Kafka's brokers send no more."""
 
 EPOCHS_FROM = 3
 """The first version of AlterPartition that names members with their epochs (KIP-903)."""
@@ -125,6 +136,28 @@ class MemberHandlers:
             return AlterPartitionResponse(0, _code(error))
         return AlterPartitionResponse(0, ErrorCode.NONE, await take_turns(_by_topic(answers)))
 
+    async def assign_directories(
+        self, request: AssignReplicasToDirsRequest, context: RequestContext
+    ) -> AssignReplicasToDirsResponse:
+        """Note in which log directories a broker's replicas lie, each by itself."""
+        del context
+        topics = (topic for directory in request.directories for topic in directory.topics)
+        if sum(len(topic.partitions) for topic in topics) > ASSIGNED_MAX:
+            return AssignReplicasToDirsResponse(0, ErrorCode.INVALID_REQUEST)
+        replicas = [
+            ReplicaDirectory(TopicId(topic.topic_id), one.partition_index, directory.id)
+            for directory in request.directories
+            for topic in directory.topics
+            for one in topic.partitions
+        ]
+        try:
+            answers = await self._requests.assign_directories(
+                BrokerId(request.broker_id), request.broker_epoch, replicas
+            )
+        except (ApiError, StoreFailed) as error:
+            return AssignReplicasToDirsResponse(0, _code(error))
+        return AssignReplicasToDirsResponse(0, ErrorCode.NONE, _by_directory(answers))
+
     async def allocate_producer_ids(
         self, request: AllocateProducerIdsRequest, context: RequestContext
     ) -> AllocateProducerIdsResponse:
@@ -188,6 +221,20 @@ def _by_topic(answers: Sequence[IsrAnswer]) -> Sliced[list[AlterPartitionTopicRe
         if not count % PROPOSALS_PER_STEP:
             yield
     return list(topics.values())
+
+
+def _by_directory(answers: Sequence[DirectoryAnswer]) -> list[AssignReplicasDirectoryResult]:
+    directories: dict[bytes, AssignReplicasDirectoryResult] = {}
+    topics: dict[tuple[bytes, bytes], AssignReplicasTopicResult] = {}
+    for answer in answers:
+        place = answer.replica.directory, answer.replica.topic_id
+        topic = topics.get(place)
+        if topic is None:
+            topic = topics[place] = AssignReplicasTopicResult(answer.replica.topic_id)
+            result = AssignReplicasDirectoryResult(answer.replica.directory)
+            directories.setdefault(answer.replica.directory, result).topics.append(topic)
+        topic.partitions.append(AssignReplicasPartitionResult(answer.replica.index, answer.error))
+    return list(directories.values())
 
 
 def _answer(answer: IsrAnswer) -> AlterPartitionStateResponse:

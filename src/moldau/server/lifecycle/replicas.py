@@ -18,7 +18,7 @@ from operator import length_hint
 
 from moldau.base.clock import Clock
 from moldau.base.errors import DiskFull, StorageError
-from moldau.base.ids import BrokerId, PartitionKey
+from moldau.base.ids import BrokerId, PartitionKey, TopicId
 from moldau.cluster.changes import (
     BrokerChanged,
     Change,
@@ -28,8 +28,15 @@ from moldau.cluster.changes import (
     TopicRemoved,
 )
 from moldau.cluster.image import MetadataImage
+from moldau.cluster.model import (
+    LOST_DIRECTORY,
+    MIGRATING_DIRECTORY,
+    UNASSIGNED_DIRECTORY,
+    ResourceType,
+    Topic,
+)
 from moldau.cluster.model import Partition as PartitionState
-from moldau.cluster.model import ResourceType, Topic
+from moldau.cluster.record_codec import DIRECTORIES_LEVEL, metadata_level
 from moldau.observe.traffic import Traffic
 from moldau.protocol.errors import ErrorCode
 from moldau.replication.partition import Partition, Role
@@ -59,6 +66,9 @@ CONFIGURED_PER_TURN = 200
 Changed = Callable[[PartitionKey], None]
 """Told of every partition that was made, removed, put out of use, or got another role."""
 
+ReportDirectory = Callable[[TopicId, int, bytes], None]
+"""Tells the controller in which log directory a replica of this broker lies."""
+
 ConfigOf = Callable[[Mapping[str, str]], LogConfig]
 """What a topic's own configs come to on this broker."""
 
@@ -76,6 +86,7 @@ class Replicas:
         config_of: ConfigOf,
         partition_changed: Changed,
         replication: ReplicationPorts = ALONE,
+        report_directory: ReportDirectory = lambda *_: None,
     ) -> None:
         self._broker_id = broker_id
         self._partitions = partitions
@@ -85,6 +96,7 @@ class Replicas:
         self._config_of = config_of
         self._partition_changed = partition_changed
         self._replication = replication
+        self._report_directory = report_directory
         self._queue: deque[tuple[Sequence[Change], MetadataImage]] = deque()
         self._more = asyncio.Event()
         self._version = 0
@@ -189,7 +201,15 @@ class Replicas:
         await self._let_join(changes)
 
     async def _let_join(self, changes: Sequence[Change]) -> None:
-        """Let followers join ISRs whose broker has come into service."""
+        """Let followers join ISRs that the controller has refused them before.
+
+        Their broker has come into service, or has said where the replica lies.
+        """
+        for number, change in enumerate(changes, 1):
+            if isinstance(change, PartitionChanged) and change.directories is not None:
+                self._expand_isr(change)
+            if not number % SHRUNK_PER_TURN:
+                await asyncio.sleep(0)
         joined = {
             change.broker_id
             for change in changes
@@ -202,6 +222,12 @@ class Replicas:
                 partition.expand_isr(self._clock.monotonic())
             if not number % SHRUNK_PER_TURN:
                 await asyncio.sleep(0)
+
+    def _expand_isr(self, change: PartitionChanged) -> None:
+        name = self._partitions.topic_name(change.topic_id)
+        partition = None if name is None else self._partitions.get(name, change.index)
+        if partition is not None and partition.leads:
+            partition.expand_isr(self._clock.monotonic())
 
     def _freeze(self) -> None:
         """Hide what there is from the garbage collector, once there are many more partitions.
@@ -237,6 +263,7 @@ class Replicas:
         existing = self._partitions.get(topic.name, state.index)
         if existing is not None and existing.topic_id == topic.id:
             self._give_role(existing, role)
+            self._check_directory(topic, state, image)
             self._partition_changed(key)
             return
         try:
@@ -249,12 +276,50 @@ class Replicas:
             if isinstance(error, DiskFull):
                 self._logs.directory_failed(error)
                 self._without_room.append(key)
+            else:
+                self._check_directory(topic, state, image)
             return
         partition = Partition(key, topic.id, log, self._broker_id, self._replication)
         partition.set_high_watermark(self._logs.high_watermark(key, log))
         self._give_role(partition, role)
         self._partitions.add(partition)
+        self._check_directory(topic, state, image)
         self._partition_changed(key)
+
+    def _check_directory(self, topic: Topic, state: PartitionState, image: MetadataImage) -> None:
+        """Tell the controller where a replica lies, if the metadata says otherwise."""
+        key = PartitionKey(topic.name, state.index)
+        actual = self._logs.directory_id(key)
+        recorded = state.directory_of(self._broker_id)
+        if actual == recorded or metadata_level(image) < DIRECTORIES_LEVEL:
+            return
+        is_thought_online = (
+            recorded in (UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY)
+            or recorded in self._logs.directory_ids
+        )
+        if actual is None:
+            if is_thought_online and len(state.replicas) > 1:
+                self._report_directory(topic.id, state.index, LOST_DIRECTORY)  # let others lead
+            return
+        if not is_thought_online and self._is_only_copy(state) and self._is_empty(key):
+            # The controller would let it lead, and then all others would delete their records. It
+            # cannot know whether the log was moved to another directory, or is gone.
+            logger.error(
+                "%s: its directory is gone, and no other replica is known to have all records; it"
+                " has no leader until that directory is back, or another one is elected uncleanly",
+                key,
+            )
+            return
+        self._report_directory(topic.id, state.index, actual)
+
+    def _is_only_copy(self, state: PartitionState) -> bool:
+        """Tell whether no other replica is known to have all records, though there are others."""
+        on_record = {*state.isr, *state.eligible_leaders}
+        return len(state.replicas) > 1 and on_record == {self._broker_id}
+
+    def _is_empty(self, key: PartitionKey) -> bool:
+        log = self._logs.get(key)
+        return log is None or log.log_end_offset == 0
 
     def _give_role(self, partition: Partition, role: Role) -> None:
         if role.leader == self._broker_id:

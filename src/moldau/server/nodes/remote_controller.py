@@ -1,7 +1,8 @@
 """Asks the controller of another node, by Kafka's own requests.
 
-What a broker asks for on its own: to be a member, ISR changes, producer ids, topics that clients
-have named. What clients ask for goes through envelopes instead (`forwarding`).
+What a broker asks for on its own: to be a member, ISR changes, directories of replicas, producer
+ids, topics that clients have named. What clients ask for goes through envelopes instead
+(`forwarding`).
 
 An answer that did not come is NOT_CONTROLLER: the caller cannot know whether the change was made,
 and asks again. Every one of these requests may be sent twice.
@@ -15,6 +16,7 @@ from typing import Any
 from moldau.base.ids import BrokerId, LeaderEpoch, TopicId
 from moldau.cluster.brokers import BrokerRegistration
 from moldau.cluster.controller_requests import ProducerIdBlock
+from moldau.cluster.directory_assignments import DirectoryAnswer, ReplicaDirectory
 from moldau.cluster.heartbeats import Heartbeat, HeartbeatAnswer
 from moldau.cluster.isr_changes import IsrAnswer, IsrProposal
 from moldau.cluster.model import Topic
@@ -28,6 +30,13 @@ from moldau.protocol.messages.brokers import (
     BrokerRegistrationResponse,
     RegistrationFeature,
     RegistrationListener,
+)
+from moldau.protocol.messages.log_dirs import (
+    AssignReplicasDirectory,
+    AssignReplicasPartition,
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
+    AssignReplicasTopic,
 )
 from moldau.protocol.messages.replication import (
     AlterPartitionIsrMember,
@@ -60,12 +69,19 @@ class Channels:
     def __init__(self, open_channel: Callable[[str], ControllerChannel]) -> None:
         self.membership = open_channel("membership")
         self.proposals = open_channel("isr-proposals")
+        self.directories = open_channel("directories")
         self.topics = open_channel("topics")
         self.forwarding = open_channel("forwarding")
 
     async def close(self) -> None:
         """End all connections."""
-        for channel in (self.membership, self.proposals, self.topics, self.forwarding):
+        for channel in (
+            self.membership,
+            self.proposals,
+            self.directories,
+            self.topics,
+            self.forwarding,
+        ):
             await channel.close()
 
 
@@ -127,6 +143,30 @@ class RemoteController:
                 one.partition_epoch,
             )
             for topic in answer.topics
+            for one in topic.partitions
+        ]
+
+    async def assign_directories(
+        self, broker_id: BrokerId, broker_epoch: int, replicas: Sequence[ReplicaDirectory]
+    ) -> list[DirectoryAnswer]:
+        directories: dict[bytes, AssignReplicasDirectory] = {}
+        topics: dict[tuple[bytes, bytes], AssignReplicasTopic] = {}
+        for one in replicas:
+            topic = topics.get((one.directory, one.topic_id))
+            if topic is None:
+                topic = topics[one.directory, one.topic_id] = AssignReplicasTopic(one.topic_id)
+                directory = AssignReplicasDirectory(one.directory)
+                directories.setdefault(one.directory, directory).topics.append(topic)
+            topic.partitions.append(AssignReplicasPartition(one.index))
+        request = AssignReplicasToDirsRequest(broker_id, broker_epoch, list(directories.values()))
+        answer: AssignReplicasToDirsResponse = await _ask(self._channels.directories, request)
+        return [
+            DirectoryAnswer(
+                ReplicaDirectory(TopicId(topic.topic_id), one.partition_index, directory.id),
+                ErrorCode.of(one.error_code),
+            )
+            for directory in answer.directories
+            for topic in directory.topics
             for one in topic.partitions
         ]
 

@@ -28,9 +28,9 @@ from moldau.server.nodes.forwarding import FORWARDED
 from moldau.sim.world import World
 
 FETCH, API_VERSIONS, ADD_PARTITIONS = 1, 18, 24
-OF_NODES = {56, 58, 59, 62, 63, 67}
+OF_NODES = {56, 58, 59, 62, 63, 67, 73}
 """AlterPartition, Envelope, FetchSnapshot, BrokerRegistration, BrokerHeartbeat,
-AllocateProducerIds."""
+AllocateProducerIds, AssignReplicasToDirs."""
 ALTER_CONFIGS, INCREMENTAL = 33, 44
 
 

@@ -10,6 +10,7 @@ from kits.request_kit import context
 from kits.slicing import count_turns
 from moldau.cluster.brokers import BROKERS_MAX, SUPPORTED_FEATURES, BrokerRegistration
 from moldau.cluster.controller_requests import ProducerIdBlock
+from moldau.cluster.directory_assignments import DirectoryAnswer, ReplicaDirectory
 from moldau.cluster.heartbeats import Heartbeat, HeartbeatAnswer
 from moldau.cluster.isr_changes import IsrAnswer, IsrProposal
 from moldau.cluster.model import Endpoint
@@ -23,6 +24,12 @@ from moldau.protocol.messages.brokers import (
     RegistrationFeature,
     RegistrationListener,
 )
+from moldau.protocol.messages.log_dirs import (
+    AssignReplicasDirectory,
+    AssignReplicasPartition,
+    AssignReplicasToDirsRequest,
+    AssignReplicasTopic,
+)
 from moldau.protocol.messages.replication import (
     AlterPartitionIsrMember,
     AlterPartitionRequest,
@@ -34,6 +41,7 @@ from moldau.protocol.messages.transactions import (
     AllocateProducerIdsResponse,
 )
 from moldau.server.handlers.members import (
+    ASSIGNED_MAX,
     PROPOSALS_MAX,
     PROPOSALS_PER_STEP,
     REGISTERED_MAX,
@@ -58,6 +66,7 @@ class Controller:
         return self.result
 
     register_broker = heartbeat = alter_partitions = allocate_producer_ids = _answer
+    assign_directories = _answer
 
 
 def answered(controller, method, request, version):
@@ -182,6 +191,66 @@ def test_of_an_absurd_isr_no_more_is_read_than_shows_that_it_is_none(version):
     assert len(proposal.isr) == BROKERS_MAX + 1
 
 
+def test_where_replicas_lie_is_passed_on_and_answered_by_directory_and_topic():
+    first, second = b"d" * 16, b"e" * 16
+    places = [
+        (first, TOPIC_ID, 0),
+        (first, OTHER_ID, 1),
+        (first, TOPIC_ID, 2),
+        (second, TOPIC_ID, 3),
+    ]
+    replicas = [ReplicaDirectory(topic, index, directory) for directory, topic, index in places]
+    answers = [DirectoryAnswer(one) for one in replicas[:-1]]
+    answers.append(DirectoryAnswer(replicas[-1], ErrorCode.UNKNOWN_TOPIC_ID))
+    controller = Controller(answers)
+    parts = [AssignReplicasPartition(0), AssignReplicasPartition(2)]
+    request = AssignReplicasToDirsRequest(
+        7,
+        900,
+        [
+            AssignReplicasDirectory(
+                first,
+                [
+                    AssignReplicasTopic(TOPIC_ID, parts),
+                    AssignReplicasTopic(OTHER_ID, [AssignReplicasPartition(1)]),
+                ],
+            ),
+            AssignReplicasDirectory(
+                second, [AssignReplicasTopic(TOPIC_ID, [AssignReplicasPartition(3)])]
+            ),
+        ],
+    )
+    answer = answered(controller, "assign_directories", request, 0)
+    ((broker_id, broker_epoch, asked),) = controller.asked
+    assert (broker_id, broker_epoch) == (7, 900)
+    assert sorted(asked, key=str) == sorted(replicas, key=str)
+    assert [
+        (
+            one.id,
+            topic.topic_id,
+            [(each.partition_index, each.error_code) for each in topic.partitions],
+        )
+        for one in answer.directories
+        for topic in one.topics
+    ] == [
+        (first, TOPIC_ID, [(0, 0), (2, 0)]),
+        (first, OTHER_ID, [(1, 0)]),
+        (second, TOPIC_ID, [(3, ErrorCode.UNKNOWN_TOPIC_ID)]),
+    ]
+
+
+def test_more_replicas_than_a_broker_assigns_at_once_are_refused():
+    def request(count):
+        topic = AssignReplicasTopic(TOPIC_ID, [AssignReplicasPartition(0)] * count)
+        return AssignReplicasToDirsRequest(7, 900, [AssignReplicasDirectory(b"d" * 16, [topic])])
+
+    controller = Controller([])
+    answer = answered(controller, "assign_directories", request(ASSIGNED_MAX + 1), 0)
+    assert (answer.error_code, controller.asked) == (ErrorCode.INVALID_REQUEST, [])
+    answer = answered(controller, "assign_directories", request(ASSIGNED_MAX), 0)
+    assert answer.error_code == ErrorCode.NONE
+
+
 def test_a_block_of_producer_ids():
     answer = answered(
         Controller(ProducerIdBlock(4000, 5000)),
@@ -206,6 +275,7 @@ def test_a_block_of_producer_ids():
         ("heartbeat", BrokerHeartbeatRequest),
         ("alter_partitions", AlterPartitionRequest),
         ("allocate_producer_ids", AllocateProducerIdsRequest),
+        ("assign_directories", AssignReplicasToDirsRequest),
     ],
 )
 def test_a_refusal_is_an_error_of_the_answer(error, code, method, request_of):

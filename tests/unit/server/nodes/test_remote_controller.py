@@ -9,6 +9,7 @@ import pytest
 from moldau.base.network import Address
 from moldau.cluster.brokers import SUPPORTED_FEATURES, BrokerRegistration
 from moldau.cluster.controller_requests import ProducerIdBlock
+from moldau.cluster.directory_assignments import DirectoryAnswer, ReplicaDirectory
 from moldau.cluster.heartbeats import Heartbeat, HeartbeatAnswer
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.isr_changes import IsrAnswer, IsrProposal
@@ -20,6 +21,12 @@ from moldau.protocol.messages.brokers import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
     BrokerRegistrationResponse,
+)
+from moldau.protocol.messages.log_dirs import (
+    AssignReplicasDirectoryResult,
+    AssignReplicasPartitionResult,
+    AssignReplicasToDirsResponse,
+    AssignReplicasTopicResult,
 )
 from moldau.protocol.messages.replication import (
     AlterPartitionResponse,
@@ -165,6 +172,40 @@ async def test_isr_changes_are_grouped_by_topic(node):
 
 
 @in_world
+async def test_where_replicas_lie_is_grouped_by_directory_and_topic(node):
+    other = b"e" * 16
+    node.channels.directories.answers = [
+        AssignReplicasToDirsResponse(
+            0,
+            0,
+            [
+                AssignReplicasDirectoryResult(
+                    DIRECTORY,
+                    [AssignReplicasTopicResult(TOPIC_ID, [AssignReplicasPartitionResult(0, 0)])],
+                ),
+                AssignReplicasDirectoryResult(
+                    other,
+                    [AssignReplicasTopicResult(TOPIC_ID, [AssignReplicasPartitionResult(1, 6)])],
+                ),
+            ],
+        )
+    ]
+    places = [(TOPIC_ID, 0, DIRECTORY), (TOPIC_ID, 1, other), (OTHER_ID, 0, DIRECTORY)]
+    replicas = [ReplicaDirectory(*place) for place in [*places, (TOPIC_ID, 2, DIRECTORY)]]
+    assert await node.requests.assign_directories(7, 900, replicas) == [
+        DirectoryAnswer(replicas[0]),
+        DirectoryAnswer(replicas[1], ErrorCode.NOT_LEADER_OR_FOLLOWER),
+    ]
+    (sent,) = node.channels.directories.sent
+    assert (sent.broker_id, sent.broker_epoch) == (7, 900)
+    assert [
+        (one.id, topic.topic_id, [each.partition_index for each in topic.partitions])
+        for one in sent.directories
+        for topic in one.topics
+    ] == [(DIRECTORY, TOPIC_ID, [0, 2]), (DIRECTORY, OTHER_ID, [0]), (other, TOPIC_ID, [1])]
+
+
+@in_world
 async def test_a_block_of_producer_ids(node):
     node.channels.topics.answers = [AllocateProducerIdsResponse(0, 0, 4000, 1000)]
     assert await node.requests.allocate_producer_ids(7, 900) == ProducerIdBlock(4000, 5000)
@@ -236,7 +277,13 @@ def test_an_error_of_the_controller_is_raised(world, code, read, looks):
 @in_world
 async def test_each_kind_of_request_has_its_own_way_and_all_are_closed(node):
     channels = node.channels
-    ways = (channels.membership, channels.proposals, channels.topics, channels.forwarding)
+    ways = (
+        channels.membership,
+        channels.proposals,
+        channels.directories,
+        channels.topics,
+        channels.forwarding,
+    )
     assert len({way.purpose for way in ways}) == len(ways)
     await channels.close()
     assert all(way.is_closed for way in ways)

@@ -1,0 +1,110 @@
+"""Log directories of a cluster's brokers: where replicas lie, and what follows when one is gone."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from kits.node_kit import Nodes
+from moldau.cluster.model import NO_LEADER, UNASSIGNED_DIRECTORY
+from moldau.cluster.topics import NewTopic
+from moldau.sim.world import World
+
+TWO = {"log.dirs": "/data,/more"}
+
+
+@pytest.fixture
+def world():
+    with World(3) as made:
+        yield made
+
+
+def with_nodes(test):
+    """Run a coroutine function of nodes on virtual time."""
+
+    def run(world):
+        world.run(test(Nodes(world)))
+
+    return run
+
+
+async def reached(condition):
+    """Return once something holds; virtual time does the waiting."""
+    async with asyncio.timeout(60):
+        while not condition():  # noqa: ASYNC110 - the nodes do not tell
+            await asyncio.sleep(0.05)
+
+
+def partitions(node, name="t"):
+    return node.parts.image().topics[name].partitions
+
+
+def is_whole(node, count):
+    """Tell whether every replica is in sync and in a directory that its broker has."""
+    brokers = node.parts.image().brokers
+    return all(
+        len(one.isr) == count
+        and all(one.directory_of(each) in brokers[each].log_directories for each in one.replicas)
+        for one in partitions(node)
+    )
+
+
+@with_nodes
+async def test_a_broker_of_several_directories_tells_where_its_replicas_lie(nodes):
+    voter, broker = nodes.node(1, **TWO), nodes.node(2, **TWO)
+    await voter.start()
+    await broker.start()
+    await voter.parts.controller.create_topic(NewTopic("t", 4, 2))
+    assert partitions(voter)[0].directories == (UNASSIGNED_DIRECTORY,) * 2
+    await reached(lambda: is_whole(voter, 2))
+    for node in (voter, broker):
+        homes = {one.directory_of(node.parts.broker_id) for one in partitions(voter)}
+        assert homes == set(node.parts.logs.directory_ids)
+        assert len(homes) == 2
+    await broker.stop()
+    await voter.stop()
+
+
+@with_nodes
+async def test_a_replica_that_was_made_anew_in_another_directory_joins_and_leads(nodes):
+    voter, broker = nodes.node(1), nodes.node(2)
+    await voter.start()
+    await broker.start()
+    await voter.parts.controller.create_topic(NewTopic("t", assignments={0: [2, 1]}))
+    await voter.parts.controller.create_topic(NewTopic("lone", assignments={0: [2]}))
+    await reached(lambda: len(broker.parts.partitions) == 2)
+    await broker.stop()
+    del nodes.disks[2]
+    broker = nodes.node(2)
+    await broker.start()
+    await reached(lambda: is_whole(voter, 2))
+    await reached(lambda: partitions(voter, "lone")[0].leader == 2)
+    await voter.parts.controller.elect_leaders(None, preferred=True)
+    assert partitions(voter)[0].leader == 2
+    await broker.stop()
+    await voter.stop()
+
+
+@with_nodes
+async def test_an_empty_replica_does_not_lead_those_that_may_have_records(nodes):
+    voter, first, second = (nodes.node(number) for number in (1, 2, 3))
+    for node in (voter, first, second):
+        await node.start()
+    await voter.parts.controller.create_topic(NewTopic("t", assignments={0: [2, 3]}))
+    # One replica leaves the ISR. Then the disk of the other one, which has all records, is lost.
+    await second.stop()
+    assert partitions(voter)[0].isr == (2,)
+    await first.stop()
+    del nodes.disks[2]
+    first, second = nodes.node(2), nodes.node(3)
+    await second.start()
+    await first.start()
+    await asyncio.sleep(30)
+    assert partitions(voter)[0].leader == NO_LEADER
+    # Somebody decides that what the other replica has is enough.
+    await voter.parts.controller.elect_leaders({"t": [0]}, preferred=False)
+    assert partitions(voter)[0].leader == 3
+    await reached(lambda: is_whole(voter, 2))
+    for node in (first, second, voter):
+        await node.stop()
