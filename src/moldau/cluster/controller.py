@@ -97,12 +97,11 @@ class Controller(BrokerController):
         await self._carry_out(lambda image: topics.delete_topic_by_id(image, topic_id))
 
     def _placeable(self, changes: Iterable[Change]) -> Iterable[Change]:
-        """Refuse new partitions while no log directory is usable.
+        """Refuse new partitions while no log directory of this node has room.
 
-        Kafka stops a broker whose last directory fails. Ours still answers requests that need no
-        disk. Clients retry after this error, as if the broker were down.
+        Clients retry after this error.
         """
-        # The image does not know yet which directories are online, so ask the one broker.
+        # The metadata does not tell which directories are full, so ask the broker in this process.
         if not self._can_make_logs():
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "No log directory is online.")
         return changes

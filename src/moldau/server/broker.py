@@ -14,7 +14,7 @@ import logging
 from collections.abc import Coroutine, Sequence
 from typing import Any, Final
 
-from moldau.base.errors import MoldauError, UserError
+from moldau.base.errors import MoldauError, StorageError, UserError
 from moldau.base.ids import random_uuid
 from moldau.base.network import Address, Listener
 from moldau.cluster.brokers import BrokerRegistration
@@ -76,6 +76,7 @@ class Broker:
             limits=self._connection_limits,
         )
         self._controller_dispatcher: Dispatcher | None = None
+        parts.on_directories_lost = self._directories_lost
 
     def _connection_limits(self) -> ConnectionLimits:
         """Return the limits in force: they may be changed while the broker runs."""
@@ -187,6 +188,9 @@ class Broker:
         )
         for key, report in reports.items():
             logger.debug("recovered %s: %s", key, report)
+        if self.parts.logs.all_failed:
+            self._directories_lost()
+            self._raise_failure()
         if reports:
             _log_recovery(tuple(reports.values()), clock.monotonic() - started_s)
 
@@ -286,6 +290,12 @@ class Broker:
             self._failure.set_result(error)
         if self._heartbeats is not None:
             self._heartbeats.cancel()
+
+    def _directories_lost(self) -> None:
+        """End this broker, as Kafka's ends: it has nothing to serve any more."""
+        paths = ", ".join(self.parts.settings.log_dirs)
+        if not self._failure.done():
+            self._failure.set_result(StorageError(paths, "all log directories have failed"))
 
     def _chores(self) -> list[Chore]:
         settings, chores = self.parts.settings, self.parts.housekeeping

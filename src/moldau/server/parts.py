@@ -105,6 +105,8 @@ class Parts:
     def __init__(self, settings: BrokerSettings, ports: Ports) -> None:
         self.settings = settings
         self.ports = ports
+        self.on_directories_lost: Callable[[], None] = lambda: None
+        """Called once no log directory is online; the broker ends itself then."""
         self.broker_id = BrokerId(settings.node_id)
         self.metrics = RequestMetrics()
         self.traffic = Traffic()
@@ -173,7 +175,9 @@ class Parts:
             MembershipTimes(
                 values.integer("broker.heartbeat.interval.ms") / 1000,
                 values.integer("initial.broker.registration.timeout.ms") / 1000,
+                values.integer("log.dir.failure.timeout.ms") / 1000,
             ),
+            lambda: self.logs.failed_directory_ids,
         )
 
     def _make_housekeeping(self) -> Housekeeping:
@@ -212,6 +216,7 @@ class Parts:
             self._partition_changed,
             self.replication,
             self.directory_reports.report,
+            self.housekeeping.storage_failed,
         )
 
     def _make_fetchers(self) -> Fetchers:
@@ -299,7 +304,7 @@ class Parts:
     def _partition_changed(self, key: PartitionKey) -> None:
         """Let coordinators and fetchers follow a partition's role."""
         partition = self.partitions.get(*key)
-        if partition is None:
+        if partition is None or partition.log.offline:
             self.fetchers.forget(key)
         else:
             self.fetchers.follow(partition)
@@ -313,6 +318,9 @@ class Parts:
         """Let go of what lived on a log directory that is out of use."""
         self.replicas.directory_failed()
         self.coordinators.directory_failed()
+        self.membership.directory_failed()
+        if self.logs.all_failed:
+            self.on_directories_lost()
 
 
 def _fetch_settings(values: BrokerValues) -> FetchSettings:

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from moldau.base.errors import MoldauError
+from moldau.base.errors import MoldauError, UserError
 from moldau.server.lifecycle.internal_topics import INTERNAL_TOPICS
 from moldau.sim.checks import FinalReader, check_files, check_insides, check_no_task_left
 from moldau.sim.coordination_checks import FinalCommittedReader, check_replayed
@@ -132,9 +132,17 @@ class _Scenario:
             SimDisk(world.random("disk"), trace=world.trace),
             {"node.id": "1", "log.dirs": ",".join(swarm.log_dirs), **swarm.settings},
             started=self.targets.broker_started,
+            gave_up=self._gave_up,
         )
         self._nemesis = Nemesis(self.targets, swarm, plan)
         self._administrator = Administrator(self.targets)
+
+    def _gave_up(self, error: UserError) -> None:
+        """Let a broker end whose log directories have all failed; the nemesis starts it again."""
+        if not self.targets.disk_failed:
+            raise error
+        self.targets.seen["all directories failed"] += 1
+        self._broker.kill()
 
     async def run(self) -> None:
         """Work and suffer, recover, read everything, stop, and look at what is left."""

@@ -211,6 +211,17 @@ class LogManager:
         ids = (directory.identity.directory_id for directory in self._online())
         return tuple(one for one in ids if one is not None)
 
+    @property
+    def failed_directory_ids(self) -> tuple[bytes, ...]:
+        """The ids of the directories that are offline, as far as they are known."""
+        ids = (one.identity.directory_id for one in self.directories if one.offline)
+        return tuple(one for one in ids if one is not None)
+
+    @property
+    def all_failed(self) -> bool:
+        """Whether no directory is online."""
+        return all(directory.offline for directory in self.directories)
+
     def directory_id(self, key: PartitionKey) -> bytes | None:
         """Return the id of the directory that holds a partition's log; None if there is no log."""
         directory = self._homes.get(key)

@@ -57,7 +57,7 @@ FROZEN_AT_ONCE = 500
 SHRUNK_PER_TURN = 500
 """Partitions whose followers are looked at between two turns of the loop."""
 
-RETIRED_PER_TURN = 1_000
+RETIRED_PER_TURN = 500
 """Partitions that are looked at for a failed directory between two turns of the loop."""
 
 CONFIGURED_PER_TURN = 200
@@ -87,6 +87,7 @@ class Replicas:
         partition_changed: Changed,
         replication: ReplicationPorts = ALONE,
         report_directory: ReportDirectory = lambda *_: None,
+        storage_failed: Callable[[StorageError], None] | None = None,
     ) -> None:
         self._broker_id = broker_id
         self._partitions = partitions
@@ -97,6 +98,7 @@ class Replicas:
         self._partition_changed = partition_changed
         self._replication = replication
         self._report_directory = report_directory
+        self._storage_failed = storage_failed or logs.directory_failed
         self._queue: deque[tuple[Sequence[Change], MetadataImage]] = deque()
         self._more = asyncio.Event()
         self._version = 0
@@ -370,6 +372,7 @@ class Replicas:
         for partition in islice(partitions, RETIRED_PER_TURN):
             if partition.log.offline:
                 partition.retire(ErrorCode.KAFKA_STORAGE_ERROR)
+                self._partition_changed(partition.key)
         if length_hint(partitions):
             asyncio.get_running_loop().call_soon(self._retire_offline, partitions)
 
@@ -379,7 +382,7 @@ class Replicas:
             remove(key)
         except StorageError as error:
             logger.error("%s stays on the disk: %s", key, error)  # noqa: TRY400 - no bug of ours
-            self._logs.directory_failed(error)
+            self._storage_failed(error)
 
     async def _configure(self, changes: Sequence[Change], image: MetadataImage) -> None:
         """Give logs their new configs; a broker's defaults concern every log."""

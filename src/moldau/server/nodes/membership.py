@@ -5,6 +5,10 @@ fenced: it is in no ISR and leads nothing. A heartbeat that shows that it has fo
 up to its own registration unfences it. A broker that stops says so in its heartbeats, and goes on
 serving until the controller has moved its leaders away.
 
+Heartbeats also tell which log directories have failed (KIP-858): the first one at once, so that
+others lead what lay there. A broker that cannot tell it for too long ends, because the controller
+takes it for the leader of partitions that it cannot serve.
+
 It knows when to ask and what the answers mean. What a session is worth, and who leads next, is for
 the controller to decide.
 """
@@ -65,6 +69,8 @@ class MembershipTimes:
 
     heartbeat_interval_s: float = 2.0
     registration_patience_s: float = 60.0
+    directory_failure_patience_s: float = 30.0
+    """How long the controller may not know of a failed log directory."""
 
 
 class Membership:
@@ -76,11 +82,19 @@ class Membership:
         metadata_offset: Callable[[], int],
         clock: Clock,
         times: MembershipTimes,
+        failed_directories: Callable[[], tuple[bytes, ...]] = lambda: (),
     ) -> None:
         self._requests = requests
         self._metadata_offset = metadata_offset
         self._clock = clock
         self._times = times
+        self._failed_directories = failed_directories
+        self._told_directories: tuple[bytes, ...] = ()
+        """Those that the last heartbeat named, answered or not."""
+        self._known_directories: frozenset[bytes] = frozenset()
+        """Failed ones that the controller knows of."""
+        self._untold_since_s: float | None = None
+        """Since when it does not know of one."""
         self._state = State.STARTING
         self._registration: BrokerRegistration | None = None
         self._changed = asyncio.Event()
@@ -137,20 +151,23 @@ class Membership:
             if answer is not None:
                 self._answered_s = self._clock.monotonic()
                 self._take(answer)
+            self._check_told()
             await self._pause(answered=answer is not None)
 
     async def _beat(self) -> HeartbeatAnswer | None:
         registration = self._registration
         assert registration is not None  # `register` comes before `run`
+        failed = self._told_directories = self._failed_directories()
         beat = Heartbeat(
             registration.broker_id,
             self.broker_epoch,
             self._metadata_offset(),
             want_fence=not self._ready,
             want_shut_down=self._state is State.STOPPING,
+            offline_directories=failed,
         )
         try:
-            return await self._requests.heartbeat(beat)
+            answer = await self._requests.heartbeat(beat)
         except ApiError as error:
             if error.code != ErrorCode.STALE_BROKER_EPOCH:
                 logger.debug("the heartbeat was refused: %s", error)
@@ -160,6 +177,9 @@ class Membership:
                 await self._register_again(registration)
         except StoreFailed as error:
             logger.debug("the heartbeat was not taken: %s", error)
+        else:
+            self._known_directories = frozenset(failed)
+            return answer
         return None
 
     async def _register_again(self, registration: BrokerRegistration) -> None:
@@ -172,6 +192,24 @@ class Membership:
         self._enter(State.STARTING)
         # It has not stopped, so that its logs have lost nothing.
         await self.register(replace(registration, previous_broker_epoch=self.broker_epoch))
+
+    def directory_failed(self) -> None:
+        """Send the next heartbeat at once: a log directory has failed."""
+        self._changed.set()
+
+    def _check_told(self) -> None:
+        """Raise UserError if the controller has not been told of a failed directory in time."""
+        if self._known_directories.issuperset(self._failed_directories()):
+            self._untold_since_s = None
+            return
+        now_s, patience_s = self._clock.monotonic(), self._times.directory_failure_patience_s
+        if self._untold_since_s is None:
+            self._untold_since_s = now_s
+        elif now_s - self._untold_since_s >= patience_s:
+            raise UserError(
+                "no controller was told of a failed log directory within"
+                f" {patience_s * 1000:.0f} ms (log.dir.failure.timeout.ms)"
+            )
 
     def _take(self, answer: HeartbeatAnswer) -> None:
         if self._state is State.STOPPING:
@@ -193,7 +231,11 @@ class Membership:
         self._changed.clear()
         try:
             async with asyncio.timeout(pause_s):
-                while self._state is state and self._ready is ready:
+                while (
+                    self._state is state
+                    and self._ready is ready
+                    and self._failed_directories() == self._told_directories
+                ):
                     await self._changed.wait()
                     self._changed.clear()
         except TimeoutError:

@@ -69,9 +69,8 @@ class Node:
     def _new_disk(self) -> SimDisk:
         """Make an empty disk and format it for this cluster.
 
-        Its directory keeps its id, as if `meta.properties` were put back: with another one the
-        controller holds the old replicas for offline until a broker can tell it where they are now
-        (AssignReplicasToDirs, KIP-858).
+        Its directory keeps its id, as if `meta.properties` were put back. With another one a
+        partition whose only replica in sync was lost would wait for an operator.
         """
         disk = SimDisk(self._world.random(f"disk-{self.id}"), trace=self._world.trace)
         identify_directories(

@@ -59,7 +59,10 @@ class Member:
     def __init__(self, world):
         self.controller = Controller(world.clock)
         self.offset = 42
-        self.membership = Membership(self.controller, lambda: self.offset, world.clock, TIMES)
+        self.failed = ()
+        self.membership = Membership(
+            self.controller, lambda: self.offset, world.clock, TIMES, lambda: self.failed
+        )
         self.running = None
 
     async def join(self):
@@ -250,3 +253,67 @@ async def test_a_controller_that_is_at_work_is_waited_for(member):
 async def test_one_that_has_not_registered_has_nothing_to_sign_off_from(member):
     assert not await member.membership.sign_off()
     assert member.controller.beats == []
+
+
+# Failed log directories
+
+FAILED = b"f" * 16
+
+
+@in_world
+async def test_a_failed_directory_is_told_at_once_and_in_every_heartbeat(member):
+    await member.join()
+    await asyncio.sleep(0.5)
+    count = len(member.controller.beats)
+    failed_s = member.controller.clock.monotonic()
+    member.failed = (FAILED,)
+    member.membership.directory_failed()
+    await asyncio.sleep(10)
+    beats = member.controller.beats[count:]
+    assert beats[0][0] == failed_s
+    assert {beat.offline_directories for _, beat in beats} == {(FAILED,)}
+    assert 5 <= len(beats) <= 6
+    await member.end()
+
+
+@in_world
+async def test_a_directory_that_fails_during_a_heartbeat_is_told_in_the_next_one_at_once(member):
+    await member.join()
+    heartbeat = member.controller.heartbeat
+
+    async def fail_meanwhile(beat):
+        member.failed = (FAILED,)
+        member.membership.directory_failed()
+        return await heartbeat(beat)
+
+    member.controller.heartbeat = fail_meanwhile
+    count = len(member.controller.beats)
+    await asyncio.sleep(3)
+    (first_s, first), (second_s, second) = member.controller.beats[count : count + 2]
+    assert (first.offline_directories, second.offline_directories) == ((), (FAILED,))
+    assert first_s == second_s
+    await member.end()
+
+
+@in_world
+async def test_a_broker_whose_failed_directory_nobody_knows_of_ends(member):
+    await member.join()
+    member.controller.answers = [ApiError(ErrorCode.NOT_CONTROLLER)]
+    member.failed = (FAILED,)
+    member.membership.directory_failed()
+    began_s = member.controller.clock.monotonic()
+    with pytest.raises(UserError, match=r"within 30000 ms \(log\.dir\.failure\.timeout\.ms\)"):
+        await member.running
+    assert 30 <= member.controller.clock.monotonic() - began_s <= 33
+
+
+@in_world
+async def test_a_controller_that_was_told_may_be_away_afterwards(member):
+    await member.join()
+    member.failed = (FAILED,)
+    member.membership.directory_failed()
+    await asyncio.sleep(1)
+    member.controller.answers = [ApiError(ErrorCode.NOT_CONTROLLER)]
+    await asyncio.sleep(100)
+    assert not member.running.done()
+    await member.end()

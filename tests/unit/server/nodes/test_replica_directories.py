@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from kits.node_kit import Nodes
+from moldau.base.errors import StorageError, UserError
 from moldau.cluster.model import NO_LEADER, UNASSIGNED_DIRECTORY
 from moldau.cluster.topics import NewTopic
 from moldau.sim.world import World
@@ -107,4 +108,109 @@ async def test_an_empty_replica_does_not_lead_those_that_may_have_records(nodes)
     assert partitions(voter)[0].leader == 3
     await reached(lambda: is_whole(voter, 2))
     for node in (first, second, voter):
+        await node.stop()
+
+
+# A directory fails
+
+
+def fail_writes(nodes, number, path):
+    """Let everything that is written below a path of a node's disk fail from now on."""
+    nodes.disks[number].faults.make_read_only(path)
+
+
+def homes(node, path):
+    """Return the partitions whose log lies in one of a node's directories."""
+    (directory,) = [one for one in node.parts.logs.directories if one.path == path]
+    return {key.partition for key in directory.logs}
+
+
+async def with_two_directories(nodes):
+    """Start three nodes, the second one with two directories; it leads everything."""
+    started = [nodes.node(1), nodes.node(2, **TWO), nodes.node(3)]
+    for node in started:
+        await node.start()
+    wanted = NewTopic("t", assignments={index: [2, 3] for index in range(4)})
+    await started[0].parts.controller.create_topic(wanted)
+    await reached(lambda: is_whole(started[0], 2))
+    assert {one.leader for one in partitions(started[0])} == {2}
+    return started
+
+
+@with_nodes
+async def test_others_lead_what_lay_in_a_directory_that_failed(nodes):
+    voter, broker, other = await with_two_directories(nodes)
+    lost, kept = homes(broker, "/more"), homes(broker, "/data")
+    assert len(lost) == len(kept) == 2
+    fail_writes(nodes, 2, "/more")
+    broker.parts.housekeeping.storage_failed(StorageError("/more/x", "gone"))
+    # Long before a session could end: it is told at once.
+    await asyncio.sleep(0.15)
+    for index, partition in enumerate(partitions(voter)):
+        expected = (3, (3,)) if index in lost else (2, (2, 3))
+        assert (partition.leader, partition.isr) == expected
+    # It stays a member, follows nothing in that directory, and the controller knows only the rest.
+    await asyncio.sleep(60)
+    assert voter.parts.image().brokers[2].active
+    assert [len(one.isr) for one in partitions(voter)].count(1) == 2
+    assert voter.parts.image().brokers[2].log_directories == broker.parts.logs.directory_ids
+    assert len(broker.parts.logs.directory_ids) == 1
+    for node in (broker, other, voter):
+        await node.stop()
+
+
+@with_nodes
+async def test_a_directory_that_works_again_after_a_restart_is_used_again(nodes):
+    voter, broker, other = await with_two_directories(nodes)
+    fail_writes(nodes, 2, "/more")
+    broker.parts.housekeeping.storage_failed(StorageError("/more/x", "gone"))
+    await reached(lambda: [len(one.isr) for one in partitions(voter)].count(1) == 2)
+    await broker.stop()
+    nodes.disks[2].faults.heal()
+    broker = nodes.node(2, **TWO)
+    await broker.start()
+    await reached(lambda: is_whole(voter, 2))
+    for node in (broker, other, voter):
+        await node.stop()
+
+
+@with_nodes
+async def test_a_directory_that_fails_before_its_replicas_were_reported(nodes):
+    voter, broker, other = nodes.node(1), nodes.node(2, **TWO), nodes.node(3)
+    for node in (voter, broker, other):
+        await node.start()
+    assign = broker.parts.directory_reports._ask
+    is_told = asyncio.Event()
+
+    async def late(*asked):
+        await is_told.wait()
+        return await assign(*asked)
+
+    broker.parts.directory_reports._ask = late
+    wanted = NewTopic("t", assignments={index: [2, 3] for index in range(4)})
+    await voter.parts.controller.create_topic(wanted)
+    await reached(lambda: len(broker.parts.partitions) == 4)
+    lost = homes(broker, "/more")
+    broker.parts.housekeeping.storage_failed(StorageError("/more/x", "gone"))
+    await asyncio.sleep(5)
+    assert {one.leader for one in partitions(voter)} == {2}
+    is_told.set()
+    await reached(lambda: {one.index for one in partitions(voter) if one.leader == 3} == lost)
+    for node in (broker, other, voter):
+        await node.stop()
+
+
+@with_nodes
+async def test_a_broker_without_any_directory_ends(nodes):
+    voter, broker, other = await with_two_directories(nodes)
+    running = asyncio.create_task(broker.run_until(asyncio.Event()))
+    for path in ("/more", "/data"):
+        fail_writes(nodes, 2, path)
+        broker.parts.housekeeping.storage_failed(StorageError(f"{path}/x", "gone"))
+    with pytest.raises(UserError, match="/data, /more: all log directories have failed"):
+        await running
+    await broker.stop()
+    assert {one.leader for one in partitions(voter)} == {3}
+    assert not voter.parts.image().brokers[2].active
+    for node in (other, voter):
         await node.stop()

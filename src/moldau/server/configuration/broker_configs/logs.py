@@ -247,14 +247,14 @@ LOGS: tuple[ConfigDefinition, ...] = (
             ),
         ),
     ),
+    long(
+        "log.dir.failure.timeout.ms",
+        30_000,
+        "How long a failed directory may stay unreported before the broker stops.",
+        at_least(1),
+    ),
     *without_effect(
         NO_REPLICATION,
-        long(
-            "log.dir.failure.timeout.ms",
-            30_000,
-            "How long a failed directory may stay unreported before the broker stops.",
-            at_least(1),
-        ),
         integer(
             "num.replica.alter.log.dirs.threads",
             None,
