@@ -13,7 +13,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "testing.md"
 
 def test_the_examples_of_the_page_on_testing_pass(tmp_path):
     examples = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    assert len(examples) == 5
+    assert len(examples) == 6
     for number, example in enumerate(examples):
         (tmp_path / f"test_example_{number}.py").write_text(example)
     command = [sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "moldau.testing.plugin",
@@ -26,4 +26,4 @@ def test_the_examples_of_the_page_on_testing_pass(tmp_path):
         text=True,
         check=False,
     )
-    assert "5 passed" in ended.stdout, ended.stdout
+    assert "6 passed" in ended.stdout, ended.stdout

@@ -6,9 +6,9 @@
         producer = Producer(broker.bootstrap_servers)
 
 `AsyncTestBroker` is the same for asyncio, `TestCluster` has several brokers that replicate,
-`virtual_time` runs a test on a simulated network where minutes pass in milliseconds, and
-`moldau.testing.plugin` has fixtures for pytest. Names are loaded when they are first used: pytest
-imports this package in every project that has Moldau installed.
+`virtual_time` runs a test on a simulated network where minutes pass in milliseconds, with one
+broker or a cluster, and `moldau.testing.plugin` has fixtures for pytest. Names are loaded when they
+are first used: pytest imports this package in every project that has Moldau installed.
 """
 
 from __future__ import annotations
@@ -20,13 +20,22 @@ if TYPE_CHECKING:
     from moldau.testing.broker import AsyncTestBroker, TestBroker
     from moldau.testing.cluster import TestCluster
     from moldau.testing.virtual import VirtualWorld, virtual_time
+    from moldau.testing.virtual_cluster import VirtualCluster
 
-__all__ = ["AsyncTestBroker", "TestBroker", "TestCluster", "VirtualWorld", "virtual_time"]
+__all__ = [
+    "AsyncTestBroker",
+    "TestBroker",
+    "TestCluster",
+    "VirtualCluster",
+    "VirtualWorld",
+    "virtual_time",
+]
 
 _HOMES = {
     "AsyncTestBroker": "broker",
     "TestBroker": "broker",
     "TestCluster": "cluster",
+    "VirtualCluster": "virtual_cluster",
     "VirtualWorld": "virtual",
     "virtual_time": "virtual",
 }

@@ -6,57 +6,31 @@
         assert [record.value for record in broker.records("orders")] == [...]
 
 It is the broker itself, with real sockets and real files, and any Kafka client can use it. Its
-settings are the usual ones except `QUICK`. It keeps its address through all its lives.
+settings are the usual ones except `settings.QUICK`. It keeps its address through all its lives.
 """
 
 from __future__ import annotations
 
 import asyncio
-import tempfile
-from collections.abc import Callable, Coroutine, Iterable, Mapping
-from operator import attrgetter
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, ParamSpec, Self, TypeVar
+from typing import Final, ParamSpec, Self, TypeVar
 
-from moldau.base.errors import ConfigError
-from moldau.client.admin import AsyncAdmin
-from moldau.client.consumer import AsyncConsumer
 from moldau.client.errors import InvalidState
 from moldau.client.records import Record
-from moldau.engine.portal import Portal
+from moldau.testing.block import DataFolder, WithBlock
 from moldau.testing.life import BrokerLife
+from moldau.testing.settings import Settings, Topics, broker_settings, topic_partitions
+from moldau.testing.topics import Client, call, create_topics, read_records
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-Settings = Mapping[str, str | int | bool]
-"""Kafka's broker settings by their names."""
-
-Topics = Mapping[str, int] | Iterable[str]
-"""Topics with their numbers of partitions, or names alone for one partition each."""
-
 HOST: Final = "127.0.0.1"
 
-POLL_MS: Final = 1_000
-"""How long one look at a topic may take; markers of transactions are passed without a record."""
 
-FETCH_WAIT_MS: Final = 10
-"""Nothing is waited for that has not been written yet."""
-
-QUICK: Final = {
-    "group.initial.rebalance.delay.ms": "0",
-    "offsets.topic.num.partitions": "1",
-    "offsets.topic.replication.factor": "1",
-    "transaction.state.log.num.partitions": "1",
-    "transaction.state.log.replication.factor": "1",
-    "transaction.state.log.min.isr": "1",
-}
-"""What differs from a broker in production: a group does not wait for more members to come, and the
-internal topics are small."""
-
-
-class TestBroker:
+class TestBroker(WithBlock):
     """One broker with a folder of its own, through as many lives as a test wants.
 
     `settings` are Kafka's; an unknown one is refused. With a `folder` its files stay afterwards;
@@ -72,14 +46,11 @@ class TestBroker:
         topics: Topics = (),
         folder: str | Path | None = None,
         port: int = 0,
-        brokers: int = 1,
     ) -> None:
-        check_single(brokers)
         self._settings = broker_settings(settings)
         self._topics = topic_partitions(topics)
         self._port = port
-        self._given_folder = None if folder is None else Path(folder)
-        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self._folder = DataFolder(folder)
         self._life: BrokerLife | None = None
         self._life_count = 0
 
@@ -101,13 +72,13 @@ class TestBroker:
             self._life = life = BrokerLife({**self._settings, **places})
         except BaseException:
             if not self._life_count:
-                self._remove_files()
+                self._folder.remove()
             raise
         self._life_count += 1
         self._port = life.address.port
         topics, self._topics = self._topics, {}
         if topics:
-            self._call(create_topics(self.bootstrap_servers, topics, {}))
+            call(create_topics(self._client(), topics))
 
     def stop(self) -> None:
         """Stop in order, as at SIGTERM; the files stay until `close`."""
@@ -128,28 +99,7 @@ class TestBroker:
             if self._life is not None:
                 self.stop()
         finally:
-            self._remove_files()
-
-    def _remove_files(self) -> None:
-        temporary, self._temporary = self._temporary, None
-        if temporary is not None:
-            temporary.cleanup()
-
-    def __enter__(self) -> Self:
-        try:
-            self.start()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
+            self._folder.remove()
 
     def _ended(self) -> BrokerLife:
         life, self._life = self._life, None
@@ -174,34 +124,25 @@ class TestBroker:
     @property
     def folder(self) -> Path:
         """Where its logs are, in Kafka's format."""
-        if self._given_folder is not None:
-            return self._given_folder
-        if self._temporary is None:
-            self._temporary = tempfile.TemporaryDirectory(prefix="moldau-test-")
-        return Path(self._temporary.name) / "data"
+        return self._folder.path
 
     def create_topic(
         self, name: str, partitions: int = 1, *, configs: Mapping[str, str] | None = None
     ) -> None:
         """Create a topic; TopicAlreadyExists and the like are raised."""
-        self._call(create_topics(self.bootstrap_servers, {name: partitions}, configs or {}))
+        call(create_topics(self._client(), {name: partitions}, configs))
 
     def records(self, topic: str) -> list[Record[bytes | None, bytes | None]]:
         """Read all there is in a topic now, partition by partition; of transactions the committed.
 
         UnknownTopicOrPartition if there is no such topic: reading creates none.
         """
-        return self._call(read_records(self.bootstrap_servers, topic))
+        return call(read_records(self._client(), topic))
 
-    def _call(self, work: Coroutine[Any, Any, T]) -> T:
+    def _client(self) -> Client:
         if self._life is None:
-            work.close()
             raise _not_running()
-        portal = Portal("test-client")
-        try:
-            return portal.call(work)
-        finally:
-            portal.close()
+        return {"bootstrap_servers": self.bootstrap_servers}
 
 
 class AsyncTestBroker:
@@ -220,11 +161,8 @@ class AsyncTestBroker:
         topics: Topics = (),
         folder: str | Path | None = None,
         port: int = 0,
-        brokers: int = 1,
     ) -> None:
-        self._broker = TestBroker(
-            settings=settings, topics=topics, folder=folder, port=port, brokers=brokers
-        )
+        self._broker = TestBroker(settings=settings, topics=topics, folder=folder, port=port)
 
     async def start(self) -> None:
         """Return once requests are answered; UserError says why it cannot be."""
@@ -299,67 +237,6 @@ async def _in_thread(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) ->
     except asyncio.CancelledError:
         await asyncio.wait([work])
         raise
-
-
-def check_single(brokers: int) -> None:
-    """Refuse several brokers where there is one; ConfigError."""
-    if brokers != 1:
-        raise ConfigError(f"brokers={brokers}: this is one broker, use TestCluster for several")
-
-
-def broker_settings(given: Settings | None) -> dict[str, str]:
-    """Return settings as a broker reads them, with those that make it quick."""
-    texts = {
-        name: str(value).lower() if isinstance(value, bool) else str(value)
-        for name, value in (given or {}).items()
-    }
-    return {**QUICK, **texts}
-
-
-def topic_partitions(topics: Topics) -> dict[str, int]:
-    """Read topics given by name alone as having one partition."""
-    if isinstance(topics, str):
-        raise ConfigError(f"topics is a list of names, or numbers of partitions by name: {topics}")
-    return dict(topics) if isinstance(topics, Mapping) else dict.fromkeys(topics, 1)
-
-
-async def create_topics(
-    servers: str,
-    topics: Mapping[str, int],
-    configs: Mapping[str, str],
-    replication_factor: int | None = None,
-) -> None:
-    """Create topics by their numbers of partitions."""
-    async with AsyncAdmin(servers) as admin:
-        for name, partitions in topics.items():
-            await admin.create_topic(
-                name,
-                partitions=partitions,
-                replication_factor=replication_factor,
-                configs=dict(configs),
-            )
-
-
-async def read_records(servers: str, topic: str) -> list[Record[Any, Any]]:
-    """Read all there is in a topic."""
-    async with AsyncAdmin(servers) as admin:
-        await admin.describe_topic(topic)  # a consumer waits for topics that are not there
-    consumer: AsyncConsumer[Any, Any] = AsyncConsumer(
-        servers,
-        auto_offset_reset="earliest",
-        isolation_level="read_committed",
-        allow_auto_create_topics=False,
-        fetch_max_wait_ms=FETCH_WAIT_MS,
-    )
-    found: list[Record[Any, Any]] = []
-    async with consumer:
-        found_partitions = await consumer.partitions_for(topic)
-        ends = await consumer.end_offsets(found_partitions)
-        consumer.assign(ends)
-        for partition, end in ends.items():
-            while await consumer.position(partition) < end:
-                found += await consumer.poll(timeout_ms=POLL_MS)
-    return sorted(found, key=attrgetter("partition"))
 
 
 def _not_running() -> InvalidState:

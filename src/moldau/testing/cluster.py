@@ -13,36 +13,29 @@ each in a thread and an event loop of its own. A broker keeps its address throug
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Final
 
 from moldau.base.clock import SystemClock, system_random
-from moldau.base.errors import ConfigError
 from moldau.base.ids import random_uuid, uuid_text
 from moldau.client.errors import InvalidState
 from moldau.client.records import Record
 from moldau.cluster.formatting import identify_directories
-from moldau.engine.portal import Portal
 from moldau.storage.disk import Disk
-from moldau.testing.broker import (
-    HOST,
+from moldau.testing.block import DataFolder, WithBlock
+from moldau.testing.broker import HOST
+from moldau.testing.life import BrokerLife
+from moldau.testing.settings import (
+    VOTER,
     Settings,
     Topics,
-    broker_settings,
-    create_topics,
-    read_records,
+    check_known,
+    cluster_settings,
+    node_settings,
     topic_partitions,
 )
-from moldau.testing.life import BrokerLife
-
-T = TypeVar("T")
-
-VOTER: Final = 1
-BROKERS_MAX: Final = 9
-REPLICAS_MAX: Final = 3
+from moldau.testing.topics import Client, call, create_topics, read_records
 
 QUICK_CLUSTER: Final = {
     "broker.heartbeat.interval.ms": "100",
@@ -54,7 +47,7 @@ QUICK_CLUSTER: Final = {
 """A dead broker is noticed in seconds, not in ten of them."""
 
 
-class TestCluster:
+class TestCluster(WithBlock):
     """Several brokers, each with a folder of its own, through as many lives as a test wants.
 
     `settings` are Kafka's, for all brokers. With a `folder` the files stay afterwards.
@@ -70,23 +63,11 @@ class TestCluster:
         topics: Topics = (),
         folder: str | Path | None = None,
     ) -> None:
-        if not 1 <= brokers <= BROKERS_MAX:
-            raise ConfigError(f"brokers={brokers}: a test has 1 to {BROKERS_MAX}")
-        replicas = str(min(REPLICAS_MAX, brokers))
-        self._settings = broker_settings(
-            {
-                "default.replication.factor": replicas,
-                "offsets.topic.replication.factor": replicas,
-                "transaction.state.log.replication.factor": replicas,
-                **QUICK_CLUSTER,
-                **(settings or {}),
-            }
-        )
+        self._settings = cluster_settings(brokers, QUICK_CLUSTER, settings)
         self._topics = topic_partitions(topics)
         self.broker_ids = tuple(range(1, brokers + 1))
         """The ids of all brokers, running or not. The first one votes."""
-        self._given_folder = None if folder is None else Path(folder)
-        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self._folder = DataFolder(folder)
         self._lives: dict[int, BrokerLife] = {}
         self._ports = dict.fromkeys(self.broker_ids, 0)
         self._controller_port = 0
@@ -102,7 +83,7 @@ class TestCluster:
             self.start_broker(broker_id)
         topics, self._topics = self._topics, {}
         if topics:
-            self._call(create_topics(self.bootstrap_servers, topics, {}))
+            call(create_topics(self._client(), topics))
 
     def _format(self) -> None:
         """Give all folders the same cluster id, unless they have one from an earlier time."""
@@ -119,6 +100,7 @@ class TestCluster:
 
     def start_broker(self, broker_id: int) -> None:
         """Start a broker that was stopped or killed; it finds its files again."""
+        check_known(broker_id, self.broker_ids)
         if broker_id in self._lives:
             raise InvalidState(f"broker {broker_id} runs already")
         self._lives[broker_id] = life = BrokerLife(self._settings_of(broker_id))
@@ -128,20 +110,8 @@ class TestCluster:
         self._apply_cuts()
 
     def _settings_of(self, broker_id: int) -> dict[str, str]:
-        listeners = f"PLAINTEXT://{HOST}:{self._ports[broker_id]}"
-        own = {
-            "node.id": str(broker_id),
-            "log.dirs": str(self.folder(broker_id)),
-            "controller.listener.names": "CONTROLLER",
-            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
-        }
-        if broker_id == VOTER:
-            own["process.roles"] = "broker,controller"
-            own["listeners"] = f"{listeners},CONTROLLER://{HOST}:{self._controller_port}"
-        else:
-            own["process.roles"] = "broker"
-            own["listeners"] = listeners
-            own["controller.quorum.voters"] = f"{VOTER}@{HOST}:{self._controller_port}"
+        controller, folder = f"{HOST}:{self._controller_port}", str(self.folder(broker_id))
+        own = node_settings(broker_id, self.address(broker_id), controller, folder)
         return {**self._settings, **own}
 
     def stop_broker(self, broker_id: int) -> None:
@@ -169,27 +139,10 @@ class TestCluster:
         try:
             self.stop()
         finally:
-            temporary, self._temporary = self._temporary, None
-            if temporary is not None:
-                temporary.cleanup()
-
-    def __enter__(self) -> Self:
-        try:
-            self.start()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
+            self._folder.remove()
 
     def _ended(self, broker_id: int) -> BrokerLife:
+        check_known(broker_id, self.broker_ids)
         life = self._lives.pop(broker_id, None)
         if life is None:
             raise InvalidState(f"broker {broker_id} does not run")
@@ -203,8 +156,10 @@ class TestCluster:
         Clients still reach all of them. A broker that is cut off from the first one has no
         controller, and is fenced when its session ends.
         """
-        others = tuple(other_side)
-        self._cut |= {frozenset((one, other)) for one in side for other in others if one != other}
+        ones, others = tuple(side), tuple(other_side)
+        for broker_id in (*ones, *others):
+            check_known(broker_id, self.broker_ids)
+        self._cut |= {frozenset((one, other)) for one in ones for other in others if one != other}
         self._apply_cuts()
 
     def heal(self) -> None:
@@ -240,19 +195,13 @@ class TestCluster:
 
     def address(self, broker_id: int) -> str:
         """The address of one broker."""
+        check_known(broker_id, self.broker_ids)
         return f"{HOST}:{self._ports[broker_id]}"
 
     def folder(self, broker_id: int) -> Path:
         """Where a broker's logs are, in Kafka's format."""
-        return self._root / f"broker-{broker_id}"
-
-    @property
-    def _root(self) -> Path:
-        if self._given_folder is not None:
-            return self._given_folder
-        if self._temporary is None:
-            self._temporary = tempfile.TemporaryDirectory(prefix="moldau-test-")
-        return Path(self._temporary.name)
+        check_known(broker_id, self.broker_ids)
+        return self._folder.path / f"broker-{broker_id}"
 
     def create_topic(
         self,
@@ -263,22 +212,14 @@ class TestCluster:
         configs: Mapping[str, str] | None = None,
     ) -> None:
         """Create a topic, with `default.replication.factor` replicas if nothing is said."""
-        self._call(
-            create_topics(
-                self.bootstrap_servers, {name: partitions}, configs or {}, replication_factor
-            )
-        )
+        call(create_topics(self._client(), {name: partitions}, configs, replication_factor))
 
     def records(self, topic: str) -> list[Record[bytes | None, bytes | None]]:
         """Read all there is in a topic now, partition by partition; of transactions the committed.
 
         UnknownTopicOrPartition if there is no such topic: reading creates none.
         """
-        return self._call(read_records(self.bootstrap_servers, topic))
+        return call(read_records(self._client(), topic))
 
-    def _call(self, work: Coroutine[Any, Any, T]) -> T:
-        portal = Portal("test-client")
-        try:
-            return portal.call(work)
-        finally:
-            portal.close()
+    def _client(self) -> Client:
+        return {"bootstrap_servers": self.bootstrap_servers}

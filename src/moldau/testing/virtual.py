@@ -1,4 +1,4 @@
-"""Tests on virtual time: a real broker and real clients on a simulated network and disk.
+"""Tests on virtual time: real brokers and real clients on a simulated network and disk.
 
     @virtual_time(topics={"orders": 3})
     async def test_a_member_that_dies_is_replaced(world: VirtualWorld) -> None:
@@ -10,30 +10,30 @@
 Whenever everybody waits, the clock jumps to the next timer, so that time-outs of minutes take
 milliseconds. What runs first when several things could is drawn from a seed: the same seed gives
 the same run, another one perhaps another bug. A test that would hang fails and says who waits for
-what. The code under test must take its time from the event loop (`asyncio.sleep`, `loop.time`).
-The blocking clients need threads and cannot be used here.
+what. With `brokers=3` the world has a cluster (`virtual_cluster`).
+
+The code under test must take its time from the event loop (`asyncio.sleep`, `loop.time`), and its
+clients are Moldau's asynchronous ones. Blocking clients need threads, and clients of others need
+sockets: neither can be used here.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
-from moldau.client.admin import AsyncAdmin
+from moldau.client.errors import InvalidState
+from moldau.client.records import Record
 from moldau.engine.ports import ClientPorts
 from moldau.sim.disk import SimDisk
 from moldau.sim.network import SimNetwork
 from moldau.sim.process import SimBroker
 from moldau.sim.world import RUN_LIMIT_S, World
-from moldau.testing.broker import (
-    Settings,
-    Topics,
-    broker_settings,
-    check_single,
-    topic_partitions,
-)
+from moldau.testing.settings import Settings, Topics, broker_settings, topic_partitions
+from moldau.testing.topics import create_topics, read_records
+from moldau.testing.virtual_cluster import VirtualCluster
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -42,24 +42,50 @@ FOLDER: Final = "/data"
 
 
 class VirtualWorld:
-    """One broker, and whatever clients a test puts on the network beside it."""
+    """One broker or a cluster, and whatever clients a test puts on the network beside them."""
 
-    def __init__(self, world: World, settings: Settings | None = None) -> None:
+    def __init__(self, world: World, settings: Settings | None = None, brokers: int = 1) -> None:
         self._world = world
         self.network = SimNetwork(world)
         """Cut it with `partition(["reader"], ["broker"])`, mend it with `heal()`; `crash("reader")`
-        ends all connections of a client."""
-        self.broker = SimBroker(
-            world,
-            self.network,
-            SimDisk(world.random("disk"), trace=world.trace),
-            {**broker_settings(settings), "node.id": "1", "log.dirs": FOLDER},
-        )
+        ends all connections of a client. The machines of a cluster are `broker-1` and so on."""
+        self._broker: SimBroker | None = None
+        self._cluster: VirtualCluster | None = None
+        if brokers == 1:
+            self._broker = SimBroker(
+                world,
+                self.network,
+                SimDisk(world.random("disk"), trace=world.trace),
+                {**broker_settings(settings), "node.id": "1", "log.dirs": FOLDER},
+            )
+        else:
+            self._cluster = VirtualCluster(world, self.network, brokers, settings)
+
+    async def start(self) -> None:
+        """Return once what there is serves; a test finds it started."""
+        await (self._cluster or self.broker).start()
+
+    @property
+    def broker(self) -> SimBroker:
         """The broker: `await start()`, `await stop()`, `kill()`, `power_cut()`. It runs already."""
+        if self._broker is None:
+            raise InvalidState("there are several brokers", advice="Use world.cluster.")
+        return self._broker
+
+    @property
+    def cluster(self) -> VirtualCluster:
+        """The brokers, if there are several of them. They run already."""
+        if self._cluster is None:
+            raise InvalidState(
+                "there is one broker", advice="Use world.broker, or virtual_time(brokers=3)."
+            )
+        return self._cluster
 
     @property
     def bootstrap_servers(self) -> str:
-        """The broker's address on the simulated network."""
+        """The addresses of all brokers on the simulated network."""
+        if self._cluster is not None:
+            return self._cluster.bootstrap_servers
         return str(self.broker.address)
 
     @property
@@ -78,10 +104,23 @@ class VirtualWorld:
         """
         return {"bootstrap_servers": self.bootstrap_servers, "ports": self.ports(host)}
 
-    async def create_topic(self, name: str, partitions: int = 1) -> None:
+    async def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        *,
+        replication_factor: int | None = None,
+        configs: Mapping[str, str] | None = None,
+    ) -> None:
         """Create a topic; TopicAlreadyExists and the like are raised."""
-        async with AsyncAdmin(**self.client("test")) as admin:
-            await admin.create_topic(name, partitions=partitions)
+        await create_topics(self.client("test"), {name: partitions}, configs, replication_factor)
+
+    async def records(self, topic: str) -> list[Record[bytes | None, bytes | None]]:
+        """Read all there is in a topic now, partition by partition; of transactions the committed.
+
+        UnknownTopicOrPartition if there is no such topic: reading creates none.
+        """
+        return await read_records(self.client("test"), topic)
 
 
 def run_virtually(
@@ -93,16 +132,15 @@ def run_virtually(
     limit_s: float = RUN_LIMIT_S,
     brokers: int = 1,
 ) -> T:
-    """Run a coroutine function in a world whose broker serves; return what it returns.
+    """Run a coroutine function in a world whose brokers serve; return what it returns.
 
     `limit_s` are virtual seconds after which it counts as stuck.
     """
-    check_single(brokers)
     wanted = topic_partitions(topics)
 
     async def whole(world: World) -> T:
-        virtual = VirtualWorld(world, settings)
-        await virtual.broker.start()
+        virtual = VirtualWorld(world, settings, brokers)
+        await virtual.start()
         for name, partitions in wanted.items():
             await virtual.create_topic(name, partitions)
         return await main(virtual)

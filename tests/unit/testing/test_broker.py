@@ -156,7 +156,6 @@ def test_settings_are_the_broker_s_own():
     [
         ({"settings": {"num.partitons": 3}}, "num.partitions"),
         ({"settings": {"num.partitions": "three"}}, "three"),
-        ({"brokers": 3}, "TestCluster"),
         ({"topics": "orders"}, "orders"),
     ],
 )

@@ -129,6 +129,14 @@ def test_one_that_runs_is_not_started_twice(cluster):
         cluster.start_broker(2)
 
 
+def test_one_that_the_cluster_does_not_have_is_refused(cluster):
+    for use in (cluster.start_broker, cluster.kill, cluster.address, cluster.folder):
+        with pytest.raises(ConfigError, match="no broker 4: the brokers of this cluster are 1 to"):
+            use(4)
+    with pytest.raises(ConfigError, match="no broker 4"):
+        cluster.partition([4], [1])
+
+
 @pytest.mark.parametrize("brokers", [0, 10])
 def test_a_test_has_a_few_brokers(brokers):
     with pytest.raises(ConfigError, match=f"brokers={brokers}"):

@@ -72,6 +72,30 @@ def test_they_ended_with_it():
 
 
 @pytest.mark.process
+def test_a_cluster_of_three_is_a_fixture_and_ends_with_its_test(run_pytest):
+    said = run_pytest(
+        """
+from moldau import Producer
+
+seen = []
+
+def test_it_replicates(moldau_cluster):
+    assert moldau_cluster.running == (1, 2, 3)
+    moldau_cluster.create_topic("t")
+    moldau_cluster.kill(3)
+    with Producer(moldau_cluster.bootstrap_servers, acks="all") as producer:
+        producer.send("t", b"v").result(60)
+    assert [record.value for record in moldau_cluster.records("t")] == [b"v"]
+    seen.append(moldau_cluster)
+
+def test_it_ended():
+    assert seen[0].running == ()
+"""
+    )
+    assert "2 passed" in said, said
+
+
+@pytest.mark.process
 def test_without_a_fixture_nothing_of_moldau_is_loaded(run_pytest):
     said = run_pytest(
         """

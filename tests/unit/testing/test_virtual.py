@@ -7,7 +7,6 @@ import inspect
 
 import pytest
 
-from moldau.base.errors import ConfigError
 from moldau.client.consumer import AsyncConsumer
 from moldau.client.producer import AsyncProducer
 from moldau.client.records import TopicPartition
@@ -104,11 +103,3 @@ def test_what_a_test_raises_is_raised():
 
     with pytest.raises(KeyError, match="mine"):
         run_virtually(fails)
-
-
-def test_several_brokers_are_refused_with_one_line():
-    async def main(_world):
-        """Never run."""
-
-    with pytest.raises(ConfigError, match="brokers=2"):
-        run_virtually(main, brokers=2)

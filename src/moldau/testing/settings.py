@@ -1,0 +1,97 @@
+"""What brokers of tests are given: Kafka's settings, with those that make a test quick.
+
+`broker_settings` is for one broker that stands alone, `cluster_settings` for all brokers of a
+cluster, and `node_settings` is what differs between them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from moldau.base.errors import ConfigError
+
+Settings = Mapping[str, str | int | bool]
+"""Kafka's broker settings by their names."""
+
+Topics = Mapping[str, int] | Iterable[str]
+"""Topics with their numbers of partitions, or names alone for one partition each."""
+
+QUICK: Final = {
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.num.partitions": "1",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.num.partitions": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+}
+"""What differs from a broker in production: a group does not wait for more members to come, and the
+internal topics are small."""
+
+VOTER: Final = 1
+"""The broker of a cluster that is its controller as well."""
+
+BROKERS_MAX: Final = 9
+REPLICAS_MAX: Final = 3
+
+
+def broker_settings(given: Settings | None) -> dict[str, str]:
+    """Return settings as a broker reads them, with those that make it quick."""
+    texts = {
+        name: str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in (given or {}).items()
+    }
+    return {**QUICK, **texts}
+
+
+def cluster_settings(brokers: int, pace: Settings, given: Settings | None) -> dict[str, str]:
+    """Return what all brokers of a cluster are given; `pace` is how often they speak.
+
+    ConfigError if a test cannot have so many.
+    """
+    if not 1 <= brokers <= BROKERS_MAX:
+        raise ConfigError(f"brokers={brokers}: a test has 1 to {BROKERS_MAX}")
+    replicas = min(REPLICAS_MAX, brokers)
+    return broker_settings(
+        {
+            "default.replication.factor": replicas,
+            "offsets.topic.replication.factor": replicas,
+            "transaction.state.log.replication.factor": replicas,
+            **pace,
+            **(given or {}),
+        }
+    )
+
+
+def node_settings(broker_id: int, address: str, controller: str, folder: str) -> dict[str, str]:
+    """Return what one broker of a cluster has for itself; `controller` is the voter's address."""
+    own = {
+        "node.id": str(broker_id),
+        "log.dirs": folder,
+        "controller.listener.names": "CONTROLLER",
+        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+    }
+    if broker_id == VOTER:
+        own["process.roles"] = "broker,controller"
+        own["listeners"] = f"PLAINTEXT://{address},CONTROLLER://{controller}"
+    else:
+        own["process.roles"] = "broker"
+        own["listeners"] = f"PLAINTEXT://{address}"
+        own["controller.quorum.voters"] = f"{VOTER}@{controller}"
+    return own
+
+
+def topic_partitions(topics: Topics) -> dict[str, int]:
+    """Read topics given by name alone as having one partition."""
+    if isinstance(topics, str):
+        raise ConfigError(f"topics is a list of names, or numbers of partitions by name: {topics}")
+    return dict(topics) if isinstance(topics, Mapping) else dict.fromkeys(topics, 1)
+
+
+def check_known(broker_id: int, broker_ids: tuple[int, ...]) -> None:
+    """Refuse the id of a broker that the cluster does not have; ConfigError."""
+    if broker_id not in broker_ids:
+        raise ConfigError(
+            f"there is no broker {broker_id!r}: the brokers of this cluster are 1 to"
+            f" {len(broker_ids)}"
+        )
