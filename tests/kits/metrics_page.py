@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import urllib.error
 import urllib.request
+from http import HTTPStatus
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -18,3 +20,17 @@ def scrape(page: str) -> dict[tuple[str, Labels], float]:
         for family in text_string_to_metric_families(text)
         for sample in family.samples
     }
+
+
+def scrape_if_ready(page: str) -> dict[tuple[str, Labels], float]:
+    """Return what the page says; nothing while the broker starts or stops.
+
+    A broker answers the first requests of clients a moment before its page is there.
+    """
+    try:
+        return scrape(page)
+    except urllib.error.HTTPError as error:
+        error.close()
+        if error.code != HTTPStatus.SERVICE_UNAVAILABLE:
+            raise
+        return {}

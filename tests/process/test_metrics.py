@@ -6,7 +6,7 @@ from kafka_harness.moldau_node import MoldauNode
 from kafka_harness.ports import free_port
 from kafka_harness.topics import create_topic
 from kafka_harness.waiting import eventually
-from kits.metrics_page import scrape
+from kits.metrics_page import scrape, scrape_if_ready
 
 TIMEOUT_S = 60
 GROUPS = "kafka_coordinator_group_groupmetadatamanager"
@@ -18,7 +18,8 @@ CLEANER = "kafka_log_logcleanermanager"
 def scrape_until(page, name, labels=()):
     """Return what the page says once this is above zero."""
     return eventually(
-        lambda: samples if (samples := scrape(page))[name, labels] > 0 else None, f"{name} is told"
+        lambda: samples if (samples := scrape_if_ready(page)).get((name, labels), 0) > 0 else None,
+        f"{name} is told",
     )
 
 
