@@ -1,0 +1,105 @@
+"""What tests of an observer's store share: a voter that runs, and what its log is given."""
+
+from __future__ import annotations
+
+import asyncio
+
+from kits.embedded_store import commit, created
+from moldau.cluster.journal import Journal
+from moldau.cluster.record_codec import encode_change
+from moldau.records.batch import parse_header
+from moldau.records.builder import BatchBuilder
+
+FOLDER = "/data/__cluster_metadata-0"
+LOG = f"{FOLDER}/{0:020d}.log"
+VOTERS_LOG = f"/voter/__cluster_metadata-0/{0:020d}.log"
+
+
+def run(cluster, work):
+    """Let a voter run while `work` does something."""
+
+    async def running():
+        await cluster.start_voter()
+        result = await work()
+        if cluster.feed is not None:
+            await cluster.stop_voter()
+        return result
+
+    return cluster.world.run(running())
+
+
+async def fill(cluster, count, first=0):
+    voter = cluster.voter
+    for number in range(first, first + count):
+        await commit(voter, voter.image.version, [created(number)])
+
+
+async def following(cluster, disk, **settings):
+    """Return an observer that has caught up."""
+    observer = cluster.new_observer(disk, **settings)
+    await observer.start()
+    await observer.caught_up()
+    return observer
+
+
+async def write_raw(voter, values):
+    """Commit records that the voter itself would not write."""
+    journal = voter._journal
+    builder = BatchBuilder(base_offset=journal.next_offset, leader_epoch=voter.leader_epoch)
+    for value in values:
+        builder.append(1_000, None, value)
+    journal.append(builder.build(), journal.next_offset + builder.count)
+    voter.log.commit(journal.next_offset)
+
+
+async def diverged(cluster, disk, count=2):
+    """Give an observer's log an end that the voter does not have, of the voter's last epoch."""
+    await fill(cluster, 3)
+    await (await following(cluster, disk)).close()
+    epoch = cluster.voter.leader_epoch
+    journal = Journal(disk, FOLDER, is_copy=True)
+    for _ in journal.load(0):
+        pass
+    journal.resume(0)
+    for number in range(count):
+        builder = BatchBuilder(base_offset=journal.next_offset, leader_epoch=epoch)
+        builder.append(1_000, None, encode_change(created(900 + number), 30))
+        data = builder.build()
+        journal.append_copies(data, [parse_header(data)])
+    journal.close()
+
+
+async def failure_of(observer):
+    failed = asyncio.get_running_loop().create_future()
+    observer.on_failed(failed.set_result)
+    raise await failed
+
+
+async def with_snapshot(cluster, count=30):
+    await fill(cluster, count, first=100)
+    await cluster.voter._snapshotting.finish()
+    assert cluster.voter.log.newest_snapshot is not None
+
+
+class Spoiling:
+    """Spoils the answers of a source for a while."""
+
+    def __init__(self, source, spoil_fetch=None, spoil_piece=None, times=3):
+        self._source = source
+        self._spoil = {"fetch": spoil_fetch, "piece": spoil_piece}
+        self.left = times
+
+    async def fetch(self, request):
+        return self._spoiled("fetch", await self._source.fetch(request))
+
+    async def close(self):
+        pass
+
+    async def fetch_snapshot(self, request):
+        return self._spoiled("piece", await self._source.fetch_snapshot(request))
+
+    def _spoiled(self, kind, answer):
+        spoil = self._spoil[kind]
+        if spoil is not None and self.left and spoil(answer) is not False:
+            self.left -= 1
+        return answer

@@ -1,0 +1,91 @@
+"""A log that has left the leader's is cut where they part, or refused if that was committed."""
+
+from __future__ import annotations
+
+import pytest
+
+from kits.embedded_store import created, put
+from kits.observer_kit import (
+    LOG,
+    VOTERS_LOG,
+    diverged,
+    failure_of,
+    fill,
+    following,
+    run,
+)
+from moldau.base.files import read_whole
+from moldau.cluster.store import StoreFailed
+
+
+def test_an_end_that_the_leader_does_not_have_is_cut_and_never_applied(cluster, disk):
+    async def work():
+        await diverged(cluster, disk)
+        await cluster.stop_voter()
+        await cluster.start_voter()
+        await fill(cluster, 2, first=20)
+        observer = cluster.new_observer(disk)
+        seen = []
+        observer.subscribe(lambda changes, image: seen.extend(changes))
+        await observer.start()
+        await observer.caught_up()
+        assert observer.image == cluster.voter.image
+        assert not {created(900), created(901)} & set(seen)
+        await observer.close()
+
+    run(cluster, work)
+    assert read_whole(disk, LOG) == read_whole(cluster.disk, VOTERS_LOG)
+
+
+def test_an_end_of_the_present_epoch_beyond_the_leaders_is_cut(cluster, disk):
+    async def work():
+        await diverged(cluster, disk)
+        observer = await following(cluster, disk)
+        assert observer.image == cluster.voter.image
+        await observer.close()
+
+    run(cluster, work)
+    assert read_whole(disk, LOG) == read_whole(cluster.disk, VOTERS_LOG)
+
+
+def test_a_leader_without_what_was_committed_is_refused(cluster, disk, caplog):
+    async def work():
+        observer = await following(cluster, disk)
+        await fill(cluster, 3)
+        await cluster.caught_up(observer)
+        image = observer.image
+        # The voter comes back from an old copy of its disk, in a newer epoch.
+        await cluster.stop_voter()
+        log = read_whole(cluster.disk, VOTERS_LOG)
+        put(cluster.disk, VOTERS_LOG, log[: len(log) * 2 // 3])
+        await cluster.start_voter()
+        with pytest.raises(StoreFailed, match="has committed metadata up to offset"):
+            await failure_of(observer)
+        assert observer.image is image
+        await observer.close()
+
+    run(cluster, work)
+    assert "followed no more" not in caplog.text  # who was told says it
+
+
+def test_two_leaders_in_one_epoch_are_refused(cluster, disk):
+    class Impostor:
+        """Says that another node leads."""
+
+        async def close(self):
+            pass
+
+        async def fetch(self, request):
+            answer = await cluster.source.fetch(request)
+            if cluster.voter.image.topics:
+                answer.responses[0].partitions[0].current_leader.leader_id = 5
+            return answer
+
+    async def work():
+        observer = await following(cluster, disk, source=Impostor())
+        await fill(cluster, 1)
+        with pytest.raises(StoreFailed, match="nodes 1 and 5 both lead"):
+            await failure_of(observer)
+        await observer.close()
+
+    run(cluster, work)

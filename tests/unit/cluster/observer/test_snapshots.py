@@ -1,0 +1,160 @@
+"""Observers begin with the leader's snapshots, and write their own."""
+
+from __future__ import annotations
+
+import pytest
+
+from kits.embedded_store import commit, created
+from kits.metadata_samples import topic_id
+from kits.observer_kit import (
+    FOLDER,
+    Spoiling,
+    fill,
+    following,
+    run,
+    with_snapshot,
+)
+from moldau.base.files import read_whole
+from moldau.cluster.changes import TopicCreated, TopicRemoved
+from moldau.cluster.image import MetadataImage
+from moldau.cluster.snapshots import snapshot_ids
+
+
+def test_a_fresh_observer_begins_with_the_snapshot(snapshotting, disk):
+    cluster = snapshotting
+
+    async def work():
+        await with_snapshot(cluster)
+        observer = cluster.new_observer(disk, fetch_bytes=150)
+        heard = []
+        observer.subscribe(lambda changes, image: heard.extend(changes))
+        await observer.start()
+        await observer.caught_up()
+        assert len(cluster.source.pieces) > 5
+        assert observer.image == cluster.voter.image
+        applied = MetadataImage(0, observer.image.cluster_id).apply(heard, observer.image.version)
+        assert applied == observer.image
+        newest = cluster.voter.log.newest_snapshot
+        assert snapshot_ids(disk, FOLDER) == [newest]
+        ours = read_whole(disk, f"{FOLDER}/{newest.name}")
+        assert ours == read_whole(cluster.disk, f"/voter/__cluster_metadata-0/{newest.name}")
+        await observer.close()
+        again = await following(cluster, disk)
+        assert again.image == cluster.voter.image
+        await again.close()
+
+    run(cluster, work)
+
+
+def test_an_observer_left_behind_begins_again_and_tells_the_difference(snapshotting, disk):
+    cluster = snapshotting
+
+    async def work():
+        voter = cluster.voter
+        await fill(cluster, 2)
+        observer = await following(cluster, disk)
+        before = observer.image
+        feed, cluster.feed = cluster.feed, None
+        feed.close()
+        await commit(voter, voter.image.version, [TopicRemoved(topic_id(1))])
+        await commit(voter, voter.image.version, [TopicCreated("topic-1", topic_id(77))])
+        await with_snapshot(cluster)
+        assert voter.log.start_offset > before.version
+        heard = []
+        observer.subscribe(lambda changes, image: heard.append((changes, image)))
+        cluster.feed = feed
+        await cluster.caught_up(observer)
+        image = before
+        for changes, told in heard:
+            image = image.apply(changes, told.version)
+            assert image == told
+        assert image == observer.image == voter.image
+        first = heard[0][0]
+        assert first.index(TopicRemoved(topic_id(1))) < first.index(
+            TopicCreated("topic-1", topic_id(77))
+        )
+        await observer.close()
+
+    run(cluster, work)
+
+
+def test_it_writes_snapshots_of_its_own(cluster, disk):
+    async def work():
+        observer = await following(cluster, disk, snapshot_after_bytes=1_000)
+        await fill(cluster, 40)
+        await cluster.caught_up(observer)
+        await observer.close()
+        [newest] = snapshot_ids(disk, FOLDER)
+        assert 0 < newest.end_offset <= observer.image.version
+        assert cluster.voter.log.newest_snapshot is None
+        logs = [name for name in disk.names(FOLDER) if name.endswith(".log")]
+        assert logs == [f"{newest.end_offset:020d}.log"]
+        again = await following(cluster, disk)
+        assert again.image == cluster.voter.image
+        await fill(cluster, 1, first=99)
+        await cluster.caught_up(again)
+        assert again.image == cluster.voter.image
+        await again.close()
+
+    run(cluster, work)
+
+
+def test_no_snapshot_is_made_within_a_transaction(cluster, disk, monkeypatch):
+    monkeypatch.setattr("moldau.cluster.commit_batches.BATCH_BYTES_MAX", 200)
+
+    async def work():
+        observer = await following(cluster, disk, snapshot_after_bytes=300, fetch_bytes=1)
+        await commit(cluster.voter, cluster.voter.image.version, [created(i) for i in range(30)])
+        end = cluster.voter.image.version
+        await cluster.caught_up(observer)
+        await observer.close()
+        assert snapshot_ids(disk, FOLDER)[-1].end_offset == end
+        again = await following(cluster, disk)
+        assert again.image == cluster.voter.image
+        await again.close()
+
+    run(cluster, work)
+
+
+def spoil_snapshot_bytes(answer):
+    piece = answer.topics[0].partitions[0]
+    data = bytearray(piece.unaligned_records)
+    data[len(data) // 2] ^= 1
+    piece.unaligned_records = bytes(data)
+
+
+def on_piece(**values):
+    def spoil(answer):
+        for name, value in values.items():
+            setattr(answer.topics[0].partitions[0], name, value)
+
+    return spoil
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        spoil_snapshot_bytes,
+        on_piece(unaligned_records=b""),
+        on_piece(position=7),
+        on_piece(size=20),
+        on_piece(error_code=98),
+        on_piece(error_code=12345),
+        lambda answer: setattr(answer, "topics", []),
+        lambda answer: setattr(answer, "error_code", 8),
+        lambda answer: setattr(answer.topics[0].partitions[0].snapshot_id, "epoch", 9),
+    ],
+)
+def test_a_snapshot_that_arrives_spoiled_is_fetched_again(snapshotting, disk, spoil):
+    cluster = snapshotting
+
+    async def work():
+        await with_snapshot(cluster)
+        source = Spoiling(cluster.source, spoil_piece=spoil)
+        observer = await following(cluster, disk, source=source)
+        assert source.left == 0
+        assert observer.image == cluster.voter.image
+        assert not [name for name in disk.names(FOLDER) if name.endswith(".part")]
+        await observer.close()
+
+    run(cluster, work)
