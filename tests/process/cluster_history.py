@@ -53,8 +53,8 @@ class History:
         """All that anybody saw at an offset, or was told about it."""
         self._sent: dict[int, set[bytes]] = defaultdict(set)
         self.longest_gaps_s: dict[str, float] = defaultdict(float)
-        """The longest time without an acknowledgement, by producer."""
-        self._told_s: dict[str, float] = {}
+        """The longest time that a producer heard nothing of a partition, by producer."""
+        self._told_s: dict[tuple[str, int], float] = {}
         self._lock = threading.Lock()
 
     def sent(self, partition: int, value: bytes) -> None:
@@ -67,9 +67,9 @@ class History:
             self.acknowledged[partition, offset] = value
             self._note(partition, offset, value)
             now_s, producer = time.monotonic(), value.split()[0].decode()
-            gap_s = now_s - self._told_s.get(producer, now_s)
+            gap_s = now_s - self._told_s.get((producer, partition), now_s)
             self.longest_gaps_s[producer] = max(self.longest_gaps_s[producer], gap_s)
-            self._told_s[producer] = now_s
+            self._told_s[producer, partition] = now_s
 
     def saw(self, partition: int, offset: int, value: bytes) -> None:
         """Note that a consumer has read a record."""

@@ -14,6 +14,7 @@ import pytest
 from confluent_kafka import Consumer as ConfluentConsumer
 from confluent_kafka import TopicPartition as ConfluentPartition
 
+from kafka_harness.distribution import CURRENT
 from kafka_harness.waiting import eventually
 from moldau.client.consumer import Consumer
 from process.cluster_history import traffic_on
@@ -150,6 +151,46 @@ def test_all_brokers_stop_in_order_and_come_back(cluster):
         traffic.wait_for_more()
     traffic.history.check(cluster)
     assert all("recovered" not in cluster.output(broker_id) for broker_id in ALL)
+
+
+@pytest.mark.long
+@pytest.mark.java(CURRENT)
+def test_a_rolling_restart_is_not_noticed_but_for_a_gap(cluster):
+    """The longest time that a producer heard nothing of a partition is printed, not asserted."""
+    cluster.create_topic("events", SPREAD)
+    with traffic_on(cluster, "events", java=True) as traffic:
+        traffic.wait_for_more()
+        for broker_id in (3, 2, VOTER):
+            cluster.stop(broker_id)
+            cluster.start(broker_id)
+            cluster.wait_in_sync("events")
+            traffic.wait_for_more()
+    gaps = {name: f"{gap_s:.2f} s" for name, gap_s in traffic.history.longest_gaps_s.items()}
+    print(f"longest gaps over a rolling restart: {gaps}")
+    traffic.history.check(cluster)
+
+
+@pytest.mark.long
+@pytest.mark.java(CURRENT)
+def test_clients_do_not_need_the_broker_of_their_bootstrap(cluster):
+    """Some lose the only broker that they were told of; others never find the first of theirs."""
+    cluster.create_topic("events", SPREAD)
+    cluster.create_topic("later", SPREAD)
+    dead, alive = (f"127.0.0.1:{cluster.ports[broker_id]}" for broker_id in (2, 3))
+    with traffic_on(cluster, "events", bootstrap=dead, java=True) as traffic:
+        traffic.wait_for_more()
+        cluster.kill(2)
+        cluster.wait_for_leaders("events", OTHERS)
+        traffic.wait_for_more()
+        cluster.wait_for_leaders("later", OTHERS)
+        with traffic_on(cluster, "later", bootstrap=f"{dead},{alive}", java=True) as later:
+            later.wait_for_more()
+        cluster.start(2)
+        cluster.wait_in_sync("events")
+        traffic.wait_for_more()
+    for history in (traffic.history, later.history):
+        assert history.writers == {"own", "librdkafka", "java"}
+        history.check(cluster)
 
 
 ROUNDS = int(os.environ.get("MOLDAU_CLUSTER_ROUNDS", "8"))
