@@ -8,7 +8,8 @@ have to run inside one.
 
 A cut holds the bytes of its direction back and leaves connections open, new ones too. After `heal`
 they arrive, also those of a peer that has given up since, as TCP would send them again. `reset`
-ends connections instead, and refuses new ones.
+ends connections instead, and refuses new ones. `forget` lets those that are open fall silent for
+ever, as behind a firewall that was restarted.
 """
 
 from __future__ import annotations
@@ -39,15 +40,33 @@ def broker(broker_id: int) -> str:
     return f"broker-{broker_id}"
 
 
-class Connection(NamedTuple):
+class Direction(NamedTuple):
+    """Where bytes come from, and where they go."""
+
+    sender: str
+    receiver: str
+
+
+class Connection:
     """One connection through a proxy: both halves, and who is at their ends."""
 
-    caller: str
-    receiver: str
-    from_caller: asyncio.StreamReader
-    to_caller: asyncio.StreamWriter
-    from_receiver: asyncio.StreamReader
-    to_receiver: asyncio.StreamWriter
+    def __init__(
+        self,
+        caller: str,
+        receiver: str,
+        from_caller: asyncio.StreamReader,
+        to_caller: asyncio.StreamWriter,
+        from_receiver: asyncio.StreamReader,
+        to_receiver: asyncio.StreamWriter,
+    ) -> None:
+        self.peers = frozenset({caller, receiver})
+        self.to_caller = to_caller
+        self.to_receiver = to_receiver
+        self.pumps = (
+            (from_caller, to_receiver, Direction(caller, receiver)),
+            (from_receiver, to_caller, Direction(receiver, caller)),
+        )
+        self.is_forgotten = False
 
     def abort(self) -> None:
         for writer in (self.to_caller, self.to_receiver):
@@ -65,8 +84,8 @@ class Links:
         self._tasks: set[asyncio.Task[None]] = set()
         self._connections: set[Connection] = set()
         self._peers: set[str] = {CLIENTS}
-        self._held: set[tuple[str, str]] = set()
-        """Directions in which nothing passes: from whom, to whom."""
+        self._held: set[Direction] = set()
+        """Directions in which nothing passes."""
         self._refused: set[frozenset[str]] = set()
         self._healed = asyncio.Event()
         """Set, and replaced, when directions are opened again."""
@@ -120,7 +139,7 @@ class Links:
         """Let nothing pass from one peer to another."""
 
         async def hold() -> None:
-            self._held.add((sender, receiver))
+            self._held.add(Direction(sender, receiver))
 
         self._do(hold)
 
@@ -128,13 +147,24 @@ class Links:
         """End all connections between a peer and others, and refuse new ones."""
 
         async def refuse() -> None:
-            pairs = {frozenset({one, other}) for other in others}
-            self._refused |= pairs
-            for connection in self._connections:
-                if frozenset({connection.caller, connection.receiver}) in pairs:
-                    connection.abort()
+            self._refused |= {frozenset({one, other}) for other in others}
+            for connection in self._between(one, others):
+                connection.abort()
 
         self._do(refuse)
+
+    def forget(self, one: str, *others: str) -> None:
+        """Let nothing pass on the connections that are open now; new ones work."""
+
+        async def silence() -> None:
+            for connection in self._between(one, others):
+                connection.is_forgotten = True
+
+        self._do(silence)
+
+    def _between(self, one: str, others: Iterable[str]) -> list[Connection]:
+        pairs = {frozenset({one, other}) for other in others}
+        return [connection for connection in self._connections if connection.peers in pairs]
 
     def heal(self) -> None:
         """Let everything pass again, with what was held back."""
@@ -153,8 +183,8 @@ class Links:
 
     # Connections
 
-    async def _passable(self, sender: str, receiver: str) -> None:
-        while (sender, receiver) in self._held:
+    async def _passable(self, direction: Direction, connection: Connection | None = None) -> None:
+        while direction in self._held or (connection is not None and connection.is_forgotten):
             await self._healed.wait()
 
     def _accept(
@@ -179,7 +209,7 @@ class Links:
             # One that closes before it has said anything, or finds nobody there, is done with.
             with contextlib.suppress(OSError, asyncio.IncompleteReadError):
                 opening, caller = await _opening(reader)
-                await self._passable(caller, receiver)
+                await self._passable(Direction(caller, receiver))
                 if frozenset({caller, receiver}) not in self._refused:
                     upstream = await asyncio.open_connection("127.0.0.1", port)
                     upstream[1].write(opening)
@@ -189,32 +219,28 @@ class Links:
 
     async def _join(self, connection: Connection) -> None:
         self._connections.add(connection)
-        there = connection.caller, connection.receiver
         try:
-            await asyncio.gather(
-                self._pump(connection.from_caller, connection.to_receiver, *there),
-                self._pump(connection.from_receiver, connection.to_caller, *reversed(there)),
-            )
+            await asyncio.gather(*(self._pump(connection, *pump) for pump in connection.pumps))
         finally:
             self._connections.discard(connection)
             connection.abort()
 
     async def _pump(
         self,
+        connection: Connection,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
-        sender: str,
-        receiver: str,
+        direction: Direction,
     ) -> None:
         """Pass on the bytes of one direction, and its end."""
         while True:
             try:
                 data = await reader.read(_CHUNK)
             except OSError:
-                await self._passable(sender, receiver)
+                await self._passable(direction, connection)
                 _abort(writer)
                 return
-            await self._passable(sender, receiver)
+            await self._passable(direction, connection)
             try:
                 if not data:
                     writer.write_eof()

@@ -6,6 +6,7 @@ along. Whatever was cut, and however the cut ended, the whole history is held to
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import time
@@ -126,16 +127,24 @@ def test_a_cut_that_outlasts_every_timeout(cluster, links, name):
     traffic.history.check(cluster)
 
 
-ROUNDS = int(os.environ.get("MOLDAU_CLUSTER_ROUNDS", "8"))
-SEED = int(os.environ.get("MOLDAU_CLUSTER_SEED", "1"))
+@pytest.mark.long
+def test_connections_that_fall_silent_are_given_up(cluster, links):
+    """No cut: who opens a new connection finds everybody, and nobody tells him to."""
+    with traffic_on(cluster, TOPIC, java=True) as traffic:
+        traffic.wait_for_more()
+        links.forget(TWO, *links.others(TWO))
+        cluster.wait_for_leaders(TOPIC, OTHERS, via=OTHERS)
+        traffic.wait_for_more()
+        cluster.wait_in_sync(TOPIC)
+        traffic.wait_for_more()
+    traffic.history.check(cluster)
+
+
 PAUSE_S = 30
 
 
 @pytest.mark.long
-@pytest.mark.timeout(240 + ROUNDS * 60)
-def test_kills_long_pauses_and_cuts_one_after_the_other(cluster, links):
-    """MOLDAU_CLUSTER_ROUNDS sets how many rounds of random cuts, MOLDAU_CLUSTER_SEED which."""
-    dice = random.Random(SEED)
+def test_a_kill_a_long_pause_and_a_cut_one_after_the_other(cluster, links):
     with traffic_on(cluster, TOPIC, java=True) as traffic:
         traffic.wait_for_more()
         cluster.kill(2)
@@ -151,17 +160,44 @@ def test_kills_long_pauses_and_cuts_one_after_the_other(cluster, links):
         cluster.wait_in_sync(TOPIC)
         traffic.wait_for_more()
 
+        links.cut(TWO, *links.others(TWO))
+        cluster.wait_for_leaders(TOPIC, OTHERS, via=OTHERS)
+        traffic.wait_for_more()
+        heal(cluster, links, traffic)
+    traffic.history.check(cluster)
+
+
+ROUNDS = int(os.environ.get("MOLDAU_CLUSTER_ROUNDS", "8"))
+SEED = int(os.environ.get("MOLDAU_CLUSTER_SEED", "1"))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(120 + ROUNDS * 60)
+def test_random_cuts_one_after_the_other_lose_nothing(cluster, links):
+    """MOLDAU_CLUSTER_ROUNDS sets how many, MOLDAU_CLUSTER_SEED which.
+
+    Each cuts some directions, at once or in turn, and may pause or kill a broker meanwhile.
+    """
+    dice = random.Random(SEED)
+    directions = list(itertools.permutations((ONE, TWO, THREE, CONTROLLER, CLIENTS), 2))
+    with traffic_on(cluster, TOPIC, java=True) as traffic:
         for _ in range(ROUNDS):
-            name, seconds = dice.choice(sorted(CUTS)), dice.choice((0.5, 3, CUT_S))
-            killed = dice.choice((None, None, 2, 3))
-            print(f"{name} for {seconds} s, killed: {killed}")
-            CUTS[name](links)
-            if killed is not None:
-                cluster.kill(killed)
+            traffic.wait_for_more(dice.randint(10, 300))
+            chosen = dice.sample(directions, dice.randint(1, len(directions)))
+            cut = dice.choice((links.cut_one_way, links.cut_one_way, links.reset))
+            fault = dice.choice((None, None, cluster.pause, cluster.kill))
+            victim = dice.choice(list(cluster.ids))
+            in_turn_s, seconds = dice.choice((0, 0, 0.2)), dice.choice((0.5, 3, CUT_S))
+            name = "no fault" if fault is None else f"{fault.__name__} {victim}"
+            print(f"{cut.__name__} for {seconds} s: {len(chosen)} directions; {name}")
+            for sender, receiver in chosen:
+                cut(sender, receiver)
+                time.sleep(in_turn_s)
+            if fault is not None:
+                fault(victim)
             time.sleep(seconds)
             links.heal()
-            if killed is not None:
-                cluster.start(killed)
+            if fault is not None:
+                (cluster.resume if fault == cluster.pause else cluster.start)(victim)
             cluster.wait_in_sync(TOPIC)
-            traffic.wait_for_more()
     traffic.history.check(cluster)
