@@ -13,7 +13,8 @@ from kits import log_kit
 from kits.coordinator_kit import MapShard, failed, one
 from kits.partition_kit import give_role, make_partition
 from moldau.base.ids import PartitionKey, TopicId
-from moldau.cluster.changes import PartitionCreated, TopicRemoved
+from moldau.cluster.changes import PartitionChanged, PartitionCreated, TopicRemoved
+from moldau.cluster.model import NO_LEADER
 from moldau.coordination.outcome import NOTHING, ProducerIdentity
 from moldau.coordination.runtime import Runtime
 from moldau.observe.traffic import Traffic
@@ -217,6 +218,20 @@ def test_groups_hear_of_topics_that_are_gone():
         assert heard == [{"topic 1": bytes([1] * 16)}]
 
     run(work)
+
+
+def test_transactions_hear_which_partitions_have_another_leader():
+    kit, listeners, heard = Kit(), [], []
+    shard = SimpleNamespace(leaders_changed=heard.append)
+    kit.coordinators._transactions = SimpleNamespace(tell_all=lambda tell: tell(shard, None))
+    kit.coordinators.follow(SimpleNamespace(image=Image(), subscribe=listeners.append))
+    topic_id = TopicId(bytes([1] * 16))
+    without_leader = PartitionChanged(topic_id, 2, leader=NO_LEADER)
+    in_sync = PartitionChanged(topic_id, 3, isr=(ME,))
+    listeners[0]([without_leader, in_sync], Image())
+    assert heard == []
+    listeners[0]([in_sync, PartitionChanged(topic_id, 4, leader=OTHER)], Image())
+    assert heard == [{PartitionKey("topic 1", 4)}]
 
 
 def test_a_broker_that_leads_nothing_knows_how_keys_are_spread():

@@ -2,7 +2,7 @@
 
     Prepare committed --> due --WriteMarkers--> asked --WRITTEN, DELETED, FENCED--> done
                            ^                      |
-                           +----- backoff --------+ UNAVAILABLE
+                           +----- backoff --------+ UNAVAILABLE; a new leader is asked at once
     all partitions done --> Complete record --committed--> the id is free
 
 A decided transaction holds its id until every partition has the marker. An effect asks for markers,
@@ -61,6 +61,9 @@ class _Ending:
     """Partitions that have not answered yet, each with the effect that asked it."""
     timer_set: bool = False
     retry_count: int = 0
+    """Since the start, or since another broker leads one of the partitions."""
+    is_late: bool = False
+    """Whether a line was logged."""
 
     def waits(self, key: PartitionKey, markers: WriteMarkers) -> bool:
         """Tell whether this effect is the one that a partition has not answered yet.
@@ -149,6 +152,20 @@ class Marking:
             return NOTHING
         return self._retry(transactional_id, ending)
 
+    def leaders_changed(self, keys: frozenset[PartitionKey]) -> Outcome:
+        """Ask partitions again at once that have another leader, and begin with the backoff anew.
+
+        Partitions that have not answered yet are asked again when they have.
+        """
+        timers = []
+        for transactional_id, ending in self._endings.items():
+            is_due = not ending.due.isdisjoint(keys)
+            if is_due or not keys.isdisjoint(ending.asked):
+                ending.retry_count = 0
+            if is_due and ending.timer_set:
+                timers.append(Timer(SendMarkers(transactional_id), 0.0))
+        return Outcome(timers=tuple(timers)) if timers else NOTHING
+
     def clear(self) -> None:
         """Forget everything: this broker no longer leads the partition."""
         self._endings.clear()
@@ -158,11 +175,11 @@ class Marking:
         ending.timer_set = True
         ending.retry_count += 1
         after_s = backoff_s(ending.retry_count, RETRY_FIRST_S, RETRY_MAX_S)
-        late = MarkersLate(transactional_id, ending.due)
-        return Outcome(
-            timers=(Timer(SendMarkers(transactional_id), after_s),),
-            effects=(late,) if ending.retry_count == LATE_RETRY else (),
-        )
+        timers = (Timer(SendMarkers(transactional_id), after_s),)
+        if ending.retry_count < LATE_RETRY or ending.is_late:
+            return Outcome(timers=timers)
+        ending.is_late = True
+        return Outcome(timers=timers, effects=(MarkersLate(transactional_id, ending.due),))
 
     def _continue(self, transactional_id: str, now: Now) -> Outcome:
         """Ask for the markers that are due; complete the transaction if there are none."""

@@ -208,6 +208,10 @@ class TransactionShard:
         """Take the results of the markers that an effect asked for."""
         return self._marking.written(markers, results, now)
 
+    def leaders_changed(self, keys: frozenset[PartitionKey]) -> Outcome:
+        """Take the news that these partitions have another leader."""
+        return self._marking.leaders_changed(keys)
+
     def count_ids(self) -> Counter[TransactionState]:
         """Count ids by their state. Another thread may call this."""
         return Counter(transaction.state for transaction in tuple(self._ledger))

@@ -15,8 +15,9 @@ from moldau.base.clock import Clock
 from moldau.base.errors import StorageError
 from moldau.base.executor import Executor
 from moldau.base.ids import NO_LEADER_EPOCH, PartitionKey, TopicId
-from moldau.cluster.changes import Change, TopicRemoved
+from moldau.cluster.changes import Change, PartitionChanged, TopicRemoved
 from moldau.cluster.image import MetadataImage
+from moldau.cluster.model import NO_LEADER
 from moldau.cluster.store import ClusterMetadata
 from moldau.coordination.groups.shard import GroupShard
 from moldau.coordination.runtime import Runtime
@@ -197,6 +198,7 @@ class Coordinators:
         parts: LogParts,
     ) -> None:
         self._groups = groups
+        self._transactions = transactions
         self._runtimes: dict[str, Runtime[GroupShard] | Runtime[TransactionShard]] = {
             groups.topic: groups,
             transactions.topic: transactions,
@@ -215,7 +217,7 @@ class Coordinators:
         metadata.subscribe(self._metadata_changed)
 
     def _metadata_changed(self, changes: Sequence[Change], image: MetadataImage) -> None:
-        """Let groups forget the offsets of topics that are gone."""
+        """Let groups forget topics that are gone, and markers be sent to new leaders."""
         gone = {
             topic.name: topic.id
             for change in changes
@@ -226,6 +228,15 @@ class Coordinators:
         self._count_all(image)
         if gone:
             self._groups.tell_all(lambda shard, now: shard.topics_deleted(gone, now))
+        moved = frozenset(
+            PartitionKey(topic.name, change.index)
+            for change in changes
+            if isinstance(change, PartitionChanged)
+            and change.leader not in {None, NO_LEADER}
+            and (topic := image.topic_by_id(change.topic_id)) is not None
+        )
+        if moved:
+            self._transactions.tell_all(lambda shard, _: shard.leaders_changed(moved))
 
     def partition_changed(self, key: PartitionKey) -> None:
         """Look at a partition that was made, removed, put out of use, or got another role."""

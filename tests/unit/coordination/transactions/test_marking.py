@@ -62,6 +62,48 @@ def test_a_partition_that_is_away_for_long_is_asked_ever_less_often_and_the_log_
     assert is_complete(desk)
 
 
+def away(desk, seconds=30):
+    """A partition cannot be reached for so long that it is asked every few seconds only."""
+    desk.mark({ORDERS_0: MarkerResult.WRITTEN, ORDERS_1: MarkerResult.UNAVAILABLE})
+    for _ in range(seconds * 10):
+        desk.wait(100)
+        while desk.written:
+            desk.mark({ORDERS_1: MarkerResult.UNAVAILABLE})
+
+
+def test_a_partition_with_another_leader_is_asked_at_once(desk):
+    away(desk)
+    desk.carry_out(desk.shard.leaders_changed({ORDERS_1}))
+    desk.wait(0)
+    assert [one.partitions for one in desk.written] == [{ORDERS_1}]
+    desk.mark({ORDERS_1: MarkerResult.UNAVAILABLE})
+    desk.wait(2 * RETRY_MS)
+    assert [one.partitions for one in desk.written] == [{ORDERS_1}], "the backoff begins anew"
+    desk.mark()
+    assert is_complete(desk)
+    assert len(desk.late) == 1
+
+
+def test_one_that_was_asked_before_its_leader_changed_is_asked_again_soon(desk):
+    away(desk)
+    desk.wait(RETRY_MAX_MS)
+    assert len(desk.written) == 1
+    desk.carry_out(desk.shard.leaders_changed({ORDERS_1}))
+    desk.wait(0)
+    assert len(desk.written) == 1, "never twice before the first answer"
+    desk.mark({ORDERS_1: MarkerResult.UNAVAILABLE})
+    desk.wait(RETRY_MS)
+    assert len(desk.written) == 1
+
+
+@pytest.mark.parametrize("others", [{ORDERS_0}, set()])
+def test_news_of_other_partitions_changes_nothing(desk, others):
+    away(desk)
+    timers = dict(desk.timers)
+    desk.carry_out(desk.shard.leaders_changed(others))
+    assert desk.timers == timers
+
+
 def test_a_log_that_refuses_for_long_is_asked_ever_less_often_and_the_log_told_once(desk):
     desk.refusal = ErrorCode.NOT_ENOUGH_REPLICAS
     desk.refusals_left = 1_000
