@@ -45,9 +45,13 @@ class Cluster:
 
     def find(self, key, *, at, held=(), version=4, **options):
         """Ask one broker for the coordinator of a key."""
-        handlers = CoordinatorHandlers(
-            lambda: self.image, at, self, {CoordinatorType.GROUP: Runtime(held)}
-        )
+        return self.ask(self.handlers(at, held), key, version, **options)
+
+    def handlers(self, at, held=()):
+        runtimes = {CoordinatorType.GROUP: Runtime(held)}
+        return CoordinatorHandlers(lambda: self.image, at, self, runtimes)
+
+    def ask(self, handlers, key, version=4, **options):
         request = FindCoordinatorRequest(key, 0, [key])
         response = answered(handlers.find_coordinator(request, context(version, **options)))
         (told,) = response.coordinators or [response]
@@ -94,3 +98,14 @@ def test_with_too_few_brokers_nobody_coordinates_until_there_are_enough():
     assert error is ErrorCode.NONE
     assert leader in (1, 2, 3)
     assert len(cluster.image.topic(TOPIC).partitions[0].replicas) == 3
+
+
+def test_the_log_is_told_once_why_nobody_coordinates(caplog):
+    cluster = Cluster([1])
+    handlers = cluster.handlers(1)
+    for count in (1, 2):
+        cluster.image = with_brokers(list(range(1, count + 1)))
+        for _ in range(3):
+            assert cluster.ask(handlers, "0") == NOT_AVAILABLE
+        assert len(caplog.messages) == count
+    assert all(TOPIC in line for line in caplog.messages)

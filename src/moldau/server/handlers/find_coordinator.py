@@ -86,6 +86,8 @@ class CoordinatorHandlers:
         self._broker_id = broker_id
         self._topics = topics
         self._runtimes = runtimes
+        self._told: dict[str, str] = {}
+        """Why each topic could not be created, as the log was told last: clients ask in a loop."""
 
     def find_coordinator(
         self, request: FindCoordinatorRequest, context: RequestContext
@@ -109,9 +111,16 @@ class CoordinatorHandlers:
     ) -> FindCoordinatorResponse:
         try:
             await self._topics.create(runtime.topic)
+            self._told.pop(runtime.topic, None)
         except (ApiError, StoreFailed) as error:
-            logger.warning("%s cannot be created: %s", runtime.topic, error)
+            self._say_why(runtime.topic, str(error))
         return await take_turns(self._tell(runtime, keys, context, many=many))
+
+    def _say_why(self, topic: str, reason: str) -> None:
+        """Say why a topic cannot be created, once for each reason."""
+        if self._told.get(topic) != reason:
+            self._told[topic] = reason
+            logger.warning("%s cannot be created: %s", topic, reason)
 
     def _tell(
         self, runtime: Spread | None, keys: Sequence[str], context: RequestContext, *, many: bool
