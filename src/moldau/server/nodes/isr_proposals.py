@@ -20,6 +20,7 @@ from moldau.cluster.store import StoreFailed
 from moldau.protocol.errors import ApiError
 from moldau.replication.leader_state import IsrProposal as LeadersProposal
 from moldau.replication.partition import Partition
+from moldau.server.nodes.one_in_flight import OneInFlight
 
 logger = logging.getLogger(__name__)
 
@@ -49,7 +50,7 @@ class IsrProposals:
         self._broker_epoch = broker_epoch
         self._waiting: dict[Partition, LeadersProposal] = {}
         """The newest proposal of each partition, in the order in which they came."""
-        self._sending: asyncio.Task[None] | None = None
+        self._requests = OneInFlight("isr proposals", self._waiting, self._send_next)
         self._is_closed = False
 
     def propose(self, partition: Partition, proposal: LeadersProposal) -> None:
@@ -57,27 +58,21 @@ class IsrProposals:
         if self._is_closed:
             return  # others are elected once this broker's session ends
         self._waiting[partition] = proposal
-        if self._sending is None:
-            loop = asyncio.get_running_loop()
-            self._sending = loop.create_task(self._send_all(), name="isr proposals")
+        self._requests.begin()
 
-    async def _send_all(self) -> None:
-        try:
-            while self._waiting:
-                asked = [
-                    (partition, self._waiting.pop(partition))
-                    for partition in tuple(self._waiting)[:PROPOSALS_PER_REQUEST]
-                ]
-                # One that was decided in another way meanwhile has no answer to wait for.
-                asked = [one for one in asked if one[0].pending_isr is one[1]]
-                unanswered = await self._send(asked) if asked else []
-                for partition, proposal in unanswered:
-                    # A newer proposal of the same partition stays.
-                    self._waiting.setdefault(partition, proposal)
-                if unanswered:
-                    await asyncio.sleep(RETRY_S)
-        finally:
-            self._sending = None
+    async def _send_next(self) -> None:
+        asked = [
+            (partition, self._waiting.pop(partition))
+            for partition in tuple(self._waiting)[:PROPOSALS_PER_REQUEST]
+        ]
+        # One that was decided in another way meanwhile has no answer to wait for.
+        asked = [one for one in asked if one[0].pending_isr is one[1]]
+        unanswered = await self._send(asked) if asked else []
+        for partition, proposal in unanswered:
+            # A newer proposal of the same partition stays.
+            self._waiting.setdefault(partition, proposal)
+        if unanswered:
+            await asyncio.sleep(RETRY_S)
 
     async def _send(
         self, asked: list[tuple[Partition, LeadersProposal]]
@@ -127,6 +122,4 @@ class IsrProposals:
         """Send no more."""
         self._is_closed = True
         self._waiting.clear()
-        if self._sending is not None:
-            self._sending.cancel()
-            await asyncio.gather(self._sending, return_exceptions=True)
+        await self._requests.cancel()

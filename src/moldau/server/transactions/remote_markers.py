@@ -25,6 +25,7 @@ from moldau.protocol.messages.transactions import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from moldau.server.nodes.one_in_flight import OneInFlight
 from moldau.server.transactions.markers import Marker
 
 logger = logging.getLogger(__name__)
@@ -103,32 +104,29 @@ class _Queue:
         self._broker_id = broker_id
         self._calls = calls
         self._waiting: deque[_Waiting] = deque()
-        self._sending: asyncio.Task[None] | None = None
+        self._requests = OneInFlight(
+            f"write markers to broker {broker_id}", self._waiting, self._send
+        )
         self._is_reachable = True
 
     def add(
         self, marker: Marker, keys: Sequence[PartitionKey], is_wanted: Callable[[], bool]
     ) -> asyncio.Future[dict[PartitionKey, ErrorCode]]:
-        loop = asyncio.get_running_loop()
-        waiting = _Waiting(marker, keys, is_wanted, loop.create_future())
+        future = asyncio.get_running_loop().create_future()
+        waiting = _Waiting(marker, keys, is_wanted, future)
         self._waiting.append(waiting)
-        if self._sending is None:
-            name = f"write markers to broker {self._broker_id}"
-            self._sending = loop.create_task(self._send(), name=name)
+        self._requests.begin()
         return waiting.answer
 
     async def ended(self) -> None:
-        """Wait until nothing is on its way."""
-        if self._sending is not None:
-            await asyncio.wait([self._sending])
+        """Wait until nothing is in flight."""
+        await self._requests.ended()
 
     async def _send(self) -> None:
-        while self._waiting:
-            batch = self._take()
-            codes = await self._ask(batch) if batch else {}
-            for one in batch:
-                _answer(one, codes.get(one.marker.producer.producer_id, {}))
-        self._sending = None
+        batch = self._take()
+        codes = await self._ask(batch) if batch else {}
+        for one in batch:
+            _answer(one, codes.get(one.marker.producer.producer_id, {}))
 
     def _take(self) -> list[_Waiting]:
         """Take what the next request has room for, without what is not wanted any more."""

@@ -25,6 +25,7 @@ from moldau.protocol.messages.transactions import (
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
+from moldau.server.nodes.one_in_flight import OneInFlight
 from moldau.server.transactions.partitions import Verdicts
 from moldau.server.transactions.remote_markers import BrokerCalls
 
@@ -107,7 +108,9 @@ class _Queue:
         self._broker_id = broker_id
         self._calls = calls
         self._waiting: dict[str, _Question] = {}
-        self._asking: asyncio.Task[None] | None = None
+        self._requests = OneInFlight(
+            f"ask the coordinator on broker {broker_id}", self._waiting, self._ask_next
+        )
         self._is_reachable = True
 
     def ask(
@@ -118,8 +121,7 @@ class _Queue:
         *,
         add: bool,
     ) -> asyncio.Future[Verdicts]:
-        loop = asyncio.get_running_loop()
-        asker = _Asker(partitions, loop.create_future())
+        asker = _Asker(partitions, asyncio.get_running_loop().create_future())
         waiting = self._waiting.get(transactional_id)
         if waiting is not None and _is_older(producer, waiting.producer):
             asker.tell({}, ErrorCode.INVALID_PRODUCER_EPOCH)
@@ -131,23 +133,18 @@ class _Queue:
             self._waiting[transactional_id] = waiting
         waiting.keys.update(dict.fromkeys(partitions))
         waiting.askers.append(asker)
-        if self._asking is None:
-            name = f"ask the coordinator on broker {self._broker_id}"
-            self._asking = loop.create_task(self._run(), name=name)
+        self._requests.begin()
         return asker.answer
 
     async def ended(self) -> None:
-        """Wait until nothing is on its way."""
-        if self._asking is not None:
-            await asyncio.wait([self._asking])
+        """Wait until nothing is in flight."""
+        await self._requests.ended()
 
-    async def _run(self) -> None:
-        while self._waiting:
-            questions = self._take()
-            codes = await self._send(questions)
-            for one in questions:
-                one.tell(codes.get(one.transactional_id, {}))
-        self._asking = None
+    async def _ask_next(self) -> None:
+        questions = self._take()
+        codes = await self._send(questions)
+        for one in questions:
+            one.tell(codes.get(one.transactional_id, {}))
 
     def _take(self) -> list[_Question]:
         """Take what the next request has room for, in the order in which it came."""
