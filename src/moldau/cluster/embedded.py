@@ -28,7 +28,7 @@ from typing import Final
 
 from moldau.base.checks import invariant
 from moldau.base.clock import Clock, Random
-from moldau.base.errors import CorruptRecords, InvariantViolated, MoldauError, StorageError
+from moldau.base.errors import MoldauError, StorageError
 from moldau.base.executor import Executor
 from moldau.base.files import Files
 from moldau.base.ids import BrokerId, LeaderEpoch
@@ -42,7 +42,7 @@ from moldau.cluster.in_turns import CHANGES_PER_TURN
 from moldau.cluster.journal import METADATA_FOLDER, Journal
 from moldau.cluster.leader_log import LeaderLog
 from moldau.cluster.listeners import Listeners
-from moldau.cluster.opening import open_newest_snapshot
+from moldau.cluster.opening import open_newest_snapshot, opening_errors
 from moldau.cluster.quorum import Quorum, leader_change, read_leader_epoch, write_quorum_state
 from moldau.cluster.record_codec import (
     TransactionMark,
@@ -157,12 +157,8 @@ class EmbeddedStore:
     async def start(self, log_directories: Sequence[str] | None = None) -> None:
         if log_directories is not None:
             self._log_directories = tuple(log_directories)
-        try:
+        with opening_errors(self._folder):
             await self._open()
-        except OSError as error:
-            raise StorageError(self._folder, f"cannot be opened: {error}") from error
-        except (CorruptRecords, InvariantViolated) as error:
-            raise StorageError(self._folder, f"does not add up: {error}") from error
 
     async def claim(self) -> EmbeddedControllership:
         """Always grant it: the start has won the election of one voter."""

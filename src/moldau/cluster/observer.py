@@ -44,6 +44,7 @@ from moldau.cluster.metadata_requests import (
     fetched_piece,
 )
 from moldau.cluster.metadata_source import MetadataSource, SourceUnavailable
+from moldau.cluster.opening import opening_errors
 from moldau.cluster.quorum import read_leader_epoch, write_quorum_state
 from moldau.cluster.snapshot_download import SnapshotPiece
 from moldau.cluster.snapshots import SnapshotId
@@ -161,12 +162,8 @@ class ObserverStore:
         """Open the own copy and begin to follow; it need not have caught up yet."""
         if log_directories is not None:
             self._log_directories = tuple(log_directories)
-        try:
+        with opening_errors(self._folder):
             self._open()
-        except OSError as error:
-            raise StorageError(self._folder, f"cannot be opened: {error}") from error
-        except (CorruptRecords, InvariantViolated) as error:
-            raise StorageError(self._folder, f"does not add up: {error}") from error
         self._following = asyncio.ensure_future(self._follow())
 
     def _open(self) -> None:

@@ -1,9 +1,12 @@
-"""Reading the newest snapshot of a metadata folder, where every store begins."""
+"""Where every store begins: reading the newest snapshot of a metadata folder, and what may fail."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
+from moldau.base.errors import CorruptRecords, InvariantViolated, StorageError
 from moldau.base.files import Files
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.quorum import Quorum
@@ -33,3 +36,14 @@ def open_newest_snapshot(
         quorum.learn_value(kind, value)
     replay.take(content.values)
     return OpenedSnapshot(snapshots[-1], replay)
+
+
+@contextmanager
+def opening_errors(folder: str) -> Iterator[None]:
+    """Convert what may go wrong while a metadata folder is opened to StorageError."""
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(folder, f"cannot be opened: {error}") from error
+    except (CorruptRecords, InvariantViolated) as error:
+        raise StorageError(folder, f"does not add up: {error}") from error
