@@ -12,6 +12,7 @@ import pytest
 from kits import log_kit
 from kits.coordinator_kit import MemoryLog
 from kits.partition_kit import make_partition
+from kits.request_kit import context
 from kits.slicing import finished
 from moldau.base.ids import PartitionKey, TopicId
 from moldau.cluster.store import StoreFailed
@@ -297,7 +298,7 @@ def codes(results):
 
 
 def at(version):
-    return SimpleNamespace(version=version, session=None)
+    return context(version)
 
 
 async def there(answer):

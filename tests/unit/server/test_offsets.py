@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from types import SimpleNamespace
 
 import pytest
 
 from kits import log_kit
 from kits.log_kit import make_batch
 from kits.partition_kit import give_role, make_partition
+from kits.request_kit import context
 from kits.slicing import count_pauses, count_turns, finished
 from moldau.base.errors import CorruptRecords
 from moldau.base.executor import WorkerLost, WorkTooLong
@@ -90,9 +90,7 @@ class Kit:
             for name, timestamp in questions
         ]
         request = ListOffsetsRequest(replica, topics=topics)
-        return finished(
-            self.handlers.list_offsets(request, SimpleNamespace(version=VERSION, session=None))
-        )
+        return finished(self.handlers.list_offsets(request, context(VERSION)))
 
     def ask(self, *questions):
         """Ask, wait, and return what became of each: an offset, or an error."""
@@ -144,9 +142,7 @@ def test_nothing_is_tiered_and_nothing_waits_to_be(timestamp, version):
     kit.append("t", make_batch())
     asked = ListOffsetsTopic("t", [ListOffsetsPartition(0, timestamp=timestamp)])
     request = ListOffsetsRequest(-1, topics=[asked])
-    response = finished(
-        kit.handlers.list_offsets(request, SimpleNamespace(version=version, session=None))
-    )
+    response = finished(kit.handlers.list_offsets(request, context(version)))
     answer = response.topics[0].partitions[0]
     assert (answer.error_code, answer.offset, answer.leader_epoch) == (0, -1, -1)
 
@@ -155,9 +151,7 @@ def test_nothing_is_tiered_and_nothing_waits_to_be(timestamp, version):
 def test_a_time_that_version_0_does_not_have_is_refused(timestamp):
     asked = ListOffsetsTopic("t", [ListOffsetsPartition(0, timestamp=timestamp)])
     request = ListOffsetsRequest(-1, topics=[asked])
-    response = finished(
-        Kit("t").handlers.list_offsets(request, SimpleNamespace(version=0, session=None))
-    )
+    response = finished(Kit("t").handlers.list_offsets(request, context(0)))
     assert response.topics[0].partitions[0].error_code == ErrorCode.UNSUPPORTED_VERSION
 
 
@@ -331,7 +325,7 @@ def test_corruption_that_headers_show_is_told_at_once(monkeypatch):
     assert kit.ask(("t", 50)) == [ErrorCode.CORRUPT_MESSAGE]
 
 
-CONTEXT = SimpleNamespace(version=0, session=None)
+CONTEXT = context(0)
 
 
 def producers_request(*names):
@@ -353,9 +347,8 @@ class TestRepeats:
         kit = Kit("t", "u")
         asked = [ListOffsetsPartition(0, timestamp=time) for time in (-1, -2) * 1000]
         topics = [ListOffsetsTopic("t", asked), ListOffsetsTopic("u", asked[:1])]
-        context = SimpleNamespace(version=VERSION, session=None)
         request = ListOffsetsRequest(-1, topics=topics)
-        first, second = finished(kit.handlers.list_offsets(request, context)).topics
+        first, second = finished(kit.handlers.list_offsets(request, context(VERSION))).topics
         assert [one.error_code for one in first.partitions] == [ErrorCode.INVALID_REQUEST]
         assert [one.error_code for one in second.partitions] == [ErrorCode.NONE]
 
