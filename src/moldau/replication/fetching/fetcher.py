@@ -338,7 +338,9 @@ class Fetcher:
                 epoch, end_offset = LeaderEpoch(diverging.epoch), Offset(diverging.end_offset)
                 await self._truncate(followed, EpochEnd(epoch, end_offset), step)
             elif meaning is Meaning.FAIL:
-                self._fail(followed, f"the leader answers {ErrorCode.of(told.error_code).name}")
+                # Its metadata is on the way here: nobody has to know.
+                error = ErrorCode.of(told.error_code)
+                self._fail(followed, f"the leader answers {error.name}", logging.DEBUG)
             else:
                 self._refused(followed, ErrorCode.of(told.error_code))
         except Exception as error:  # noqa: BLE001 - one partition must not end the others
@@ -473,10 +475,10 @@ class Fetcher:
         self._say(followed, level, f"leader {self.leader} answers {error.name}")
         self._rest_partition(followed)
 
-    def _fail(self, followed: Followed, reason: str) -> None:
+    def _fail(self, followed: Followed, reason: str, level: int = logging.WARNING) -> None:
         """Do not ask for a partition before its metadata changes."""
-        logger.warning("%s: not fetched before its metadata changes: %s",
-                       followed.replica.key, reason)  # fmt: skip
+        logger.log(level, "%s: not fetched before its metadata changes: %s",
+                   followed.replica.key, reason)  # fmt: skip
         followed.failed = True
         if self._followed.get(followed.key) is followed:
             self._plan.remove(followed.key)
