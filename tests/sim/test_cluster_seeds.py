@@ -15,7 +15,10 @@ from functools import cache
 
 import pytest
 
+from moldau.sim.cluster.coverage import coverage_lines
+from moldau.sim.cluster.nemesis import FAULTS_BY_NAME
 from moldau.sim.cluster.scenario import run_cluster_seed
+from moldau.sim.cluster.swarm import FAULTS
 from moldau.sim.scenarios import ScenarioOutcome
 
 SEEDS = (4, 9, 18, 20, 23, 34)
@@ -53,6 +56,16 @@ def test_the_runs_have_seen_what_they_are_for():
         "election of an eligible leader replica",
     }
     assert wanted - set(seen) == set()
+
+
+def test_every_fault_that_a_seed_may_draw_is_there():
+    assert set(FAULTS) == set(FAULTS_BY_NAME)
+
+
+def test_many_seeds_tell_which_cases_they_missed():
+    seen = Counter({"election": 3, "truncation": 0})
+    lines = list(coverage_lines(seen, 1))
+    assert lines[:2] == ["   reached election: 3 of 2.5", "    MISSED truncation: 0 of 0.5"]
 
 
 def test_the_same_seed_gives_the_same_run_in_another_process():

@@ -32,19 +32,30 @@ class SimClock:
     def __init__(self, loop: SimLoop) -> None:
         self._loop = loop
         self._started_s = loop.time()
-        self._wrong_ms = 0
+        self._wrong_ms = 0.0
+        self._drift = 0.0
+        self._drifts_since_s = self._started_s
 
     def monotonic(self) -> float:
         return self._loop.time()
 
     def wall_ms(self) -> int:
-        elapsed_ms = math.floor((self._loop.time() - self._started_s) * 1000)
-        return EPOCH_MS + elapsed_ms + self._wrong_ms
+        elapsed_s = self._loop.time() - self._started_s
+        return EPOCH_MS + math.floor(elapsed_s * 1000 + self._wrong_ms + self._drifted_ms())
+
+    def _drifted_ms(self) -> float:
+        return (self._loop.time() - self._drifts_since_s) * 1000 * self._drift
 
     def jump(self, by_ms: int) -> None:
         """Set wall time forward, or back; the monotonic clock does not notice."""
         self._wrong_ms += by_ms
         self._loop.trace.note("clock jump", by_ms)
+
+    def drift(self, rate: float) -> None:
+        """Let wall time run faster from now on, or slower if the rate is below 0."""
+        self._wrong_ms += self._drifted_ms()
+        self._drifts_since_s, self._drift = self._loop.time(), rate
+        self._loop.trace.note("clock drift", rate)
 
 
 @contextlib.contextmanager

@@ -56,20 +56,15 @@ class Atlas:
             if partition is None:
                 continue
             for broker_id, damage in list(damaged.items()):
-                if not self._is_registered_since(image, broker_id, damage):
+                if not self._is_registered_since(broker_id, damage):
                     continue
                 if damage.has_left and broker_id in partition.isr:
                     del damaged[broker_id]
                 elif broker_id not in (*partition.isr, *partition.eligible_leaders):
                     damage.has_left = True
 
-    def _is_registered_since(self, image: MetadataImage, broker_id: int, damage: _Damage) -> bool:
+    def _is_registered_since(self, broker_id: int, damage: _Damage) -> bool:
         process = self._nodes.by_id(broker_id).process
-        registered = image.brokers.get(BrokerId(broker_id))
         return (
-            registered is not None
-            and process.serving
-            and process.broker is not None
-            and process.life > damage.life
-            and process.broker.parts.broker_epoch() == registered.epoch
+            process.serving and process.life > damage.life and self._nodes.is_registered(broker_id)
         )

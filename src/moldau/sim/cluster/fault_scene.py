@@ -9,6 +9,7 @@ from typing import TypeAlias
 from moldau.server.lifecycle.internal_topics import INTERNAL_TOPICS
 from moldau.sim.cluster.atlas import Atlas
 from moldau.sim.cluster.client import ClusterTargets
+from moldau.sim.cluster.crash_plans import ClusterCrashes
 from moldau.sim.cluster.monitor import Monitor
 from moldau.sim.cluster.nodes import Node
 from moldau.sim.cluster.swarm import ClusterSwarm
@@ -20,7 +21,12 @@ class FaultScene:
     """The cluster as its faults see it."""
 
     def __init__(
-        self, targets: ClusterTargets, swarm: ClusterSwarm, atlas: Atlas, monitor: Monitor
+        self,
+        targets: ClusterTargets,
+        swarm: ClusterSwarm,
+        atlas: Atlas,
+        monitor: Monitor,
+        crashes: ClusterCrashes,
     ) -> None:
         self.targets = targets
         self.network = targets.network
@@ -28,6 +34,7 @@ class FaultScene:
         self.swarm = swarm
         self.atlas = atlas
         self.monitor = monitor
+        self.crashes = crashes
         self.chance = targets.world.random("nemesis")
         self.healing = asyncio.Event()
         """Set when every fault is to end."""

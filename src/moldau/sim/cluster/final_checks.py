@@ -6,9 +6,11 @@ Everything is read, compared between replicas byte by byte, and verified on ever
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 
-from moldau.base.ids import PartitionKey
+from moldau.base.ids import PartitionKey, TopicId
 from moldau.cluster.model import Partition as PartitionState
+from moldau.replication.delayed import Delayed
 from moldau.replication.partition import Partition
 from moldau.server.lifecycle.internal_topics import INTERNAL_TOPICS
 from moldau.sim.checks import check_files, check_insides, check_no_task_left
@@ -17,6 +19,7 @@ from moldau.sim.cluster.client import RETRY_S, NoAnswer
 from moldau.sim.cluster.nodes import FOLDER, Nodes
 from moldau.sim.cluster.reader import ClusterReader
 from moldau.sim.history import Read, Violation
+from moldau.storage.folder_names import partition_of
 from moldau.storage.log import Log
 
 CONVERGED_WITHIN_S = 60.0
@@ -101,7 +104,9 @@ def check_committed_equal(nodes: Nodes, key: PartitionKey) -> None:
     expected = _bytes_below(leader.log, end)
     for broker_id in state.isr:
         replica = replica_of(nodes, broker_id, key)
-        if replica is not None and _bytes_below(replica.log, end) != expected:
+        if replica is None or not nodes.is_registered(broker_id):
+            continue
+        if _bytes_below(replica.log, end) != expected:
             raise Violation(
                 f"I3: {key}: broker {broker_id} in the ISR differs from leader {state.leader} "
                 f"below its high watermark {end}"
@@ -116,6 +121,40 @@ def _bytes_below(log: Log, end: int) -> bytes:
         for batch in segment.batches()
         if batch.last_offset < end
     )
+
+
+def check_overdue(nodes: Nodes, known: frozenset[Delayed]) -> frozenset[Delayed]:
+    """I13: return what has waited for a commit beyond its time-out; none may do so at two looks."""
+    loop = asyncio.get_running_loop()
+    overdue = frozenset(
+        delayed
+        for node in nodes.all
+        if node.serving and not node.process.paused and node.process.broker is not None
+        for partition in node.process.broker.parts.partitions
+        for delayed in _waiting(partition)
+        if delayed._timer is not None and delayed._timer.when() < loop.time()  # noqa: SLF001
+    )
+    if overdue & known:
+        raise Violation(f"I13: {len(overdue & known)} operations wait beyond their time-out")
+    return overdue
+
+
+def _waiting(partition: Partition) -> list[Delayed]:
+    operations = partition._delayed  # noqa: SLF001 - a look inside is what this is for
+    return [] if operations is None else operations._waiting  # noqa: SLF001
+
+
+def check_deleted(nodes: Nodes, deleted: Collection[TopicId]) -> None:
+    """P8: no broker serves a topic that was deleted, or keeps it for a later start."""
+    for node in nodes.all:
+        assert node.process.broker is not None
+        for partition in node.process.broker.parts.partitions:
+            if partition.topic_id in deleted:
+                raise Violation(f"P8: {node.name} serves {partition.key}, which was deleted")
+        for name in node.process.disk.names(FOLDER):
+            key = partition_of(name)
+            if key is not None and nodes.image.partition(key) is None:
+                raise Violation(f"P8: {node.name} keeps {name}, which was deleted")
 
 
 # Records

@@ -1,11 +1,14 @@
-"""Faults of machines: power cuts, lost disks, slow disks and wrong clocks."""
+"""Faults of machines: power cuts, disks that are lost, slow, broken or full, and wrong clocks."""
 
 from __future__ import annotations
 
 from moldau.sim.cluster.fault_scene import Fault, FaultScene
-from moldau.sim.cluster.nodes import Node
+from moldau.sim.cluster.nodes import FOLDER, Node
+from moldau.sim.nemesis import DISK_OPERATIONS
 
 CLOCK_JUMP_MS = 86_400_000
+DRIFT_MAX = 0.1
+"""Of a second, in a second: far beyond what real clocks do, so that short runs notice."""
 
 
 async def power_cut(scene: FaultScene) -> None:
@@ -54,10 +57,49 @@ async def slow_disk(scene: FaultScene) -> None:
         node.process.slow_disk(scene.chance.choice((0.01, 0.05)))
 
 
+async def drift(scene: FaultScene) -> None:
+    node = scene.chance.choice(scene.nodes.all)
+    node.clock.drift(scene.chance.uniform(-DRIFT_MAX, DRIFT_MAX))
+
+
+# Broken disks
+
+
+async def disk_error(scene: FaultScene) -> None:
+    """Let one kind of operation fail on a machine, once, a few times or always."""
+    node = scene.choose()
+    if node is not None:
+        operation = scene.chance.choice(DISK_OPERATIONS)
+        skip, times = scene.chance.randrange(20), scene.chance.choice((1, 3, None))
+        node.process.disk.faults.fail(operation, FOLDER, skip=skip, times=times)
+        await _suffer(scene, node)
+
+
+async def disk_full(scene: FaultScene) -> None:
+    node = scene.choose()
+    if node is not None:
+        node.process.disk.faults.fill_up(scene.chance.randrange(4_000))
+        await _suffer(scene, node)
+
+
+async def _suffer(scene: FaultScene, node: Node) -> None:
+    """Leave a broker with its broken disk for a while; then repair that and start anew."""
+    scene.note(node)
+    scene.targets.disks_failed = True
+    await scene.last()
+    node.process.disk.faults.heal()
+    if node.process.alive:
+        node.process.kill()
+    node.start()
+
+
 MACHINE_FAULTS: dict[str, Fault] = {
     "power cut": power_cut,
     "blackout": blackout,
     "wiped disk": wipe,
     "clock jump": jump,
+    "clock drift": drift,
+    "disk error": disk_error,
+    "full disk": disk_full,
     "slow disk": slow_disk,
 }

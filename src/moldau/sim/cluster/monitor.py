@@ -6,7 +6,9 @@ What it holds against them (the numbers are those of the invariants in the whole
     I2  one broker appends in a leader epoch
     I3  what a leader calls committed is on every replica that could be elected
     I7  the log's start lies below the high watermark
-    I12 all images of the metadata are states of one history
+    I12 all images of the metadata are states of one history, in which a deleted topic does not
+        come back and blocks of producer ids do not overlap
+    I13 nothing waits for a commit where another broker leads, or for longer than its time-out
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import NamedTuple
 
-from moldau.base.ids import BrokerId, PartitionKey
+from moldau.base.ids import BrokerId, PartitionKey, TopicId
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.model import Partition as PartitionState
 from moldau.replication.partition import Partition
@@ -47,6 +49,8 @@ class Monitor:
         self._node_images: dict[int, MetadataImage] = {}
         self._observed: dict[tuple[int, PartitionKey], _Observed] = {}
         self._appenders: dict[tuple[PartitionKey, int], int] = {}
+        self.deleted: set[TopicId] = set()
+        """The ids of topics that were deleted."""
 
     def look(self) -> None:
         """Check everything that has changed since the last look."""
@@ -69,9 +73,18 @@ class Monitor:
         if node.is_voter:
             if image.version < self._image.version:
                 raise Violation(f"I12: {node.name} is back at version {image.version}")
+            self._check_history(self._image, image)
             self._count_changes(self._image, image)
             self._image = image
             self._atlas.follow(image)
+
+    def _check_history(self, old: MetadataImage, new: MetadataImage) -> None:
+        self.deleted.update(old.topic_names.keys() - new.topic_names.keys())
+        if back := self.deleted & new.topic_names.keys():
+            names = sorted(new.topic_names[one] for one in back)
+            raise Violation(f"I12: deleted topics are back: {names}")
+        if new.next_producer_id < old.next_producer_id:
+            raise Violation(f"I12: producer ids from {new.next_producer_id} on are given out twice")
 
     def _count_changes(self, old: MetadataImage, new: MetadataImage) -> None:
         for name, topic in new.topics.items():
@@ -147,6 +160,8 @@ class Monitor:
             self._compare(node, where, old, now)
         if partition.leads:
             self._check_committed(where, now)
+        elif partition.delayed_count:
+            raise Violation(f"I13: {where}: {partition.delayed_count} wait, another broker leads")
 
     def _compare(self, node: Node, where: str, old: _Observed, now: _Observed) -> None:
         """Compare a replica with what it was in the same life of its broker."""

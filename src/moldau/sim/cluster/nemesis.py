@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import asyncio
 
+from moldau.sim.cluster.crash_faults import CRASH_FAULTS
 from moldau.sim.cluster.fault_scene import Fault, FaultScene
 from moldau.sim.cluster.machine_faults import MACHINE_FAULTS
 from moldau.sim.cluster.network_faults import NETWORK_FAULTS
 from moldau.sim.cluster.process_faults import PROCESS_FAULTS
+from moldau.sim.cluster.twin_faults import TWIN_FAULTS
 
-FAULTS_BY_NAME: dict[str, Fault] = PROCESS_FAULTS | MACHINE_FAULTS | NETWORK_FAULTS
+FAULTS_BY_NAME: dict[str, Fault] = (
+    PROCESS_FAULTS | MACHINE_FAULTS | NETWORK_FAULTS | CRASH_FAULTS | TWIN_FAULTS
+)
 
 
 class ClusterNemesis:
@@ -48,6 +52,7 @@ class ClusterNemesis:
         nodes, network = self._scene.nodes, self._scene.network
         self._targets.world.trace.note("heal")
         self._scene.healing.set()
+        self._scene.crashes.disarm_all()
         network.reset_chance = 0.0
         network.heal()
         for node in nodes.all:

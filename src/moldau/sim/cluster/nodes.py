@@ -7,7 +7,7 @@ import random
 from collections.abc import Mapping
 
 from moldau.base.errors import UserError
-from moldau.base.ids import random_uuid, uuid_text
+from moldau.base.ids import BrokerId, random_uuid, uuid_text
 from moldau.cluster.formatting import identify_directories
 from moldau.cluster.image import MetadataImage
 from moldau.sim.crashes import Crashed
@@ -35,6 +35,8 @@ class Node:
         settings: Mapping[str, str],
     ) -> None:
         self._world = world
+        self._network = network
+        self._settings = settings
         self._cluster_id = cluster_id
         self.id = node_id
         self.name = f"broker-{node_id}"
@@ -124,6 +126,20 @@ class Node:
         self.give_up_count += 1
         self._world.trace.note("gave up", self.name, str(error))
 
+    def make_twin(self) -> SimBroker:
+        """Make a broker on another machine that was given this one's id by mistake."""
+        name = f"{self.name}-twin"
+        own = self._own_settings() | {"listeners": f"PLAINTEXT://{name}:{PORT}"}
+        return SimBroker(
+            self._world,
+            self._network,
+            self._new_disk(),
+            {**self._settings, **own},
+            name=name,
+            clock=self.clock,
+            gave_up=lambda _: None,
+        )
+
     # Down
 
     def wipe(self) -> None:
@@ -152,6 +168,16 @@ class Nodes:
 
     def by_id(self, node_id: int) -> Node:
         return self.all[node_id - 1]
+
+    def is_registered(self, node_id: int) -> bool:
+        """Tell whether a broker's process is the one that has its id now, as the voter knows."""
+        broker = self.by_id(node_id).process.broker
+        registered = self.image.brokers.get(BrokerId(node_id))
+        return (
+            broker is not None
+            and registered is not None
+            and broker.parts.broker_epoch() == registered.epoch
+        )
 
     @property
     def image(self) -> MetadataImage:

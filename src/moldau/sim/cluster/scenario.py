@@ -6,32 +6,29 @@ A run that fails raises `Failed` with its story, as the runs of one broker do (`
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable
 
-from moldau.base.ids import PartitionKey, TopicId
-from moldau.protocol.errors import ErrorCode
-from moldau.protocol.messages.metadata import MetadataRequest
-from moldau.protocol.messages.topics import (
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-)
+from moldau.base.ids import PartitionKey
+from moldau.replication.delayed import Delayed
 from moldau.server.lifecycle.internal_topics import INTERNAL_TOPICS
+from moldau.sim.cluster.administrator import ClusterAdministrator, TopicChanger
 from moldau.sim.cluster.atlas import Atlas
 from moldau.sim.cluster.claims import PartitionClaims
-from moldau.sim.cluster.client import RETRY_S, ClusterClient, ClusterTargets, NoAnswer
+from moldau.sim.cluster.client import ClusterTargets
 from moldau.sim.cluster.coordinated_clients import check_coordination, coordinated_clients
 from moldau.sim.cluster.coordination_targets import (
     KEPT_NAME,
     KEPT_PARTITIONS,
     CoordinationTargets,
 )
+from moldau.sim.cluster.crash_plans import ClusterCrashes
 from moldau.sim.cluster.fault_scene import FaultScene
 from moldau.sim.cluster.final_checks import (
     FinalClusterReader,
     check_and_stop,
     check_committed_equal,
+    check_deleted,
+    check_overdue,
     wait_until_converged,
 )
 from moldau.sim.cluster.monitor import Monitor
@@ -67,9 +64,13 @@ def run_cluster_seed(
     seed: int, *, fifo: bool = False, adjust: Adjust = lambda swarm: swarm
 ) -> ScenarioOutcome:
     """Run one seed to its end; Failed if a promise was broken."""
-    with World(f"cluster {seed}", fifo=fifo) as world, log_lines(world.trace) as lines:
+    with (
+        World(f"cluster {seed}", fifo=fifo) as world,
+        log_lines(world.trace) as lines,
+        ClusterCrashes(world.trace) as crashes,
+    ):
         swarm = adjust(draw_cluster_swarm(world.random("swarm")))
-        scenario = _ClusterScenario(world, swarm, lines)
+        scenario = _ClusterScenario(world, swarm, lines, crashes)
         try:
             world.run(scenario.run(), limit_s=RUN_LIMIT_S)
         except Exception as error:  # noqa: BLE001 - whatever it is ends the run, with a report
@@ -77,13 +78,15 @@ def run_cluster_seed(
             story = "\n".join(f"  {line}" for line in world.trace.story())
             raise Failed(f"{report(seed, swarm, world, cause)}\nbefore:\n{story}") from cause
         digest, count = world.trace.digest(), world.trace.count
-        return ScenarioOutcome(seed, digest, count, scenario.targets.seen, Counter())
+        return ScenarioOutcome(seed, digest, count, scenario.targets.seen, crashes.ended)
 
 
 class _ClusterScenario:
     """One run."""
 
-    def __init__(self, world: World, swarm: ClusterSwarm, lines: LogLines) -> None:
+    def __init__(
+        self, world: World, swarm: ClusterSwarm, lines: LogLines, crashes: ClusterCrashes
+    ) -> None:
         self._world = world
         self._swarm = swarm
         self._lines = lines
@@ -92,10 +95,13 @@ class _ClusterScenario:
         self.targets = ClusterTargets(world, network, self._nodes)
         self._atlas = Atlas(self._nodes)
         self._monitor = Monitor(self._nodes, self._atlas, self.targets.seen)
+        self._overdue: frozenset[Delayed] = frozenset()
         self._coordination = CoordinationTargets(
-            self.targets, self._atlas, clocks_jump="clock jump" in swarm.faults
+            self.targets, self._atlas, clocks_jump=swarm.clocks_are_wrong
         )
-        self._nemesis = ClusterNemesis(FaultScene(self.targets, swarm, self._atlas, self._monitor))
+        self._nemesis = ClusterNemesis(
+            FaultScene(self.targets, swarm, self._atlas, self._monitor, crashes)
+        )
 
     async def run(self) -> None:
         """Work and suffer, recover, read everything, stop, and look at what is left."""
@@ -116,7 +122,7 @@ class _ClusterScenario:
             node.start()
         for node in self._nodes.all:
             await node.started()
-        creator = TopicCreator(self.targets, "administrator")
+        creator = ClusterAdministrator(self.targets, "administrator")
         if self._swarm.coordination:
             self._atlas.limits |= dict.fromkeys(INTERNAL_TOPICS, KEPT.min_insync_replicas)
             self._atlas.limits[KEPT.name] = KEPT.min_insync_replicas
@@ -132,7 +138,7 @@ class _ClusterScenario:
             ]
         creator.close()
 
-    def _clients(self) -> list[ClusterWriter | ClusterReader | Worker]:
+    def _clients(self) -> list[ClusterWriter | ClusterReader | TopicChanger | Worker]:
         writers = [
             ClusterWriter(
                 self.targets, f"{'idempotent' if plan.idempotent else 'plain'}-{number}", plan
@@ -144,7 +150,8 @@ class _ClusterScenario:
             for number in range(self._swarm.reader_count)
         ]
         coordinated = coordinated_clients(self._coordination, self._swarm.coordination)
-        return [*writers, *readers, *coordinated]
+        changers = [TopicChanger(self.targets, "changer")] if self._swarm.topics_change else []
+        return [*writers, *readers, *changers, *coordinated]
 
     async def _keep_comparing(self) -> None:
         while True:
@@ -152,6 +159,7 @@ class _ClusterScenario:
             for claims in self.targets.claims:
                 if not claims.is_exceeded:
                     check_committed_equal(self._nodes, claims.key)
+            self._overdue = check_overdue(self._nodes, self._overdue)
 
     async def _wait_for(self, working: list[asyncio.Task[None]]) -> None:
         """P7: let clients finish."""
@@ -167,50 +175,11 @@ class _ClusterScenario:
         await FinalClusterReader(self.targets, "final-reader").run()
         if self._swarm.coordination:
             await check_coordination(self._coordination)
+        check_deleted(self._nodes, self._monitor.deleted)
         await check_and_stop(self._nodes)
         if self._lines.bugs:
             raise Violation(f"E10: a broker met a bug of its own: {self._lines.bugs[0]}")
-        if self._lines.errors:
+        if self._lines.errors and not self.targets.disks_failed:
             raise Violation(f"E10: a broker complains of sound disks: {self._lines.errors[0]}")
         self.targets.seen["partition beyond the promise"] += len(self._atlas.exceeded)
         self.targets.seen["broker gave up"] += sum(one.give_up_count for one in self._nodes.all)
-
-
-class TopicCreator(ClusterClient):
-    """Creates the topics of a run, before anything goes wrong."""
-
-    async def create(self, plan: TopicPlan) -> TopicId:
-        """Create a topic, however often a broker has to be asked."""
-        configs = [
-            CreatableTopicConfig(name, value)
-            for name, value in (
-                ("min.insync.replicas", str(plan.min_insync_replicas)),
-                *plan.configs,
-            )
-        ]
-        wanted = CreatableTopic(
-            plan.name, plan.partition_count, plan.replication_factor, [], configs
-        )
-        while True:
-            try:
-                response = await self.call(self.any_node(), CreateTopicsRequest([wanted]))
-            except NoAnswer:
-                await asyncio.sleep(RETRY_S)
-                continue
-            result = response.topics[0]
-            if not result.error_code:
-                return TopicId(result.topic_id)
-            error = ErrorCode.of(result.error_code)
-            if error == ErrorCode.TOPIC_ALREADY_EXISTS:
-                return await self._existing(plan)
-            if error != ErrorCode.INVALID_REPLICATION_FACTOR:  # not all brokers are there yet
-                self.check_refusal(f"topic {plan.name}", error, result.error_message)
-            await asyncio.sleep(RETRY_S)
-
-    async def _existing(self, plan: TopicPlan) -> TopicId:
-        while True:
-            response = await self.call(self.any_node(), MetadataRequest(None, False))
-            for topic in response.topics:
-                if topic.name == plan.name:
-                    return TopicId(topic.topic_id)
-            await asyncio.sleep(RETRY_S)

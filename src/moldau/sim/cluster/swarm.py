@@ -24,7 +24,13 @@ FAULTS = (
     "blackout",
     "wiped disk",
     "clock jump",
+    "clock drift",
     "slow disk",
+    "disk error",
+    "full disk",
+    "crash point",
+    "power cut at a crash point",
+    "two brokers with one id",
     "broker partition",
     "voter partition",
     "client partition",
@@ -74,7 +80,13 @@ class ClusterSwarm:
     topics: tuple[TopicPlan, ...]
     writers: tuple[WriterPlan, ...]
     reader_count: int
+    topics_change: bool = False
+    """A topic is created and deleted on the way, over and over."""
     coordination: Coordination = field(default_factory=Coordination)
+
+    @property
+    def clocks_are_wrong(self) -> bool:
+        return not {"clock jump", "clock drift"}.isdisjoint(self.faults)
 
     @property
     def session_s(self) -> float:
@@ -162,6 +174,7 @@ def _draw_data(chance: random.Random) -> ClusterSwarm:
             *(_draw_writer(chance) for _ in range(chance.randrange(0, 3))),
         ),
         reader_count=chance.randrange(1, 3),
+        topics_change=chance.random() < 0.25,
     )
 
 
