@@ -168,6 +168,12 @@ class TestRefusals:
             ("max.connections.per.ip.overrides=host", "'host' is not HOST:COUNT"),
             ("queued.max.request.bytes=1", "must be at least socket.request.max.bytes"),
             ("replica.lag.time.max.ms=1", "replica.fetch.wait.max.ms must not exceed"),
+            ("broker.session.timeout.ms=0", "Value must be at least 1 (set by line 1"),
+            ("broker.heartbeat.interval.ms=0", "Value must be at least 1 (set by line 1"),
+            (
+                "broker.heartbeat.interval.ms=9001",
+                "broker.heartbeat.interval.ms=9001: must not exceed broker.session.timeout.ms",
+            ),
             ("listeners=9092", "listeners: '9092' is not of the form NAME://HOST:PORT (set by"),
             ("listeners=SSL://:9093", "asks for SSL, which this version does not serve"),
             ("moldau.metrics.listen=9404", "Expected HOST:PORT"),
@@ -179,6 +185,20 @@ class TestRefusals:
     )
     def test_what_cannot_be_is_refused(self, text, problem):
         assert problem in refusal(text)
+
+    def test_sessions_that_one_lost_heartbeat_ends_are_warned_of(self):
+        found = BrokerSettings.load("broker.heartbeat.interval.ms=4501").warnings
+        assert [line for line in found if "half of the broker.session.timeout.ms (9000 ms)" in line]
+        assert not BrokerSettings.load("broker.heartbeat.interval.ms=4500").warnings
+
+    def test_a_broker_alone_need_not_know_how_long_sessions_last(self):
+        """They are the controller's; Kafka warns of it as well."""
+        observer = (
+            "process.roles=broker\nnode.id=2\ncontroller.listener.names=CONTROLLER\n"
+            "controller.quorum.voters=1@host:9093\nbroker.heartbeat.interval.ms=20000"
+        )
+        (line,) = BrokerSettings.load(observer).warnings
+        assert line.startswith("broker.heartbeat.interval.ms (20000 ms) must be")
 
     @pytest.mark.parametrize(
         ("text", "limit"),

@@ -13,9 +13,16 @@ from kits.slicing import count_turns
 from moldau.base.errors import InvariantViolated
 from moldau.base.ids import PartitionKey
 from moldau.replication.partitions import Partitions
-from moldau.server.upkeep.housekeeping import FILES_PER_TURN, Housekeeping
+from moldau.server.upkeep.housekeeping import (
+    FILES_PER_TURN,
+    INTERVAL_MIN_S,
+    Chore,
+    Housekeeping,
+    keep_doing,
+)
 from moldau.sim.log_lines import log_lines
 from moldau.sim.trace import Trace
+from moldau.sim.world import World
 from moldau.storage.flushing import Flusher
 from moldau.storage.log import Log
 from moldau.storage.topic_config import LogConfig
@@ -139,3 +146,23 @@ class TestOneBrokenLog:
             asyncio.run(bench.chores.retain())
         (bug,) = lines.bugs
         assert "broken" in bug
+
+
+class EnoughTurnsError(Exception):
+    """Ends a chore."""
+
+
+def test_a_chore_without_an_interval_does_not_keep_the_loop_busy():
+    turns = 0
+
+    async def work():
+        nonlocal turns
+        turns += 1
+        if turns == 50:
+            raise EnoughTurnsError
+
+    with World(1) as world:
+        begun_s = world.clock.monotonic()
+        with pytest.raises(EnoughTurnsError):
+            world.run(keep_doing(Chore("eager", 0.0, work)))
+        assert world.clock.monotonic() - begun_s == pytest.approx(50 * INTERVAL_MIN_S)

@@ -26,6 +26,9 @@ from moldau.server.configuration.sources import ReadFile, Setting, Settings, gat
 from moldau.server.configuration.values import NOTHING, BrokerValues
 from moldau.server.network.listeners import Endpoint, ListenerConfigs, Listeners, resolve_listeners
 
+HEARTBEAT_INTERVAL: Final = "broker.heartbeat.interval.ms"
+SESSION_TIMEOUT: Final = "broker.session.timeout.ms"
+
 LIKENESS: Final = 0.75
 """How alike an unknown key must be to a known one to be taken for a slip of the pen."""
 
@@ -133,7 +136,7 @@ class BrokerSettings:
             values=values,
             listeners=listeners,
             quorum=quorum,
-            warnings=(*map(_unknown, unknown), *_notes(settings)),
+            warnings=(*map(_unknown, unknown), *_notes(settings), *_short_sessions(values)),
             **typed,
         )
 
@@ -167,6 +170,14 @@ def check_together(values: BrokerValues) -> None:
         )
     if values.integer("replica.fetch.wait.max.ms") > values.integer("replica.lag.time.max.ms"):
         raise ConfigError("replica.fetch.wait.max.ms must not exceed replica.lag.time.max.ms")
+    # A broker alone need not know how long sessions last: that is the controller's setting.
+    is_controller = "controller" in values.entries("process.roles")
+    if is_controller and values.integer(HEARTBEAT_INTERVAL) > values.integer(SESSION_TIMEOUT):
+        raise ConfigError(
+            f"{HEARTBEAT_INTERVAL}={values.integer(HEARTBEAT_INTERVAL)}: must not exceed"
+            f" {SESSION_TIMEOUT} ({values.integer(SESSION_TIMEOUT)}), because every session would"
+            " end before the next heartbeat"
+        )
 
 
 def _check_roles(values: BrokerValues) -> None:
@@ -262,6 +273,17 @@ def _unknown(setting: Setting) -> str:
     near = difflib.get_close_matches(setting.key, BROKER_CONFIGS, n=1, cutoff=LIKENESS)
     hint = f"; did you mean {near[0]}?" if near else ""
     return printable(f"unknown config {setting.key} (set by {setting.place}){hint}")
+
+
+def _short_sessions(values: BrokerValues) -> Iterator[str]:
+    """Warn of sessions that one lost heartbeat ends, as Kafka does."""
+    interval_ms, session_ms = values.integer(HEARTBEAT_INTERVAL), values.integer(SESSION_TIMEOUT)
+    if interval_ms * 2 > session_ms:
+        yield (
+            f"{HEARTBEAT_INTERVAL} ({interval_ms} ms) must be less than or equal to half of the"
+            f" {SESSION_TIMEOUT} ({session_ms} ms): a broker whose heartbeat is late is taken for"
+            " dead"
+        )
 
 
 def _notes(settings: Settings) -> Iterator[str]:

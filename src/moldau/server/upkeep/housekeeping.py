@@ -34,6 +34,9 @@ LOGS_CLOSED_AT_ONCE = 4
 LOGS_PER_SLICE = 64
 """Logs looked at between two turns of the loop: about a millisecond of work."""
 
+INTERVAL_MIN_S = 0.01
+"""Between two turns of a chore: an interval of 0 must not keep the loop busy."""
+
 FILES_PER_TURN = 4
 """Files and folders removed in one turn of the loop: a deleted topic may have thousands."""
 
@@ -49,7 +52,7 @@ class Chore(NamedTuple):
 async def keep_doing(chore: Chore) -> None:
     """Do a chore again and again until cancelled."""
     while True:
-        await asyncio.sleep(chore.interval_s)
+        await asyncio.sleep(max(chore.interval_s, INTERVAL_MIN_S))
         await chore.work()
 
 

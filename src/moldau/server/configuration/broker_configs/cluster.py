@@ -121,11 +121,13 @@ CLUSTER: tuple[ConfigDefinition, ...] = (
         "broker.heartbeat.interval.ms",
         2_000,
         "How often a broker tells the controller that it lives.",
+        at_least(1),  # Kafka takes 0, and then does nothing else
     ),
     integer(
         "broker.session.timeout.ms",
         9_000,
         "How long a silent broker stays a member of the cluster.",
+        at_least(1),
     ),
     integer(
         "initial.broker.registration.timeout.ms",
