@@ -52,7 +52,13 @@ from moldau.cluster.record_codec import (
 )
 from moldau.cluster.replay import Replay
 from moldau.cluster.snapshots import BOOTSTRAP, read_snapshot, remove_unfinished_snapshots
-from moldau.cluster.snapshotting import SNAPSHOT_AFTER_BYTES, SnapshotState, Snapshotting
+from moldau.cluster.snapshotting import (
+    SNAPSHOT_AFTER_BYTES,
+    SNAPSHOT_INTERVAL_S,
+    SnapshotPace,
+    SnapshotState,
+    Snapshotting,
+)
 from moldau.cluster.store import ControllerFenced, Listener, StoreFailed, VersionConflict
 from moldau.records.control import ControlType, control_batch
 from moldau.records.record import read_records
@@ -90,6 +96,7 @@ class EmbeddedStore:
         cluster_id: str | None = None,
         executor: Executor | None = None,
         snapshot_after_bytes: int = SNAPSHOT_AFTER_BYTES,
+        snapshot_interval_s: float = SNAPSHOT_INTERVAL_S,
         min_insync_replicas: int = 1,
     ) -> None:
         self._files = files
@@ -106,7 +113,12 @@ class EmbeddedStore:
         self._turn = asyncio.Lock()
         self._tasks: set[asyncio.Task[int]] = set()
         self._snapshotting = Snapshotting(
-            files, self._folder, clock, self._blocking, self._turn, snapshot_after_bytes
+            files,
+            self._folder,
+            clock,
+            self._blocking,
+            self._turn,
+            SnapshotPace(snapshot_after_bytes, snapshot_interval_s),
         )
         self._quorum = Quorum()
         self._epoch = LeaderEpoch(0)
@@ -237,7 +249,7 @@ class EmbeddedStore:
             self._epoch,
             journal.next_offset,
         )
-        self._snapshot_if_large(journal)
+        self._keep_snapshots(journal)
 
     async def _lead(self, journal: Journal, epoch: LeaderEpoch, open_transaction: bool) -> None:
         """Win the election of one voter, and write the first batches of a new leader.
@@ -319,7 +331,7 @@ class EmbeddedStore:
             # Before the listeners: one that fails must not hide the commit from other nodes.
             self.log.commit(version)
             self._listeners.tell(changes, image)
-        self._snapshot_if_large(journal)
+        self._keep_snapshots(journal)
         return version
 
     async def _write(self, journal: Journal, batches: Sequence[JournalBatch]) -> None:
@@ -342,7 +354,7 @@ class EmbeddedStore:
             # The caller gets the exception. If it was cancelled, the exception is dropped here.
             task.exception()
 
-    def _snapshot_if_large(self, journal: Journal) -> None:
-        self._snapshotting.write_if_large(
+    def _keep_snapshots(self, journal: Journal) -> None:
+        self._snapshotting.changed(
             journal, lambda: SnapshotState(self._image, self._epoch, self._quorum.control)
         )

@@ -37,7 +37,7 @@ from moldau.cluster.snapshots import (
     remove_older_snapshots,
     remove_unfinished_snapshots,
 )
-from moldau.cluster.snapshotting import SnapshotState, Snapshotting
+from moldau.cluster.snapshotting import SnapshotPace, SnapshotState, Snapshotting
 from moldau.cluster.store import Listener, StoreFailed
 from moldau.storage.epochs import UNKNOWN_EPOCH_END, EpochEnd
 
@@ -58,16 +58,14 @@ class LogCopy:
         clock: Clock,
         blocking: Blocking,
         tell: Listener,
-        snapshot_after_bytes: int,
+        pace: SnapshotPace,
     ) -> None:
         self._files = files
         self._folder = folder
         self._blocking = blocking
         self._tell = tell
         self._turn = asyncio.Lock()
-        self._snapshotting = Snapshotting(
-            files, folder, clock, blocking, self._turn, snapshot_after_bytes
-        )
+        self._snapshotting = Snapshotting(files, folder, clock, blocking, self._turn, pace)
         self._journal = Journal(files, folder, is_copy=True)
         self.quorum = Quorum()
         self.image = MetadataImage()
@@ -133,7 +131,7 @@ class LogCopy:
         committed = min(leader_high_watermark, self.next_offset)
         self.high_watermark = max(self.high_watermark, committed)
         await self._applier.apply_up_to(self.high_watermark)
-        self._snapshotting.write_if_large(self._journal, self._snapshot_state)
+        self._snapshotting.changed(self._journal, self._snapshot_state)
 
     async def truncate(self, leader_end: EpochEnd) -> None:
         """Cut the journal where it leaves the leader's, as Kafka's replicas do."""

@@ -48,7 +48,7 @@ from moldau.cluster.opening import opening_errors
 from moldau.cluster.quorum import read_leader_epoch, write_quorum_state
 from moldau.cluster.snapshot_download import SnapshotPiece
 from moldau.cluster.snapshots import SnapshotId
-from moldau.cluster.snapshotting import SNAPSHOT_AFTER_BYTES
+from moldau.cluster.snapshotting import SNAPSHOT_AFTER_BYTES, SNAPSHOT_INTERVAL_S, SnapshotPace
 from moldau.cluster.store import Listener, StoreFailed
 from moldau.engine.backoff import Backoff
 from moldau.protocol.errors import ErrorCode
@@ -83,6 +83,7 @@ class ObserverStore:
         cluster_id: str | None = None,
         executor: Executor | None = None,
         snapshot_after_bytes: int = SNAPSHOT_AFTER_BYTES,
+        snapshot_interval_s: float = SNAPSHOT_INTERVAL_S,
         fetch_bytes: int = FETCH_BYTES,
     ) -> None:
         self._files = files
@@ -100,7 +101,12 @@ class ObserverStore:
         self._listeners = Listeners()
         self._blocking = blocking_in(executor)
         self._copy = LogCopy(
-            files, self._folder, clock, self._blocking, self._tell, snapshot_after_bytes
+            files,
+            self._folder,
+            clock,
+            self._blocking,
+            self._tell,
+            SnapshotPace(snapshot_after_bytes, snapshot_interval_s),
         )
         self._identity: ClusterIdentity | None = None
         self._epoch = LeaderEpoch(0)

@@ -1,9 +1,9 @@
 """When a metadata store writes a snapshot, and what goes once it is written.
 
-Voters and observers do it alike, each of its own image: after so many bytes of journal. The
-journal goes on in a new segment at once, so that the old ones end where the snapshot does. The
-store goes on meanwhile, because an image never changes. A disk that refuses leaves the journal
-longer than it could be, which is no reason to stop.
+Voters and observers do it alike, each of its own image: after so many bytes of journal, and so long
+after the first change that no snapshot has. The journal goes on in a new segment at once, so that
+the old ones end where the snapshot does. The store goes on meanwhile, because an image never
+changes. A disk that refuses leaves the journal longer than it could be, which is no reason to stop.
 """
 
 from __future__ import annotations
@@ -32,10 +32,21 @@ from moldau.records.control import ControlType
 SNAPSHOT_AFTER_BYTES: Final = 20 << 20
 """Kafka's default: that much journal is read in a second or two at the next start."""
 
+SNAPSHOT_INTERVAL_S: Final = 3600.0
+"""Kafka's default: a change is in a snapshot after an hour."""
+
 _log = logging.getLogger(__name__)
 
 _SLICE_BYTES: Final = 16 << 10
 """Written between two turns of the loop: some two hundred records, a few milliseconds of work."""
+
+
+class SnapshotPace(NamedTuple):
+    """When a snapshot is due: at the first of these, in bytes and in seconds."""
+
+    after_bytes: int = SNAPSHOT_AFTER_BYTES
+    interval_s: float = SNAPSHOT_INTERVAL_S
+    """0 for never."""
 
 
 class SnapshotState(NamedTuple):
@@ -61,30 +72,53 @@ class Snapshotting:
         clock: Clock,
         blocking: Blocking,
         turn: asyncio.Lock,
-        after_bytes: int = SNAPSHOT_AFTER_BYTES,
+        pace: SnapshotPace = SnapshotPace(),  # noqa: B008 - it never changes
     ) -> None:
         self._files = files
         self._folder = folder
         self._clock = clock
         self._blocking = blocking
         self._turn = turn
-        self._after_bytes = self._next_size = after_bytes
+        self._pace = pace
+        self._next_size = pace.after_bytes
+        self._timer: asyncio.TimerHandle | None = None
+        """Set while there are changes that no snapshot has."""
         self._task: asyncio.Task[None] | None = None
         self.newest: SnapshotId | None = None
         """The newest snapshot that is complete; those before it are gone or about to go."""
 
-    def write_if_large(self, journal: Journal, state: Callable[[], SnapshotState | None]) -> None:
-        """Begin a snapshot if the journal has grown enough and none is being written.
+    def changed(self, journal: Journal, state: Callable[[], SnapshotState | None]) -> None:
+        """Begin a snapshot if the journal has grown enough; see to it that one is made in time.
 
         `state` is asked while nobody changes the journal; None puts it off.
         """
-        due = self._task is None or self._task.done()
-        if due and journal.writable and journal.size > self._next_size:
-            self._next_size = journal.size + self._after_bytes
+        if journal.size > self._next_size:
+            self._begin(journal, state)
+        is_new = self.newest is None or journal.next_offset > self.newest.end_offset
+        if is_new and self._timer is None and self._pace.interval_s:
+            loop = asyncio.get_running_loop()
+            interval_s = self._pace.interval_s
+            self._timer = loop.call_later(interval_s, self._interval_over, journal, state)
+
+    def _interval_over(self, journal: Journal, state: Callable[[], SnapshotState | None]) -> None:
+        self._timer = None
+        self._begin(journal, state)
+
+    def _begin(self, journal: Journal, state: Callable[[], SnapshotState | None]) -> None:
+        """Begin a snapshot, unless one is being written."""
+        if journal.writable and (self._task is None or self._task.done()):
+            self._stop_timer()
+            self._next_size = journal.size + self._pace.after_bytes
             self._task = asyncio.ensure_future(self._write(journal, state))
 
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
     async def finish(self) -> None:
-        """Wait for a snapshot that is being written."""
+        """Wait for a snapshot that is being written, and begin no other."""
+        self._stop_timer()
         if self._task is not None:
             await asyncio.wait((self._task,))
 
@@ -93,7 +127,7 @@ class Snapshotting:
             async with self._turn:
                 state = ask()
                 if state is None:
-                    self._next_size = self._after_bytes
+                    self._next_size = self._pace.after_bytes
                     return
                 snapshot = SnapshotId(state.image.version, state.epoch)
                 await self._blocking(journal.roll)
@@ -106,7 +140,7 @@ class Snapshotting:
         except (OSError, StorageError) as error:
             _log.warning("metadata snapshot not written: %s", error)
         else:
-            self._next_size = self._after_bytes
+            self._next_size = self._pace.after_bytes
 
     async def _write_file(self, state: SnapshotState, snapshot: SnapshotId) -> None:
         now_ms = self._clock.wall_ms()

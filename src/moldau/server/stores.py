@@ -6,6 +6,8 @@ ports of `cluster/store.py`.
 
 from __future__ import annotations
 
+from typing import Final
+
 from moldau.base.ids import BrokerId
 from moldau.cluster.embedded import EmbeddedStore
 from moldau.cluster.observer import ObserverStore
@@ -15,6 +17,9 @@ from moldau.server.configuration.settings import BrokerSettings
 from moldau.server.nodes.controller_channel import ControllerChannel
 from moldau.server.nodes.remote_metadata import RemoteMetadata
 from moldau.server.parts import BrokerStore, Ports
+
+SNAPSHOT_BYTES: Final = "metadata.log.max.record.bytes.between.snapshots"
+SNAPSHOT_INTERVAL: Final = "metadata.log.max.snapshot.interval.ms"
 
 
 def node_store(settings: BrokerSettings, ports: Ports) -> BrokerStore:
@@ -35,6 +40,8 @@ def embedded_store(settings: BrokerSettings, ports: Ports) -> EmbeddedStore:
         metadata_directory=settings.metadata_log_dir,
         executor=ports.executor,
         min_insync_replicas=settings.values.integer("min.insync.replicas"),
+        snapshot_after_bytes=settings.values.integer(SNAPSHOT_BYTES),
+        snapshot_interval_s=settings.values.integer(SNAPSHOT_INTERVAL) / 1000,
     )
 
 
@@ -57,4 +64,6 @@ def observer_store(settings: BrokerSettings, ports: Ports) -> ObserverStore:
         metadata_directory=settings.metadata_log_dir,
         executor=ports.executor,
         fetch_bytes=settings.values.integer("controller.quorum.fetch.max.bytes"),
+        snapshot_after_bytes=settings.values.integer(SNAPSHOT_BYTES),
+        snapshot_interval_s=settings.values.integer(SNAPSHOT_INTERVAL) / 1000,
     )

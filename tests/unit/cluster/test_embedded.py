@@ -350,6 +350,40 @@ def test_a_large_journal_is_replaced_by_a_snapshot(world, disk):
     assert third.brokers == filled.brokers
 
 
+def test_a_change_is_in_a_snapshot_after_a_while(world, disk):
+    found = []
+
+    async def work(store):
+        await commit(store, store.image.version, [created(1)])
+        version = store.image.version
+        await asyncio.sleep(59)
+        assert snapshot_ids(disk, FOLDER) == []
+        await commit(store, store.image.version, [created(2)])
+        await asyncio.sleep(2)
+        (first,) = snapshot_ids(disk, FOLDER)
+        assert first.end_offset > version
+        # Without changes there is nothing to write.
+        await asyncio.sleep(600)
+        assert snapshot_ids(disk, FOLDER) == [first]
+        await commit(store, store.image.version, [created(3)])
+        await asyncio.sleep(61)
+        found.extend(snapshot_ids(disk, FOLDER))
+        assert found[-1].end_offset == store.image.version
+
+    image = use(world, disk, work, snapshot_interval_s=60)
+    assert snapshot_ids(disk, FOLDER) == found
+    assert use(world, disk).topics == image.topics
+
+
+def test_snapshots_by_time_can_be_turned_off(world, disk):
+    async def work(store):
+        await commit(store, store.image.version, [created(1)])
+        await asyncio.sleep(10_000)
+
+    use(world, disk, work, snapshot_interval_s=0)
+    assert snapshot_ids(disk, FOLDER) == []
+
+
 def test_commits_go_on_while_a_snapshot_is_written(world, disk):
     async def work(store):
         for number in range(40):

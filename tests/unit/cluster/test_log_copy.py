@@ -13,6 +13,7 @@ from moldau.cluster.image import MetadataImage
 from moldau.cluster.log_copy import CommittedLost, LogCopy
 from moldau.cluster.record_codec import TransactionMark, encode_change, encode_mark
 from moldau.cluster.snapshots import SnapshotId, SnapshotWriter, read_snapshot, snapshot_ids
+from moldau.cluster.snapshotting import SnapshotPace
 from moldau.protocol.compiler import encode
 from moldau.protocol.messages.control_records import KRaftVersionRecord
 from moldau.records.builder import BatchBuilder
@@ -45,7 +46,7 @@ def new_copy(world, disk, heard=None, snapshot_after_bytes=1 << 20, blocking=Non
         world.clock,
         blocking or blocking_in(None),
         lambda changes, image: told.append((changes, image)),
-        snapshot_after_bytes,
+        SnapshotPace(snapshot_after_bytes),
     )
     copy.open("cluster")
     return copy

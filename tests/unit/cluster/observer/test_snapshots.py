@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from kits.embedded_store import commit, created
@@ -95,6 +97,21 @@ def test_it_writes_snapshots_of_its_own(cluster, disk):
         await cluster.caught_up(again)
         assert again.image == cluster.voter.image
         await again.close()
+
+    run(cluster, work)
+
+
+def test_its_snapshots_come_after_a_while_as_well(cluster, disk):
+    async def work():
+        observer = await following(cluster, disk, snapshot_interval_s=60)
+        await fill(cluster, 1)
+        await cluster.caught_up(observer)
+        await asyncio.sleep(70)
+        found = snapshot_ids(disk, FOLDER)
+        assert found[-1].end_offset == observer.image.version
+        await asyncio.sleep(600)
+        assert snapshot_ids(disk, FOLDER) == found
+        await observer.close()
 
     run(cluster, work)
 

@@ -207,24 +207,24 @@ CLUSTER: tuple[ConfigDefinition, ...] = (
             at_least(0),
         ),
     ),
+    long(
+        "metadata.log.max.record.bytes.between.snapshots",
+        20_971_520,
+        "Bytes of metadata after which a snapshot is taken.",
+        at_least(1),
+    ),
+    long(
+        "metadata.log.max.snapshot.interval.ms",
+        3_600_000,
+        "The longest time between two snapshots of the metadata, while there are changes.",
+        at_least(0),
+    ),
     *without_effect(
         FIXED_LOG,
         integer(
             "controller.quorum.append.linger.ms",
             25,
             "How long the controller gathers changes before it writes them.",
-            at_least(0),
-        ),
-        long(
-            "metadata.log.max.record.bytes.between.snapshots",
-            20_971_520,
-            "Bytes of metadata after which a snapshot is taken.",
-            at_least(1),
-        ),
-        long(
-            "metadata.log.max.snapshot.interval.ms",
-            3_600_000,
-            "The longest time between two snapshots of the metadata.",
             at_least(0),
         ),
         integer(
