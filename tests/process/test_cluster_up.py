@@ -163,6 +163,16 @@ def test_the_last_broker_takes_the_command_with_it(folder: Path) -> None:
         assert up.ended() == 0
 
 
+def test_brokers_stop_although_their_folder_was_deleted(folder: Path) -> None:
+    with foreground(folder, "--brokers", 2, "--base-port", free_base_port(2)) as up:
+        pids = [one["pid"] for one in brokers(folder)]
+        shutil.rmtree(folder)
+        up.process.send_signal(signal.SIGINT)
+        assert up.ended() == 0
+    for pid in pids:
+        assert not identity_of(pid).partition(b"\n")[2]
+
+
 def test_a_second_signal_ends_brokers_that_do_not_stop(folder: Path) -> None:
     with foreground(folder, "--brokers", 2, "--base-port", free_base_port(2)) as up:
         cluster = find_cluster(folder)

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from moldau.base.errors import UserError
 from moldau.cli.clusters.layout import LocalBroker
@@ -39,7 +39,7 @@ class StartedBroker:
 
     def is_ready(self) -> bool:
         """Tell whether it has said that it accepts requests."""
-        with self.broker.log.open("rb") as log:
+        with _opened(self.broker.log) as log:
             log.seek(self.log_position)
             return READY.search(log.read()) is not None
 
@@ -58,12 +58,21 @@ def start(broker: LocalBroker) -> StartedBroker:
                 # Ctrl-C reaches every process of a terminal's group. Brokers stop in order instead.
                 start_new_session=True,
             )
+    except OSError as error:
+        raise _cannot_start(broker, error) from None
+    try:
         _write_down(broker, child.pid)
     except OSError as error:
-        raise UserError(f"cannot start broker {broker.broker_id}: {reason_of(error)}") from None
+        child.kill()  # no command would find it
+        child.wait()
+        raise _cannot_start(broker, error) from None
     process = KnownProcess.find(child.pid, lambda: True)
     assert process is not None  # nobody has asked for its status: the number is its own
     return StartedBroker(broker, child, process, position)
+
+
+def _cannot_start(broker: LocalBroker, error: OSError) -> UserError:
+    return UserError(f"cannot start broker {broker.broker_id}: {reason_of(error)}")
 
 
 def command_of(broker: LocalBroker) -> list[str]:
@@ -101,11 +110,19 @@ def running_id(broker: LocalBroker) -> int | None:
         return process.process_id
 
 
-def last_lines(log: Path) -> list[str]:
-    """Return the end of a log."""
-    with log.open("rb") as file:
-        file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES))
+def last_lines(log: Path, since: int = 0) -> list[str]:
+    """Return the end of a log, from a position on."""
+    with _opened(log) as file:
+        file.seek(max(since, file.seek(0, os.SEEK_END) - TAIL_BYTES))
         return file.read().decode(errors="replace").splitlines()[-SHOWN_LINES:]
+
+
+def _opened(log: Path) -> BinaryIO:
+    """Open a log; UserError if it is gone, perhaps with the whole folder."""
+    try:
+        return log.open("rb")
+    except OSError as error:
+        raise UserError(f"cannot read {log}: {reason_of(error)}") from None
 
 
 def _write_down(broker: LocalBroker, process_id: int) -> None:

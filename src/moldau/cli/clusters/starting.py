@@ -29,7 +29,8 @@ def bring_up(brokers: Sequence[LocalBroker], signals: StopSignals, say: Say) -> 
                 started.append(start(broker))  # noqa: PERF401
             _await_ready(started[-len(wave) :], signals, say)
     except BaseException:
-        stop_until_signal([one.broker for one in started], signals)
+        held = {one.broker: one.process for one in started}
+        stop_until_signal(list(held), held, signals)
         for one in started:
             one.child.wait()
         raise
@@ -47,18 +48,19 @@ def _await_ready(started: Sequence[StartedBroker], signals: StopSignals, say: Sa
             say(f"broker {number} is up at {address} (pid {one.child.pid})")
             waiting.remove(one)
         if ended:
-            raise _did_not_come_up(ended[0].broker, "it ended", say)
+            raise _did_not_come_up(ended[0], "it ended", say)
         if signals.count:
             raise Interrupted
         if waiting and time.monotonic() > deadline_s:
             late = f"it was not ready within {START_TIMEOUT_S:g} s"
-            raise _did_not_come_up(waiting[0].broker, late, say)
+            raise _did_not_come_up(waiting[0], late, say)
         if waiting:
             signals.wait([one.process for one in waiting], LOG_PERIOD_S)
 
 
-def _did_not_come_up(broker: LocalBroker, reason: str, say: Say) -> UserError:
-    for line in last_lines(broker.log):
+def _did_not_come_up(one: StartedBroker, reason: str, say: Say) -> UserError:
+    broker = one.broker
+    for line in last_lines(broker.log, one.log_position):
         say(f"  {line}")
     return UserError(
         f"broker {broker.broker_id} did not come up: {reason}; above is the end of {broker.log}"

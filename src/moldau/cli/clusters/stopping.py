@@ -8,7 +8,7 @@ from __future__ import annotations
 import select
 import signal
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Final, TypeAlias
 
@@ -20,16 +20,22 @@ from moldau.cli.operations.known_process import KnownProcess
 
 STOP_TIMEOUT_S: Final = 60.0
 
-Processes: TypeAlias = dict[LocalBroker, KnownProcess]
+Processes: TypeAlias = Mapping[LocalBroker, KnownProcess]
 
 
 def stop(brokers: Sequence[LocalBroker]) -> list[LocalBroker]:
     """Stop brokers in order and return those that ran; UserError if one takes too long."""
-    return _stop(brokers, _wait_bounded)
+    return _stop(brokers, {}, _wait_bounded)
 
 
-def stop_until_signal(brokers: Sequence[LocalBroker], signals: StopSignals) -> None:
-    """Stop brokers in order; the second signal kills those that are left, and is raised."""
+def stop_until_signal(
+    brokers: Sequence[LocalBroker], held: Processes, signals: StopSignals
+) -> None:
+    """Stop brokers in order; the second signal kills those that are left, and is raised.
+
+    `held` are the processes that this command knows: their folder may have been deleted, and then
+    no file tells of them.
+    """
 
     def wait(running: Processes) -> None:
         while left := [process for process in running.values() if not process.has_ended()]:
@@ -38,34 +44,41 @@ def stop_until_signal(brokers: Sequence[LocalBroker], signals: StopSignals) -> N
             signals.wait(left, None)
 
     try:
-        _stop(brokers, wait)
+        _stop(brokers, held, wait)
     except Interrupted:
-        kill(brokers)
+        _end(brokers, held, signal.SIGKILL, _wait_bounded)
         raise
 
 
 def kill(brokers: Iterable[LocalBroker]) -> list[LocalBroker]:
     """End brokers at once; return those that ran."""
-    return _end(brokers, signal.SIGKILL, _wait_bounded)
+    return _end(brokers, {}, signal.SIGKILL, _wait_bounded)
 
 
-def _stop(brokers: Sequence[LocalBroker], wait: Callable[[Processes], None]) -> list[LocalBroker]:
+def _stop(
+    brokers: Sequence[LocalBroker], held: Processes, wait: Callable[[Processes], None]
+) -> list[LocalBroker]:
     stopped = []
     for wave in reversed(start_order(brokers)):
-        stopped += _end(wave, signal.SIGTERM, wait)
+        stopped += _end(wave, held, signal.SIGTERM, wait)
     return stopped
 
 
 def _end(
-    brokers: Iterable[LocalBroker], number: int, wait: Callable[[Processes], None]
+    brokers: Iterable[LocalBroker], held: Processes, number: int, wait: Callable[[Processes], None]
 ) -> list[LocalBroker]:
     """Signal brokers and wait for their end; return those that ran."""
     with ExitStack() as opened:
-        running: Processes = {}
+        running: dict[LocalBroker, KnownProcess] = {}
         for broker in brokers:
-            if (process := find(broker)) is not None:
-                running[broker] = opened.enter_context(process)
-                process.signal(number)
+            process = held.get(broker)
+            if process is None or process.has_ended():
+                process = find(broker)
+                if process is None:
+                    continue
+                opened.enter_context(process)
+            running[broker] = process
+            process.signal(number)
         wait(running)
         return list(running)
 

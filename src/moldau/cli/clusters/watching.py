@@ -7,12 +7,12 @@ and a broker that was started elsewhere is watched, and stopped in the end, like
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from subprocess import Popen
 from typing import Final
 
 from moldau.cli.clusters.layout import LocalBroker
-from moldau.cli.clusters.processes import StartedBroker, find
+from moldau.cli.clusters.processes import find
 from moldau.cli.clusters.starting import Say
 from moldau.cli.clusters.stop_signals import StopSignals
 from moldau.cli.operations.known_process import KnownProcess
@@ -23,22 +23,23 @@ RETURN_PERIOD_S: Final = 1.0
 
 def watch_over(
     brokers: Sequence[LocalBroker],
-    started: Iterable[StartedBroker],
+    children: Mapping[LocalBroker, Popen[bytes]],
+    running: dict[LocalBroker, KnownProcess],
     signals: StopSignals,
     say: Say,
 ) -> bool:
     """Report brokers that end or come back, until a signal comes or none is left.
 
-    Returns whether all that ended did so in order.
+    Keeps `running` up to date; `children` are those that this command has started. Returns whether
+    all that ended did so in order.
     """
-    children = {one.broker: one.child for one in started}
-    running = {one.broker: one.process for one in started}
+    own = dict(children)
     is_in_order = True
     while running and not signals.count:
         signals.wait(running.values(), None if len(running) == len(brokers) else RETURN_PERIOD_S)
         for broker in [broker for broker, process in running.items() if process.has_ended()]:
             running.pop(broker).close()
-            status = _status(children.pop(broker, None))
+            status = _status(own.pop(broker, None))
             is_in_order = is_in_order and not status
             say(f"broker {broker.broker_id} {_end_of(broker, status)}")
         for broker, process in _returned(brokers, running):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 
 import pytest
@@ -54,7 +55,7 @@ def test_the_voter_is_up_before_the_others_start(brokers, programs):
         started = bring_up(brokers, signals, said.append)
         assert said[0] == f"broker 1 is up at 127.0.0.1:9092 (pid {started[0].child.pid})"
         assert sorted(line.split(" is up")[0] for line in said[1:]) == ["broker 2", "broker 3"]
-        stop_until_signal(brokers, signals)
+        stop_until_signal(brokers, {}, signals)
     assert [one.child.wait() for one in started] == [-signal.SIGTERM] * 3
 
 
@@ -67,10 +68,11 @@ def test_what_an_earlier_run_said_does_not_count(brokers, programs):
 
 def test_if_one_ends_its_last_lines_are_said_and_none_is_left(brokers, programs):
     programs[3] = FAILS
+    brokers[2].log.write_text("ready, of an earlier run\n")
     said: list[str] = []
     with StopSignals() as signals, pytest.raises(UserError, match=r"broker 3 .*: it ended; above"):
         bring_up(brokers, signals, said.append)
-    assert said[-1] == "  moldau: cannot listen"
+    assert [line for line in said if line.startswith(" ")] == ["  moldau: cannot listen"]
     assert nobody_runs(brokers)
 
 
@@ -108,12 +110,49 @@ def test_the_second_signal_kills_those_that_do_not_stop(brokers, programs):
         os.kill(os.getpid(), signal.SIGTERM)
         os.kill(os.getpid(), signal.SIGINT)
         with pytest.raises(Interrupted):
-            stop_until_signal(brokers, signals)
+            stop_until_signal(brokers, {}, signals)
         assert signals.last == signal.SIGINT
     assert started[1].child.wait() == -signal.SIGKILL
     for one in started:
         one.child.wait()
     assert nobody_runs(brokers)
+
+
+@pytest.fixture
+def children(monkeypatch):
+    """Every process that is started."""
+    found = []
+
+    class Recorded(subprocess.Popen):
+        def __init__(self, *args, **options):
+            super().__init__(*args, **options)
+            found.append(self)
+
+    monkeypatch.setattr(processes.subprocess, "Popen", Recorded)
+    return found
+
+
+def test_a_broker_that_cannot_be_written_down_does_not_stay(brokers, programs, children):
+    brokers[0].pid_file.with_suffix(".tmp").mkdir()
+    with StopSignals() as signals, pytest.raises(UserError, match="cannot start broker 1: Is a"):
+        bring_up(brokers, signals, lambda _: None)
+    assert [child.returncode for child in children] == [-signal.SIGKILL]
+
+
+def test_a_folder_that_is_deleted_leaves_no_broker_that_comes_up(
+    brokers, programs, children, tmp_path
+):
+    programs[1] = "\n".join(
+        (
+            "import os, shutil, signal, time",
+            f"while not os.path.exists({str(brokers[0].pid_file)!r}): time.sleep(0.01)",
+            f"shutil.rmtree({str(tmp_path)!r})",
+            "signal.pause()",
+        )
+    )
+    with StopSignals() as signals, pytest.raises(UserError, match=r"cannot read .*broker\.log"):
+        bring_up(brokers, signals, lambda _: None)
+    assert [child.returncode for child in children] == [-signal.SIGTERM]
 
 
 def test_signals_mean_afterwards_what_they_meant_before():
