@@ -6,7 +6,6 @@ import os
 import select
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,9 +19,12 @@ from kafka_harness.topics import read_all, send
 from kits.cli_kit import moldau
 from kits.local_cluster import ended_with_block, free_base_port
 from moldau.base.properties import parse_properties
+from moldau.cli.clusters import preparing
 from moldau.cli.clusters.layout import find_cluster
 from moldau.cli.clusters.processes import find
 from moldau.cli.operations.known_process import identity_of
+from moldau.storage.directory import LOCK
+from moldau.storage.disk import Disk
 
 MOLDAU = str(Path(sys.executable).with_name("moldau"))
 PATIENCE_S = 120
@@ -246,15 +248,16 @@ def test_settings_reach_every_broker(folder: Path) -> None:
 
 
 def test_if_one_broker_does_not_come_up_none_is_left(folder: Path) -> None:
-    port = free_base_port(2)
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", port + 1))
-        taken.listen()
-        up = run(folder, "up", "--brokers", 2, "--base-port", port)
+    cluster = preparing.claim(folder, 2, free_base_port(2))
+    folder.mkdir()
+    preparing.prepare(cluster, {})
+    lock = Disk().lock(str(cluster.broker(2).data / LOCK))
+    up = run(folder, "up")
+    lock.release()
     assert (up.returncode, up.stdout) == (1, "")
     lines = up.stderr.splitlines()
     log = folder / "broker-2" / "broker.log"
     assert lines[-1] == (f"moldau: broker 2 did not come up: it ended; above is the end of {log}")
     assert f"  {log.read_text().splitlines()[-1]}" in lines
-    assert str(port + 1) in lines[-2]
+    assert str(cluster.broker(2).data) in lines[-2]
     assert states(folder) == ["stopped", "stopped"]

@@ -10,7 +10,13 @@ from typing import Any, TypeVar
 import click
 
 from moldau.base.errors import UserError
-from moldau.cli.clusters.layout import BASE_PORT_MAX, BROKERS_MAX, LocalBroker, open_cluster
+from moldau.cli.clusters.layout import (
+    BASE_PORT_MAX,
+    BROKERS_MAX,
+    VOTER,
+    LocalBroker,
+    open_cluster,
+)
 from moldau.cli.clusters.properties import refuse_comma, refuse_fixed_keys
 from moldau.cli.frame.arguments import assignments, check_texts
 from moldau.cli.frame.failures import REFUSED
@@ -74,6 +80,9 @@ def up(
             with preparing.starting(data):
                 cluster = preparing.claim(data, brokers, base_port)
                 processes.refuse_running(cluster.brokers)
+                preparing.refuse_taken_ports(cluster)
+                for warning in preparing.check_settings(cluster, overrides):
+                    _say(warning)
                 preparing.prepare(cluster, overrides)
                 started = bring_up(cluster.brokers, signals, _say)
             if detach:
@@ -121,6 +130,8 @@ def start(number: int, data: Path) -> None:
     broker = cluster.broker(number)
     with StopSignals() as signals, preparing.starting(data):
         processes.refuse_running([broker])
+        if not broker.is_voter and processes.running_id(cluster.broker(VOTER)) is None:
+            raise UserError(f"broker {VOTER}, the controller, does not run: start it first")
         preparing.format_directory(cluster, broker)
         try:
             bring_up([broker], signals, click.echo)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import socket
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ from moldau.base.files import write_atomically
 from moldau.base.ids import random_uuid, uuid_text
 from moldau.cli.clusters.layout import (
     FILE_NAME,
+    HOST,
     ClusterFolder,
     ClusterShape,
     LocalBroker,
@@ -27,9 +29,10 @@ from moldau.cli.clusters.layout import (
     find_cluster,
     refuse_other_shape,
 )
-from moldau.cli.clusters.properties import properties_text
+from moldau.cli.clusters.properties import environment, properties_text
 from moldau.cli.frame.failures import reason_of
 from moldau.cluster.formatting import identify_directories
+from moldau.server.configuration.settings import BrokerSettings
 from moldau.storage.disk import Disk
 
 BROKER_COUNT: Final = 3
@@ -37,16 +40,52 @@ BASE_PORT: Final = 9092
 
 
 def claim(path: Path, broker_count: int | None, base_port: int | None) -> ClusterFolder:
-    """Take the cluster of a folder, or found one there; UserError if the folder does not fit."""
+    """Take the cluster of a folder, or plan one for it; UserError if the folder does not fit.
+
+    Nothing is written: a start that is refused leaves the choice of ports and brokers open.
+    """
     found = find_cluster(path)
     if found is None:
-        return _found(path.absolute(), broker_count or BROKER_COUNT, base_port or BASE_PORT)
+        cluster_id = uuid_text(random_uuid(system_random()))
+        shape = ClusterShape(cluster_id, base_port or BASE_PORT, broker_count or BROKER_COUNT)
+        return ClusterFolder(path.absolute(), shape)
     refuse_other_shape(found, broker_count, base_port)
     return found
 
 
+def refuse_taken_ports(cluster: ClusterFolder) -> None:
+    """Raise UserError if a port that the cluster needs is in use."""
+    needed = {broker.port: f"broker {broker.broker_id}" for broker in cluster.brokers}
+    for port, user in {**needed, cluster.controller_port: "the controller"}.items():
+        with socket.socket() as probe:
+            # As brokers do, so that connections that have just ended are not in the way.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((HOST, port))
+            except OSError as error:
+                told = f"{user} cannot listen on {HOST}:{port}: {reason_of(error)}"
+                choice = "" if _is_founded(cluster) else "; --base-port chooses other ports"
+                raise UserError(told + choice) from None
+
+
+def check_settings(cluster: ClusterFolder, overrides: Mapping[str, str]) -> list[str]:
+    """Return what brokers will warn of; ConfigError if they will not start with these settings."""
+    warnings: dict[str, None] = {}
+    for broker in cluster.brokers:
+        settings = BrokerSettings.load(
+            properties_text(cluster, broker, {}),
+            overrides,
+            environment(os.environ),
+            read_file=lambda path: Path(path).read_text(encoding="utf-8"),
+        )
+        warnings |= dict.fromkeys(settings.warnings)
+    return list(warnings)
+
+
 def prepare(cluster: ClusterFolder, overrides: Mapping[str, str]) -> None:
-    """Format the directories that are new, and write the settings."""
+    """Found a cluster that is new, format new directories, and write the settings."""
+    if not _is_founded(cluster):
+        write_atomically(Disk(), str(cluster.path / FILE_NAME), encode(cluster.shape))
     for broker in cluster.brokers:
         format_directory(cluster, broker)
     try:
@@ -90,8 +129,6 @@ def starting(path: Path) -> Iterator[None]:
         os.close(folder)
 
 
-def _found(path: Path, broker_count: int, base_port: int) -> ClusterFolder:
-    """Write down a new cluster, before anything of it is made."""
-    shape = ClusterShape(uuid_text(random_uuid(system_random())), base_port, broker_count)
-    write_atomically(Disk(), str(path / FILE_NAME), encode(shape))
-    return ClusterFolder(path, shape)
+def _is_founded(cluster: ClusterFolder) -> bool:
+    """Tell whether the cluster was written down, which comes before anything of it is made."""
+    return (cluster.path / FILE_NAME).exists()

@@ -47,6 +47,12 @@ def test_a_broker_that_does_not_run_cannot_be_ended(folder, verb):
     assert (ran.status, ran.err) == (1, "moldau: broker 1 does not run\n")
 
 
+def test_a_broker_is_not_started_before_its_controller(folder):
+    ran = moldau("cluster", "start", 2, "--data", folder)
+    assert (ran.status, ran.out) == (1, "")
+    assert ran.err == "moldau: broker 1, the controller, does not run: start it first\n"
+
+
 def test_a_cluster_that_does_not_run_is_down_already(folder):
     ran = moldau("cluster", "down", "--data", folder)
     assert (ran.status, ran.out, ran.err) == (0, "", f"no broker of {folder} runs\n")

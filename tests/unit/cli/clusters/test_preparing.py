@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 
+from kits.local_cluster import free_base_port
 from moldau.base.errors import ConfigError, UserError
 from moldau.base.properties import parse_properties
-from moldau.cli.clusters.layout import find_cluster
-from moldau.cli.clusters.preparing import claim, prepare, starting
+from moldau.cli.clusters.layout import CONTROLLER_OFFSET, find_cluster
+from moldau.cli.clusters.preparing import (
+    check_settings,
+    claim,
+    prepare,
+    refuse_taken_ports,
+    starting,
+)
 
 
 def prepared(path, brokers=None, port=None, overrides=()):
@@ -63,6 +72,40 @@ def test_a_directory_of_another_cluster_is_refused(tmp_path):
     source.replace(ours.broker(2).data / "meta.properties")
     with pytest.raises(ConfigError, match=f"cluster.id={other.shape.cluster_id}, but"):
         prepared(tmp_path / "ours")
+
+
+@pytest.mark.parametrize(
+    ("offset", "user"), [(0, "broker 1"), (1, "broker 2"), (CONTROLLER_OFFSET, "the controller")]
+)
+def test_a_port_in_use_is_told_and_leaves_the_choice_of_another(tmp_path, offset, user):
+    port = free_base_port(2)
+    cluster = claim(tmp_path, 2, port)
+    refuse_taken_ports(cluster)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", port + offset))
+        taken.listen()
+        told = f"{user} cannot listen on 127.0.0.1:{port + offset}: Address already in use"
+        with pytest.raises(UserError, match=f"^{told}; --base-port chooses other ports$"):
+            refuse_taken_ports(cluster)
+        assert find_cluster(tmp_path) is None
+        prepare(cluster, {})
+        with pytest.raises(UserError, match=f"^{told}$"):
+            refuse_taken_ports(cluster)
+
+
+def test_settings_that_brokers_refuse_are_refused_at_once(tmp_path):
+    cluster = claim(tmp_path, 3, 19092)
+    with pytest.raises(ConfigError, match=r"Invalid value abc for configuration num\.partitions"):
+        check_settings(cluster, {"num.partitions": "abc"})
+    assert find_cluster(tmp_path) is None
+
+
+def test_settings_that_brokers_do_not_know_are_told_once(tmp_path):
+    cluster = claim(tmp_path, 3, 19092)
+    assert check_settings(cluster, {}) == []
+    [warning] = check_settings(cluster, {"num.partitons": "3"})
+    assert "unknown config num.partitons" in warning
+    assert "did you mean num.partitions?" in warning
 
 
 def test_two_commands_do_not_start_brokers_of_a_folder_at_once(tmp_path):
