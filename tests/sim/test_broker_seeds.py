@@ -7,39 +7,27 @@ Checked on every answer and again at the end (docs/guarantees.md, `moldau.sim.hi
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from collections import Counter
 from functools import cache
 
 import pytest
 
-from moldau.sim.scenarios import ScenarioOutcome, run_seed
+from kits.seed_runs import never_seen, said_in_another_process, seed_cases
+from moldau.sim.scenarios import run_seed
 
 SEEDS = (0, 1, 2, 4, 5, 6, 11)
 """Runs that see every kind of fault between them."""
 
 MORE_SEEDS = (3, 7, 8, 9, 10)
 
-
-@cache
-def outcome(seed: int) -> ScenarioOutcome:
-    return run_seed(seed)
+outcome = cache(run_seed)
 
 
-@pytest.mark.parametrize(
-    "seed", [*SEEDS, *(pytest.param(seed, marks=pytest.mark.long) for seed in MORE_SEEDS)]
-)
+@pytest.mark.parametrize("seed", seed_cases(SEEDS, MORE_SEEDS))
 def test_every_promise_holds(seed):
     assert outcome(seed).event_count > 0
 
 
 def test_the_runs_have_seen_what_they_are_for():
-    """Faults that never happened were not survived."""
-    seen = Counter()
-    for seed in SEEDS:
-        seen += outcome(seed).seen
     wanted = {
         "acknowledged",
         "read",
@@ -57,7 +45,7 @@ def test_the_runs_have_seen_what_they_are_for():
         "key written",
         "log cleaned",
     }
-    assert wanted - set(seen) == set()
+    assert never_seen(wanted, map(outcome, SEEDS)) == set()
 
 
 @pytest.mark.parametrize(
@@ -68,11 +56,6 @@ def test_the_runs_have_seen_what_they_are_for():
     ],
 )
 def test_the_same_seed_gives_the_same_run_in_other_processes(seed):
-    digests = set()
-    for hash_seed in ("1", "2"):
-        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
-        command = [sys.executable, "-m", "moldau.sim.run", "--seed", str(seed)]
-        done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
-        digests.add(done.stdout)
-    assert len(digests) == 1
-    assert outcome(seed).digest in digests.pop()
+    said = {said_in_another_process(seed, hash_seed=hash_seed) for hash_seed in (1, 2)}
+    assert len(said) == 1
+    assert outcome(seed).digest in said.pop()

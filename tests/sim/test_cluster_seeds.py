@@ -7,43 +7,31 @@ Checked after every turn of the loop (`moldau.sim.cluster.monitor`), on every an
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections import Counter
 from functools import cache
 
 import pytest
 
+from kits.seed_runs import never_seen, said_in_another_process, seed_cases
 from moldau.sim.cluster.coverage import coverage_lines
 from moldau.sim.cluster.nemesis import FAULTS_BY_NAME
 from moldau.sim.cluster.scenario import run_cluster_seed
 from moldau.sim.cluster.swarm import FAULTS
-from moldau.sim.scenarios import ScenarioOutcome
 
 SEEDS = (4, 9, 18, 20, 23, 34)
 """Short runs that see most faults between them."""
 
 MORE_SEEDS = (0, 5, 7, 13, 15, 22, 24, 28, 43)
 
-
-@cache
-def outcome(seed: int) -> ScenarioOutcome:
-    return run_cluster_seed(seed)
+outcome = cache(run_cluster_seed)
 
 
-@pytest.mark.parametrize(
-    "seed", [*SEEDS, *(pytest.param(seed, marks=pytest.mark.long) for seed in MORE_SEEDS)]
-)
+@pytest.mark.parametrize("seed", seed_cases(SEEDS, MORE_SEEDS))
 def test_every_promise_holds(seed):
     assert outcome(seed).event_count > 0
 
 
 def test_the_runs_have_seen_what_they_are_for():
-    """Faults that never happened were not survived."""
-    seen = Counter()
-    for seed in SEEDS:
-        seen += outcome(seed).seen
     wanted = {
         "acknowledged",
         "read",
@@ -55,7 +43,7 @@ def test_the_runs_have_seen_what_they_are_for():
         "unfenced return",
         "election of an eligible leader replica",
     }
-    assert wanted - set(seen) == set()
+    assert never_seen(wanted, map(outcome, SEEDS)) == set()
 
 
 def test_every_fault_that_a_seed_may_draw_is_there():
@@ -69,7 +57,5 @@ def test_many_seeds_tell_which_cases_they_missed():
 
 
 def test_the_same_seed_gives_the_same_run_in_another_process():
-    environment = {**os.environ, "PYTHONHASHSEED": "7"}
-    command = [sys.executable, "-m", "moldau.sim.run", "--cluster", "--seed", str(SEEDS[0])]
-    done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
-    assert outcome(SEEDS[0]).digest in done.stdout
+    said = said_in_another_process(SEEDS[0], "--cluster", hash_seed=7)
+    assert outcome(SEEDS[0]).digest in said
