@@ -378,7 +378,7 @@ def test_a_change_is_in_a_snapshot_after_a_while(world, disk):
 def test_snapshots_by_time_can_be_turned_off(world, disk):
     async def work(store):
         await commit(store, store.image.version, [created(1)])
-        await asyncio.sleep(10_000)
+        await asyncio.sleep(100)
 
     use(world, disk, work, snapshot_interval_s=0)
     assert snapshot_ids(disk, FOLDER) == []
