@@ -136,7 +136,8 @@ class Snapshotting:
                 self.newest = max(snapshot, self.newest or snapshot)
                 gone = journal.drop_before(snapshot.end_offset)
                 await self._blocking(partial(journal.remove, gone))
-            remove_older_snapshots(self._files, self._folder, self.newest)
+            remove = partial(remove_older_snapshots, self._files, self._folder, self.newest)
+            await self._blocking(remove)
         except (OSError, StorageError) as error:
             _log.warning("metadata snapshot not written: %s", error)
         else:

@@ -198,3 +198,25 @@ def test_a_snapshot_of_its_own_that_is_late_does_not_replace_a_newer_one(world, 
         await again.close()
 
     world.run(work())
+
+
+def test_old_snapshots_are_removed_where_the_loop_does_not_wait(world, disk):
+    async def work():
+        counts = []
+
+        async def blocking(call):
+            before = len(snapshot_ids(disk, FOLDER))
+            call()
+            counts.append((before, len(snapshot_ids(disk, FOLDER))))
+
+        copy = new_copy(world, disk, snapshot_after_bytes=500, blocking=blocking)
+        for first in (0, 20):
+            values = b"".join(batch(first + n, topic(first + n)) for n in range(20))
+            await copy.append(values, 1)
+            await copy.commit(first + 20)
+            await copy._snapshotting.finish()
+        assert [own.end_offset for own in snapshot_ids(disk, FOLDER)] == [40]
+        assert (2, 1) in counts
+        await copy.close()
+
+    world.run(work())
