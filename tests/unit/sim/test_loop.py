@@ -292,6 +292,18 @@ def test_the_wall_clock_follows_and_jumps_while_the_monotonic_one_does_not():
     run(scenario)
 
 
+def test_a_wall_clock_that_drifts_keeps_what_it_has_gained():
+    async def scenario(world):
+        world.clock.drift(0.5)
+        await asyncio.sleep(2.0)
+        assert world.clock.wall_ms() == EPOCH_MS + 3_000
+        world.clock.drift(-0.5)
+        await asyncio.sleep(2.0)
+        assert world.clock.wall_ms() == EPOCH_MS + 4_000
+
+    run(scenario)
+
+
 def test_streams_of_chance_do_not_disturb_each_other():
     with World(7) as one, World(7) as other:
         one.random("network").random()

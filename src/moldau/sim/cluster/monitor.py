@@ -4,7 +4,8 @@ What it holds against them (the numbers are those of the invariants in the whole
 
     I1  the high watermark lies in the log, and does not move back under one leader
     I2  one broker appends in a leader epoch
-    I3  what a leader calls committed is on every replica that could be elected
+    I3  what a leader calls committed is on every replica that could be elected: those in sync,
+        those about to be, and eligible leaders; and enough replicas were in sync
     I7  the log's start lies below the high watermark
     I12 all images of the metadata are states of one history, in which a deleted topic does not
         come back and blocks of producer ids do not overlap
@@ -174,10 +175,18 @@ class Monitor:
             return
         if now.high_watermark < old.high_watermark:
             raise Violation(f"I1: {where}: back from {old.high_watermark} in epoch {epoch}")
+        if now.high_watermark > old.high_watermark and now.role is old.role:
+            self._check_enough_in_sync(where, now)
         if now.end > old.end:
             appender = self._appenders.setdefault((now.partition.key, epoch), node.id)
             if appender != node.id:
                 raise Violation(f"I2: {where}: broker {appender} appended in epoch {epoch}, too")
+
+    def _check_enough_in_sync(self, where: str, now: _Observed) -> None:
+        """I3: nothing is committed while fewer replicas are in sync than the topic asks for."""
+        wanted = min(now.partition.log.config.min_insync_replicas, len(now.role.replicas))
+        if len(now.role.isr) < wanted:
+            raise Violation(f"I3: {where}: {now.high_watermark} is committed by {now.role.isr}")
 
     def _check_committed(self, where: str, now: _Observed) -> None:
         """I3, the cheap part: whoever may be elected has all offsets that are committed.
@@ -193,12 +202,15 @@ class Monitor:
             return
         if key in self._atlas.exceeded:
             return
-        for broker_id in state.isr:
+        pending = now.partition.pending_isr
+        may_lead = {*state.isr, *state.eligible_leaders, *(() if pending is None else pending.isr)}
+        for broker_id in sorted(may_lead):
             found = self._observed.get((broker_id, key))
             if found is None or self._atlas.is_damaged(key, broker_id):
                 continue
             if found.partition.log.log_end_offset < now.high_watermark:
                 raise Violation(
-                    f"I3: {where}: {now.high_watermark} is committed, broker {broker_id} in the "
-                    f"ISR {state.isr} ends at {found.partition.log.log_end_offset}"
+                    f"I3: {where}: {now.high_watermark} is committed, broker {broker_id} ends at "
+                    f"{found.partition.log.log_end_offset}; ISR {state.isr}, eligible leaders "
+                    f"{state.eligible_leaders}, pending {pending}"
                 )

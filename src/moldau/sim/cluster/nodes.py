@@ -126,9 +126,18 @@ class Node:
         self.give_up_count += 1
         self._world.trace.note("gave up", self.name, str(error))
 
+    @property
+    def _twin_name(self) -> str:
+        return f"{self.name}-twin"
+
+    @property
+    def has_twin(self) -> bool:
+        """Whether another broker runs with this one's id."""
+        return self._network.is_up(self._twin_name)
+
     def make_twin(self) -> SimBroker:
         """Make a broker on another machine that was given this one's id by mistake."""
-        name = f"{self.name}-twin"
+        name = self._twin_name
         own = self._own_settings() | {"listeners": f"PLAINTEXT://{name}:{PORT}"}
         return SimBroker(
             self._world,

@@ -1,8 +1,8 @@
 """A second broker with the id of one that is there: a copied configuration on an empty machine.
 
 The controller must not let it in while the first one's session lasts. When it does, because the
-first one stands still for longer, it is as if that broker had lost its disk; and once more when the
-twin goes and the first one is back.
+first one stands still or is cut off for longer, it is as if that broker had lost its disk; and once
+more when the twin goes and the first one is back.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from moldau.sim.process import SimBroker
 
 async def twin(scene: FaultScene) -> None:
     node = scene.choose(voter=False)
-    if node is None or not node.serving or node.process.paused:
+    if node is None or not node.serving or node.process.paused or node.has_twin:
         return
     scene.note(node)
+    scene.atlas.lost_records(node.id)
     life = node.process.life
     other = node.make_twin()
     starting = scene.targets.world.loop.create_task(_start(other), name=other.name)
     if scene.chance.random() < 0.6:
-        scene.atlas.lost_records(node.id)
         node.process.pause()
     await scene.wait(scene.swarm.session_s * scene.chance.uniform(1.2, 3.0))
     if node.process.life == life and node.process.paused:
