@@ -30,8 +30,10 @@ from moldau.cluster.brokers import (
     registered_broker,
     unfence_broker,
 )
+from moldau.cluster.changes import BrokerChanged
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.model import Broker
+from moldau.cluster.record_codec import CORDONED_LEVEL, metadata_level
 from moldau.cluster.steps import Step, Stepwise, walk_partitions
 
 
@@ -46,6 +48,8 @@ class Heartbeat:
     want_fence: bool = False
     want_shut_down: bool = False
     offline_directories: tuple[bytes, ...] = ()
+    cordoned_directories: tuple[bytes, ...] | None = None
+    """Log directories that take no new replicas (KIP-1066); None if it does not say."""
 
 
 class HeartbeatAnswer(NamedTuple):
@@ -75,6 +79,7 @@ def answer_heartbeat(
     `is_shutdown_seen` tells whether all active brokers have read that this one left its partitions.
     """
     broker = registered_broker(image, heartbeat.broker_id, heartbeat.broker_epoch)
+    yield from _cordon(image, broker, heartbeat.cordoned_directories)
     # A broker's epoch is the version that its registration was decided on. Every later version has
     # the registration, since a commit is seen whole or not at all.
     is_caught_up = heartbeat.metadata_offset >= broker.epoch
@@ -107,6 +112,16 @@ def answer_heartbeat(
         is_fenced=following in (_State.FENCED, _State.STOPPED),
         should_shut_down=following is _State.STOPPED,
     )
+
+
+def _cordon(
+    image: MetadataImage, broker: Broker, directories: tuple[bytes, ...] | None
+) -> Iterator[Step]:
+    """Note which directories take no new replicas. Those that lie there stay."""
+    if directories is None or metadata_level(image) < CORDONED_LEVEL:
+        return
+    if set(directories) != set(broker.cordoned_log_directories or ()):
+        yield BrokerChanged(broker.id, broker.epoch, cordoned_log_directories=directories)
 
 
 def _state(broker: Broker) -> _State:

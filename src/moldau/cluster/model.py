@@ -86,6 +86,14 @@ class Broker:
         return not (self.fenced or self.in_controlled_shutdown)
 
     @property
+    def takes_replicas(self) -> bool:
+        """Whether it may get new replicas: it is active, and not all directories are cordoned."""
+        cordoned = self.cordoned_log_directories
+        if not self.active or not cordoned:
+            return self.active
+        return not set(self.log_directories) <= set(cordoned)
+
+    @property
     def host(self) -> str | None:
         """The machine it runs on, as far as the address it advertises tells."""
         return self.endpoints[0].host or None if self.endpoints else None

@@ -54,7 +54,8 @@ _ZK_MIGRATION_LEVEL: Final = 8  # 3.4-IV0
 DIRECTORIES_LEVEL: Final = 17  # 3.7-IV2
 """From this level on partitions tell in which log directories their replicas lie (KIP-858)."""
 _ELIGIBLE_LEADERS_LEVEL: Final = 23  # 4.0-IV1
-_CORDONED_LEVEL: Final = 30  # 4.3-IV0
+CORDONED_LEVEL: Final = 30  # 4.3-IV0
+"""From this level on brokers tell which log directories take no new replicas (KIP-1066)."""
 
 CONFIG_RECORD: Final = 4
 """The key of the record that sets one config."""
@@ -127,7 +128,7 @@ def _framed(key: int, version: int, body: bytes) -> bytes:
 
 
 def _register_version(level: int) -> int:
-    if level >= _CORDONED_LEVEL:
+    if level >= CORDONED_LEVEL:
         return 4
     if level >= DIRECTORIES_LEVEL:
         return 3

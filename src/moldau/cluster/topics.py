@@ -286,7 +286,11 @@ def _check_batch_size(partition_count: int) -> None:
 
 
 def _sites(image: MetadataImage) -> list[Site]:
-    return [Site(broker.id, broker.rack, broker.host) for broker in image.active_brokers()]
+    return [
+        Site(broker.id, broker.rack, broker.host)
+        for broker in image.active_brokers()
+        if broker.takes_replicas
+    ]
 
 
 def _created(

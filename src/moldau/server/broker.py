@@ -203,6 +203,7 @@ class Broker:
         store.subscribe(parts.replicas.changed)
         store.subscribe(parts.configs_changed)
         parts.coordinators.follow(store)
+        parts.follow_cordons()
         await parts.replicas.begin(store.image)
 
     async def _listen(self) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 from moldau.base.clock import Clock, Random
 from moldau.base.executor import Executor
@@ -76,6 +76,9 @@ class BrokerStore(MetadataStore, QuorumState, Protocol):
         """The metadata log, for nodes that follow it; None unless this node leads it."""
         ...
 
+
+EVERY_DIRECTORY: Final = "*"
+"""In `cordoned.log.dirs`."""
 
 MakeStore = Callable[[BrokerSettings, "Ports"], BrokerStore]
 """Makes a broker's metadata store, not yet started."""
@@ -178,6 +181,7 @@ class Parts:
                 values.integer("log.dir.failure.timeout.ms") / 1000,
             ),
             lambda: self.logs.failed_directory_ids,
+            lambda: self.logs.ids_of(self._cordoned_paths()),
         )
 
     def _make_housekeeping(self) -> Housekeeping:
@@ -300,6 +304,17 @@ class Parts:
         del image
         if any(isinstance(change, ConfigChanged) for change in changes):
             self.fetchers.resize(self.configs.broker_values.integer("num.replica.fetchers"))
+            self.follow_cordons()
+
+    def follow_cordons(self) -> None:
+        """Put no new logs into directories that are cordoned now."""
+        self.logs.cordoned = self._cordoned_paths()
+        self.membership.directories_changed()
+
+    def _cordoned_paths(self) -> frozenset[str]:
+        """Return the log directories that take no new replicas (KIP-1066)."""
+        found = self.configs.broker_values.entries("cordoned.log.dirs")
+        return frozenset(self.settings.log_dirs if found == (EVERY_DIRECTORY,) else found)
 
     def _partition_changed(self, key: PartitionKey) -> None:
         """Let coordinators and fetchers follow a partition's role."""
@@ -318,7 +333,7 @@ class Parts:
         """Let go of what lived on a log directory that is out of use."""
         self.replicas.directory_failed()
         self.coordinators.directory_failed()
-        self.membership.directory_failed()
+        self.membership.directories_changed()
         if self.logs.all_failed:
             self.on_directories_lost()
 

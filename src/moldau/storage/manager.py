@@ -11,7 +11,7 @@ another thread. An idle log has no timer, no open file and no index in memory.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Generator, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from moldau.base.checks import crash_point
@@ -53,6 +53,8 @@ class LogManager:
         self._resources = resources
         self.directories = [LogDirectory(resources, path) for path in paths]
         self._homes: dict[PartitionKey, LogDirectory] = {}
+        self.cordoned: frozenset[str] = frozenset()
+        """The paths of directories that get no new logs, unless there is no other."""
 
     # Opening and closing
 
@@ -217,6 +219,11 @@ class LogManager:
         ids = (one.identity.directory_id for one in self.directories if one.offline)
         return tuple(one for one in ids if one is not None)
 
+    def ids_of(self, paths: Container[str]) -> tuple[bytes, ...]:
+        """Return the ids of these directories, those that are online."""
+        ids = (one.identity.directory_id for one in self._online() if one.path in paths)
+        return tuple(one for one in ids if one is not None)
+
     @property
     def all_failed(self) -> bool:
         """Whether no directory is online."""
@@ -289,7 +296,7 @@ class LogManager:
         roomy = [directory for directory in online if not directory.full]
         if online and not roomy:
             raise DiskFull(online[0].path, f"no log directory has room for {key}")
-        directory = min(roomy, key=lambda directory: len(directory.logs))
+        directory = min(roomy, key=lambda one: (one.path in self.cordoned, len(one.logs)))
         log = directory.create(key, topic_id, config)
         self._homes[key] = directory
         return log

@@ -148,6 +148,23 @@ def test_a_broker_that_lost_all_directories_is_not_eligible():
     assert left.topics["t"].partitions[0].eligible_leaders == ()
 
 
+def test_cordoned_directories_are_noted_once():
+    image = replace(cluster(SERVES), features={"metadata.version": 30})
+    own = (directory_id(1),)
+    answer, cordoned = beat(image, cordoned_directories=own)
+    assert not answer.is_fenced
+    assert cordoned.brokers[1] == replace(image.brokers[1], cordoned_log_directories=own)
+    assert cordoned.topics == image.topics
+    assert beat(cordoned, cordoned_directories=own)[1] == cordoned
+    assert beat(cordoned)[1] == cordoned
+    _, free = beat(cordoned, cordoned_directories=())
+    assert free.brokers[1].cordoned_log_directories == ()
+    # A broker that has never had any writes no record.
+    assert beat(image, cordoned_directories=())[1] == image
+    older = replace(image, features={"metadata.version": 29})
+    assert beat(older, cordoned_directories=own)[1] == older
+
+
 def test_fencing_is_recorded_after_the_partitions():
     image = cluster(SERVES)
     heartbeat = Heartbeat(1, image.brokers[1].epoch, 0, want_fence=True)

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from kits.metadata_samples import directory_id, topic_id, with_brokers, with_topic
+from kits.metadata_samples import after, directory_id, topic_id, with_brokers, with_topic
 from moldau.cluster.changes import BrokerChanged, ConfigChanged, TopicCreated, TopicRemoved
 from moldau.cluster.model import UNASSIGNED_DIRECTORY, ConfigResource, ResourceType
 from moldau.cluster.topics import (
@@ -203,3 +203,18 @@ def test_what_is_not_there_cannot_be_deleted_nor_grown():
     assert code_of(add_partitions, image, "a", 2) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert code_of(delete_topic_by_id, image, topic_id(5)) is ErrorCode.UNKNOWN_TOPIC_ID
     assert code_of(delete_topic_by_id, image, topic_id(0)) is ErrorCode.UNKNOWN_TOPIC_ID
+
+
+def test_a_broker_whose_directories_are_all_cordoned_gets_no_new_replicas():
+    image = with_brokers([1, 2])
+    both = directory_id(2), b"e" * 16
+    epoch = image.brokers[2].epoch
+
+    def placed(cordoned):
+        change = BrokerChanged(2, epoch, log_directories=both, cordoned_log_directories=cordoned)
+        there = with_topic(after(image, [change]), NewTopic("t", 4, 1))
+        return {one.leader for one in there.topics["t"].partitions}
+
+    assert placed(both) == {1}
+    assert placed(both[:1]) == {1, 2}
+    assert placed(()) == {1, 2}

@@ -23,6 +23,7 @@ from moldau.server.parts import Parts
         "broker.session.timeout.ms",
         "controller.quorum.fetch.max.bytes",
         "controller.socket.timeout.ms",
+        "cordoned.log.dirs",
         "initial.broker.registration.timeout.ms",
         "leader.imbalance.check.interval.seconds",
         "log.dir.failure.timeout.ms",
@@ -56,7 +57,9 @@ def test_all_others_say_why_they_have_no_effect():
 def test_another_number_of_fetchers_is_followed_while_the_broker_runs():
     sizes, values = [], SimpleNamespace(integer={"num.replica.fetchers": 4}.__getitem__)
     parts = SimpleNamespace(
-        fetchers=SimpleNamespace(resize=sizes.append), configs=SimpleNamespace(broker_values=values)
+        fetchers=SimpleNamespace(resize=sizes.append),
+        configs=SimpleNamespace(broker_values=values),
+        follow_cordons=lambda: None,
     )
     Parts.configs_changed(parts, [TopicRemoved(bytes(16))], None)
     assert sizes == []

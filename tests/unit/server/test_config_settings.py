@@ -174,6 +174,8 @@ class TestRefusals:
                 "broker.heartbeat.interval.ms=9001",
                 "broker.heartbeat.interval.ms=9001: must not exceed broker.session.timeout.ms",
             ),
+            ("log.dirs=a,b\ncordoned.log.dirs=b,c", "or log.dir. Missing entries : c (set by"),
+            ("log.dirs=a,b\ncordoned.log.dirs=*,a", "it must not contain other values (set by"),
             ("listeners=9092", "listeners: '9092' is not of the form NAME://HOST:PORT (set by"),
             ("listeners=SSL://:9093", "asks for SSL, which this version does not serve"),
             ("moldau.metrics.listen=9404", "Expected HOST:PORT"),

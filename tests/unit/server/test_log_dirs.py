@@ -18,3 +18,14 @@ def test_a_relative_directory_is_told_as_an_absolute_one():
     handler = LogDirHandler(LogManager(resources, ("some/data", "/other")), disk.disk)
     answer = finished(handler(DescribeLogDirsRequest(None), None))
     assert [one.log_dir for one in answer.results] == [str(Path.cwd() / "some/data"), "/other"]
+
+
+def test_a_cordoned_directory_is_told():
+    disk = log_kit.Broker()
+    (directory,) = disk.manager.directories
+    for cordoned in (frozenset({directory.path}), frozenset()):
+        disk.manager.cordoned = cordoned
+        answer = finished(
+            LogDirHandler(disk.manager, disk.disk)(DescribeLogDirsRequest(None), None)
+        )
+        assert [one.is_cordoned for one in answer.results] == [bool(cordoned)]

@@ -8,7 +8,7 @@ with it and where it was set. Nothing has been changed by then.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Final, Self
 
@@ -130,6 +130,7 @@ class BrokerSettings:
                 for one in fields(cls)
                 if "key" in one.metadata
             }
+            _check_cordons(values.entries("cordoned.log.dirs"), typed["log_dirs"])
         except ConfigError as error:
             raise _placed(error, settings) from error
         return cls(
@@ -215,6 +216,23 @@ def host_limits(values: BrokerValues) -> dict[str, int]:
     text = values.text("max.connections.per.ip.overrides") or ""
     limits = filter(None, map(HOST_LIMIT.fullmatch, split_list(text)))
     return {limit["host"].strip("[]"): int(limit["count"]) for limit in limits}
+
+
+def _check_cordons(cordoned: Sequence[str], log_dirs: Sequence[str]) -> None:
+    """Refuse cordoned directories that there are not; the words are Kafka's."""
+    if "*" in cordoned:
+        if len(cordoned) > 1:
+            raise ConfigError(
+                "cordoned.log.dirs: When cordoned.log.dirs is set to *, it must not contain other"
+                " values"
+            )
+        return
+    missing = [one for one in cordoned if one not in log_dirs]
+    if missing:
+        raise ConfigError(
+            "cordoned.log.dirs: All entries in cordoned.log.dirs must be present in log.dirs or"
+            f" log.dir. Missing entries : {','.join(missing)}"
+        )
 
 
 def _address(values: BrokerValues, key: str) -> Address | None:

@@ -66,5 +66,10 @@ class LogDirHandler:
         except OSError:
             return DescribeLogDirsResult(ErrorCode.KAFKA_STORAGE_ERROR, path)
         return DescribeLogDirsResult(
-            0, path, list(topics.values()), total_bytes=total, usable_bytes=usable
+            0,
+            path,
+            list(topics.values()),
+            total_bytes=total,
+            usable_bytes=usable,
+            is_cordoned=directory.path in self._logs.cordoned,
         )

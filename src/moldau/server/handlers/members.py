@@ -104,6 +104,9 @@ class MemberHandlers:
     ) -> BrokerHeartbeatResponse:
         """Note that a broker is alive, and tell it whether it may serve or stop."""
         del context
+        cordoned = request.cordoned_log_dirs
+        if max(len(request.offline_log_dirs), len(cordoned or ())) > REGISTERED_MAX:
+            return BrokerHeartbeatResponse(0, ErrorCode.INVALID_REQUEST)
         beat = Heartbeat(
             BrokerId(request.broker_id),
             request.broker_epoch,
@@ -111,6 +114,7 @@ class MemberHandlers:
             want_fence=request.want_fence,
             want_shut_down=request.want_shut_down,
             offline_directories=tuple(request.offline_log_dirs),
+            cordoned_directories=None if cordoned is None else tuple(cordoned),
         )
         try:
             answer = await self._requests.heartbeat(beat)

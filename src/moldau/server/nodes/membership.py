@@ -83,14 +83,16 @@ class Membership:
         clock: Clock,
         times: MembershipTimes,
         failed_directories: Callable[[], tuple[bytes, ...]] = lambda: (),
+        cordoned_directories: Callable[[], tuple[bytes, ...]] = lambda: (),
     ) -> None:
         self._requests = requests
         self._metadata_offset = metadata_offset
         self._clock = clock
         self._times = times
         self._failed_directories = failed_directories
-        self._told_directories: tuple[bytes, ...] = ()
-        """Those that the last heartbeat named, answered or not."""
+        self._cordoned_directories = cordoned_directories
+        self._told_directories: tuple[tuple[bytes, ...], ...] = ((), ())
+        """The failed and the cordoned ones that the last heartbeat named, answered or not."""
         self._known_directories: frozenset[bytes] = frozenset()
         """Failed ones that the controller knows of."""
         self._untold_since_s: float | None = None
@@ -157,7 +159,7 @@ class Membership:
     async def _beat(self) -> HeartbeatAnswer | None:
         registration = self._registration
         assert registration is not None  # `register` comes before `run`
-        failed = self._told_directories = self._failed_directories()
+        failed, cordoned = self._told_directories = self._directories()
         beat = Heartbeat(
             registration.broker_id,
             self.broker_epoch,
@@ -165,6 +167,7 @@ class Membership:
             want_fence=not self._ready,
             want_shut_down=self._state is State.STOPPING,
             offline_directories=failed,
+            cordoned_directories=cordoned,
         )
         try:
             answer = await self._requests.heartbeat(beat)
@@ -193,9 +196,12 @@ class Membership:
         # It has not stopped, so that its logs have lost nothing.
         await self.register(replace(registration, previous_broker_epoch=self.broker_epoch))
 
-    def directory_failed(self) -> None:
-        """Send the next heartbeat at once: a log directory has failed."""
+    def directories_changed(self) -> None:
+        """Send the next heartbeat at once if a log directory has failed or was cordoned."""
         self._changed.set()
+
+    def _directories(self) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
+        return self._failed_directories(), self._cordoned_directories()
 
     def _check_told(self) -> None:
         """Raise UserError if the controller has not been told of a failed directory in time."""
@@ -234,7 +240,7 @@ class Membership:
                 while (
                     self._state is state
                     and self._ready is ready
-                    and self._failed_directories() == self._told_directories
+                    and self._directories() == self._told_directories
                 ):
                     await self._changed.wait()
                     self._changed.clear()

@@ -116,6 +116,7 @@ class RemoteController:
             beat.want_fence,
             beat.want_shut_down,
             list(beat.offline_directories),
+            None if beat.cordoned_directories is None else list(beat.cordoned_directories),
         )
         answer: BrokerHeartbeatResponse = await _ask(self._channels.membership, request)
         return HeartbeatAnswer(answer.is_caught_up, answer.is_fenced, answer.should_shut_down)

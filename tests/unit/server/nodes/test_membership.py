@@ -267,7 +267,7 @@ async def test_a_failed_directory_is_told_at_once_and_in_every_heartbeat(member)
     count = len(member.controller.beats)
     failed_s = member.controller.clock.monotonic()
     member.failed = (FAILED,)
-    member.membership.directory_failed()
+    member.membership.directories_changed()
     await asyncio.sleep(10)
     beats = member.controller.beats[count:]
     assert beats[0][0] == failed_s
@@ -283,7 +283,7 @@ async def test_a_directory_that_fails_during_a_heartbeat_is_told_in_the_next_one
 
     async def fail_meanwhile(beat):
         member.failed = (FAILED,)
-        member.membership.directory_failed()
+        member.membership.directories_changed()
         return await heartbeat(beat)
 
     member.controller.heartbeat = fail_meanwhile
@@ -300,7 +300,7 @@ async def test_a_broker_whose_failed_directory_nobody_knows_of_ends(member):
     await member.join()
     member.controller.answers = [ApiError(ErrorCode.NOT_CONTROLLER)]
     member.failed = (FAILED,)
-    member.membership.directory_failed()
+    member.membership.directories_changed()
     began_s = member.controller.clock.monotonic()
     with pytest.raises(UserError, match=r"within 30000 ms \(log\.dir\.failure\.timeout\.ms\)"):
         await member.running
@@ -311,7 +311,7 @@ async def test_a_broker_whose_failed_directory_nobody_knows_of_ends(member):
 async def test_a_controller_that_was_told_may_be_away_afterwards(member):
     await member.join()
     member.failed = (FAILED,)
-    member.membership.directory_failed()
+    member.membership.directories_changed()
     await asyncio.sleep(1)
     member.controller.answers = [ApiError(ErrorCode.NOT_CONTROLLER)]
     await asyncio.sleep(100)

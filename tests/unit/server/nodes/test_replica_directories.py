@@ -8,8 +8,14 @@ import pytest
 
 from kits.node_kit import Nodes
 from moldau.base.errors import StorageError, UserError
-from moldau.cluster.model import NO_LEADER, UNASSIGNED_DIRECTORY
+from moldau.cluster.model import (
+    NO_LEADER,
+    UNASSIGNED_DIRECTORY,
+    ConfigResource,
+    ResourceType,
+)
 from moldau.cluster.topics import NewTopic
+from moldau.protocol.errors import ApiError
 from moldau.sim.world import World
 
 TWO = {"log.dirs": "/data,/more"}
@@ -214,3 +220,54 @@ async def test_a_broker_without_any_directory_ends(nodes):
     assert not voter.parts.image().brokers[2].active
     for node in (other, voter):
         await node.stop()
+
+
+# A directory is cordoned
+
+
+@with_nodes
+async def test_a_cordoned_directory_gets_no_new_replicas(nodes):
+    cordoned = {**TWO, "cordoned.log.dirs": "/more"}
+    voter, broker = nodes.node(1), nodes.node(2, **cordoned)
+    await voter.start()
+    await broker.start()
+    for name in ("t", "u"):
+        await voter.parts.controller.create_topic(NewTopic(name, assignments={0: [2], 1: [2]}))
+    await reached(lambda: len(broker.parts.partitions) == 4)
+    assert homes(broker, "/more") == set()
+    more = broker.parts.logs.ids_of(["/more"])
+    assert voter.parts.image().brokers[2].cordoned_log_directories == more
+    # While it runs: the other one, then none.
+    own = ConfigResource(ResourceType.BROKER, "2")
+    for paths, expected in (("/data", "/more"), ("", "/more")):
+        change = {"cordoned.log.dirs": paths}
+        await voter.parts.controller.replace_configs(own, change)
+        ids = broker.parts.logs.ids_of(paths.split(","))
+        await reached(
+            lambda ids=ids: voter.parts.image().brokers[2].cordoned_log_directories == ids
+        )
+        wanted = NewTopic(f"after-{paths.strip('/')}", assignments={0: [2]})
+        await voter.parts.controller.create_topic(wanted)
+        await reached(lambda name=wanted.name: broker.parts.partitions.get(name, 0) is not None)
+        (home,) = [
+            one.path
+            for one in broker.parts.logs.directories
+            if any(key.topic == wanted.name for key in one.logs)
+        ]
+        assert home == expected
+    await broker.stop()
+    await voter.stop()
+
+
+@with_nodes
+async def test_a_broker_with_all_directories_cordoned_gets_no_new_replicas(nodes):
+    voter, broker = nodes.node(1), nodes.node(2, **{"cordoned.log.dirs": "*"})
+    await voter.start()
+    await broker.start()
+    await reached(lambda: voter.parts.image().brokers[2].cordoned_log_directories)
+    await voter.parts.controller.create_topic(NewTopic("t", 4, 1))
+    assert {one.leader for one in partitions(voter)} == {1}
+    with pytest.raises(ApiError, match="have all their log directories cordoned"):
+        await voter.parts.controller.create_topic(NewTopic("u", 1, 2))
+    await broker.stop()
+    await voter.stop()

@@ -260,9 +260,9 @@ LOGS: tuple[ConfigDefinition, ...] = (
             None,
             "Threads that move replicas between directories.",
         ),
-        *per_broker(
-            names("cordoned.log.dirs", (), "Directories that take no new partitions."),
-        ),
+    ),
+    *per_broker(
+        names("cordoned.log.dirs", (), "Directories that take no new partitions; * for all."),
     ),
     boolean("log.cleaner.enable", True, "Run the cleaner."),
     *without_effect(
