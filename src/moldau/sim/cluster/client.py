@@ -175,9 +175,7 @@ class ClusterClient:
     def forget_leader(self, claims: PartitionClaims) -> None:
         """Look the leader up again before the next request."""
         place = (claims.topic_id, claims.key.partition)
-        known = self._leaders.pop(place, None)
-        if known is not None:
-            self._last_epochs[place] = max(self._last_epochs.get(place, -1), known.epoch)
+        self._leaders.pop(place, None)
 
     async def _ask_for_leaders(self, claims: PartitionClaims) -> None:
         asked = [MetadataRequestTopic(claims.topic_id, claims.key.topic)]
@@ -186,8 +184,10 @@ class ClusterClient:
             for partition in topic.partitions:
                 place = (topic.topic_id, partition.partition_index)
                 epoch = partition.leader_epoch
+                # As Kafka's clients: who is cut off from the controller tells of leaders before.
                 if partition.leader_id >= 0 and epoch >= self._last_epochs.get(place, -1):
                     self._leaders[place] = LeaderView(partition.leader_id, epoch)
+                    self._last_epochs[place] = epoch
 
     def check_refusal(self, what: str, code: int, message: str | None = None) -> None:
         """Raise Violation unless a client may be told this while brokers come and go."""
