@@ -89,6 +89,13 @@ class History:
     def count(self) -> int:
         return len(self.acknowledged)
 
+    def count_in(self, partition: int | None) -> int:
+        """Return how many records of a partition are acknowledged; None is all of them."""
+        if partition is None:
+            return self.count
+        with self._lock:
+            return sum(place[0] == partition for place in self.acknowledged)
+
     @property
     def writers(self) -> set[str]:
         """The producers that were promised anything."""
@@ -401,11 +408,12 @@ class Traffic:
         self._writers = writers
         self._readers = readers
 
-    def wait_for_more(self, count: int = 200) -> None:
-        """Wait until so many more records are acknowledged."""
-        goal = self.history.count + count
+    def wait_for_more(self, count: int = 200, partition: int | None = None) -> None:
+        """Wait until so many more records are acknowledged, of any partition or of one."""
+        goal = self.history.count_in(partition) + count
         eventually(
-            lambda: self.history.count >= goal or self.history.failures, f"{count} more records"
+            lambda: self.history.count_in(partition) >= goal or self.history.failures,
+            f"{count} more records",
         )
         assert not self.history.failures, self.history.failures[:5]
 
