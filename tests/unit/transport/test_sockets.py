@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import pickle
 import select
 import socket
@@ -17,7 +18,7 @@ from moldau.transport import stream as streams
 from moldau.transport.buffers import SHARED_BUFFER_SIZE
 from moldau.transport.readiness import EpollReadiness, LoopReadiness
 from moldau.transport.sockets import SocketNetwork
-from moldau.transport.stream import REGIONS_PER_TURN
+from moldau.transport.stream import PIECE_SIZE_MAX, REGIONS_PER_TURN
 
 needs_epoll = pytest.mark.skipif(not hasattr(select, "epoll"), reason="there is no epoll here")
 
@@ -305,3 +306,57 @@ def test_of_many_file_regions_some_are_sent_in_a_turn(tmp_path):
         file.close()
 
     asyncio.run(scenario())
+
+
+def sends_of_an_answer(monkeypatch, tmp_path, region_size, *, is_resident):
+    """Send an answer with a file region; return what sent it, and what arrived."""
+    calls = []
+
+    def sendfile(*arguments):
+        calls.append("sendfile")
+        return os_sendfile(*arguments)
+
+    def preadv(descriptor, buffers, position, flags=0):
+        if not is_resident and flags and len(buffers[0]) > 1:
+            raise BlockingIOError
+        return os_preadv(descriptor, buffers, position, flags)
+
+    os_sendfile, os_preadv = os.sendfile, os.preadv
+    monkeypatch.setattr(os, "sendfile", sendfile)
+    monkeypatch.setattr(os, "preadv", preadv)
+
+    async def scenario():
+        loop = asyncio.get_running_loop()
+        file = Disk().open(str(tmp_path / "segment"), create=True)
+        file.append([b"." + b"x" * region_size])
+        stream, _, far = adopt(SocketNetwork(), lambda stream: Whole(stream, 1), accepted=True)
+        far.setblocking(False)
+        with far:
+            stream.send([b"head", FileRegion(file, 1, region_size), b"tail"])
+            received = b""
+            while len(received) < region_size + 8:
+                received += await asyncio.wait_for(loop.sock_recv(far, 100_000), 10)
+                calls.append("received")
+        assert received == b"head" + b"x" * region_size + b"tail"
+        assert stream.unsent == 0
+        stream.abort()
+        file.close()
+
+    asyncio.run(scenario())
+    return calls
+
+
+@pytest.mark.usefixtures("addresses")
+def test_a_small_answer_with_a_file_region_arrives_in_one_piece(monkeypatch, tmp_path):
+    """A follower or a consumer would wake up twice for it otherwise."""
+    sent = sends_of_an_answer(monkeypatch, tmp_path, 1000, is_resident=True)
+    assert sent == ["received"]
+
+
+@pytest.mark.usefixtures("addresses")
+@pytest.mark.parametrize(("size", "is_resident"), [(1000, False), (PIECE_SIZE_MAX, True)])
+def test_a_large_region_or_one_on_the_disk_is_sent_from_its_file(
+    monkeypatch, tmp_path, size, is_resident
+):
+    sent = sends_of_an_answer(monkeypatch, tmp_path, size, is_resident=is_resident)
+    assert sent[0] == "sendfile"
