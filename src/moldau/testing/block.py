@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import tempfile
+from abc import ABC, abstractmethod
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 
-class WithBlock:
+class WithBlock(ABC):
     """Started where a `with` block begins, and closed where it ends, also if the start fails."""
 
+    @abstractmethod
     def start(self) -> None:
-        raise NotImplementedError
+        """Return once it serves."""
 
+    @abstractmethod
     def close(self) -> None:
-        raise NotImplementedError
+        """Stop what runs; twice is fine."""
 
     def __enter__(self) -> Self:
         try:
