@@ -42,13 +42,17 @@ class Stalls:
 
     def __init__(self) -> None:
         self.longest_s = 0.0
+        self.began_s = 0.0
+        """When the longest one began."""
         self._is_over = False
 
     async def watch(self) -> None:
         while not self._is_over:
             began_s = time.perf_counter()
             await asyncio.sleep(TICK_S)
-            self.longest_s = max(self.longest_s, time.perf_counter() - began_s - TICK_S)
+            stall_s = time.perf_counter() - began_s - TICK_S
+            if stall_s > self.longest_s:
+                self.longest_s, self.began_s = stall_s, began_s
 
     def end(self) -> None:
         self._is_over = True
@@ -117,13 +121,14 @@ async def measure(
     began_s = time.perf_counter()
     await truncate(partition, Flusher(executor))
     took_s = time.perf_counter() - began_s
-    await asyncio.sleep(0.05)
+    await asyncio.sleep(2 * TICK_S)
     stalls.end()
     await watching
     await executor.close()
     print(
         f"{name:<14} {size >> 20} MiB cut to {partition.log.size >> 10} KiB"
-        f" in {took_s * 1000:7.1f} ms, longest stall {stalls.longest_s * 1000:6.1f} ms"
+        f" in {took_s * 1000:.1f} ms, longest stall {stalls.longest_s * 1000:.1f} ms,"
+        f" from {(stalls.began_s - began_s) * 1000:.1f} ms on"
     )
     manager.close({})
 

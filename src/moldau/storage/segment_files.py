@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from moldau.base.checks import crash_point
 from moldau.base.files import File, Folder
 from moldau.storage.transaction_index import cut_aborted
 
 DELETED_SUFFIX = ".deleted"
+
+CUT_STEP_BYTES: Final = 16 * 1024 * 1024
+"""What one call cuts off a file."""
 
 
 class SegmentCut(NamedTuple):
@@ -39,8 +42,20 @@ class SegmentCut(NamedTuple):
         if self.transactions_size is not None:
             cut_aborted(folder, self.transactions_name, self.transactions_size)
         crash_point("segment.truncate.before_cut")
-        self.file.truncate(self.size)
+        _cut_in_steps(self.file, self.size)
         crash_point("segment.truncate.after_cut")
+
+
+def _cut_in_steps(file: File, size: int) -> None:
+    """Cut a file from its end, some at a time.
+
+    The kernel frees what one call cuts in one go. For a gigabyte that may hold up other threads
+    too. A crash in between leaves half a batch at the end, which recovery cuts.
+    """
+    end = file.size()
+    while end > size:
+        end = max(size, end - CUT_STEP_BYTES)
+        file.truncate(end)
 
 
 def rename_deleted(folder: Folder, names: Iterable[str]) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+from types import SimpleNamespace
 
 import pytest
 
@@ -9,8 +10,10 @@ from moldau.base.errors import StorageError
 from moldau.records.batch import parse_header
 from moldau.sim.disk import SimDisk
 from moldau.sim.disk_faults import Operation
+from moldau.storage import segment_files
 from moldau.storage.resources import Resources
 from moldau.storage.segment import HalfWritten, Segment
+from moldau.storage.segment_files import SegmentCut
 from moldau.storage.topic_config import LogConfig
 
 
@@ -234,6 +237,14 @@ class TestTruncating:
         segment = bench.closed()
         assert len(segment.indexes().offsets) == 2
         assert segment.largest() == (NOW_MS + 2, 2)
+
+    def test_a_long_file_is_cut_some_at_a_time(self, monkeypatch):
+        sizes = [450]
+        file = SimpleNamespace(size=lambda: sizes[-1], truncate=sizes.append)
+        monkeypatch.setattr(segment_files, "CUT_STEP_BYTES", 100)
+        SegmentCut(3, file, 120, "", None).run(None)
+        SegmentCut(3, file, 120, "", None).run(None)
+        assert sizes == [450, 350, 250, 150, 120]
 
 
 class TestOpenFiles:
