@@ -21,6 +21,7 @@ from moldau.replication.fetching.fetchers import Fetchers
 from moldau.replication.fetching.ports import FetchSettings, FollowerContext
 from moldau.replication.partition import Partition, Role
 from moldau.replication.partitions import Partitions
+from moldau.replication.throttle import FOLLOWER, LEADER, ReplicationThrottle
 from moldau.server.api_permissions import API_PERMISSIONS
 from moldau.server.fetch.sessions import FetchSessions
 from moldau.server.handlers.fetch import FetchHandler
@@ -34,6 +35,7 @@ from moldau.sim.log_lines import log_lines
 from moldau.sim.network import SimNetwork
 from moldau.sim.world import World
 from moldau.storage.flushing import Flusher
+from moldau.storage.topic_config import LONG_MAX
 
 PORT = 9092
 
@@ -64,11 +66,13 @@ class Node:
         self.host = scene.network.host(f"broker-{broker_id}")
         executor, clock = SimExecutor(world), world.clock
         self.executor = executor
+        self.leader_rate = self.follower_rate = LONG_MAX
         sessions = FetchSessions(10, 120.0, clock, world.random(f"sessions-{broker_id}"))
         metrics = RequestMetrics()
         self.fetch = FetchHandler(
             self.partitions, sessions, executor, Traffic(), metrics.of("Fetch"),
             self.storage_errors.append, lambda *_: False, max_bytes=1 << 30,
+            throttle=ReplicationThrottle(LEADER, broker_id, clock, lambda: self.leader_rate),
         )  # fmt: skip
         offsets = OffsetHandlers(self.partitions, executor, self.storage_errors.append)
         handlers = {
@@ -93,6 +97,7 @@ class Node:
                 ports,
                 FetchSettings(**settings),
                 Flusher(executor),
+                ReplicationThrottle(FOLLOWER, broker_id, clock, lambda: self.follower_rate),
                 self.storage_errors.append,
             )
         )

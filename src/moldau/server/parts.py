@@ -32,6 +32,7 @@ from moldau.replication.fetching.fetchers import Fetchers
 from moldau.replication.fetching.ports import FetchSettings, FollowerContext
 from moldau.replication.partitions import Partitions
 from moldau.replication.ports import ReplicationPorts
+from moldau.replication.throttle import FOLLOWER, LEADER, ReplicationThrottle
 from moldau.server.configuration.dynamic import DynamicConfigs
 from moldau.server.configuration.quorum import NodeKind
 from moldau.server.configuration.settings import BrokerSettings
@@ -161,6 +162,7 @@ class Parts:
             self.image,
             log_parts,
         )
+        self.leader_throttle = self._make_throttle(LEADER)
         self.fetchers = self._make_fetchers()
         self.replication = ReplicationPorts(
             self.live_brokers,
@@ -223,6 +225,14 @@ class Parts:
             self.housekeeping.storage_failed,
         )
 
+    def _make_throttle(self, side: str) -> ReplicationThrottle:
+        return ReplicationThrottle(
+            side,
+            self.broker_id,
+            self.ports.clock,
+            lambda: self.configs.broker_values.integer(f"{side}.rate"),
+        )
+
     def _make_fetchers(self) -> Fetchers:
         ports = self.ports
         return Fetchers(
@@ -233,6 +243,7 @@ class Parts:
                 ClientPorts(ports.network, ports.clock, ports.random),
                 _fetch_settings(self.settings.values),
                 self.flusher,
+                self._make_throttle(FOLLOWER),
                 self.housekeeping.storage_failed,
             )
         )

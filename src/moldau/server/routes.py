@@ -347,4 +347,5 @@ def _fetch(parts: Parts) -> FetchHandler:
         is_registered=lambda broker_id: broker_id in parts.image().brokers,
         leader_hints=LeaderHints(parts.image),
         parked=parts.parked_fetches,
+        throttle=parts.leader_throttle,
     )

@@ -11,8 +11,8 @@ of the partition is looked at again.
 An error of one partition lets that one rest, or fails it until its metadata changes; the others go
 on. A connection that fails lets all of them rest.
 
-Limits on the bandwidth of followers (`follower.replication.throttled.rate`) would leave partitions
-out of the request, in `plan`.
+While throttled replicas have fetched more than `follower.replication.throttled.rate` allows, those
+that are behind are left out of the requests (`replication.throttle`).
 """
 
 from __future__ import annotations
@@ -148,6 +148,10 @@ class Fetcher:
         """The epoch of this broker that the leader was told of all partitions of the session."""
         self._wanted = asyncio.Event()
         """Set when a partition was added."""
+        self._throttled: dict[FollowedKey, None] = {}
+        """Partitions that rest because throttled replicas have fetched too much."""
+        self._throttled_until_s = 0.0
+        """When the first of them is due."""
         self._is_reachable = True
         self.bytes_in = 0
         self._task = asyncio.get_running_loop().create_task(self._run(), name=self._name)
@@ -174,6 +178,7 @@ class Fetcher:
     def remove(self, key: FollowedKey) -> None:
         """Copy a partition no more; what arrives of it is dropped."""
         if self._followed.pop(key, None) is not None:
+            self._throttled.pop(key, None)
             self._plan.remove(key)
 
     async def close(self) -> None:
@@ -191,6 +196,7 @@ class Fetcher:
         while True:
             self._wanted.clear()
             self._follow_broker_epoch()
+            self._go_on_throttled()
             planned = self._plan.next_request(self._clock.monotonic())
             try:
                 if planned is None:
@@ -351,27 +357,54 @@ class Fetcher:
         followed, asked, told = answer
         replica, epoch = followed.replica, asked.leader_epoch
         records = memoryview(told.records or b"")  # type: ignore[arg-type]  # decoded: one buffer
-        appended = 0
+        received = 0
         start = replica.start_below(records, epoch)
         if start is not None and not await self._restart(followed, start):
             return
         try:
             for piece in pieces(records):
-                size = replica.append_as_follower(
+                received += replica.append_as_follower(
                     piece, epoch, told.high_watermark, told.log_start_offset
                 )
-                appended += size
-                self.bytes_in += size
                 await step.pause()
                 if self._followed.get(followed.key) is not followed:
                     return
         finally:
+            self.bytes_in += received
             self._moved(followed)
         followed.lag = max(0, told.high_watermark - replica.log_end_offset)
-        if records and not appended:
+        if records and not received:
             # A length or an epoch has rotted, or the metadata is about to name another leader.
             raise CorruptRecords(f"{len(records)} bytes without a batch that can be taken")
         followed.trouble = ""
+        self._throttle(followed, received)
+
+    def _throttle(self, followed: Followed, received: int) -> None:
+        """Let a throttled partition rest that is behind, if too much was fetched."""
+        throttle, replica = self._context.throttle, followed.replica
+        if not throttle.applies_to(replica.key, replica.config):
+            return
+        throttle.record(received)
+        wait_s = throttle.wait_s() if followed.lag else 0.0
+        if wait_s:
+            until_s = self._clock.monotonic() + wait_s
+            if not self._throttled or until_s < self._throttled_until_s:
+                self._throttled_until_s = until_s
+            self._throttled[followed.key] = None
+            self._plan.rest(followed.key, until_s)
+
+    def _go_on_throttled(self) -> None:
+        """Let throttled partitions rest on when they are due, if still too much was fetched."""
+        now_s = self._clock.monotonic()
+        if not self._throttled or now_s < self._throttled_until_s:
+            return
+        wait_s = self._context.throttle.wait_s()
+        if not wait_s:
+            self._throttled.clear()
+            return
+        self._throttled_until_s = now_s + wait_s
+        for key in self._throttled:
+            self._plan.rest(key, self._throttled_until_s)
 
     def _moved(self, followed: Followed) -> None:
         """Ask for a partition from where its replica ends now, if it is still followed."""

@@ -9,6 +9,7 @@ from moldau.base.errors import StorageError
 from moldau.base.ids import BrokerId
 from moldau.base.network import Address
 from moldau.engine.ports import ClientPorts
+from moldau.replication.throttle import ReplicationThrottle
 from moldau.storage.flushing import Flusher
 
 
@@ -44,5 +45,6 @@ class FollowerContext(NamedTuple):
     settings: FetchSettings
     flusher: Flusher
     """Cuts the files of replicas without blocking the loop."""
+    throttle: ReplicationThrottle
     storage_failed: Callable[[StorageError], None]
     """Told of a disk that fails under a replica."""

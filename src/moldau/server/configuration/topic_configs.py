@@ -15,7 +15,6 @@ from typing import Any, Final
 from moldau.base.errors import ConfigError
 from moldau.base.texts import shorten
 from moldau.server.configuration.broker_configs.logs import NO_PREALLOCATION, SEGMENT_SIZE_MIN
-from moldau.server.configuration.broker_configs.own import NO_THROTTLE
 from moldau.server.configuration.broker_configs.tiering import NO_TIERS
 from moldau.server.configuration.definition import (
     ConfigDefinition,
@@ -207,16 +206,13 @@ _DEFINITIONS: tuple[ConfigDefinition, ...] = (
         "The shortest time a record stays uncompacted.",
         at_least(0),
     ),
-    *without_effect(
-        NO_THROTTLE,
-        _throttled(
-            "follower.replication.throttled.replicas",
-            "Replicas whose fetching from the leader is throttled.",
-        ),
-        _throttled(
-            "leader.replication.throttled.replicas",
-            "Replicas whose serving of followers is throttled.",
-        ),
+    _throttled(
+        "follower.replication.throttled.replicas",
+        "Replicas whose fetching from the leader is throttled.",
+    ),
+    _throttled(
+        "leader.replication.throttled.replicas",
+        "Replicas whose serving of followers is throttled.",
     ),
     *without_effect(
         NO_TIERS,

@@ -29,6 +29,7 @@ from moldau.base.ids import NO_LEADER_EPOCH, BrokerId, TopicId
 from moldau.protocol.errors import ApiError, ErrorCode
 from moldau.replication.partition import Partition, ReadLimit
 from moldau.replication.partitions import Partitions
+from moldau.replication.throttle import ReplicationThrottle
 from moldau.server.fetch.sessions import FetchSession, Reader
 from moldau.server.network.slices import Sliced
 from moldau.server.upkeep.index_repair import RebuildIndex
@@ -96,6 +97,7 @@ class Fetch:
         "_refusal",
         "_storage_failed",
         "_tells_offsets",
+        "_throttle",
         "is_follower",
         "pauses",
         "session",
@@ -116,6 +118,7 @@ class Fetch:
         storage_failed: Callable[[StorageError], None],
         rebuild_index: RebuildIndex,
         refusal: ErrorCode = ErrorCode.NONE,
+        throttle: ReplicationThrottle | None = None,
     ) -> None:
         """Prepare a fetch; a `refusal` is what every partition answers, with nothing read."""
         self.session = session
@@ -141,6 +144,7 @@ class Fetch:
         self._hard_limit = hard_limit
         self._storage_failed = storage_failed
         self._rebuild_index = rebuild_index
+        self._throttle = throttle
 
     def look(self) -> Sliced[tuple[list[Fetched], bool]]:
         """Read what is ready now; also say whether that is enough to answer."""
@@ -234,19 +238,21 @@ class Fetch:
         if diverging is not None:
             return Fetched(reader, ErrorCode.NONE, *figures, diverging=diverging)
         end = stable if self._committed_only else high_watermark
+        is_throttled = False
         if self._follower is not None:
             end = partition.log_end_offset
             reader.seen(partition)
+            is_throttled = self._is_throttled(self._follower, partition)
         limit = max(0, min(left, reader.max_bytes))
         # A hard limit is the client's: one of ours does not keep it from a large first batch.
         whole_batch = first and (not self._hard_limit or limit < reader.max_bytes)
-        if reader.offset >= end or not (limit or whole_batch):
+        if reader.offset >= end or not (limit or whole_batch) or is_throttled:
             return Fetched(
                 reader,
                 ErrorCode.NONE,
                 *figures,
                 aborted=() if self._committed_only else None,
-                # A follower's offset is told also where the answer has no more room.
+                # A follower's offset is told also where the answer has no room for it.
                 held_back=self._follower is not None and reader.offset < end,
             )
         try:
@@ -262,6 +268,16 @@ class Fetch:
         regions, size = ((), 0) if held_back else (read.regions, read.size)
         return Fetched(
             reader, ErrorCode.NONE, *figures, regions, size, aborted, held_back=held_back
+        )
+
+    def _is_throttled(self, follower: FollowerFetch, partition: Partition) -> bool:
+        """Tell whether a follower gets nothing now: it is not in sync, and others took too much."""
+        throttle = self._throttle
+        return (
+            throttle is not None
+            and follower.broker_id not in partition.role.isr
+            and throttle.applies_to(partition.key, partition.config)
+            and throttle.wait_s() > 0
         )
 
     def _unread(

@@ -36,6 +36,7 @@ from moldau.protocol.messages.data import (
     LeaderIdAndEpoch,
 )
 from moldau.replication.partitions import Partitions
+from moldau.replication.throttle import ReplicationThrottle
 from moldau.security.operations import CLUSTER_NAME, AclOperation, AclResourceType
 from moldau.security.session import Session
 from moldau.server.fetch.conversion import FetchConversion
@@ -99,6 +100,7 @@ class FetchHandler:
         is_registered: Callable[[BrokerId], bool] = lambda _: True,
         leader_hints: LeaderHints = NO_HINTS,
         parked: ParkedFetches | None = None,
+        throttle: ReplicationThrottle | None = None,
     ) -> None:
         """`is_for_brokers` tells whether a session came in where brokers talk to each other.
 
@@ -116,6 +118,7 @@ class FetchHandler:
         self._is_registered = is_registered
         self._leader_hints = leader_hints
         self._parked = parked or ParkedFetches()
+        self._throttle = throttle
         self._rotation = 0
 
     def __call__(
@@ -175,6 +178,7 @@ class FetchHandler:
             storage_failed=self._storage_failed,
             rebuild_index=self._rebuild_index,
             refusal=refusal,
+            throttle=self._throttle,
         )
         if version < SOFT_LIMIT_FROM:
             yield from self._rotate(session)
@@ -246,6 +250,8 @@ class FetchHandler:
                     told.current_leader = self._leader_hints.hint(topic, index, listener, endpoints)
                 named.partitions.append(told)
                 self._count(fetched)
+                if fetch.is_follower and fetched.size:
+                    self._count_throttled(fetched)
                 answered += 1
                 if not answered % READERS_PER_STEP:
                     yield
@@ -261,6 +267,14 @@ class FetchHandler:
                 traffic.failed_fetch += 1
         if fetched.error:
             self._stats.error(fetched.error)
+
+    def _count_throttled(self, fetched: Fetched) -> None:
+        """Count what a throttled partition sends to followers, in sync or not."""
+        partition, throttle = fetched.reader.partition, self._throttle
+        if partition is None or throttle is None:
+            return
+        if throttle.applies_to(partition.key, partition.config):
+            throttle.record(fetched.size)
 
     async def _converted(
         self,

@@ -18,7 +18,7 @@ from moldau.server.configuration.definition import (
 )
 from moldau.storage.topic_config import LONG_MAX
 
-NO_THROTTLE: Final = "there is no reassignment to throttle yet"
+NO_MOVES: Final = "replicas are not moved between log directories yet"
 
 ADDRESS: Final = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^:\[\]/\s]+):(?P<port>[0-9]{1,5})")
 """HOST:PORT, with an IPv6 address in brackets."""
@@ -52,27 +52,27 @@ OWN: tuple[ConfigDefinition, ...] = (
     ),
     *cluster_wide(
         *internal(
+            long(
+                "leader.replication.throttled.rate",
+                LONG_MAX,
+                "Bytes per second a leader serves to throttled followers.",
+                at_least(0),
+            ),
+            long(
+                "follower.replication.throttled.rate",
+                LONG_MAX,
+                "Bytes per second a throttled follower fetches.",
+                at_least(0),
+            ),
             *without_effect(
-                NO_THROTTLE,
-                long(
-                    "leader.replication.throttled.rate",
-                    LONG_MAX,
-                    "Bytes per second a leader serves to throttled followers.",
-                    at_least(0),
-                ),
-                long(
-                    "follower.replication.throttled.rate",
-                    LONG_MAX,
-                    "Bytes per second a throttled follower fetches.",
-                    at_least(0),
-                ),
+                NO_MOVES,
                 long(
                     "replica.alter.log.dirs.io.max.bytes.per.second",
                     LONG_MAX,
                     "Bytes per second copied between this broker's log directories.",
                     at_least(0),
                 ),
-            )
+            ),
         )
     ),
 )
