@@ -7,6 +7,8 @@ real fetchers. There is no controller: a test gives out the roles.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
 
 from kits import log_kit
 from moldau.base.ids import PartitionKey, TopicId
@@ -221,6 +223,26 @@ class Scene:
         for node in self.nodes.values():
             await node.fetchers.close()
             node.connections.close_all()
+
+
+@contextlib.contextmanager
+def lines_of(name, level):
+    """Hear what is logged under a name."""
+    heard = []
+    handler = logging.Handler(level)
+    handler.emit = lambda record: heard.append(record.getMessage())
+    logger = logging.getLogger(name)
+    logger.addHandler(handler)
+    try:
+        yield heard
+    finally:
+        logger.removeHandler(handler)
+
+
+def append_alone(node, *values, epoch):
+    """Let a node have a batch that no other node has."""
+    log = node.partition().log
+    log_kit.append(log, log_kit.make_batch(values, base_offset=log.log_end_offset), epoch)
 
 
 def play(work, seed=1, *, bugs=(), **options):
