@@ -95,7 +95,8 @@ class TestQuestions:
             (PartitionKey("t", index) for index in reversed(range(MANY))), SimpleNamespace(size=1)
         )
         directory = SimpleNamespace(path="/data", offline=False, logs=logs)
-        handler = LogDirHandler(SimpleNamespace(directories=[directory]), log_kit.Broker().disk)
+        manager = SimpleNamespace(directories=[directory], cordoned=frozenset())
+        handler = LogDirHandler(manager, log_kit.Broker().disk)
         work = handler(DescribeLogDirsRequest(None), None)
         assert count_pauses(work) >= MANY + count_pauses(sort(tuple(logs)))
         (result,) = finished(handler(DescribeLogDirsRequest(None), None)).results
