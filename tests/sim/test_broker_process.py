@@ -222,17 +222,18 @@ def test_a_batch_that_was_worked_on_does_not_land_in_another_topic_of_the_name()
     assert [values for _, values in outcomes if values] == []
 
 
-def test_a_disk_that_refuses_a_deletion_does_not_end_the_broker():
+def test_a_disk_that_refuses_a_deletion_does_not_end_a_broker_that_has_another():
     async def work(bench):
         await bench.broker.start()
         await bench.create()
-        bench.broker.disk.faults.fail(Operation.RENAME, "/data/t-0")
+        (folder,) = [each for each in ("/data", "/more") if bench.broker.disk.exists(f"{each}/t-0")]
+        bench.broker.disk.faults.fail(Operation.RENAME, f"{folder}/t-0")
         request = DeleteTopicsRequest([DeleteTopicState("t")], timeout_ms=1000)
         deleted = (await bench.ask(request)).responses[0].error_code
         await asyncio.sleep(1.0)
         return deleted, bench.broker.serving
 
-    assert simulate(work) == (0, True)
+    assert simulate(work, **{"log.dirs": "/data,/more"}) == (0, True)
 
 
 def test_a_topic_deleted_while_it_is_synced_does_not_take_its_disk_out_of_use():

@@ -139,13 +139,7 @@ def make_routes(parts: Parts) -> tuple[list[Route], Callable[[], Any]]:
         Route(key, versions, handler, metrics, API_PERMISSIONS[key])
         for key, versions, handler in table
     ]
-    if parts.channels is not None:
-        forwarder = Forwarder(
-            parts.channels.forwarding,
-            parts.ports.clock,
-            frame_limit=settings.socket_request_max_bytes,
-        )
-        _forward(routes, forwarder)
+    _forward(routes, parts)
     fast_paths = _fast_paths(parts, produce, groups, group_offsets)
     for route in routes:
         route.fast_path = fast_paths.get(route.api.key)
@@ -163,8 +157,12 @@ def _internal_topics(parts: Parts, creation: TopicCreation) -> InternalTopics:
     )
 
 
-def _forward(routes: Sequence[Route], forwarder: Forwarder) -> None:
-    """Let the controller of another node answer what only it can decide."""
+def _forward(routes: Sequence[Route], parts: Parts) -> None:
+    """Let the controller of another node, if there is one, answer what only it can decide."""
+    if parts.channels is None:
+        return
+    frame_limit = parts.settings.socket_request_max_bytes
+    forwarder = Forwarder(parts.channels.forwarding, parts.ports.clock, frame_limit=frame_limit)
     for route in routes:
         if route.api.key in FORWARDED:
             route.forward = forwarder
