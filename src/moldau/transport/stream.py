@@ -13,8 +13,8 @@ its peer's end before that.
 
 `sendfile` from pages that are not in memory would stop the whole loop for the time of a disk read.
 A region is therefore sent only while it is resident; otherwise the executor warms it first. Who
-sends no files, as a client, needs no executor. A small answer is copied and sent in one call: that
-is cheaper than the calls it takes to avoid the copy.
+sends no files, as a client, needs no executor. A small answer is sent in one
+call (`one_piece`).
 
 This module knows nothing of Kafka, nor of how the socket came to be connected.
 """
@@ -29,7 +29,7 @@ import socket
 import struct
 from collections import deque
 from collections.abc import Sequence
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, cast
 
 from moldau.base.checks import invariant
 from moldau.base.errors import MoldauError
@@ -38,6 +38,7 @@ from moldau.base.files import Buffer, File, FileRegion, check_intact
 from moldau.base.memory_budget import SMALL_REQUEST_BYTES, MemoryAccount
 from moldau.base.network import Accept, Address, Nobody, Part, Receiver, Stream
 from moldau.transport.buffers import BufferPool, OwnBuffer, rounded
+from moldau.transport.one_piece import Descriptor, one_piece
 from moldau.transport.readiness import Readiness
 
 logger = logging.getLogger(__name__)
@@ -58,25 +59,12 @@ SMALLEST_ANSWER_CHARGED: Final = 16 * 1024
 SENDFILE_CHUNK: Final = 1024 * 1024
 """How far ahead residency is asked for: one probe per this many bytes."""
 
-PIECE_SIZE_MAX: Final = 16 * 1024
-PIECE_PARTS_MAX: Final = 16
-"""An answer up to these is sent in one call, its file regions copied. Sent in parts, a region takes
-five calls of the kernel, and the peer wakes up once for the region and once for what follows it.
-A follower that is level, and a consumer, get answers of a few records all day. At 32 KB the copy
-costs as much as it saves."""
-
 REGIONS_PER_TURN: Final = 100
 """File regions that one stream sends before others get their turn: a fetch may have found some in
 ten thousand partitions, and each takes two or three calls of the kernel."""
 
 VECTOR_COUNT_MAX: Final = 512
 """Below the kernel's limit of 1024 buffers a call."""
-
-
-class _Descriptor(Protocol):
-    """A file that lives on a real disk, as `storage.disk` opens them."""
-
-    def fileno(self) -> int: ...
 
 
 class SocketStream:
@@ -342,7 +330,7 @@ class SocketStream:
             return
         queue = self._queue
         idle = not queue
-        piece = _one_piece(parts) if idle else None
+        piece = one_piece(parts) if idle else None
         if piece is not None:
             # Past the queue: nearly every answer is one piece, and the socket takes it whole.
             self._held = piece
@@ -476,7 +464,7 @@ class SocketStream:
         check_intact(cast("FileRegion", region))
         file, start, size = cast("FileRegion", region)
         position, end = start, start + size
-        descriptor = cast("_Descriptor", file).fileno()
+        descriptor = cast("Descriptor", file).fileno()
         try:
             while position < end and self._resident(file, position, end):
                 sent = os.sendfile(self._fd, descriptor, position, self._resident_end - position)
@@ -561,43 +549,6 @@ class SocketStream:
             self._account = None
         sock.close()
         self._receiver.closed(error)
-
-
-def _one_piece(parts: Sequence[Part]) -> bytes | None:
-    """Return the bytes of a small answer; None if it has to be sent in parts."""
-    if len(parts) == 1 and type(parts[0]) is bytes:
-        return parts[0]
-    if len(parts) > PIECE_PARTS_MAX:
-        return None
-    size = 0
-    for part in parts:
-        size += part.size if type(part) is FileRegion else len(part)
-        if size > PIECE_SIZE_MAX:
-            return None
-    if not size:
-        return None
-    pieces: list[Buffer] = []
-    for part in parts:
-        if type(part) is FileRegion:
-            data = _read_resident(part)
-            if data is None:
-                return None
-            pieces.append(data)
-        else:
-            pieces.append(cast("Buffer", part))
-    return b"".join(pieces)
-
-
-def _read_resident(region: FileRegion) -> bytearray | None:
-    """Read a region that is in memory; None where it is not, and where nobody can tell."""
-    data = bytearray(region.size)
-    try:
-        check_intact(region)
-        descriptor = cast("_Descriptor", region.file).fileno()
-        count = os.preadv(descriptor, [data], region.position, os.RWF_NOWAIT)
-    except OSError:
-        return None  # who sends it in parts finds out what it is
-    return data if count == region.size else None
 
 
 def address_of(name: Any) -> Address:

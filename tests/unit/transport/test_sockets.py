@@ -16,9 +16,10 @@ from moldau.storage.disk import Disk
 from moldau.transport import sockets
 from moldau.transport import stream as streams
 from moldau.transport.buffers import SHARED_BUFFER_SIZE
+from moldau.transport.one_piece import PIECE_SIZE_MAX
 from moldau.transport.readiness import EpollReadiness, LoopReadiness
 from moldau.transport.sockets import SocketNetwork
-from moldau.transport.stream import PIECE_SIZE_MAX, REGIONS_PER_TURN
+from moldau.transport.stream import REGIONS_PER_TURN
 
 needs_epoll = pytest.mark.skipif(not hasattr(select, "epoll"), reason="there is no epoll here")
 
