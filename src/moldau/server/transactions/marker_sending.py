@@ -110,7 +110,8 @@ class MarkerSender:
             unreachable = dict.fromkeys(effect.partitions, MarkerResult.UNAVAILABLE)
         if unreachable:
             self._report(effect, unreachable)
-        await asyncio.gather(*(self._send_to(effect, *one) for one in leaders.items()))
+        # In the order of ids: partitions are a set, whose order differs from run to run.
+        await asyncio.gather(*(self._send_to(effect, *one) for one in sorted(leaders.items())))
 
     async def _send_to(
         self, effect: WriteMarkers, leader: BrokerId, keys: Sequence[PartitionKey]
