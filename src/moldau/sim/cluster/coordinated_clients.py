@@ -5,6 +5,7 @@ What they do and check is what they do with one broker (`sim.workload`); `routin
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 
 from moldau.protocol.errors import ErrorCode
@@ -15,12 +16,15 @@ from moldau.sim.cluster.routing import RoutedClient
 from moldau.sim.coordination_checks import FinalCommittedReader, check_replayed
 from moldau.sim.swarm import Coordination
 from moldau.sim.transaction_history import Transaction
-from moldau.sim.workload.client import Link, Worker
-from moldau.sim.workload.committed_reader import CommittedReader
+from moldau.sim.workload.client import RETRY_S, Link, Worker
+from moldau.sim.workload.committed_reader import CommittedReader, Fetched
 from moldau.sim.workload.committer import Committer
 from moldau.sim.workload.coordinated import CoordinatorKind
 from moldau.sim.workload.group_member import GroupMember
 from moldau.sim.workload.transactor import Transactor
+
+TRIES = 40
+"""Of the last reader: about two seconds."""
 
 
 class ClusterTransactor(RoutedClient, Transactor):
@@ -89,7 +93,27 @@ def coordinated_clients(targets: CoordinationTargets, work: Coordination) -> lis
 
 
 class FinalCoordinatedReader(ClusterCommittedReader, FinalCommittedReader):
-    """Reads what was committed, when nobody writes any more."""
+    """Reads what was committed, when nobody writes any more.
+
+    What brokers know of leaders may be a moment old even then: it asks again.
+    """
+
+    async def fetch(self, link: Link, index: int, offset: int) -> Fetched | None:
+        for _ in range(TRIES):
+            fetched = await super().fetch(link, index, offset)
+            if fetched is not None:
+                return fetched
+        return None
+
+    async def read_offsets(
+        self, link: Link, group: str, *, stable: bool = False
+    ) -> dict[int, int] | None:
+        for _ in range(TRIES):
+            offsets = await super().read_offsets(link, group, stable=stable)
+            if offsets is not None:
+                return offsets
+            await asyncio.sleep(RETRY_S)
+        return None
 
     def partitions(self) -> Iterator[Partition]:
         for node in self.targets.cluster.nodes.all:

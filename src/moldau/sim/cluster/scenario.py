@@ -95,6 +95,8 @@ class _ClusterScenario:
         self.targets = ClusterTargets(world, network, self._nodes)
         self._atlas = Atlas(self._nodes)
         self._monitor = Monitor(self._nodes, self._atlas, self.targets.seen)
+        self._plain: set[asyncio.Task[None]] = set()
+        """Clients of no coordinator."""
         self._overdue: frozenset[Delayed] = frozenset()
         self._coordination = CoordinationTargets(
             self.targets, self._atlas, clocks_jump=swarm.clocks_are_wrong
@@ -110,6 +112,8 @@ class _ClusterScenario:
         self.targets.network.reset_chance = self._swarm.reset_chance
         async with asyncio.TaskGroup() as group:
             working = [group.create_task(one.run(), name=one.name) for one in self._clients()]
+            self._plain.update(working)
+            working += [group.create_task(one.run(), name=one.name) for one in self._coordinated()]
             comparing = group.create_task(self._keep_comparing(), name="comparing")
             await self._nemesis.run()
             self.targets.stopped = self._coordination.stopped = True
@@ -138,7 +142,7 @@ class _ClusterScenario:
             ]
         creator.close()
 
-    def _clients(self) -> list[ClusterWriter | ClusterReader | TopicChanger | Worker]:
+    def _clients(self) -> list[ClusterWriter | ClusterReader | TopicChanger]:
         writers = [
             ClusterWriter(
                 self.targets, f"{'idempotent' if plan.idempotent else 'plain'}-{number}", plan
@@ -149,9 +153,11 @@ class _ClusterScenario:
             ClusterReader(self.targets, f"reader-{number}")
             for number in range(self._swarm.reader_count)
         ]
-        coordinated = coordinated_clients(self._coordination, self._swarm.coordination)
         changers = [TopicChanger(self.targets, "changer")] if self._swarm.topics_change else []
-        return [*writers, *readers, *changers, *coordinated]
+        return [*writers, *readers, *changers]
+
+    def _coordinated(self) -> list[Worker]:
+        return coordinated_clients(self._coordination, self._swarm.coordination)
 
     async def _keep_comparing(self) -> None:
         while True:
@@ -162,8 +168,16 @@ class _ClusterScenario:
             self._overdue = check_overdue(self._nodes, self._overdue)
 
     async def _wait_for(self, working: list[asyncio.Task[None]]) -> None:
-        """P7: let clients finish."""
+        """P7: let clients finish.
+
+        A transaction whose coordinator has lost it stays open until an operator ends it.
+        """
         _, busy = await asyncio.wait(working, timeout=FINISHED_WITHIN_S)
+        if self._coordination.is_void:
+            for task in working:
+                if task not in self._plain:
+                    task.cancel()
+            busy &= self._plain
         if busy:
             names = ", ".join(sorted(task.get_name() for task in busy))
             raise Violation(f"P7: {names} cannot finish, when all is well")
