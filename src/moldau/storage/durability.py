@@ -4,12 +4,14 @@ The recovery point moves only after a flush of everything below it has run. Only
 of that flush taken off the list of unsynced files. So if a flush fails, or the log is truncated
 meanwhile, the next flush syncs them again.
 
-All methods run on the event loop; only `Flush.run` runs on another thread.
+All methods run on the event loop; only `Flush.run` and the writes that `cut_to` and
+`lower_log_start` return run on another thread.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Protocol
 
 from moldau.base.checks import crash_point
@@ -36,9 +38,11 @@ class Durability:
         "_folder",
         "_folder_is_new",
         "_lower_offsets",
+        "_lowered_count",
         "_name_changes",
         "_synced_name_changes",
         "_unsynced_paths",
+        "_written_count",
         "flushed_ms",
         "recovery_point",
         "truncation_count",
@@ -59,6 +63,10 @@ class Durability:
         self._name_changes = 0 if names_durable else 1
         self._synced_name_changes = 0
         self._lower_offsets = lower_offsets
+        self._lowered_count = 0
+        """The truncation count when the recovery point was lowered last."""
+        self._written_count = 0
+        """The same of the last lowering that was written. Another thread sets it, and only it."""
         self._unsynced_paths = list(unsynced_paths)
         self.recovery_point = recovery_point
         self.flushed_ms = now_ms
@@ -77,11 +85,18 @@ class Durability:
         # A flush that is running now may sync files that the truncation changes under it.
         self.truncation_count += 1
         self._name_changes += 1
-        if offset >= self.recovery_point:
+        # A lowering that was not written yet, or failed on a full disk, is written again.
+        if offset >= self.recovery_point and self._written_count >= self._lowered_count:
             return None
-        self.recovery_point = offset
+        self.recovery_point = min(self.recovery_point, offset)
+        self._lowered_count = self.truncation_count
         crash_point("log.truncate.before_checkpoint")
-        return self._lower_offsets(self._folder, recovery_point=offset)
+        write = self._lower_offsets(self._folder, recovery_point=self.recovery_point)
+        return partial(self._write_lowered, write, self._lowered_count)
+
+    def _write_lowered(self, write: Callable[[], None], count: int) -> None:
+        write()
+        self._written_count = count
 
     def lower_log_start(self, offset: int) -> Callable[[], None]:
         """Return what must be run before anything is appended below the old log start.

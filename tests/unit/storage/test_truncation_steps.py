@@ -120,6 +120,28 @@ def test_a_full_disk_stops_it_before_anything_is_cut():
     assert values(log) == [b"%d" % number for number in range(10)]
 
 
+def test_a_recovery_point_that_a_full_disk_has_refused_is_written_by_the_next_attempt():
+    broker = filled()
+    log = broker.log()
+    write = log.lower_recovery_point(3)
+    broker.sim().faults.fail(Operation.APPEND, "/data", code=errno.ENOSPC)
+    with pytest.raises(DiskFull):
+        write()
+    broker.sim().faults.heal()
+    log.truncate_to(3)
+    content = broker.disk.open("/data/recovery-point-offset-checkpoint").read(0, 100)
+    assert content == b"0\n1\norders 0 3\n"
+
+
+def test_a_truncation_waits_for_a_recovery_point_that_another_one_has_not_written_yet():
+    broker = filled()
+    log = broker.log()
+    log.lower_recovery_point(3)  # its thread has not begun
+    run_steps(log.begin_truncation(3))
+    content = broker.disk.open("/data/recovery-point-offset-checkpoint").read(0, 100)
+    assert content == b"0\n1\norders 0 3\n"
+
+
 def test_the_files_of_another_log_of_this_name_are_left_alone():
     broker = filled()
     steps = broker.log().begin_truncation(3)
