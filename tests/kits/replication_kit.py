@@ -239,9 +239,9 @@ def lines_of(name, level):
         logger.removeHandler(handler)
 
 
-def append_alone(node, *values, epoch):
+def append_alone(node, *values, epoch, index=0):
     """Let a node have a batch that no other node has."""
-    log = node.partition().log
+    log = node.partition(index=index).log
     log_kit.append(log, log_kit.make_batch(values, base_offset=log.log_end_offset), epoch)
 
 

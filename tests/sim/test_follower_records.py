@@ -186,3 +186,36 @@ def test_an_answer_that_waits_for_its_reader_is_not_mixed_with_what_replaces_it(
         connection.close()
 
     play(work, seed)
+
+
+@pytest.mark.parametrize("fetcher_count", [2, 3])
+def test_a_truncation_is_dropped_if_the_partition_moves_to_another_fetcher_before_it(fetcher_count):
+    """The other fetcher truncates and appends meanwhile; the first one must not cut that off."""
+
+    async def work(scene):
+        await scene.start(partitions=8)
+        follower = scene[2]
+        for index in range(8):
+            for number in range(5):
+                append_alone(follower, b"%d" % number, epoch=0, index=index)
+            follower.broker.flush(follower.partition(index=index).log)
+        for index in range(8):
+            scene.lead(1, to=[1], index=index)
+            scene.lead(1, to=[1], index=index)
+            scene[1].append(b"new", index=index)
+        follower.executor.run_mean_s = 5.0
+        role = scene.roles["t", 0]
+        for index in range(8):
+            follower.take_role(role, index=index)
+        logs = [follower.partition(index=index).log for index in range(8)]
+        await scene.until(lambda: any(log.recovery_point < 5 for log in logs))
+        assert not any(log.is_truncating for log in logs)
+        follower.executor.run_mean_s = 0.001
+        follower.fetchers.resize(fetcher_count)
+        for index in range(8):
+            await scene.until_equal(index=index)
+        await asyncio.sleep(60)
+        for index in range(8):
+            await scene.until_equal(index=index)
+
+    play(work)

@@ -67,6 +67,25 @@ def test_a_position_that_came_back_to_where_it_was_is_not_named():
     assert fetches.next_request(0.0).send == {}
 
 
+def test_a_partition_that_is_added_again_is_named_again_and_earlier_answers_are_not_its_own():
+    fetches = begun(A, B)
+    fetches.remove(A)
+    fetches.add(A, at(0))
+    assert fetches.asked(A) is None
+    planned = fetches.next_request(0.0)
+    assert (planned.send, planned.forget) == ({A: at(0)}, [])
+    assert fetches.asked(A) == at(0)
+
+
+def test_a_partition_that_is_added_again_and_then_removed_is_forgotten():
+    fetches = begun(A, B)
+    fetches.remove(A)
+    fetches.add(A, at(0))
+    fetches.remove(A)
+    planned = fetches.next_request(0.0)
+    assert (planned.send, planned.forget) == ({}, [A])
+
+
 @pytest.mark.parametrize(
     "moved",
     [at(1), at(0, epoch=1), at(0, last_epoch=1), at(0, start=1)],

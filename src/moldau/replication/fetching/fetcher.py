@@ -58,7 +58,6 @@ from moldau.replication.fetching.plan import (
 from moldau.replication.fetching.ports import FollowerContext
 from moldau.replication.partition import Partition
 from moldau.storage.epochs import EpochEnd
-from moldau.storage.log import Log
 from moldau.storage.log_truncation import BlockingSteps
 
 logger = logging.getLogger(__name__)
@@ -422,7 +421,8 @@ class Fetcher:
             await step.pause()
             if self._followed.get(followed.key) is not followed:
                 return
-        await self._lower_recovery_point(log, offset)
+        if not await self._lower_recovery_point(followed, offset):
+            return
         steps = replica.truncate_to(offset, followed.leader_epoch)
         if not await self._cut(followed, steps):
             return
@@ -436,7 +436,8 @@ class Fetcher:
 
     async def _restart(self, followed: Followed, offset: Offset) -> bool:
         """Empty a replica and let it go on at an offset; return whether it does."""
-        await self._lower_recovery_point(followed.replica.log, offset)
+        if not await self._lower_recovery_point(followed, offset):
+            return False
         return await self._cut(followed, followed.replica.restart_at(offset, followed.leader_epoch))
 
     async def _cut(self, followed: Followed, steps: BlockingSteps) -> bool:
@@ -447,11 +448,16 @@ class Fetcher:
         self._fail(followed, "its files could not be truncated")
         return False
 
-    async def _lower_recovery_point(self, log: Log, offset: int) -> None:
-        """Write down how far a log is durable, before it is cut; DiskFull if there is no room."""
-        write = log.lower_recovery_point(offset)
+    async def _lower_recovery_point(self, followed: Followed, offset: int) -> bool:
+        """Write down how far a log is durable, before it is cut; DiskFull if there is no room.
+
+        False if the partition has left this fetcher meanwhile. In the same leader epoch another
+        fetcher may have truncated the log already, and have appended to it.
+        """
+        write = followed.replica.log.lower_recovery_point(offset)
         if write is not None:
             await self._context.flusher.run(write)
+        return self._followed.get(followed.key) is followed
 
     # Offsets that the leader does not have
 

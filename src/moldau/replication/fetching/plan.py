@@ -69,8 +69,9 @@ class FetchPlan:
 
     def __init__(self) -> None:
         self._positions: dict[FollowedKey, ReplicaPosition] = {}
-        self._known: dict[FollowedKey, ReplicaPosition] = {}
-        """What the leader's session holds, once the request that is on its way has arrived."""
+        self._known: dict[FollowedKey, ReplicaPosition | None] = {}
+        """What the leader's session holds, once the request that is on its way has arrived; None
+        for a position of which the leader must be told again."""
         self._changed: dict[FollowedKey, None] = {}
         """Those whose position may differ from what the leader knows, in the order of change."""
         self._resting: dict[FollowedKey, float] = {}
@@ -90,8 +91,13 @@ class FetchPlan:
     # Partitions
 
     def add(self, key: FollowedKey, position: ReplicaPosition) -> None:
-        """Ask for a partition from now on."""
+        """Ask for a partition from now on, also if it was asked for at the same position before.
+
+        The answer to that may have been dropped, and the leader tells of a quiet partition once.
+        """
         self._resting.pop(key, None)
+        if key in self._known:
+            self._known[key] = None
         self.move(key, position)
 
     def move(self, key: FollowedKey, position: ReplicaPosition) -> None:
@@ -146,10 +152,11 @@ class FetchPlan:
         if len(taken) < len(active):
             for key in taken:  # behind the others, should the leader keep no session
                 self._positions[key] = self._positions.pop(key)
-        self._known = {key: self._positions[key] for key in taken}
+        send = {key: self._positions[key] for key in taken}
+        self._known = {**send}
         self._changed = dict.fromkeys(active[PARTITIONS_PER_REQUEST:])
         is_complete = not self._changed
-        return PlannedFetch(self._session_id, FIRST_EPOCH, dict(self._known), [], is_complete)
+        return PlannedFetch(self._session_id, FIRST_EPOCH, send, [], is_complete)
 
     def _incremental_request(self) -> PlannedFetch:
         """Name what has changed since the last request."""
@@ -161,7 +168,8 @@ class FetchPlan:
             del self._changed[key]
             position = None if key in self._resting else self._positions.get(key)
             if position is None:
-                if self._known.pop(key, None) is not None:
+                if key in self._known:
+                    del self._known[key]
                     forget.append(key)
             elif self._known.get(key) != position:
                 self._known[key] = send[key] = position
