@@ -88,6 +88,10 @@ class Truncation(NamedTuple):
         """Delete all segments and continue with an empty log at an offset."""
         log = self.log
         snapshots = snapshot_offsets(self.resources.files.names(log.folder))
+        # Behind a gap nobody knows the producers: a marker that ended a transaction may lie in it,
+        # and that transaction would stay open here for ever.
+        has_gap = offset > log.log_end_offset
+        outdated = snapshots if has_gap else snapshots_after(snapshots, offset)
         lowered = self.durability.cut_to(offset)
         removed = self._take_segments_above(-1)
         active = Segment.without_file(self.resources, log.folder, offset, log.config)
@@ -96,15 +100,16 @@ class Truncation(NamedTuple):
         log.epochs.clear()
         old_start = log.log_start_offset
         self._move_ends(offset, offset)
-        self._replay_producers(snapshots)
+        self._replay_producers([] if has_gap else snapshots)
 
         def change(folder: Folder) -> None:
+            # Snapshots first: the new log must not be found with one from before a gap.
+            _remove_snapshots(folder, outdated)
             crash_point("log.restart.before_removal")
             _remove_segments(folder, removed)
             crash_point("log.restart.before_create")
             create_log_file(folder, active.file_names[0])
             crash_point("log.restart.after_create")
-            _remove_snapshots(folder, snapshots_after(snapshots, offset))
 
         return self._steps(lowered, change, removed, old_start)
 

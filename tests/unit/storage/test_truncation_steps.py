@@ -8,7 +8,7 @@ import errno
 import pytest
 
 from kits.hand_executor import HandExecutor, turns
-from kits.log_kit import FOLDER, KEY, Broker, append_values, make_batch, read_all
+from kits.log_kit import FOLDER, KEY, Broker, append, append_values, make_batch, read_all
 from moldau.base.errors import DiskFull, InvariantViolated, StorageError
 from moldau.base.ids import PartitionKey
 from moldau.sim.disk_faults import Operation
@@ -151,6 +151,28 @@ def test_the_files_of_another_log_of_this_name_are_left_alone():
         append_values(again, b"again %d" % number)
     run_steps(steps)
     assert values(again) == [b"again %d" % number for number in range(10)]
+
+
+def test_a_log_that_goes_on_behind_a_gap_forgets_open_transactions():
+    """Their markers may lie in the gap: the leader has deleted them."""
+    broker = Broker()
+    log = broker.log()
+    append(log, make_batch(producer=(7, 0, 0), transactional=True))
+    log.roll()
+    assert log.first_unstable_offset == 0
+    log.truncate_fully_and_start_at(1000)
+    assert log.first_unstable_offset is None
+    again = broker.kill().log()
+    assert (again.log_end_offset, again.first_unstable_offset) == (1000, None)
+
+
+def test_a_log_that_goes_on_without_a_gap_keeps_its_producers():
+    broker = Broker()
+    log = broker.log()
+    append(log, make_batch(producer=(7, 0, 0)))
+    log.roll()
+    log.truncate_fully_and_start_at(1)
+    assert [one.producer_id for one in log.producers] == [7]
 
 
 def test_an_emptied_log_is_closed_without_old_index_entries():
