@@ -11,6 +11,7 @@ import asyncio
 from functools import partial
 from typing import Any, TypeVar
 
+from moldau.base.prompt_future import PromptFuture
 from moldau.protocol.errors import ErrorCode
 from moldau.replication.delayed import Delayed, Done
 from moldau.replication.partition import Partition
@@ -26,7 +27,7 @@ class PendingCommits:
     def __init__(self) -> None:
         self._left = 0
         self._waits: list[Delayed] = []
-        self._answer: tuple[asyncio.Future[Any], Any] | None = None
+        self._answer: tuple[PromptFuture[Any], Any] | None = None
 
     def __bool__(self) -> bool:
         """Tell whether a batch is pending."""
@@ -58,9 +59,9 @@ class PendingCommits:
 
         The future is cancelled when the client disconnects; then the waits are cancelled too.
         """
-        future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+        future: PromptFuture[R] = PromptFuture()
         self._answer = (future, response)
-        future.add_done_callback(self._answered)
+        future.on_cancel = self._cancel
         self._look()
         return future
 
@@ -79,10 +80,10 @@ class PendingCommits:
         if self._answer is not None and not self._left:
             future, response = self._answer
             if not future.done():
+                self._waits.clear()
                 future.set_result(response)
 
-    def _answered(self, future: asyncio.Future[R]) -> None:
-        if future.cancelled():
-            for wait in self._waits:
-                wait.cancel()
+    def _cancel(self) -> None:
+        for wait in self._waits:
+            wait.cancel()
         self._waits.clear()

@@ -7,6 +7,7 @@ import pytest
 from kits.connection_kit import Later, connect, frame, scripted
 from kits.leaks import run_without_leaks
 from moldau.base.errors import ProtocolError
+from moldau.base.prompt_future import PromptFuture
 from moldau.server.network.connection import ANSWER_BYTES_BEHIND, ANSWERS_BEHIND
 
 
@@ -31,6 +32,21 @@ def test_requests_behind_one_that_has_taken_effect_are_handled_and_answered_in_o
         assert stream.sent == [b"before", b"1st", b"a", b"2nd", b"b", b"c"]
         connection.received(memoryview(frame(b"d")))
         assert stream.sent[-1] == b"d"
+
+    run_without_leaks(scenario())
+
+
+def test_an_answer_that_is_told_at_once_leaves_within_the_same_turn():
+    """A producer that waits for its followers does not wait for another turn of the loop."""
+
+    async def scenario():
+        first = Later(is_applied=True)
+        first.future = PromptFuture()
+        dispatch, _ = scripted({b"first": first})
+        connection, stream, _ = connect(dispatch)
+        connection.received(memoryview(frame(b"first") + frame(b"behind")))
+        first.future.set_result(b"1st")
+        assert stream.sent == [b"1st", b"behind"]
 
     run_without_leaks(scenario())
 

@@ -368,6 +368,32 @@ def test_a_parked_fetch_is_woken_by_an_append():
     asyncio.run(scenario())
 
 
+def test_the_next_fetch_of_a_session_may_be_parked_as_the_last_one_is_answered():
+    """Its connection handles it within the same turn of the loop, and it must not be forgotten."""
+
+    async def scenario():
+        kit = Kit("t")
+        session = kit.session()
+        first = kit.fetch(session, {"t": (0, FAR)})
+        finished(first.look())
+        waiting = parked(first)
+        parked_next = []
+
+        def park_next(_):
+            following = kit.fetch(session, {"t": (1, FAR)})
+            finished(following.look())
+            parked_next.append(parked(following))
+
+        waiting.listen(park_next)
+        kit.append("t", sized_batch(200))
+        await waiting
+        kit.append("t", sized_batch(300))
+        async with asyncio.timeout(10):
+            assert (await parked_next[0]).sizes == {"t": 300}
+
+    asyncio.run(scenario())
+
+
 def test_a_parked_fetch_waits_on_until_the_minimum_is_there():
     async def scenario():
         kit = Kit("t")

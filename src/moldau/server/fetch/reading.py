@@ -26,6 +26,7 @@ from typing import Final, NamedTuple
 from moldau.base.errors import CorruptRecords, StorageError
 from moldau.base.files import FileRegion
 from moldau.base.ids import NO_LEADER_EPOCH, BrokerId, TopicId
+from moldau.base.prompt_future import PromptFuture
 from moldau.protocol.errors import ApiError, ErrorCode
 from moldau.replication.partition import Partition, ReadLimit
 from moldau.replication.partitions import Partitions
@@ -410,8 +411,8 @@ class ParkedFetch:
         self._is_woken = False
         self._is_time_up = False
         self._loop = asyncio.get_running_loop()
-        self.future: asyncio.Future[object] = self._loop.create_future()
-        self.future.add_done_callback(self._done)
+        self.future: PromptFuture[object] = PromptFuture()
+        self.future.on_cancel = self._end
         fetch.listen()
         fetch.session.wake = self._wake
         self._timer = self._loop.call_later(wait_s, self._time_up)
@@ -453,6 +454,7 @@ class ParkedFetch:
         except StopIteration as end:
             self._end_look(end.value)
         except Exception as error:  # noqa: BLE001 - whoever holds the future raises it
+            self._end()
             self.future.set_exception(error)
         else:
             self._loop.call_soon(self._step)
@@ -460,12 +462,14 @@ class ParkedFetch:
     def _end_look(self, response: object) -> None:
         self._is_looking = False
         if response is not None:
+            # Before the answer: the session's next fetch may be handled right behind it.
+            self._end()
             self.future.set_result(response)
         elif self._is_woken or self._is_time_up:
             self._wake()
 
-    def _done(self, future: asyncio.Future[object]) -> None:
-        del future
+    def _end(self) -> None:
+        """Wait for nothing any more: the future is about to be done, or was cancelled."""
         self._parked.count -= 1
         self._timer.cancel()
         self._fetch.session.wake = None

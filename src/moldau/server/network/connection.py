@@ -26,6 +26,7 @@ from moldau.base.errors import ProtocolError
 from moldau.base.limits import UNSENT_BYTES_PER_CONNECTION
 from moldau.base.memory_budget import MemoryAccount
 from moldau.base.network import Part, Stream
+from moldau.base.prompt_future import PromptFuture
 from moldau.protocol.framing import PREFIX_BYTES, check_announced, frame_end
 from moldau.security.session import Session
 from moldau.server.network.turns import Turn
@@ -223,7 +224,11 @@ class Connection:
 
     def _wait_first(self, answer: Pending) -> None:
         self._pending = answer
-        answer.future.add_done_callback(self._answered)
+        future = answer.future
+        if isinstance(future, PromptFuture):
+            future.listen(self._answered)
+        else:
+            future.add_done_callback(self._answered)
 
     def _put_behind(self, answer: list[Part]) -> None:
         size = _size_of(answer)
