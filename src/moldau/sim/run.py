@@ -42,7 +42,7 @@ def main(seed: int, count: int, jobs: int, cluster: bool, fifo: bool) -> None:
                 click.echo(f"seed {number}: digest {outcome.digest}, {outcome.event_count} events")
     for event, times in sorted(seen.items()):
         click.echo(f"{times:10d} {event}")
-    if cluster:
+    if cluster and count > 1:
         for line in coverage_lines(seen, count):
             click.echo(line)
     click.echo(f"{count - len(failed)} of {count} seeds held; failed: {failed or 'none'}")

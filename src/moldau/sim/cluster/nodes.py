@@ -6,10 +6,11 @@ import asyncio
 import random
 from collections.abc import Mapping
 
-from moldau.base.errors import UserError
+from moldau.base.errors import MoldauError, StorageError, UserError
 from moldau.base.ids import BrokerId, random_uuid, uuid_text
 from moldau.cluster.formatting import identify_directories
 from moldau.cluster.image import MetadataImage
+from moldau.cluster.store import StoreFailed
 from moldau.sim.crashes import Crashed
 from moldau.sim.disk import SimDisk
 from moldau.sim.network import SimNetwork
@@ -112,7 +113,8 @@ class Node:
                 await self.process.start()
             except Crashed:
                 return  # whoever ended it starts it again
-            except UserError as error:
+            except (UserError, StorageError, StoreFailed) as error:
+                # A disk that is full or broken ends a start; the next try may find it mended.
                 self._note_give_up(error)
                 self.process.kill()
                 await asyncio.sleep(RESTART_S)
@@ -122,7 +124,7 @@ class Node:
         self.process.kill()
         self._world.loop.call_later(RESTART_S, self.start)
 
-    def _note_give_up(self, error: UserError) -> None:
+    def _note_give_up(self, error: MoldauError) -> None:
         self.give_up_count += 1
         self._world.trace.note("gave up", self.name, str(error))
 
