@@ -10,7 +10,9 @@ import asyncio
 import pytest
 
 from kits.log_kit import make_batch
+from kits import log_kit
 from kits.replication_kit import append_alone, play
+from moldau.base.ids import TopicId
 from moldau.engine.connection import ClientConnection
 from moldau.engine.errors import ConnectionLost
 from moldau.engine.settings import ConnectionSettings
@@ -217,5 +219,36 @@ def test_a_truncation_is_dropped_if_the_partition_moves_to_another_fetcher_befor
         await asyncio.sleep(60)
         for index in range(8):
             await scene.until_equal(index=index)
+
+    play(work)
+
+
+def test_a_truncation_leaves_a_new_topic_alone_that_got_the_name_of_a_deleted_one():
+    async def work(scene):
+        await scene.start(partitions=2)
+        follower = scene[2]
+        for index in range(2):
+            for number in range(5):
+                append_alone(follower, b"%d" % number, epoch=0, index=index)
+            scene.lead(1, to=[1], index=index)
+            scene.lead(1, to=[1], index=index)
+            scene[1].append(b"new", index=index)
+        old = follower.partition()
+        follower.broker.flush(old.log)
+        follower.executor.run_mean_s = 5.0
+        for index in range(2):
+            follower.take_role(scene.roles["t", index], index=index)
+        await scene.until(lambda: old.log.recovery_point < 5)
+        follower.partitions.remove(old.key)
+        follower.fetchers.forget(old.key)
+        follower.broker.manager.delete(old.key)
+        again = follower.open(old.key, TopicId(bytes([9] * 16)))
+        for number in range(5):
+            append_alone(follower, b"again %d" % number, epoch=0)
+        await scene.until_equal(index=1)
+        await asyncio.sleep(60)
+        values = [record.value for record in log_kit.read_all(again.log)]
+        assert values == [b"again %d" % number for number in range(5)]
+        assert follower.storage_errors == []
 
     play(work)

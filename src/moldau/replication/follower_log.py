@@ -1,7 +1,7 @@
-"""What a follower does to its log: it appends what its leader sends, and truncates where they part.
+"""How a follower changes its log: it appends its leader's batches, truncates where the logs diverge.
 
 Every verb names the leader epoch in which the leader was asked. ApiError, with nothing changed, if
-the role has changed since: another leader's log would mislead.
+the role has changed since: an answer from an earlier epoch must not change the log.
 
 A truncation is one step in memory. Its files are cut by the returned steps, which block and may run
 on another thread. Nothing is appended before the last one has run, whatever the role is by then.
@@ -71,7 +71,7 @@ class FollowerLog(WatchedLog):
         )
 
     def truncate_to(self, offset: Offset, leader_epoch: LeaderEpoch) -> BlockingSteps:
-        """Cut this log at an offset, as `divergence` has told.
+        """Cut this log at the offset that `divergence` returned.
 
         The next fetch tells whether the logs agree now.
         """
@@ -104,7 +104,7 @@ class FollowerLog(WatchedLog):
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def _was_cut(self) -> None:
-        """Let the high watermark lie in the log again; producers were read anew, and hear of it."""
+        """Clamp the high watermark to the log, and notify watchers: producers were read anew."""
         log = self.log
         high_watermark = min(self.high_watermark, log.log_end_offset)
         self.set_high_watermark(max(high_watermark, log.log_start_offset))

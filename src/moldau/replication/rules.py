@@ -82,9 +82,9 @@ def is_chasing(
 def is_alone(state: LeaderState, log_end_offset: int, max_lag_s: float) -> bool:
     """Tell whether the high watermark waits for no other replica, and will not before one fetches.
 
-    A replica outside of the ISR that lags stays out of sight until its next fetch: the log's end
-    moves away from it, and time passes. Whether its broker may join is not asked: that changes
-    without a word to the partition.
+    A replica outside of the ISR that lags does not hold back the high watermark until it fetches
+    again: the log's end moves away from it, and time passes. Whether its broker may join is not
+    asked: the partition is not notified when that changes.
     """
     return not state.in_sync and not any(
         one.has_fetched and is_caught_up(one, log_end_offset, state.now_s, max_lag_s)

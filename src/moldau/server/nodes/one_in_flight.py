@@ -1,7 +1,7 @@
 """One request in flight at a time: what comes meanwhile waits, and leaves together in the next one.
 
-Many small questions to one node then share a round trip, and none overtakes another. Who uses this
-owns what waits and knows how to send some of it; this module knows when.
+Many small questions to one node then share a round trip, and none overtakes another. The caller
+owns the queue and sends from it; this module decides when.
 """
 
 from __future__ import annotations
