@@ -9,8 +9,8 @@ import asyncio
 
 import pytest
 
-from kits.log_kit import make_batch
 from kits import log_kit
+from kits.log_kit import make_batch
 from kits.replication_kit import append_alone, play
 from moldau.base.ids import TopicId
 from moldau.engine.connection import ClientConnection

@@ -1,4 +1,4 @@
-"""How a follower changes its log: it appends its leader's batches, truncates where the logs diverge.
+"""How a follower changes its log: it appends batches of its leader, and truncates what diverges.
 
 Every verb names the leader epoch in which the leader was asked. ApiError, with nothing changed, if
 the role has changed since: an answer from an earlier epoch must not change the log.
