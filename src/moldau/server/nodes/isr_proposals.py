@@ -85,6 +85,10 @@ class IsrProposals:
         except (ApiError, StoreFailed) as error:
             logger.debug("ISR changes were not taken: %s", error)
             return asked
+        except Exception:
+            # Not dropped: a partition with a proposal that nobody answers never makes another one.
+            logger.exception("a bug while ISR changes were proposed, they are sent again")
+            return asked
         by_partition = {(one.topic_id, one.index): one for one in answers}
         unanswered = []
         for partition, proposal in asked:

@@ -133,7 +133,7 @@ async def test_one_request_is_under_way_at_a_time(controller, proposals):
 
 
 @pytest.mark.parametrize(
-    "failure", [ApiError(ErrorCode.NOT_CONTROLLER), StoreFailed("full"), set()]
+    "failure", [ApiError(ErrorCode.NOT_CONTROLLER), StoreFailed("full"), set(), ValueError("a bug")]
 )
 def test_what_has_no_answer_is_sent_again_while_it_is_pending(world, failure):
     async def scenario():
