@@ -214,6 +214,7 @@ class Parts:
     def _make_replicas(self) -> Replicas:
         return Replicas(
             self.broker_id,
+            self.broker_epoch,
             self.partitions,
             self.logs,
             self.ports.clock,

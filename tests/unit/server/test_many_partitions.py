@@ -143,6 +143,7 @@ class TestReplicas:
         image = with_topic(with_brokers([1]), NewTopic("t", count))
         replicas = Replicas(
             1,
+            lambda: image.brokers[1].epoch,
             Partitions(),
             disk.manager,
             disk.clock,
@@ -166,6 +167,7 @@ class TestReplicas:
         image = with_topic(with_brokers([1]), NewTopic("t", 20))
         replicas = Replicas(
             1,
+            lambda: image.brokers[1].epoch,
             Partitions(),
             disk.manager,
             disk.clock,

@@ -34,8 +34,10 @@ class Kit:
         self.partitions = Partitions()
         self.changed = []
         self.reported = []
+        self.broker_epoch = with_brokers([1]).brokers[1].epoch
         self.replicas = Replicas(
             1,
+            lambda: self.broker_epoch,
             self.partitions,
             self.disk.manager,
             self.disk.clock,
@@ -110,6 +112,35 @@ def test_what_waits_at_a_failed_directory_fails_at_once():
 
     asyncio.run(work())
     assert told == [ErrorCode.KAFKA_STORAGE_ERROR]
+
+
+@pytest.mark.parametrize("is_own", [True, False])
+def test_a_broker_leads_under_its_own_registration_alone(is_own):
+    """Another broker that has taken its id is the leader, with a log of its own."""
+    kit, told = Kit(), []
+    image = with_topic(with_brokers([1, 2]), NewTopic("t", assignments={0: (1, 2)}))
+    later = with_brokers([1], image=image)
+    moves = [PartitionChanged(image.topics["t"].id, 0, leader=1, isr=(1, 2))]
+    later = later.apply(moves, later.version + 1)
+
+    async def work():
+        await kit.replicas.begin(image)
+        (partition,) = kit.partitions
+        assert partition.leads
+        batch = make_batch()
+        partition.append_as_leader(batch, parse_header(batch), ACKS_ALL)
+        partition.delay(1, told.append)
+        if is_own:
+            kit.broker_epoch = later.brokers[1].epoch
+        running = asyncio.ensure_future(kit.replicas.run())
+        kit.replicas.changed(moves, later)
+        await kit.replicas.reached(later.version)
+        running.cancel()
+        assert partition.leads is is_own
+        assert partition.role.leader_epoch == 2
+
+    asyncio.run(work())
+    assert told == ([] if is_own else [ErrorCode.NOT_LEADER_OR_FOLLOWER])
 
 
 # Where replicas lie

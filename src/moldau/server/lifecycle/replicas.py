@@ -4,6 +4,10 @@ Changes arrive in order and are carried out in order by one task: logs are made,
 configured, roles are taken over. A change of thousands of partitions is carried out in slices, so
 that clients are served meanwhile. Whoever must not answer before a change has taken effect here
 waits for its version with `reached`.
+
+The metadata names leaders by broker id. Another broker may have registered with this one's id, by
+mistake or because this one stood still for long. The leader is then the other one. If both led in
+one epoch, this one would answer with what it had before, and records of one epoch would differ.
 """
 
 from __future__ import annotations
@@ -31,6 +35,7 @@ from moldau.cluster.image import MetadataImage
 from moldau.cluster.model import (
     LOST_DIRECTORY,
     MIGRATING_DIRECTORY,
+    NO_LEADER,
     UNASSIGNED_DIRECTORY,
     ResourceType,
     Topic,
@@ -79,6 +84,7 @@ class Replicas:
     def __init__(
         self,
         broker_id: BrokerId,
+        broker_epoch: Callable[[], int],
         partitions: Partitions,
         logs: LogManager,
         clock: Clock,
@@ -90,6 +96,7 @@ class Replicas:
         storage_failed: Callable[[StorageError], None] | None = None,
     ) -> None:
         self._broker_id = broker_id
+        self._broker_epoch = broker_epoch
         self._partitions = partitions
         self._logs = logs
         self._clock = clock
@@ -255,7 +262,7 @@ class Replicas:
                 self._drop(key)
             return
         role = Role(
-            state.leader,
+            self._leader(state, image),
             state.leader_epoch,
             state.partition_epoch,
             state.replicas,
@@ -287,6 +294,15 @@ class Replicas:
         self._partitions.add(partition)
         self._check_directory(topic, state, image)
         self._partition_changed(key)
+
+    def _leader(self, state: PartitionState, image: MetadataImage) -> BrokerId:
+        """Return a partition's leader; nobody if that is another broker with this one's id."""
+        if state.leader != self._broker_id:
+            return state.leader
+        registered = image.brokers.get(self._broker_id)
+        if registered is not None and registered.epoch == self._broker_epoch():
+            return state.leader
+        return NO_LEADER
 
     def _check_directory(self, topic: Topic, state: PartitionState, image: MetadataImage) -> None:
         """Tell the controller where a replica lies, if the metadata says otherwise."""
