@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.data import FetchablePartitionResponse
 from moldau.replication.partition import Partition
-from moldau.sim.cluster.coordination_targets import NO_TERM, CoordinationTargets
+from moldau.sim.cluster.coordination_targets import NO_TERM, CoordinationTargets, term_in
 from moldau.sim.cluster.routing import RoutedClient
 from moldau.sim.coordination_checks import FinalCommittedReader, check_replayed
 from moldau.sim.swarm import Coordination
@@ -45,8 +45,24 @@ class ClusterTransactor(RoutedClient, Transactor):
         return code
 
     def _check_shut_out(self, error: ErrorCode) -> None:
-        if not self.targets.clocks_jump:
-            super()._check_shut_out(error)
+        if self.targets.clocks_jump:
+            return
+        if self._was_answered_from_old_metadata():
+            self.targets.seen["shut out by a former coordinator"] += 1
+            return
+        super()._check_shut_out(error)
+
+    def _was_answered_from_old_metadata(self) -> bool:
+        """Tell whether the broker that answered may have relied on a former coordinator.
+
+        A former coordinator that has not heard of its successor refuses from its memory, in which
+        the transaction has not begun, and Kafka's does the same. The broker's metadata of before
+        the request is compared with the voter's of now. Terms only grow, so if both are equal the
+        broker knew the present coordinator for the whole time.
+        """
+        assert self._link is not None
+        known = term_in(self._link.asked_image, CoordinatorKind.TRANSACTION, self.name)
+        return known != self.targets.term(CoordinatorKind.TRANSACTION, self.name)
 
 
 class ClusterCommitter(RoutedClient, Committer):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from moldau.base.ids import PartitionKey
+from moldau.cluster.image import MetadataImage
 from moldau.coordination.hashing import partition_of
 from moldau.server.lifecycle.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from moldau.sim.cluster.atlas import Atlas
@@ -64,8 +65,13 @@ class CoordinationTargets(Targets):
 
     def term(self, kind: CoordinatorKind, key: str) -> CoordinatorTerm:
         """Return who coordinates a group or a transactional id, as the voter has decided."""
-        topic = self.cluster.nodes.image.topic(TOPICS[kind])
-        if topic is None:
-            return NO_TERM
-        partition = topic.partitions[partition_of(key, len(topic.partitions))]
-        return CoordinatorTerm(partition.leader, partition.leader_epoch)
+        return term_in(self.cluster.nodes.image, kind, key)
+
+
+def term_in(image: MetadataImage, kind: CoordinatorKind, key: str) -> CoordinatorTerm:
+    """Return who coordinates a group or a transactional id, as this image has it."""
+    topic = image.topic(TOPICS[kind])
+    if topic is None:
+        return NO_TERM
+    partition = topic.partitions[partition_of(key, len(topic.partitions))]
+    return CoordinatorTerm(partition.leader, partition.leader_epoch)

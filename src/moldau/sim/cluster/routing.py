@@ -5,13 +5,15 @@ sends it to the leader of its partition or to the coordinator of its group or tr
 
 A former coordinator that does not know yet that another was elected answers from its memory, as
 Kafka's does. It can write nothing, so what it was asked to keep is refused. But an assignment or an
-offset that it tells may be out of date. Such an answer counts as none.
+offset that it tells may be out of date. Such an answer counts as none. A transactional producer may
+hear from it that its transaction does not exist: that one begins anew, as Kafka's clients do.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from moldau.cluster.image import MetadataImage
 from moldau.engine.errors import ConnectionLost
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.data import FetchRequest, ProduceRequest
@@ -56,6 +58,8 @@ class RoutedLink(Link):
         self.era = 0
         self.life = 0
         """Which coordinator gave the last answer, in which of its lives and terms."""
+        self.asked_image = MetadataImage()
+        """What the broker that was asked last knew of the cluster then."""
         self.patience_s = PATIENCE_S
 
     async def call(
@@ -68,11 +72,17 @@ class RoutedLink(Link):
                 return await self._client.call(self._client.any_node(), request)
             if isinstance(request, ProduceRequest | FetchRequest):
                 leader = await self._leader(request)
-                return await self._client.call(leader.node_id, request, version, patience_s)
+                return await self._ask(leader.node_id, request, version, patience_s)
             return await self._call_coordinator(request, version, patience_s)
         except NoAnswer as error:
             self.forget()
             raise ConnectionLost(str(error)) from error
+
+    async def _ask(self, node_id: int, request: Any, version: int | None, patience_s: float) -> Any:
+        """Ask one broker, and remember what it knew of the cluster before."""
+        broker = self._targets.cluster.nodes.by_id(node_id).process.broker
+        self.asked_image = MetadataImage() if broker is None else broker.parts.store.image
+        return await self._client.call(node_id, request, version, patience_s)
 
     async def _leader(self, request: ProduceRequest | FetchRequest) -> LeaderView:
         """Look up the leader of the one partition that a request names."""
@@ -88,7 +98,7 @@ class RoutedLink(Link):
         kind, key = _coordinator_key(request)
         node_id = await self._coordinator(kind, key)
         term = self._targets.term(kind, key)
-        response = await self._client.call(node_id, request, version, patience_s)
+        response = await self._ask(node_id, request, version, patience_s)
         if isinstance(request, ToldFromMemory):
             if node_id != term.leader or term != self._targets.term(kind, key):
                 self._targets.seen["answer of a former coordinator"] += 1
