@@ -28,6 +28,7 @@ CLIENTS: Final = "clients"
 CONTROLLER: Final = "controller"
 
 _CHUNK: Final = 1 << 16
+_CLOSING_TURNS: Final = 10
 _CLIENT_ID_AT: Final = 12
 """Behind the size, the API key, its version and the correlation id."""
 _RESET: Final = struct.pack("ii", 1, 0)
@@ -253,10 +254,12 @@ class Links:
     async def _close(self) -> None:
         for server in self._servers:
             server.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        await asyncio.sleep(0)  # aborted transports are closed in the next turn
+        # What was accepted just now has no task yet, and a transport takes some turns to close.
+        for _ in range(_CLOSING_TURNS):
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await asyncio.sleep(0.01)
 
 
 async def _opening(reader: asyncio.StreamReader) -> tuple[bytes, str]:
