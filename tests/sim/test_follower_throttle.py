@@ -9,7 +9,8 @@ from moldau.storage.topic_config import LogConfig
 
 
 def throttled(side, listed="*"):
-    return LogConfig(throttled_replicas={f"{side}.replication.throttled.replicas": listed})
+    entries = frozenset(listed.split(","))
+    return LogConfig(throttled_replicas={f"{side}.replication.throttled.replicas": entries})
 
 
 @pytest.mark.parametrize("side", ["leader", "follower"])

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine, Sequence
+from functools import cache
 from typing import Any, Final
 
 from moldau.base.errors import MoldauError, StorageError, UserError
@@ -184,7 +185,7 @@ class Broker:
         clock = self.parts.ports.clock
         started_s = clock.monotonic()
         reports = self.parts.logs.load(
-            lambda topic: self.parts.config_of(image.topic_config(topic))
+            cache(lambda topic: self.parts.config_of(image.topic_config(topic)))
         )
         for key, report in reports.items():
             logger.debug("recovered %s: %s", key, report)

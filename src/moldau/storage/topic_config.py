@@ -43,7 +43,8 @@ class LogConfig:
     segment_jitter_ms: int = 0
     segment_ms: int = 7 * DAY_MS
     unclean_leader_election_enable: bool = False
-    throttled_replicas: dict[str, str] = field(default_factory=dict, hash=False)
+    throttled_replicas: dict[str, frozenset[str]] = field(default_factory=dict, hash=False)
+    """The entries of each list, `partition:broker` or `*`: asked for each partition of a fetch."""
 
     @property
     def compacts(self) -> bool:

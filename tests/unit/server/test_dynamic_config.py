@@ -97,9 +97,9 @@ class TestInForce:
         assert "Invalid value 0 for configuration segment.ms" in caplog.text
 
     def test_throttled_replicas_reach_the_log(self, cluster):
-        cluster.store(TOPIC, leader_replication_throttled_replicas="0:1")
+        cluster.store(TOPIC, leader_replication_throttled_replicas="0:1, 2:1")
         assert cluster.log_config().throttled_replicas == {
-            "leader.replication.throttled.replicas": "0:1"
+            "leader.replication.throttled.replicas": {"0:1", "2:1"}
         }
 
 

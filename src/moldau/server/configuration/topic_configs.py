@@ -355,7 +355,7 @@ def log_config(configs: Mapping[str, str], defaults: LogValues) -> LogConfig:
         if name in _LOG_FIELDS:
             values[_LOG_FIELDS[name]] = _for_storage(TOPIC_CONFIGS[name].parse(text))
         elif name.endswith("throttled.replicas"):
-            throttled[name] = text
+            throttled[name] = frozenset(map(str.strip, text.split(",")))
     if "compact" in values["cleanup_policy"]:
         # What is being written cannot be compacted, so it must be closed in time (KIP-354).
         values["segment_ms"] = min(values["segment_ms"], values["max_compaction_lag_ms"])
