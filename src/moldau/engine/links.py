@@ -141,7 +141,10 @@ class Links:
         attempts: set[asyncio.Task[ClientConnection]] = set()
         while ahead or attempts:
             if ahead:
-                attempts.add(ahead.pop(0).attempt())
+                link = ahead.pop(0)
+                if link.connection is not None and link.connection.is_open:
+                    return link.connection  # somebody else was quicker
+                attempts.add(link.attempt())
             done, attempts = await asyncio.wait(
                 attempts,
                 timeout=STAGGER_S if ahead else None,
