@@ -218,7 +218,7 @@ def test_what_a_callback_has_parked_goes_before_what_a_thread_sends_later(broker
 
 def test_a_callback_that_sends_where_there_is_no_topic_learns_it_from_the_delivery(broker):
     told = []
-    with started(broker, max_block_ms=50, retry_backoff_ms=5) as producer:
+    with started(broker, max_block_ms=1_000, retry_backoff_ms=5) as producer:
         producer._portal.post(lambda: told.append(producer.send("strange", b"v")))
         producer.flush(WAIT_S)
         producer.flush(WAIT_S)
