@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from kafka_harness.broker import BrokerProcess
@@ -158,8 +158,19 @@ def topics_of(broker: BrokerProcess) -> set[str]:
 
 
 def commit(broker: BrokerProcess, topic: str, offset: int) -> None:
+    """Commit for a group, whose coordinator may still be loading."""
+
+    def is_committed() -> bool:
+        try:
+            consumer.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=False)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.NOT_COORDINATOR:
+                raise
+            return False
+        return True
+
     with group(broker) as consumer:
-        consumer.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=False)
+        eventually(is_committed, "the group's offset is committed")
 
 
 def committed(broker: BrokerProcess, topic: str) -> int:
