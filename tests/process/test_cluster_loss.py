@@ -202,7 +202,12 @@ def test_a_follower_that_restarts_and_leads_has_what_its_leader_had_committed(tm
     The controller is kept from taking B out of the ISR, and B's network to A is cut.
     """
     environ = with_module(tmp_path, KEEP_ISR + source)
-    settings = {**SHORT_SESSION, **NO_CHECKPOINTS, "replica.lag.time.max.ms": "600000"}
+    settings = {
+        **SHORT_SESSION,
+        **NO_CHECKPOINTS,
+        "broker.session.timeout.ms": "15000",  # B restarts within it, on a slow machine too
+        "replica.lag.time.max.ms": "600000",
+    }
     with (
         Links() as links,
         Cluster(tmp_path, settings=settings, environ=environ, links=links) as cluster,
