@@ -18,12 +18,14 @@ HEAVY = {
     "tiny_elements", "half_frames", "old_readers", "gzip_bombs", "pipelined", "largest_requests",
     "largest_changes",
 }  # fmt: skip
+HEAVY_MARKS = (pytest.mark.long, pytest.mark.timeout(1_200))
+"""A scene with every API takes three minutes on an idle machine."""
 FRAMES = 3_000
 
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=pytest.mark.long) if name in HEAVY else name for name in SCENES],
+    [pytest.param(name, marks=HEAVY_MARKS) if name in HEAVY else name for name in SCENES],
 )
 def test_an_attack_harms_nobody_else(tmp_path, name):
     assert attacked(name, tmp_path, compiled=is_compiled()).problems == []
