@@ -157,6 +157,9 @@ def topics_of(broker: BrokerProcess) -> set[str]:
     return set(found.topics)
 
 
+LOADING = (KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS)
+
+
 def commit(broker: BrokerProcess, topic: str, offset: int) -> None:
     """Commit for a group, whose coordinator may still be loading."""
 
@@ -164,7 +167,7 @@ def commit(broker: BrokerProcess, topic: str, offset: int) -> None:
         try:
             consumer.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=False)
         except KafkaException as error:
-            if error.args[0].code() != KafkaError.NOT_COORDINATOR:
+            if error.args[0].code() not in LOADING:
                 raise
             return False
         return True
