@@ -6,6 +6,7 @@ crash is no Exception, so that no handler that was written for failures can surv
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable
 from types import TracebackType
@@ -19,24 +20,49 @@ class Crashed(BaseException):
     """The simulated process ended here."""
 
 
-class CrashPlan:
+class CrashControl(ABC):
+    """Decides at every crash point whether a process ends there. Use it in a `with` statement.
+
+    There is one hook for the whole interpreter: `with` statements do not nest.
+    """
+
+    def __init__(self) -> None:
+        self.ended: Counter[str] = Counter()
+        """How often a process ended at each point."""
+
+    @abstractmethod
+    def _at(self, name: str) -> None:
+        """Let the process go on, or end it and raise Crashed."""
+
+    def __enter__(self) -> Self:
+        install_crash_hook(self._at)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        install_crash_hook(None)
+
+
+class CrashPlan(CrashControl):
     """Counts the crash points passed and ends the process at one of them.
 
-    Without a name it only counts, which tells a test what points its workload reaches. The hook is
-    one for the whole process: plans do not nest.
+    Without a name it only counts, which tells a test what points its workload reaches.
     """
 
     def __init__(
         self, name: str | None = None, *, hit: int = 1, trace: Trace | None = None
     ) -> None:
+        super().__init__()
         self._name = name
         self._visits_left = hit
         self._end: Callable[[], object] | None = None
         self._trace = trace or Trace()
         self.passed: Counter[str] = Counter()
         """How often each point was reached."""
-        self.ended: Counter[str] = Counter()
-        """How often a process ended at each."""
 
     def arm(self, name: str, hit: int, end: Callable[[], object]) -> None:
         """Plan for the n-th visit from now: `end` ends the process, and nothing of it runs on."""
@@ -59,15 +85,3 @@ class CrashPlan:
             if end is not None:
                 end()
             raise Crashed(f"{name}, visit {self.passed[name]}")
-
-    def __enter__(self) -> Self:
-        install_crash_hook(self._at)
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        install_crash_hook(None)

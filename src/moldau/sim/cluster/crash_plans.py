@@ -6,14 +6,10 @@ for the machine whose process makes it.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Self
 
-from moldau.base.checks import install_crash_hook
-from moldau.sim.crashes import Crashed
+from moldau.sim.crashes import CrashControl, Crashed
 from moldau.sim.loop import PROCESS
 from moldau.sim.trace import Trace
 
@@ -29,14 +25,13 @@ class _Armed:
     end: Callable[[], object]
 
 
-class ClusterCrashes:
-    """The plans of all machines of a run. Use it in a `with` statement."""
+class ClusterCrashes(CrashControl):
+    """The plans of all machines of a run."""
 
     def __init__(self, trace: Trace) -> None:
+        super().__init__()
         self._trace = trace
         self._armed: dict[str, _Armed] = {}
-        self.ended: Counter[str] = Counter()
-        """How often a process ended at each point."""
 
     def arm(self, machine: str, point: str, hit: int, end: Callable[[], object]) -> None:
         """Plan for the n-th visit from now, of one point or of any: `end` ends the process."""
@@ -48,27 +43,15 @@ class ClusterCrashes:
     def disarm_all(self) -> None:
         self._armed.clear()
 
-    def _at(self, point: str) -> None:
+    def _at(self, name: str) -> None:
         machine = PROCESS.get().partition("#")[0]
         armed = self._armed.get(machine)
-        if armed is None or armed.point not in (ANY_POINT, point):
+        if armed is None or armed.point not in (ANY_POINT, name):
             return
         armed.visits_left -= 1
         if armed.visits_left == 0:
             del self._armed[machine]
-            self.ended[point] += 1
-            self._trace.note("crash at", point, machine)
+            self.ended[name] += 1
+            self._trace.note("crash at", name, machine)
             armed.end()
-            raise Crashed(f"{machine} at {point}")
-
-    def __enter__(self) -> Self:
-        install_crash_hook(self._at)
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        install_crash_hook(None)
+            raise Crashed(f"{machine} at {name}")
