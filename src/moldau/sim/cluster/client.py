@@ -17,13 +17,13 @@ from moldau.sim.cluster.claims import PartitionClaims
 from moldau.sim.cluster.nodes import Nodes
 from moldau.sim.history import Violation
 from moldau.sim.network import SimNetwork
+from moldau.sim.workload.client import NO_TIMEOUT_MS, ignore_failure
+from moldau.sim.workload.producer_ids import ProducerIds
 from moldau.sim.world import World
 
 CONNECT_PATIENCE_S = 1.0
 ANSWER_PATIENCE_S = 3.0
 RETRY_S = 0.1
-NO_TIMEOUT_MS = 3_600_000
-"""Longer than a run: how long is waited is said for each answer."""
 
 PASSING_ERRORS = frozenset(
     {
@@ -71,13 +71,7 @@ class ClusterTargets:
         """Clients finish what they have begun and end."""
         self.disks_failed = False
         """A disk was broken or full: brokers complain of it, and refuse what they cannot keep."""
-        self._producer_ids: set[int] = set()
-
-    def take_producer_id(self, producer_id: int) -> None:
-        """Take a producer id that was given out: no two writers share one, whoever gave it."""
-        if producer_id in self._producer_ids:
-            raise Violation(f"P4: producer id {producer_id} was given out twice")
-        self._producer_ids.add(producer_id)
+        self.producer_ids = ProducerIds()
 
 
 class ClusterClient:
@@ -119,7 +113,7 @@ class ClusterClient:
             future = connection.send(request, version)
         except ClientError as error:
             raise NoAnswer(str(error)) from error
-        future.add_done_callback(_seen)
+        future.add_done_callback(ignore_failure)
         return future
 
     async def answer(
@@ -197,9 +191,3 @@ class ClusterClient:
             return
         if error not in PASSING_ERRORS:
             raise Violation(f"errors: {what} was refused: {error.name} {message or ''}")
-
-
-def _seen(future: asyncio.Future[Any]) -> None:
-    """Of several requests under way only the first that is lost is waited for."""
-    if not future.cancelled():
-        future.exception()

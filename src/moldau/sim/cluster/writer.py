@@ -1,59 +1,41 @@
 """A writer: bursts of batches to the leader of one partition after the other, each value once.
 
-Values are `writer/topic-partition/number/padding`. An idempotent writer sends what was not
-acknowledged again under its old sequence until it is. Any other lets it go: the value may be in the
-log once or not at all.
+An idempotent writer sends a batch that was not acknowledged again, under its old sequence, until it
+is. Any other writer gives it up: its values may be in the log once or not at all.
 """
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.data import PartitionProduceData, ProduceRequest, TopicProduceData
 from moldau.protocol.messages.transactions import InitProducerIdRequest
-from moldau.records.builder import BatchBuilder
 from moldau.records.compression import Codec
 from moldau.sim.cluster.claims import PartitionClaims
 from moldau.sim.cluster.client import RETRY_S, ClusterClient, ClusterTargets, NoAnswer
 from moldau.sim.cluster.swarm import WriterPlan
 from moldau.sim.history import Violation
-
-RECORDS_MAX = 4
-PADDING_MAX = 160
-TIMEOUT_MS = 1_500
-ACKS_ALL = -1
-OUT_OF_ORDER = frozenset(
-    {
-        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-        ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
-        ErrorCode.UNKNOWN_PRODUCER_ID,
-    }
+from moldau.sim.workload.numbered_batches import (
+    OUT_OF_ORDER,
+    NumberedBatches,
+    ProducerState,
+    SentBatch,
 )
 
-
-class SentBatch(NamedTuple):
-    """One batch, as it is sent and sent again."""
-
-    values: list[bytes]
-    data: bytes
+TIMEOUT_MS = 1_500
+ACKS_ALL = -1
 
 
 @dataclass
-class WriterLane:
+class WriterLane(ProducerState):
     """One partition, as this writer writes to it."""
 
     claims: PartitionClaims
-    producer_id: int = -1
-    next_sequence: int = 0
-    written: int = 0
     unanswered: list[SentBatch] = field(default_factory=list)
-    begun: bool = False
-    """A batch of this producer id has been acknowledged."""
     burst: int = 0
-    """How many batches were under way together when the oldest was sent first."""
+    """How many batches were in flight together when the oldest was sent first."""
 
 
 class ClusterWriter(ClusterClient):
@@ -62,6 +44,9 @@ class ClusterWriter(ClusterClient):
     def __init__(self, targets: ClusterTargets, name: str, plan: WriterPlan) -> None:
         super().__init__(targets, name)
         self._plan = plan
+        self._batches = NumberedBatches(
+            targets.world, name, Codec.NONE, plan.in_flight, idempotent=plan.idempotent
+        )
         self._lanes = [WriterLane(claims) for claims in targets.claims]
 
     async def run(self) -> None:
@@ -92,7 +77,8 @@ class ClusterWriter(ClusterClient):
             await self._get_producer_id(lane)
         leader = await self.leader_of(lane.claims)
         if not lane.unanswered:
-            self._fill(lane)
+            lane.unanswered = self._batches.make_burst(str(lane.claims.key), lane)
+            lane.burst = len(lane.unanswered)
         sent = [
             (batch, await self.send(leader.node_id, self._request(lane, batch)))
             for batch in lane.unanswered
@@ -144,31 +130,8 @@ class ClusterWriter(ClusterClient):
             if answer.error_code != ErrorCode.KAFKA_STORAGE_ERROR:
                 self.check_refusal("a producer id", answer.error_code)
             raise NoAnswer("no producer id was given")
-        self.targets.take_producer_id(answer.producer_id)
+        self.targets.producer_ids.take(answer.producer_id)
         lane.producer_id = answer.producer_id
-
-    def _fill(self, lane: WriterLane) -> None:
-        """Make new batches; a log takes any sequence of an unknown producer, so one goes first."""
-        room = self._plan.in_flight if lane.begun or not self._plan.idempotent else 1
-        lane.burst = self.chance.randrange(1, room + 1)
-        lane.unanswered = [self._make(lane) for _ in range(lane.burst)]
-
-    def _make(self, lane: WriterLane) -> SentBatch:
-        idempotent = self._plan.idempotent
-        builder = BatchBuilder(
-            Codec.NONE,
-            producer_id=lane.producer_id if idempotent else -1,
-            producer_epoch=0 if idempotent else -1,
-            base_sequence=lane.next_sequence if idempotent else -1,
-        )
-        values = []
-        for _ in range(self.chance.randrange(1, RECORDS_MAX + 1)):
-            padding = "." * self.chance.randrange(PADDING_MAX)
-            values.append(f"{self.name}/{lane.claims.key}/{lane.written:06d}/{padding}".encode())
-            builder.append(self.targets.world.clock.wall_ms(), None, values[-1])
-            lane.written += 1
-        lane.next_sequence += len(values)
-        return SentBatch(values, builder.build())
 
     def _request(self, lane: WriterLane, batch: SentBatch) -> ProduceRequest:
         key = lane.claims.key

@@ -24,7 +24,7 @@ ANSWER_TIMEOUT_S = 5.0
 RETRY_S = 0.05
 
 NO_TIMEOUT_MS = 3_600_000
-"""Longer than a run: how long is waited is said for each answer."""
+"""Longer than a run: `Link.answer` has a timeout of its own."""
 
 PASSING_ERRORS = frozenset(
     {
@@ -56,7 +56,7 @@ class Link:
         if version is None:
             version = self._connection.agreed_version(type(request))
         future = self._connection.send(request, version, answered=answered)
-        future.add_done_callback(_seen)
+        future.add_done_callback(ignore_failure)
         return future
 
     async def answer(self, future: asyncio.Future[Any], patience_s: float | None = None) -> Any:
@@ -81,8 +81,8 @@ class Link:
         self._connection.close()
 
 
-def _seen(future: asyncio.Future[Any]) -> None:
-    """Of several requests under way only the first that is lost is waited for."""
+def ignore_failure(future: asyncio.Future[Any]) -> None:
+    """Let a request fail unheard: of several in flight, a client waits for the first alone."""
     if not future.cancelled():
         future.exception()
 

@@ -1,8 +1,7 @@
 """A producer: bursts of batches to one partition after the other, each value once.
 
-Values are `producer/topic/partition/number`, so that a value found anywhere tells where it belongs.
-An idempotent producer sends what was not acknowledged again under its old sequence, until it is;
-any other lets it go, and the value may be in the log once or not at all.
+An idempotent producer sends a batch that was not acknowledged again, under its old sequence, until
+it is. Any other producer gives it up: its values may be in the log once or not at all.
 """
 
 from __future__ import annotations
@@ -21,24 +20,20 @@ from moldau.protocol.messages.data import (
     TopicProduceData,
 )
 from moldau.protocol.messages.transactions import InitProducerIdRequest
-from moldau.records.builder import BatchBuilder
 from moldau.records.compression import Codec
 from moldau.sim.history import Violation
 from moldau.sim.workload.client import Link, Worker
+from moldau.sim.workload.numbered_batches import (
+    OUT_OF_ORDER,
+    NumberedBatches,
+    ProducerState,
+    SentBatch,
+)
 from moldau.sim.workload.targets import Targets, TopicTarget
 
 IN_FLIGHT_MAX = 5
 """As many as the broker remembers of an idempotent producer."""
-RECORDS_MAX = 4
-PADDING_MAX = 160
 LAST_VERSION_WITH_NAMES = 12
-OUT_OF_ORDER = frozenset(
-    {
-        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-        ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
-        ErrorCode.UNKNOWN_PRODUCER_ID,
-    }
-)
 
 
 class ProducerPlan(NamedTuple):
@@ -51,28 +46,15 @@ class ProducerPlan(NamedTuple):
     pause_s: float
 
 
-class SentBatch(NamedTuple):
-    """One batch, as it is sent and sent again."""
-
-    values: list[bytes]
-    data: bytes
-
-
 @dataclass
-class Lane:
+class Lane(ProducerState):
     """One partition, as this producer writes to it."""
 
     topic: TopicTarget
     index: int
-    producer_id: int = -1
     era: int = -1
     """In which the producer id was given."""
-    next_sequence: int = 0
-    written: int = 0
-    """Records made so far; their numbers go on when the producer id changes."""
     unanswered: deque[SentBatch] = field(default_factory=deque)
-    begun: bool = False
-    """A batch of this producer id has been acknowledged."""
     forgotten: bool = False
     """The broker does not remember what it has of the batches sent again."""
     life: int = 0
@@ -89,6 +71,9 @@ class Producer(Worker):
     def __init__(self, targets: Targets, name: str, plan: ProducerPlan) -> None:
         super().__init__(targets, name)
         self._plan = plan
+        self._batches = NumberedBatches(
+            targets.world, name, plan.codec, plan.in_flight, idempotent=plan.idempotent
+        )
         self._lanes: dict[tuple[bytes, int], Lane] = {}
 
     @property
@@ -159,7 +144,7 @@ class Producer(Worker):
         if answer.error_code:
             self.check_refusal(lane.topic, "a producer id", answer.error_code, None)
             raise ConnectionLost("no producer id was given")
-        self.targets.take_producer_id(answer.producer_id)
+        self.targets.producer_ids.take(answer.producer_id)
         lane.producer_id = answer.producer_id
         self._start_over(lane)
         lane.era = era
@@ -173,31 +158,9 @@ class Producer(Worker):
         lane.unanswered.clear()
 
     def _fill(self, lane: Lane) -> None:
-        """Make new batches behind those that have to be sent again."""
-        if self.targets.stopped:
-            return
-        # A log takes any sequence from a producer it does not know, so the first goes alone.
-        room = self._plan.in_flight if lane.begun or not self._plan.idempotent else 1
-        count = self.chance.randrange(1, room + 1)
-        while len(lane.unanswered) < count:
-            lane.unanswered.append(self._make(lane))
-
-    def _make(self, lane: Lane) -> SentBatch:
-        idempotent = self._plan.idempotent
-        builder = BatchBuilder(
-            self._plan.codec,
-            producer_id=lane.producer_id if idempotent else -1,
-            producer_epoch=0 if idempotent else -1,
-            base_sequence=lane.next_sequence if idempotent else -1,
-        )
-        values = []
-        for _ in range(self.chance.randrange(1, RECORDS_MAX + 1)):
-            padding = "." * self.chance.randrange(PADDING_MAX)
-            values.append(f"{self.name}/{lane.name}/{lane.written:06d}/{padding}".encode())
-            builder.append(self.targets.world.clock.wall_ms(), None, values[-1])
-            lane.written += 1
-        lane.next_sequence += len(values)
-        return SentBatch(values, builder.build())
+        """Make new batches, unless the run is about to end."""
+        if not self.targets.stopped:
+            lane.unanswered.extend(self._batches.make_burst(lane.name, lane))
 
     def _send(self, link: Link, lane: Lane, batch: SentBatch) -> asyncio.Future[object]:
         topic = lane.topic

@@ -20,6 +20,7 @@ from moldau.sim.network import SimNetwork
 from moldau.sim.offset_history import OffsetHistory
 from moldau.sim.process import SimBroker
 from moldau.sim.transaction_history import TransactionHistory
+from moldau.sim.workload.producer_ids import ProducerIds
 from moldau.sim.world import World
 from moldau.storage.log import Log
 
@@ -88,7 +89,7 @@ class Targets:
         self.keyed: list[KeyedHistory] = []
         """By partition of the compacted topic."""
         self._ticks = itertools.count()
-        self._producer_ids: set[int] = set()
+        self.producer_ids = ProducerIds()
         self._boot = 0
         self._last: Broker | None = None
 
@@ -131,12 +132,6 @@ class Targets:
 
     def random(self, name: str) -> random.Random:
         return self.world.random(name)
-
-    def take_producer_id(self, producer_id: int) -> None:
-        """Take a producer id that was given out: no two producers share one, whatever happens."""
-        if producer_id in self._producer_ids:
-            raise Violation(f"P4: producer id {producer_id} was given out twice")
-        self._producer_ids.add(producer_id)
 
     def broker_started(self, broker: Broker) -> None:
         """Compare what a broker has found on its disk with what its clients know."""
