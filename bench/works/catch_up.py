@@ -14,8 +14,9 @@ from confluent_kafka.admin import AdminClient
 from tests.kafka_harness.topics import end_offset
 from tests.kafka_harness.waiting import eventually
 
+from bench.background_writer import BackgroundWriter
 from bench.scale import MB
-from bench.stage import BenchError, Client, Stage, data_topic, fill, warm_up
+from bench.stage import BenchError, Stage, data_topic, fill, warm_up
 
 FOLLOWER = 3
 _RECORD_SIZE = 1_000
@@ -31,24 +32,12 @@ def run(stage: Stage) -> dict[str, float]:
         follower.stop()
         missed = stage.scale.missed_bytes
         fill(cluster, topic, _RECORD_SIZE, missed, missed)
-        finished = stage.directory / "in-sync"
-        writer = Client(
-            "one_at_a_time",
-            address=cluster.address,
-            topic=live,
-            size=100,
-            warm_up=100,
-            count=1,
-            until=str(finished),
-        )
-        try:
+        with BackgroundWriter(stage.directory, cluster.address, live) as writer:
             eventually(lambda: end_offset(cluster.address, live) > 100, "the writer writes")
             began = time.perf_counter()
             follower.launch()
             first = _wait_until_grown(follower.data, topic)
             end = _wait_until_in_sync(cluster.address, topic)
-        finally:
-            finished.touch()
         times = writer.result()
     return {"seconds": end - began, "speed": missed / (end - first) / MB, "p99": times["p99"]}
 

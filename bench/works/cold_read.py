@@ -7,17 +7,9 @@ it in the second client's tail. That the disk was really read is checked, not as
 
 from __future__ import annotations
 
+from bench.background_writer import BackgroundWriter
 from bench.scale import MB
-from bench.stage import (
-    BenchError,
-    Client,
-    Stage,
-    data_topic,
-    evict,
-    fill,
-    read_back,
-    warm_up,
-)
+from bench.stage import BenchError, Stage, data_topic, evict, fill, read_back, warm_up
 from bench.usage import disk_read_bytes
 
 _RECORD_SIZE = 10_000
@@ -32,20 +24,9 @@ def run(stage: Stage) -> dict[str, float]:
         written = fill(broker, history, _RECORD_SIZE, amount, amount)
         evict(broker.data)
         before = disk_read_bytes(broker.pid)
-        finished = stage.directory / "reader-finished"
-        writer = Client(
-            "one_at_a_time",
-            address=broker.address,
-            topic=live,
-            size=100,
-            warm_up=100,
-            count=stage.scale.latency_records // 10,
-            until=str(finished),
-        )
-        try:
+        count = stage.scale.latency_records // 10
+        with BackgroundWriter(stage.directory, broker.address, live, count=count) as writer:
             read = read_back(broker, history, written)
-        finally:
-            finished.touch()
         times = writer.result()
         from_disk = disk_read_bytes(broker.pid) - before
     if from_disk < written["bytes"] / 2:

@@ -20,15 +20,15 @@ from confluent_kafka.admin import (
 from tests.kafka_harness.broker import BrokerProcess
 from tests.kafka_harness.topics import create_topic
 
+from bench.background_writer import BackgroundWriter
 from bench.scale import MB
-from bench.stage import BenchError, Client, Stage, data_topic, load
+from bench.stage import BenchError, Stage, data_topic, load
 
 SETTINGS = {"log.cleaner.backoff.ms": "100"}
 """The cleaner's rest when nothing is dirty: it shall not be asleep when the clock starts."""
 _SEGMENT_BYTES = 100 * MB
 _VALUE_SIZE = 1_000
 _RECORDS_PER_KEY = 10
-_LIVE_RECORD_SIZE = 100
 _TIMEOUT_S = 600
 _PAUSE_S = 0.01
 _TOPIC = "compacted"
@@ -43,23 +43,11 @@ def run(stage: Stage) -> dict[str, float]:
         if not closed:
             raise BenchError("everything is in the active segment, and that is never compacted")
         dirty_bytes = sum(segment.stat().st_size for segment in closed)
-        finished = stage.directory / "compacted"
-        writer = Client(
-            "one_at_a_time",
-            address=broker.address,
-            topic=live,
-            size=_LIVE_RECORD_SIZE,
-            warm_up=100,
-            count=100,
-            until=str(finished),
-        )
-        try:
+        with BackgroundWriter(stage.directory, broker.address, live, count=100) as writer:
             began = time.perf_counter()
             _set_policy(broker, "compact")
             _wait_until_cleaned(broker.data, int(active.stem))
             seconds = time.perf_counter() - began
-        finally:
-            finished.touch()
         times = writer.result()
     return {"speed": dirty_bytes / seconds / MB, "p99": times["p99"]}
 

@@ -1,21 +1,10 @@
-"""From a producer to a consumer that waits: what a record takes through all replicas."""
+"""One record at a time, from a producer through all replicas to a consumer that waits for it."""
 
 from __future__ import annotations
 
-from bench.stage import Stage, data_topic, load, warm_up
+from bench.stage import Stage
+from bench.works.latency import measure
 
 
 def run(stage: Stage) -> dict[str, float]:
-    with stage.brokers() as brokers:
-        warm_up(brokers, stage.scale)
-        topic = data_topic(brokers, "end-to-end", 1)
-        count = stage.scale.latency_records
-        measured = load(
-            "deliver",
-            address=brokers.address,
-            topic=topic,
-            size=100,
-            warm_up=count // 2,
-            count=count,
-        )
-    return {"p50": measured["p50"], "p99": measured["p99"]}
+    return measure(stage, "deliver")

@@ -6,7 +6,8 @@ from confluent_kafka.admin import AdminClient
 from tests.kafka_harness.topics import end_offset
 from tests.kafka_harness.waiting import eventually
 
-from bench.stage import Client, Stage, placed_topic
+from bench.background_writer import BackgroundWriter
+from bench.stage import Stage, placed_topic
 
 VICTIM, OTHERS = 2, (3, 1)
 _WRITTEN_BEFORE = 200
@@ -16,17 +17,8 @@ _TIMEOUT_S = 60
 def run(stage: Stage) -> dict[str, float]:
     with stage.cluster() as cluster:
         topic = placed_topic(cluster, "killed", [VICTIM, *OTHERS])
-        finished = stage.directory / "elected"
-        writer = Client(
-            "one_at_a_time",
-            address=cluster.address,
-            topic=topic,
-            size=100,
-            warm_up=_WRITTEN_BEFORE // 2,
-            count=1,
-            until=str(finished),
-        )
-        try:
+        warm_up = _WRITTEN_BEFORE // 2
+        with BackgroundWriter(stage.directory, cluster.address, topic, warm_up=warm_up) as writer:
             eventually(
                 lambda: end_offset(cluster.address, topic) > _WRITTEN_BEFORE, "the writer writes"
             )
@@ -34,8 +26,6 @@ def run(stage: Stage) -> dict[str, float]:
             survivors = ",".join(cluster.nodes[each].address for each in OTHERS)
             admin = AdminClient({"bootstrap.servers": survivors})
             eventually(lambda: _leader(admin, topic) in OTHERS, "there is a new leader")
-        finally:
-            finished.touch()
         gap = writer.result()["greatest"] / 1e6
     return {"gap": gap}
 
