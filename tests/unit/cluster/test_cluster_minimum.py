@@ -16,20 +16,7 @@ from moldau.cluster.quorum import leader_change
 from moldau.cluster.record_codec import encode_change
 from moldau.records.builder import BatchBuilder
 from moldau.records.control import ControlType, control_batch
-from moldau.sim.disk import SimDisk
-from moldau.sim.world import World
 from moldau.storage.disk import Disk
-
-
-@pytest.fixture
-def world():
-    with World(7) as made:
-        yield made
-
-
-@pytest.fixture
-def disk(world):
-    return SimDisk(world.random("disk"))
 
 
 def minimum(image):

@@ -38,23 +38,9 @@ from moldau.cluster.store import ControllerFenced, StoreFailed
 from moldau.records.batch import iter_batches
 from moldau.records.builder import BatchBuilder
 from moldau.records.control import ControlType, control_batch
-from moldau.sim.disk import SimDisk
 from moldau.sim.disk_faults import Operation
-from moldau.sim.world import World
 from moldau.storage.checkpoints import read_meta_properties
 from moldau.storage.disk import Disk
-
-
-@pytest.fixture
-def world():
-    with World(7) as made:
-        yield made
-
-
-@pytest.fixture
-def disk(world):
-    return SimDisk(world.random("disk"))
-
 
 # A fresh folder
 

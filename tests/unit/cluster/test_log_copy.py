@@ -19,23 +19,15 @@ from moldau.protocol.messages.control_records import KRaftVersionRecord
 from moldau.records.builder import BatchBuilder
 from moldau.records.control import ControlType
 from moldau.sim.disk import SimDisk
-from moldau.sim.world import World
 from moldau.storage.epochs import EpochEnd
 
 FOLDER = "/data/__cluster_metadata-0"
 
 
 @pytest.fixture
-def world():
-    with World(6) as made:
-        yield made
-
-
-@pytest.fixture
-def disk(world):
-    made = SimDisk(world.random("disk"))
-    made.make_folder("/data")
-    return made
+def disk(disk):
+    disk.make_folder("/data")
+    return disk
 
 
 def new_copy(world, disk, heard=None, snapshot_after_bytes=1 << 20, blocking=None):

@@ -23,15 +23,8 @@ from moldau.protocol.messages.data import FetchPartition, FetchTopic
 from moldau.protocol.messages.raft import FetchSnapshotTopic
 from moldau.records.batch import iter_batches
 from moldau.sim.disk import SimDisk
-from moldau.sim.world import World
 
 DIRECTORY = b"a directory's id"
-
-
-@pytest.fixture
-def world():
-    with World(5) as made:
-        yield made
 
 
 def run(world, work, **settings):

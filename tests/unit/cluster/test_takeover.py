@@ -26,21 +26,7 @@ from moldau.cluster.snapshots import read_snapshot, snapshot_ids
 from moldau.records.batch import iter_batches
 from moldau.records.builder import BatchBuilder
 from moldau.records.control import ControlType, control_batch
-from moldau.sim.disk import SimDisk
-from moldau.sim.world import World
 from moldau.storage.disk import Disk
-
-
-@pytest.fixture
-def world():
-    with World(7) as made:
-        yield made
-
-
-@pytest.fixture
-def disk(world):
-    return SimDisk(world.random("disk"))
-
 
 # Kafka's folders
 

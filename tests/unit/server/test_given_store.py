@@ -13,7 +13,6 @@ from moldau.server.stores import embedded_store
 from moldau.sim.disk import SimDisk
 from moldau.sim.executor import SimExecutor
 from moldau.sim.network import SimNetwork
-from moldau.sim.world import World
 
 SETTINGS = {"log.dirs": "/data", "listeners": "PLAINTEXT://broker:9092"}
 
@@ -23,12 +22,6 @@ class TakenStore(EmbeddedStore):
 
     async def claim(self):
         return None
-
-
-@pytest.fixture
-def world():
-    with World(3) as made:
-        yield made
 
 
 def new_broker(world, make_store):

@@ -1,4 +1,4 @@
-"""A voter and the disk of an observer, on virtual time."""
+"""A voter that an observer can follow, on a disk of its own."""
 
 from __future__ import annotations
 
@@ -6,26 +6,19 @@ import pytest
 
 from kits.observed_cluster import ObservedCluster
 from moldau.sim.disk import SimDisk
-from moldau.sim.world import World
 
 
 @pytest.fixture
-def world():
-    with World(9) as made:
-        yield made
+def voters_disk(world):
+    return SimDisk(world.random("voter's disk"))
 
 
 @pytest.fixture
-def disk(world):
-    return SimDisk(world.random("observer's disk"))
+def cluster(world, voters_disk):
+    return ObservedCluster(world, voters_disk)
 
 
 @pytest.fixture
-def cluster(world):
-    return ObservedCluster(world, SimDisk(world.random("voter's disk")))
-
-
-@pytest.fixture
-def snapshotting(world):
+def snapshotting(world, voters_disk):
     """A voter that writes a snapshot after a few commits."""
-    return ObservedCluster(world, SimDisk(world.random("disk")), snapshot_after_bytes=1_000)
+    return ObservedCluster(world, voters_disk, snapshot_after_bytes=1_000)

@@ -16,7 +16,6 @@ from moldau.protocol.messages.metadata import ApiVersion, ApiVersionsResponse
 from moldau.protocol.registry import decode_header, decode_request, encode_response, find_api
 from moldau.server.nodes.controller_channel import ControllerChannel
 from moldau.sim.network import SimNetwork
-from moldau.sim.world import World
 
 PORT = 9093
 BEAT = BrokerHeartbeatRequest(7, 1, 1)
@@ -72,12 +71,6 @@ class Receiver:
 
     def closed(self, error):
         pass
-
-
-@pytest.fixture
-def world():
-    with World(1) as made:
-        yield made
 
 
 def in_world(test):

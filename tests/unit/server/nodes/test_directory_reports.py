@@ -5,14 +5,11 @@ from __future__ import annotations
 import asyncio
 from itertools import pairwise
 
-import pytest
-
 from moldau.cluster.directory_assignments import DirectoryAnswer, ReplicaDirectory
 from moldau.cluster.store import StoreFailed
 from moldau.protocol.errors import ApiError, ErrorCode
 from moldau.server.nodes import directory_reports
 from moldau.server.nodes.directory_reports import DirectoryReports
-from moldau.sim.world import World
 
 TOPIC, FIRST, SECOND = b"t" * 16, b"d" * 16, b"e" * 16
 FAILED = ApiError(ErrorCode.NOT_CONTROLLER)
@@ -44,12 +41,6 @@ class Controller:
     @property
     def told(self):
         return [[(one.index, one.directory) for one in replicas] for _, replicas in self.asked]
-
-
-@pytest.fixture
-def world():
-    with World(1) as made:
-        yield made
 
 
 def in_world(test):

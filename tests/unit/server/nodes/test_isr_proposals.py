@@ -13,7 +13,6 @@ from moldau.protocol.errors import ApiError, ErrorCode
 from moldau.replication.leader_state import IsrProposal as LeadersProposal
 from moldau.server.nodes import isr_proposals
 from moldau.server.nodes.isr_proposals import IsrProposals
-from moldau.sim.world import World
 
 OWN = 1
 
@@ -66,12 +65,6 @@ class Controller:
             for one in reversed(proposals)
             if result is None or one.index in result
         ]  # fmt: skip
-
-
-@pytest.fixture
-def world():
-    with World(1) as made:
-        yield made
 
 
 def in_world(test):

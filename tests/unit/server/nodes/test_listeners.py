@@ -25,19 +25,12 @@ from moldau.protocol.messages.transactions import (
 )
 from moldau.protocol.registry import api_of, encode_request
 from moldau.server.nodes.forwarding import FORWARDED
-from moldau.sim.world import World
 
 FETCH, API_VERSIONS, ADD_PARTITIONS = 1, 18, 24
 OF_NODES = {56, 58, 59, 62, 63, 67, 73}
 """AlterPartition, Envelope, FetchSnapshot, BrokerRegistration, BrokerHeartbeat,
 AllocateProducerIds, AssignReplicasToDirs."""
 ALTER_CONFIGS, INCREMENTAL = 33, 44
-
-
-@pytest.fixture
-def world():
-    with World(3) as made:
-        yield made
 
 
 def with_nodes(test):

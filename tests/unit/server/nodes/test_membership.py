@@ -12,7 +12,6 @@ from moldau.cluster.heartbeats import HeartbeatAnswer
 from moldau.cluster.store import StoreFailed
 from moldau.protocol.errors import ApiError, ErrorCode
 from moldau.server.nodes.membership import Membership, MembershipTimes, State
-from moldau.sim.world import World
 
 TIMES = MembershipTimes(heartbeat_interval_s=2.0, registration_patience_s=60.0)
 REGISTRATION = BrokerRegistration(7, b"\x07" * 16, (), (b"\xd7" * 16,), previous_broker_epoch=3)
@@ -45,12 +44,6 @@ class Controller:
         if isinstance(answer, Exception):
             raise answer
         return answer
-
-
-@pytest.fixture
-def world():
-    with World(1) as made:
-        yield made
 
 
 class Member:

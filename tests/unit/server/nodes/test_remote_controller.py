@@ -38,7 +38,6 @@ from moldau.protocol.messages.transactions import AllocateProducerIdsResponse
 from moldau.server.nodes.image_waits import ImageWaits
 from moldau.server.nodes.live_brokers import LiveBrokers
 from moldau.server.nodes.remote_controller import Channels, RemoteController
-from moldau.sim.world import World
 
 TOPIC_ID, OTHER_ID = b"t" * 16, b"u" * 16
 DIRECTORY = b"d" * 16
@@ -90,12 +89,6 @@ class Node:
         self.metadata = Metadata()
         self.waits = ImageWaits(self.metadata)
         self.requests = RemoteController(self.channels, self.waits)
-
-
-@pytest.fixture
-def world():
-    with World(1) as made:
-        yield made
 
 
 def in_world(test):

@@ -16,15 +16,8 @@ from moldau.cluster.model import (
 )
 from moldau.cluster.topics import NewTopic
 from moldau.protocol.errors import ApiError
-from moldau.sim.world import World
 
 TWO = {"log.dirs": "/data,/more"}
-
-
-@pytest.fixture
-def world():
-    with World(3) as made:
-        yield made
 
 
 def with_nodes(test):

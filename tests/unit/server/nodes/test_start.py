@@ -11,14 +11,7 @@ from moldau.base.errors import UserError
 from moldau.cluster.store import StoreFailed
 from moldau.cluster.topics import NewTopic
 from moldau.server.nodes.membership import State
-from moldau.sim.world import World
 from moldau.storage.checkpoints import CLEAN_MARK, read_clean_mark, read_open_mark
-
-
-@pytest.fixture
-def world():
-    with World(3) as made:
-        yield made
 
 
 @pytest.fixture

@@ -4,19 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
-
 from kits.node_kit import Nodes
 from moldau.cluster.topics import NewTopic
-from moldau.sim.world import World
 
 PARTITIONS = 4
-
-
-@pytest.fixture
-def world():
-    with World(5) as made:
-        yield made
 
 
 def test_a_live_broker_that_is_unregistered_joins_every_isr_again(world):
