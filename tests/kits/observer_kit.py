@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from kits.embedded_store import commit, created
+from moldau.base.files import read_whole
 from moldau.cluster.journal import Journal
 from moldau.cluster.record_codec import encode_change
 from moldau.records.batch import parse_header
@@ -42,6 +43,18 @@ async def following(cluster, disk, **settings):
     return observer
 
 
+async def catch_up(cluster, disk, **settings):
+    """Let an observer follow until it has the voter's image, and close it."""
+    observer = await following(cluster, disk, **settings)
+    assert observer.image == cluster.voter.image
+    await observer.close()
+
+
+def assert_same_log(cluster, disk):
+    """Compare an observer's log with the voter's, byte for byte."""
+    assert read_whole(disk, LOG) == read_whole(cluster.disk, VOTERS_LOG)
+
+
 async def write_raw(voter, values):
     """Commit records that the voter itself would not write."""
     journal = voter._journal
@@ -55,7 +68,7 @@ async def write_raw(voter, values):
 async def diverged(cluster, disk, count=2):
     """Give an observer's log an end that the voter does not have, of the voter's last epoch."""
     await fill(cluster, 3)
-    await (await following(cluster, disk)).close()
+    await catch_up(cluster, disk)
     epoch = cluster.voter.leader_epoch
     journal = Journal(disk, FOLDER, is_copy=True)
     for _ in journal.load(0):
@@ -79,27 +92,3 @@ async def with_snapshot(cluster, count=30):
     await fill(cluster, count, first=100)
     await cluster.voter._snapshotting.finish()
     assert cluster.voter.log.newest_snapshot is not None
-
-
-class Spoiling:
-    """Spoils the answers of a source for a while."""
-
-    def __init__(self, source, spoil_fetch=None, spoil_piece=None, times=3):
-        self._source = source
-        self._spoil = {"fetch": spoil_fetch, "piece": spoil_piece}
-        self.left = times
-
-    async def fetch(self, request):
-        return self._spoiled("fetch", await self._source.fetch(request))
-
-    async def close(self):
-        pass
-
-    async def fetch_snapshot(self, request):
-        return self._spoiled("piece", await self._source.fetch_snapshot(request))
-
-    def _spoiled(self, kind, answer):
-        spoil = self._spoil[kind]
-        if spoil is not None and self.left and spoil(answer) is not False:
-            self.left -= 1
-        return answer

@@ -151,6 +151,11 @@ class Node:
         header = parse_header(batch)
         return self.partition(topic, index).append_as_leader(batch, header, 1)
 
+    def flip_bit_in_last_batch(self):
+        """Damage the end of a log; the same call mends it, if nothing was appended since."""
+        segment = self.partition().log.active
+        self.disk.flip_bit(segment.path, segment.size - 20)
+
     def content(self, topic="t", index=0):
         """All bytes of a log from its start on."""
         log = self.partition(topic, index).log
@@ -243,6 +248,12 @@ def append_alone(node, *values, epoch, index=0):
     """Let a node have a batch that no other node has."""
     log = node.partition(index=index).log
     log_kit.append(log, log_kit.make_batch(values, base_offset=log.log_end_offset), epoch)
+
+
+def append_numbers_alone(node, count, *, epoch, index=0):
+    """Let a node have so many batches that no other node has."""
+    for number in range(count):
+        append_alone(node, b"%d" % number, epoch=epoch, index=index)
 
 
 def play(work, seed=1, *, bugs=(), **options):

@@ -11,7 +11,7 @@ import pytest
 
 from kits import log_kit
 from kits.log_kit import make_batch
-from kits.replication_kit import append_alone, play
+from kits.replication_kit import append_alone, append_numbers_alone, play
 from moldau.protocol.errors import ApiError
 from moldau.storage.topic_config import LogConfig
 
@@ -104,8 +104,7 @@ def test_a_follower_goes_back_and_forth_between_leaders():
 def test_a_long_truncation_is_prepared_in_steps_and_dropped_when_the_role_changes(monkeypatch):
     async def work(scene):
         await scene.start()
-        for number in range(40):
-            append_alone(scene[2], b"%d" % number, epoch=0)
+        append_numbers_alone(scene[2], 40, epoch=0)
         sleep, pauses = asyncio.sleep, []
 
         async def pause(seconds):
@@ -135,8 +134,7 @@ def test_a_long_truncation_is_prepared_in_steps_and_dropped_when_the_role_change
 def test_the_role_changes_while_the_files_of_a_truncation_are_cut(seed, next_leader):
     async def work(scene):
         await scene.start()
-        for number in range(30):
-            append_alone(scene[2], b"%d" % number, epoch=0)
+        append_numbers_alone(scene[2], 30, epoch=0)
         log = scene[2].partition().log
         scene[2].executor.run_mean_s = 0.5
         scene.lead(1, to=[1])

@@ -11,7 +11,7 @@ import pytest
 
 from kits import log_kit
 from kits.log_kit import make_batch
-from kits.replication_kit import append_alone, play
+from kits.replication_kit import append_alone, append_numbers_alone, play
 from moldau.base.ids import TopicId
 from moldau.engine.connection import ClientConnection
 from moldau.engine.errors import ConnectionLost
@@ -72,8 +72,7 @@ def test_an_empty_follower_takes_a_first_batch_that_begins_before_it():
 def test_a_leader_that_ends_before_its_follower_after_an_unclean_election_is_followed():
     async def work(scene):
         await scene.start()
-        for number in range(5):
-            append_alone(scene[2], b"%d" % number, epoch=0)
+        append_numbers_alone(scene[2], 5, epoch=0)
         scene.lead(1, to=[1])
         scene.lead(1)
         scene[1].append(b"new")
@@ -86,8 +85,7 @@ def test_a_leader_that_ends_before_its_follower_after_an_unclean_election_is_fol
 def test_a_follower_whose_epoch_no_leader_knows_is_cut_to_the_leaders_end():
     async def work(scene):
         await scene.start()
-        for number in range(5):
-            append_alone(scene[2], b"%d" % number, epoch=9)
+        append_numbers_alone(scene[2], 5, epoch=9)
         append_alone(scene[1], b"1", epoch=0)
         scene.lead(1)
         await scene.until(lambda: scene[2].partition().log_end_offset <= 1)
@@ -101,14 +99,12 @@ def test_a_corrupt_batch_is_not_taken_and_is_fetched_again():
         scene.lead(1, to=[1], isr=[1])
         scene[1].append(b"1")
         scene[1].append(b"2" * 100)
-        segment = scene[1].partition().log.active
-        position = segment.size - 20
-        scene[1].disk.flip_bit(segment.path, position)
+        scene[1].flip_bit_in_last_batch()
         scene[2].take_role(scene.roles["t", 0])
         await asyncio.sleep(3)
         assert scene[2].partition().log_end_offset < 2
         assert 2 < len(scene[1].requests) < 10
-        scene[1].disk.flip_bit(segment.path, position)
+        scene[1].flip_bit_in_last_batch()
         await scene.until_equal()
 
     play(work)
@@ -120,8 +116,7 @@ def test_a_corrupt_batch_leaves_other_partitions_alone():
         for topic in ("t", "u"):
             scene.lead(1, topic=topic)
         scene[1].append(b"2" * 100)
-        segment = scene[1].partition().log.active
-        scene[1].disk.flip_bit(segment.path, segment.size - 20)
+        scene[1].flip_bit_in_last_batch()
         for number in range(5):
             scene[1].append(b"%d" % number, topic="u")
             await scene.until_equal(topic="u")
@@ -190,26 +185,29 @@ def test_an_answer_that_waits_for_its_reader_is_not_mixed_with_what_replaces_it(
     play(work, seed)
 
 
+def diverge(scene, partition_count):
+    """Give broker 2 records that broker 1 lacks, and have 1 elected twice without telling 2."""
+    for index in range(partition_count):
+        append_numbers_alone(scene[2], 5, epoch=0, index=index)
+        scene.lead(1, to=[1], index=index)
+        scene.lead(1, to=[1], index=index)
+        scene[1].append(b"new", index=index)
+
+
 @pytest.mark.parametrize("fetcher_count", [2, 3])
 def test_a_truncation_is_dropped_if_the_partition_moves_to_another_fetcher_before_it(fetcher_count):
     """The other fetcher truncates and appends meanwhile; the first one must not cut that off."""
 
     async def work(scene):
         await scene.start(partitions=8)
+        diverge(scene, 8)
         follower = scene[2]
-        for index in range(8):
-            for number in range(5):
-                append_alone(follower, b"%d" % number, epoch=0, index=index)
-            follower.broker.flush(follower.partition(index=index).log)
-        for index in range(8):
-            scene.lead(1, to=[1], index=index)
-            scene.lead(1, to=[1], index=index)
-            scene[1].append(b"new", index=index)
-        follower.executor.run_mean_s = 5.0
-        role = scene.roles["t", 0]
-        for index in range(8):
-            follower.take_role(role, index=index)
         logs = [follower.partition(index=index).log for index in range(8)]
+        for log in logs:
+            follower.broker.flush(log)
+        follower.executor.run_mean_s = 5.0
+        for index in range(8):
+            follower.take_role(scene.roles["t", index], index=index)
         await scene.until(lambda: any(log.recovery_point < 5 for log in logs))
         assert not any(log.is_truncating for log in logs)
         follower.executor.run_mean_s = 0.001
@@ -226,13 +224,8 @@ def test_a_truncation_is_dropped_if_the_partition_moves_to_another_fetcher_befor
 def test_a_truncation_leaves_a_new_topic_alone_that_got_the_name_of_a_deleted_one():
     async def work(scene):
         await scene.start(partitions=2)
+        diverge(scene, 2)
         follower = scene[2]
-        for index in range(2):
-            for number in range(5):
-                append_alone(follower, b"%d" % number, epoch=0, index=index)
-            scene.lead(1, to=[1], index=index)
-            scene.lead(1, to=[1], index=index)
-            scene[1].append(b"new", index=index)
         old = follower.partition()
         follower.broker.flush(old.log)
         follower.executor.run_mean_s = 5.0

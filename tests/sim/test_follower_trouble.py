@@ -49,8 +49,7 @@ def test_a_corrupt_batch_is_told_once():
         await scene.start()
         scene.lead(1, to=[1], isr=[1])
         scene[1].append(b"2" * 100)
-        segment = scene[1].partition().log.active
-        scene[1].disk.flip_bit(segment.path, segment.size - 20)
+        scene[1].flip_bit_in_last_batch()
         scene[2].take_role(scene.roles["t", 0])
         await asyncio.sleep(10)
         (line,) = [one for one in heard if "corrupt batch" in one]

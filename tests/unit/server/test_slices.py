@@ -44,6 +44,18 @@ def steps(clock, count, result, seen=None):
     return result
 
 
+@pytest.fixture
+def short_collections_wait(monkeypatch):
+    """Collect garbage soon after the last work was paused."""
+    monkeypatch.setattr("moldau.server.network.slices.COLLECTIONS_WAIT_S", 0.01)
+
+
+async def until_collected(threshold):
+    """Wait until the garbage collector makes full runs again."""
+    while gc.get_threshold() != threshold:  # noqa: ASYNC110 - nobody tells
+        await asyncio.sleep(0.01)
+
+
 def test_short_work_is_done_at_once(clock):
     assert SlicedWork(clock).start(steps(clock, 3, "done")) == Finished("done")
 
@@ -109,10 +121,8 @@ def test_an_error_reaches_the_caller_who_waits(clock):
 
 @pytest.mark.parametrize("fails", [False, True])
 def test_the_garbage_collector_makes_no_full_run_until_work_was_paused_no_more(
-    clock, fails, monkeypatch
+    clock, fails, short_collections_wait
 ):
-    monkeypatch.setattr("moldau.server.network.slices.COLLECTIONS_WAIT_S", 0.01)
-
     def work(count):
         yield from steps(clock, count, None)
         if fails:
@@ -127,15 +137,12 @@ def test_the_garbage_collector_makes_no_full_run_until_work_was_paused_no_more(
         assert gc.get_threshold() == (*before[:2], NEVER)
         await asyncio.gather(*futures, return_exceptions=True)
         assert gc.get_threshold() == (*before[:2], NEVER)
-        while gc.get_threshold() != before:  # noqa: ASYNC110 - nobody tells
-            await asyncio.sleep(0.01)
+        await until_collected(before)
 
     asyncio.run(run())
 
 
-def test_full_runs_wait_for_work_that_is_paused_again(clock, monkeypatch):
-    monkeypatch.setattr("moldau.server.network.slices.COLLECTIONS_WAIT_S", 0.01)
-
+def test_full_runs_wait_for_work_that_is_paused_again(clock, short_collections_wait):
     async def run():
         sliced = SlicedWork(clock)
         await sliced.start(steps(clock, 50, None))
@@ -150,9 +157,9 @@ def test_full_runs_wait_for_work_that_is_paused_again(clock, monkeypatch):
     asyncio.run(run())
 
 
-def test_full_runs_wait_for_a_coroutine_in_which_a_large_request_goes_on(clock, monkeypatch):
-    monkeypatch.setattr("moldau.server.network.slices.COLLECTIONS_WAIT_S", 0.01)
-
+def test_full_runs_wait_for_a_coroutine_in_which_a_large_request_goes_on(
+    clock, short_collections_wait
+):
     async def run():
         before = gc.get_threshold()
         sliced = SlicedWork(clock)
@@ -162,36 +169,29 @@ def test_full_runs_wait_for_a_coroutine_in_which_a_large_request_goes_on(clock, 
         await asyncio.sleep(0.05)
         assert gc.get_threshold()[2] == NEVER
         going_on.set_result(None)
-        while gc.get_threshold() != before:  # noqa: ASYNC110 - nobody tells
-            await asyncio.sleep(0.01)
+        await until_collected(before)
 
     asyncio.run(run())
 
 
-def test_full_runs_do_not_wait_for_ever(clock, monkeypatch):
-    monkeypatch.setattr("moldau.server.network.slices.COLLECTIONS_WAIT_S", 0.01)
-
+def test_full_runs_do_not_wait_for_ever(clock, short_collections_wait):
     async def run():
         before = gc.get_threshold()
         sliced = SlicedWork(clock)
         await sliced.start(steps(clock, 50, None))
         sliced.hold_collections(asyncio.get_running_loop().create_future())
         clock.now += COLLECTIONS_HELD_S
-        while gc.get_threshold() != before:  # noqa: ASYNC110 - nobody tells
-            await asyncio.sleep(0.01)
+        await until_collected(before)
 
     asyncio.run(run())
 
 
-def test_two_brokers_in_one_process_do_not_end_garbage_collection(clock, monkeypatch):
-    monkeypatch.setattr("moldau.server.network.slices.COLLECTIONS_WAIT_S", 0.01)
-
+def test_two_brokers_in_one_process_do_not_end_garbage_collection(clock, short_collections_wait):
     async def run():
         before = gc.get_threshold()
         futures = [SlicedWork(clock).start(steps(clock, count, None)) for count in (50, 100)]
         await asyncio.wait(futures)
-        while gc.get_threshold() != before:  # noqa: ASYNC110 - nobody tells
-            await asyncio.sleep(0.01)
+        await until_collected(before)
 
     asyncio.run(run())
 

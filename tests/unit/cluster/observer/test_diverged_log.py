@@ -6,8 +6,9 @@ import pytest
 
 from kits.embedded_store import created, put
 from kits.observer_kit import (
-    LOG,
     VOTERS_LOG,
+    assert_same_log,
+    catch_up,
     diverged,
     failure_of,
     fill,
@@ -34,18 +35,16 @@ def test_an_end_that_the_leader_does_not_have_is_cut_and_never_applied(cluster, 
         await observer.close()
 
     run(cluster, work)
-    assert read_whole(disk, LOG) == read_whole(cluster.disk, VOTERS_LOG)
+    assert_same_log(cluster, disk)
 
 
 def test_an_end_of_the_present_epoch_beyond_the_leaders_is_cut(cluster, disk):
     async def work():
         await diverged(cluster, disk)
-        observer = await following(cluster, disk)
-        assert observer.image == cluster.voter.image
-        await observer.close()
+        await catch_up(cluster, disk)
 
     run(cluster, work)
-    assert read_whole(disk, LOG) == read_whole(cluster.disk, VOTERS_LOG)
+    assert_same_log(cluster, disk)
 
 
 def test_a_leader_without_what_was_committed_is_refused(cluster, disk, caplog):

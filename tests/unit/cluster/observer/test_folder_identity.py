@@ -5,10 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kits.embedded_store import on_disk
-from kits.observer_kit import (
-    following,
-    run,
-)
+from kits.observer_kit import catch_up, following, run
 from moldau.base.errors import ConfigError
 from moldau.storage.checkpoints import read_meta_properties
 
@@ -25,7 +22,7 @@ def test_a_fresh_folder_without_a_cluster_id_is_refused_and_stays_fresh(cluster,
 
 def test_a_fresh_folder_is_formatted_for_the_cluster_of_the_settings(cluster, disk):
     async def work():
-        await (await following(cluster, disk)).close()
+        await catch_up(cluster, disk)
         again = await following(cluster, disk, cluster_id=None)
         assert again.identity.cluster_id == cluster.voter.identity.cluster_id
         await again.close()
@@ -37,7 +34,7 @@ def test_a_fresh_folder_is_formatted_for_the_cluster_of_the_settings(cluster, di
 
 def test_a_folder_of_another_cluster_is_refused_before_anything_is_touched(cluster, disk):
     async def work():
-        await (await following(cluster, disk)).close()
+        await catch_up(cluster, disk)
         before = on_disk(disk)
         observer = cluster.new_observer(disk, cluster_id="another")
         with pytest.raises(ConfigError, match=r"belongs to cluster\.id"):

@@ -8,15 +8,7 @@ import json
 from kits.embedded_store import commit, created
 from kits.metadata_samples import every_change
 from kits.observed_cluster import VOTER
-from kits.observer_kit import (
-    FOLDER,
-    LOG,
-    VOTERS_LOG,
-    fill,
-    following,
-    run,
-    write_raw,
-)
+from kits.observer_kit import FOLDER, assert_same_log, catch_up, fill, following, run, write_raw
 from moldau.base.files import read_whole
 from moldau.cluster.changes import FeatureLevelSet
 from moldau.cluster.journal import Journal
@@ -28,9 +20,7 @@ from moldau.sim.disk_faults import Operation
 def test_it_has_everything_that_was_committed_once_it_has_caught_up(cluster, disk):
     async def work():
         await fill(cluster, 5)
-        observer = await following(cluster, disk)
-        assert observer.image == cluster.voter.image
-        await observer.close()
+        await catch_up(cluster, disk)
 
     run(cluster, work)
 
@@ -56,7 +46,7 @@ def test_its_folder_is_a_copy_of_the_voters(cluster, disk):
         await observer.close()
 
     run(cluster, work)
-    assert read_whole(disk, LOG) == read_whole(cluster.disk, VOTERS_LOG)
+    assert_same_log(cluster, disk)
     for name in ("leader-epoch-checkpoint", "partition.metadata", "quorum-state"):
         ours = read_whole(disk, f"{FOLDER}/{name}")
         assert ours == read_whole(cluster.disk, f"/voter/__cluster_metadata-0/{name}")
@@ -180,9 +170,7 @@ def test_a_restart_within_a_transaction_goes_on_with_it(cluster, disk, monkeypat
         data = voters.file.read(voters.position, voters.size)
         journal.append_copies(data, [parse_header(data)])
         journal.close()
-        again = await following(cluster, disk, fetch_bytes=1)
-        assert again.image == cluster.voter.image
-        await again.close()
+        await catch_up(cluster, disk, fetch_bytes=1)
 
     run(cluster, work)
 

@@ -8,12 +8,7 @@ import logging
 
 import pytest
 
-from kits.observer_kit import (
-    FOLDER,
-    fill,
-    following,
-    run,
-)
+from kits.observer_kit import FOLDER, catch_up, fill, following, run
 from moldau.base.files import read_whole
 from moldau.cluster.store import StoreFailed
 
@@ -21,8 +16,7 @@ from moldau.cluster.store import StoreFailed
 def test_it_goes_on_where_it_was(cluster, disk):
     async def work():
         await fill(cluster, 5)
-        first = await following(cluster, disk)
-        await first.close()
+        await catch_up(cluster, disk)
         end = cluster.voter.image.version
         await fill(cluster, 2, first=10)
         cluster.source.fetches.clear()
@@ -37,7 +31,7 @@ def test_it_goes_on_where_it_was(cluster, disk):
 def test_its_image_waits_for_the_leader_to_say_what_is_committed(cluster, disk):
     async def work():
         await fill(cluster, 3)
-        await (await following(cluster, disk)).close()
+        await catch_up(cluster, disk)
         feed, cluster.feed = cluster.feed, None
         again = cluster.new_observer(disk)
         await again.start()

@@ -8,13 +8,13 @@ import pytest
 
 from kits.embedded_store import commit, created
 from kits.metadata_samples import topic_id
-from kits.observer_kit import (
-    FOLDER,
+from kits.observer_kit import FOLDER, catch_up, fill, following, run, with_snapshot
+from kits.spoiled_answers import (
     Spoiling,
-    fill,
-    following,
-    run,
-    with_snapshot,
+    flip_bit_in_the_middle,
+    snapshot_piece,
+    spoil_bytes,
+    spoil_values,
 )
 from moldau.base.files import read_whole
 from moldau.cluster.changes import TopicCreated, TopicRemoved
@@ -41,9 +41,7 @@ def test_a_fresh_observer_begins_with_the_snapshot(snapshotting, disk):
         ours = read_whole(disk, f"{FOLDER}/{newest.name}")
         assert ours == read_whole(cluster.disk, f"/voter/__cluster_metadata-0/{newest.name}")
         await observer.close()
-        again = await following(cluster, disk)
-        assert again.image == cluster.voter.image
-        await again.close()
+        await catch_up(cluster, disk)
 
     run(cluster, work)
 
@@ -126,40 +124,23 @@ def test_no_snapshot_is_made_within_a_transaction(cluster, disk, monkeypatch):
         await cluster.caught_up(observer)
         await observer.close()
         assert snapshot_ids(disk, FOLDER)[-1].end_offset == end
-        again = await following(cluster, disk)
-        assert again.image == cluster.voter.image
-        await again.close()
+        await catch_up(cluster, disk)
 
     run(cluster, work)
-
-
-def spoil_snapshot_bytes(answer):
-    piece = answer.topics[0].partitions[0]
-    data = bytearray(piece.unaligned_records)
-    data[len(data) // 2] ^= 1
-    piece.unaligned_records = bytes(data)
-
-
-def on_piece(**values):
-    def spoil(answer):
-        for name, value in values.items():
-            setattr(answer.topics[0].partitions[0], name, value)
-
-    return spoil
 
 
 @pytest.mark.parametrize(
     "spoil",
     [
-        spoil_snapshot_bytes,
-        on_piece(unaligned_records=b""),
-        on_piece(position=7),
-        on_piece(size=20),
-        on_piece(error_code=98),
-        on_piece(error_code=12345),
-        lambda answer: setattr(answer, "topics", []),
-        lambda answer: setattr(answer, "error_code", 8),
-        lambda answer: setattr(answer.topics[0].partitions[0].snapshot_id, "epoch", 9),
+        spoil_bytes(snapshot_piece, "unaligned_records", flip_bit_in_the_middle),
+        spoil_values(snapshot_piece, unaligned_records=b""),
+        spoil_values(snapshot_piece, position=7),
+        spoil_values(snapshot_piece, size=20),
+        spoil_values(snapshot_piece, error_code=98),
+        spoil_values(snapshot_piece, error_code=12345),
+        spoil_values(lambda answer: answer, topics=[]),
+        spoil_values(lambda answer: answer, error_code=8),
+        spoil_values(lambda answer: snapshot_piece(answer).snapshot_id, epoch=9),
     ],
 )
 def test_a_snapshot_that_arrives_spoiled_is_fetched_again(snapshotting, disk, spoil):
@@ -168,10 +149,8 @@ def test_a_snapshot_that_arrives_spoiled_is_fetched_again(snapshotting, disk, sp
     async def work():
         await with_snapshot(cluster)
         source = Spoiling(cluster.source, spoil_piece=spoil)
-        observer = await following(cluster, disk, source=source)
+        await catch_up(cluster, disk, source=source)
         assert source.left == 0
-        assert observer.image == cluster.voter.image
         assert not [name for name in disk.names(FOLDER) if name.endswith(".part")]
-        await observer.close()
 
     run(cluster, work)
