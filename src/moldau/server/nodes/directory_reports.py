@@ -1,8 +1,8 @@
 """Tells the controller in which log directories this broker's replicas lie (KIP-858).
 
-AssignReplicasToDirs, many replicas at a time, one request in flight. What comes meanwhile leaves
-with the next request. A replica stays pending until the controller has answered it, so
-that a directory which fails before its replicas were reported is still known to have held them.
+Requests are AssignReplicasToDirs with many replicas each, one in flight. A replica stays pending
+until the controller has answered for it. So the controller learns what a directory held, even if
+that fails before the report.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from moldau.cluster.directory_assignments import DirectoryAnswer, ReplicaDirecto
 from moldau.cluster.store import StoreFailed
 from moldau.engine.backoff import Backoff
 from moldau.protocol.errors import ApiError, ErrorCode
+from moldau.server.nodes.one_in_flight import OneInFlight
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +48,7 @@ class AssignDirectories(Protocol):
 
 
 class DirectoryReports:
-    """What this broker has still to report. Owned by the event loop's thread."""
+    """The replicas that this broker has still to report. Owned by the event loop's thread."""
 
     def __init__(
         self,
@@ -61,56 +62,56 @@ class DirectoryReports:
         self._broker_epoch = broker_epoch
         self._random = random
         self._pending: dict[tuple[TopicId, int], ReplicaDirectory] = {}
-        self._sending: asyncio.Task[None] | None = None
+        self._requests = OneInFlight("directory reports", self._pending, self._send_next)
+        self._failure_count = 0
+        """Requests in a row that brought nothing."""
         self._is_closed = False
 
     def report(self, topic_id: TopicId, index: int, directory: bytes) -> None:
-        """Have the controller told where a replica lies, on a later turn of the loop."""
+        """Report the directory of a replica, on a later turn of the loop."""
         if self._is_closed:
             return  # the next start reports it
         self._pending[topic_id, index] = ReplicaDirectory(topic_id, index, directory)
-        if self._sending is None:
-            loop = asyncio.get_running_loop()
-            self._sending = loop.create_task(self._send_all(), name="directory reports")
+        self._requests.begin()
 
-    async def _send_all(self) -> None:
-        failure_count = 0
-        try:
-            while self._pending:
-                if await self._send():
-                    failure_count = 0
-                else:
-                    failure_count += 1
-                    await asyncio.sleep(RETRIES.wait_s(failure_count, self._random))
-        finally:
-            self._sending = None
+    async def _send_next(self) -> None:
+        if await self._send():
+            self._failure_count = 0
+        else:
+            self._failure_count += 1
+            await asyncio.sleep(RETRIES.wait_s(self._failure_count, self._random))
 
     async def _send(self) -> bool:
-        """Send one request; return whether some of it was settled."""
+        """Send one request; return whether a replica of it is pending no more."""
         replicas = list(islice(self._pending.values(), REPLICAS_PER_REQUEST))
         try:
             answers = await self._ask(self._broker_id, self._broker_epoch(), replicas)
         except (ApiError, StoreFailed) as error:
             logger.debug("the controller was not told of %d replicas: %s", len(replicas), error)
             return False
-        is_settled = False
+        except Exception:
+            # Not dropped: a replica whose directory is unknown stays out of the ISR.
+            logger.exception("a bug while directories were reported, they are sent again")
+            return False
+        return self._take(answers)
+
+    def _take(self, answers: list[DirectoryAnswer]) -> bool:
+        is_progress = False
         for answer in answers:
-            place = answer.replica.topic_id, answer.replica.index
-            # A replica that has got another directory meanwhile is reported again.
-            if self._pending.get(place) != answer.replica:
+            key = answer.replica.topic_id, answer.replica.index
+            # A replica that has moved to another directory meanwhile is reported again.
+            if self._pending.get(key) != answer.replica:
                 continue
             if answer.error is ErrorCode.NONE or answer.error in _NOT_OURS:
-                del self._pending[place]
-                is_settled = True
+                del self._pending[key]
+                is_progress = True
             else:
-                # At the end, so that others are not kept from the next request.
-                self._pending[place] = self._pending.pop(place)
-        return is_settled
+                # To the end of the queue, so that it does not hold up the others.
+                self._pending[key] = self._pending.pop(key)
+        return is_progress
 
     async def close(self) -> None:
         """Report no more."""
         self._is_closed = True
         self._pending.clear()
-        if self._sending is not None:
-            self._sending.cancel()
-            await asyncio.gather(self._sending, return_exceptions=True)
+        await self._requests.cancel()

@@ -109,6 +109,18 @@ async def test_a_failed_request_is_repeated_ever_more_slowly(controller, reports
     assert all(8 <= wait <= 12 for wait in waits[8:])
 
 
+def test_a_bug_is_logged_and_the_request_is_repeated(world, caplog):
+    @in_world
+    async def test(controller, reports):
+        controller.results = [ZeroDivisionError()]
+        reports.report(TOPIC, 0, FIRST)
+        await asyncio.sleep(60)
+        assert controller.told == [[(0, FIRST)]] * 2
+
+    test(world)
+    assert caplog.text.count("a bug while directories were reported") == 1
+
+
 @in_world
 async def test_a_replica_that_is_not_here_any_more_is_given_up(controller, reports):
     controller.results = [ErrorCode.UNKNOWN_TOPIC_ID]
