@@ -19,9 +19,8 @@ import pytest
 
 from kits.seed_runs import never_seen, seed_cases
 from moldau.sim.cluster.coverage import coverage_lines
-from moldau.sim.cluster.nemesis import FAULTS_BY_NAME
 from moldau.sim.cluster.scenario import run_cluster_seed
-from moldau.sim.cluster.swarm import FAULTS, ClusterSwarm
+from moldau.sim.cluster.swarm import ClusterSwarm
 from moldau.sim.scenarios import ScenarioOutcome
 
 SEEDS = (4, 28, 31, 33, 43)
@@ -67,10 +66,6 @@ def test_the_runs_have_seen_what_they_are_for():
         "topic deleted",
     }
     assert never_seen(wanted, map(outcome, SEEDS)) == set()
-
-
-def test_every_fault_that_a_seed_may_draw_is_there():
-    assert set(FAULTS) == set(FAULTS_BY_NAME)
 
 
 def test_many_seeds_tell_which_cases_they_missed():

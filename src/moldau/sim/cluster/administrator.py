@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from moldau.base.ids import TopicId
 from moldau.protocol.errors import ErrorCode
@@ -24,7 +25,7 @@ TIMEOUT_MS = 2_000
 
 
 class ClusterAdministrator(ClusterClient):
-    """Creates and deletes topics, each however often a broker has to be asked."""
+    """Creates and deletes topics, and asks again until that is done."""
 
     async def create(self, plan: TopicPlan) -> TopicId:
         """Create a topic; one that exists is the one whose answer was lost."""
@@ -39,12 +40,7 @@ class ClusterAdministrator(ClusterClient):
             plan.name, plan.partition_count, plan.replication_factor, [], configs
         )
         while True:
-            try:
-                response = await self.call(self.any_node(), CreateTopicsRequest([wanted]))
-            except NoAnswer:
-                await asyncio.sleep(RETRY_S)
-                continue
-            result = response.topics[0]
+            result = (await self._ask(CreateTopicsRequest([wanted]))).topics[0]
             if not result.error_code:
                 return TopicId(result.topic_id)
             error = ErrorCode.of(result.error_code)
@@ -56,12 +52,7 @@ class ClusterAdministrator(ClusterClient):
 
     async def _existing(self, plan: TopicPlan) -> TopicId:
         while True:
-            try:
-                response = await self.call(self.any_node(), MetadataRequest(None, False))
-            except NoAnswer:
-                await asyncio.sleep(RETRY_S)
-                continue
-            for topic in response.topics:
+            for topic in (await self._ask(MetadataRequest(None, False))).topics:
                 if topic.name == plan.name:
                     return TopicId(topic.topic_id)
             await asyncio.sleep(RETRY_S)
@@ -70,16 +61,19 @@ class ClusterAdministrator(ClusterClient):
         """Delete a topic; one that is unknown is the one whose answer was lost."""
         request = DeleteTopicsRequest([DeleteTopicState(None, topic_id)], timeout_ms=TIMEOUT_MS)
         while True:
-            try:
-                response = await self.call(self.any_node(), request)
-            except NoAnswer:
-                await asyncio.sleep(RETRY_S)
-                continue
-            result = response.responses[0]
+            result = (await self._ask(request)).responses[0]
             if not result.error_code or result.error_code in GONE:
                 return
             self.check_refusal("a deletion", result.error_code, result.error_message)
             await asyncio.sleep(RETRY_S)
+
+    async def _ask(self, request: Any) -> Any:
+        """Ask one broker after the other until one answers."""
+        while True:
+            try:
+                return await self.call(self.any_node(), request)
+            except NoAnswer:
+                await asyncio.sleep(RETRY_S)
 
 
 class TopicChanger(ClusterAdministrator):

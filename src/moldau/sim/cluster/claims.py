@@ -1,8 +1,8 @@
-"""What clients were told of one partition: each record acknowledged by all, or read.
+"""What clients were told of one partition: each record acknowledged with acks=all, or read.
 
 Such a record is committed. It must be in the log at the end, at its offset, whatever happened, and
-no other value may ever be told for that offset. Nothing is held against a partition of which too
-many replicas were damaged (`atlas`), except that its replicas must agree in the end.
+no client may ever get another value for that offset. A partition of which too many replicas were
+damaged (`atlas`) may lose records; its replicas must still agree in the end.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ class PartitionClaims:
         self.topic_id = topic_id
         self._atlas = atlas
         self.values: dict[int, bytes] = {}
+        """By offset."""
         self._offsets: dict[bytes, int] = {}
         self.given_up: set[str] = set()
         """Writers that gave up a batch: their numbers may have gaps."""
@@ -31,25 +32,25 @@ class PartitionClaims:
         """Whether records may be lost."""
         return self.key in self._atlas.exceeded
 
-    def committed(self, offset: int, values: Sequence[bytes]) -> None:
+    def committed(self, first_offset: int, values: Sequence[bytes]) -> None:
         """Take records that are committed, from an offset on."""
         if self.is_exceeded:
             return
-        for place, value in enumerate(values, offset):
+        for offset, value in enumerate(values, first_offset):
             if f"/{self.key}/".encode() not in value:
-                raise Violation(f"P2: {self.key} offset {place} holds {value!r}, not its own")
-            known = self.values.setdefault(place, value)
+                raise Violation(f"P2: {self.key} offset {offset} holds {value!r}, not its own")
+            known = self.values.setdefault(offset, value)
             if known != value:
-                raise Violation(f"P2: {self.key} offset {place} held {known!r} and now {value!r}")
-            if (first := self._offsets.setdefault(value, place)) != place:
-                raise Violation(f"P4: {self.key} has {value!r} at {first} and at {place}")
+                raise Violation(f"P2: {self.key} offset {offset} held {known!r} and now {value!r}")
+            if (other := self._offsets.setdefault(value, offset)) != offset:
+                raise Violation(f"P4: {self.key} has {value!r} at {other} and at {offset}")
 
     def final(self, records: Sequence[Read]) -> None:
         """Compare with the whole log, when all is well."""
         if self.is_exceeded:
             return
         found = {record.offset: record.value for record in records}
-        lost = [place for place, value in sorted(self.values.items()) if found.get(place) != value]
+        lost = [one for one, value in sorted(self.values.items()) if found.get(one) != value]
         if lost:
             raise Violation(
                 f"P1: {self.key} with {len(found)} records lacks {len(lost)} of "

@@ -58,7 +58,7 @@ class LeaderView(NamedTuple):
 
 
 class ClusterTargets:
-    """What all clients of a run know together."""
+    """What all clients of a run share."""
 
     def __init__(self, world: World, network: SimNetwork, nodes: Nodes) -> None:
         self.world = world
@@ -70,12 +70,12 @@ class ClusterTargets:
         self.stopped = False
         """Clients finish what they have begun and end."""
         self.disks_failed = False
-        """A disk was broken or full: brokers complain of it, and refuse what they cannot keep."""
+        """A disk was broken or full: brokers log errors, and refuse writes."""
         self.producer_ids = ProducerIds()
 
 
 class ClusterClient:
-    """Somebody on a host of its own."""
+    """One client, on a host of its own."""
 
     def __init__(self, targets: ClusterTargets, name: str) -> None:
         self.targets = targets
@@ -86,7 +86,7 @@ class ClusterClient:
         self._connections: dict[int, ClientConnection] = {}
         self._leaders: dict[tuple[bytes, int], LeaderView] = {}
         self._last_epochs: dict[tuple[bytes, int], int] = {}
-        """What is older than this is not believed: brokers learn of elections at their own pace."""
+        """Leaders of earlier epochs are not believed: some brokers learn late of an election."""
 
     # Asking
 
@@ -136,7 +136,7 @@ class ClusterClient:
         version: int | None = None,
         patience_s: float = ANSWER_PATIENCE_S,
     ) -> Any:
-        """Ask and wait; NoAnswer if that leads to nothing."""
+        """Send a request and wait for its answer; NoAnswer if none comes."""
         future = await self.send(node_id, request, version)
         return await self.answer(node_id, future, patience_s)
 
@@ -156,7 +156,7 @@ class ClusterClient:
     # Leaders
 
     async def leader_of(self, claims: PartitionClaims) -> LeaderView:
-        """Return the leader of a partition; NoAnswer if nobody was asked who knows one."""
+        """Return the leader of a partition; NoAnswer if the broker that is asked knows none."""
         place = (claims.topic_id, claims.key.partition)
         known = self._leaders.get(place)
         if known is None:
@@ -178,7 +178,7 @@ class ClusterClient:
             for partition in topic.partitions:
                 place = (topic.topic_id, partition.partition_index)
                 epoch = partition.leader_epoch
-                # As Kafka's clients: who is cut off from the controller tells of leaders before.
+                # As Kafka's clients do: a broker without a controller names earlier leaders.
                 if partition.leader_id >= 0 and epoch >= self._last_epochs.get(place, -1):
                     self._leaders[place] = LeaderView(partition.leader_id, epoch)
                     self._last_epochs[place] = epoch

@@ -1,4 +1,4 @@
-"""What clients of coordinators know together in a cluster, beside the clients of plain topics.
+"""What the clients of coordinators share in a cluster.
 
 The histories are those of one broker (`sim.transaction_history`, `sim.group_history`). Here a
 coordinator is the leader of one partition of an internal topic, in one leader epoch: its term.
@@ -44,7 +44,7 @@ class CoordinationTargets(Targets):
         self.cluster = cluster
         self.seen = cluster.seen
         self.clocks_jump = clocks_jump
-        """Transactions may be out of time at any moment: coordinators go by the wall clock."""
+        """Transactions may time out at any moment: coordinators use the wall clock."""
         self.places: list[PartitionClaims] = []
         """The partitions of the topic, to look up their leaders."""
         self._atlas = atlas

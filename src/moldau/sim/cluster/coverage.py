@@ -1,7 +1,7 @@
-"""What many runs together must have exercised, and whether they have.
+"""How often many runs together must have seen each important case, and whether they have.
 
-Runs in which nothing happened hold every promise. So a run of many seeds says how often the cases
-occurred that replication is for, beside how often they have to, by the number of seeds.
+A run in which nothing happens keeps every promise. So `sim-cluster-many` prints how often there was
+an election, a truncation and the like, beside how often there has to be one in so many seeds.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ WANTED = {
 
 
 def coverage_lines(seen: Counter[str], seed_count: int) -> Iterator[str]:
-    """Compare what was seen in some seeds with what is wanted of so many."""
+    """Compare what was seen with what so many seeds have to see."""
     for case, wanted in WANTED.items():
         scaled = wanted * seed_count / SEEDS
         state = "reached" if seen[case] >= scaled else "MISSED"

@@ -1,10 +1,10 @@
-"""What all faults of a run share: whom they may hit, how long they last, and when all is mended."""
+"""What the faults of a run share: which brokers they hit, how long they last, when they end."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import TypeAlias
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeAlias
 
 from moldau.server.lifecycle.internal_topics import INTERNAL_TOPICS
 from moldau.sim.cluster.atlas import Atlas
@@ -40,7 +40,7 @@ class FaultScene:
         """Set when every fault is to end."""
 
     async def last(self, mean_s: float | None = None) -> None:
-        """Wait for as long as a fault lasts, in the mean as the seed has drawn it."""
+        """Wait while a fault lasts: a drawn time with this mean, or with the seed's."""
         mean_s = mean_s or self.swarm.fault_length_s
         await self.wait(min(self.chance.expovariate(1 / mean_s), LONGEST_FAULT_S))
 
@@ -60,7 +60,7 @@ class FaultScene:
         return self.chance.choice(nodes) if nodes else None
 
     def choose_leader(self, *, of_coordinators: bool = False) -> Node | None:
-        """Choose a node that leads a partition and does not vote: its going brings an election."""
+        """Choose a node that leads a partition and does not vote: its end brings an election."""
         leaders = {
             partition.leader
             for topic in self.nodes.image.topics.values()
@@ -75,9 +75,9 @@ class FaultScene:
         return self.chance.choice(nodes) if nodes else None
 
     def note(self, node: Node) -> None:
-        """Write into the trace whom a fault hits."""
+        """Write into the trace which node a fault hits."""
         self.targets.world.trace.note("on", node.name, f"life {node.process.life}")
 
 
-Fault: TypeAlias = Callable[[FaultScene], Awaitable[None]]
-"""Does harm, lets it last, and mends it."""
+Fault: TypeAlias = Callable[[FaultScene], Coroutine[Any, Any, None]]
+"""Breaks something, waits, and mends it."""

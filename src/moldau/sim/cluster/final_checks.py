@@ -1,6 +1,6 @@
-"""The checks at the end of a run, when all is well: the cluster converges, and its replicas agree.
+"""The checks at the end of a run, when all faults are over.
 
-Everything is read, compared between replicas byte by byte, and verified on every disk.
+The cluster converges. Then everything is read, and the files on every disk are verified.
 """
 
 from __future__ import annotations
@@ -10,17 +10,15 @@ from collections.abc import Collection
 
 from moldau.base.ids import PartitionKey, TopicId
 from moldau.cluster.model import Partition as PartitionState
-from moldau.replication.delayed import Delayed
-from moldau.replication.partition import Partition
 from moldau.server.lifecycle.internal_topics import INTERNAL_TOPICS
 from moldau.sim.checks import check_files, check_insides, check_no_task_left
 from moldau.sim.cluster.claims import PartitionClaims
 from moldau.sim.cluster.client import RETRY_S, NoAnswer
 from moldau.sim.cluster.nodes import FOLDER, Nodes
 from moldau.sim.cluster.reader import ClusterReader
+from moldau.sim.cluster.replica_checks import replica_of
 from moldau.sim.history import Read, Violation
 from moldau.storage.folder_names import partition_of
-from moldau.storage.log import Log
 
 CONVERGED_WITHIN_S = 60.0
 """Virtual seconds, once all is well: some sessions, the longest back-off and a few requests that
@@ -79,71 +77,6 @@ def _unfinished_partition(nodes: Nodes, key: PartitionKey, state: PartitionState
     return None
 
 
-def replica_of(nodes: Nodes, broker_id: int, key: PartitionKey) -> Partition | None:
-    """Return a partition as one broker holds it; None if it does not."""
-    process = nodes.by_id(broker_id).process
-    if not process.serving or process.broker is None:
-        return None
-    return process.broker.parts.partitions.get(*key)
-
-
-# Replicas
-
-
-def check_committed_equal(nodes: Nodes, key: PartitionKey) -> None:
-    """I3: what is committed is the same on the leader and on every in-sync replica that runs."""
-    state = nodes.image.partition(key)
-    if state is None or state.leader < 0:
-        return
-    leader = replica_of(nodes, state.leader, key)
-    if leader is None or leader.role.leader_epoch != state.leader_epoch:
-        return
-    if state.partition_epoch < leader.role.partition_epoch:
-        return  # the voter is just ending, and what it decided last was not seen
-    end = leader.high_watermark
-    expected = _bytes_below(leader.log, end)
-    for broker_id in state.isr:
-        replica = replica_of(nodes, broker_id, key)
-        if replica is None or not nodes.is_registered(broker_id):
-            continue
-        if _bytes_below(replica.log, end) != expected:
-            raise Violation(
-                f"I3: {key}: broker {broker_id} in the ISR differs from leader {state.leader} "
-                f"below its high watermark {end}"
-            )
-
-
-def _bytes_below(log: Log, end: int) -> bytes:
-    """Return the stored batches below an offset; a follower may hold them in other segments."""
-    return b"".join(
-        segment.handle().read(batch.position, batch.size)
-        for segment in log.segments
-        for batch in segment.batches()
-        if batch.last_offset < end
-    )
-
-
-def check_overdue(nodes: Nodes, known: frozenset[Delayed]) -> frozenset[Delayed]:
-    """I13: return what has waited for a commit beyond its time-out; none may do so at two looks."""
-    loop = asyncio.get_running_loop()
-    overdue = frozenset(
-        delayed
-        for node in nodes.all
-        if node.serving and not node.process.paused and node.process.broker is not None
-        for partition in node.process.broker.parts.partitions
-        for delayed in _waiting(partition)
-        if delayed._timer is not None and delayed._timer.when() < loop.time()  # noqa: SLF001
-    )
-    if overdue & known:
-        raise Violation(f"I13: {len(overdue & known)} operations wait beyond their time-out")
-    return overdue
-
-
-def _waiting(partition: Partition) -> list[Delayed]:
-    operations = partition._delayed  # noqa: SLF001 - a look inside is what this is for
-    return [] if operations is None else operations._waiting  # noqa: SLF001
-
-
 def check_deleted(nodes: Nodes, deleted: Collection[TopicId]) -> None:
     """P8: no broker serves a topic that was deleted, or keeps it for a later start."""
     for node in nodes.all:
@@ -155,9 +88,6 @@ def check_deleted(nodes: Nodes, deleted: Collection[TopicId]) -> None:
             key = partition_of(name)
             if key is not None and nodes.image.partition(key) is None:
                 raise Violation(f"P8: {node.name} keeps {name}, which was deleted")
-
-
-# Records
 
 
 class FinalClusterReader(ClusterReader):

@@ -99,7 +99,7 @@ MACHINE_FAULTS: dict[str, Fault] = {
     "wiped disk": wipe,
     "clock jump": jump,
     "clock drift": drift,
+    "slow disk": slow_disk,
     "disk error": disk_error,
     "full disk": disk_full,
-    "slow disk": slow_disk,
 }

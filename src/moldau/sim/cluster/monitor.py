@@ -1,6 +1,6 @@
-"""Looks at all brokers after every turn of the loop, and counts what a run has really seen.
+"""Checks all brokers after every turn of the loop, and counts elections, truncations and the like.
 
-What it holds against them (the numbers are those of the invariants in the whole simulation):
+The invariants, with the numbers that they have in the whole simulation:
 
     I1  the high watermark lies in the log, and does not move back under one leader
     I2  one broker appends in a leader epoch
@@ -38,7 +38,7 @@ class _Observed(NamedTuple):
 
 
 class Monitor:
-    """The checks that hold at any time."""
+    """Checks the invariants that hold at any time."""
 
     def __init__(self, nodes: Nodes, atlas: Atlas, seen: Counter[str]) -> None:
         self._nodes = nodes

@@ -15,8 +15,9 @@ from moldau.sim.cluster.process_faults import PROCESS_FAULTS
 from moldau.sim.cluster.twin_faults import TWIN_FAULTS
 
 FAULTS_BY_NAME: dict[str, Fault] = (
-    PROCESS_FAULTS | MACHINE_FAULTS | NETWORK_FAULTS | CRASH_FAULTS | TWIN_FAULTS
+    PROCESS_FAULTS | MACHINE_FAULTS | CRASH_FAULTS | TWIN_FAULTS | NETWORK_FAULTS
 )
+"""All faults. Seeds draw from them, so another order is another run."""
 
 
 class ClusterNemesis:
@@ -26,6 +27,7 @@ class ClusterNemesis:
         self._scene = scene
         self._targets = scene.targets
         self._under_way: dict[asyncio.Task[None], None] = {}
+        """Used as a set that keeps its order, so that runs repeat."""
 
     async def run(self) -> None:
         """Do harm until the time is over, then let everything be well again."""
@@ -36,13 +38,10 @@ class ClusterNemesis:
             fault = scene.chance.choice(scene.swarm.faults)
             self._targets.world.trace.note("fault", fault)
             self._targets.seen[f"fault: {fault}"] += 1
-            task = loop.create_task(self._carry_out(fault), name=f"fault {fault}")
+            task = loop.create_task(FAULTS_BY_NAME[fault](scene), name=f"fault {fault}")
             self._under_way[task] = None
             task.add_done_callback(self._ended)
         await self.heal()
-
-    async def _carry_out(self, fault: str) -> None:
-        await FAULTS_BY_NAME[fault](self._scene)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._under_way.pop(task, None)

@@ -1,12 +1,12 @@
-"""How the clients of one broker's coordinators work in a cluster: each request goes to its broker.
+"""Sends the requests of group members and transactional producers to the right broker of a cluster.
 
 The clients of `sim.workload` ask over a `Link`. The link of a cluster looks at each request, and
 sends it to the leader of its partition or to the coordinator of its group or transactional id.
 
-A former coordinator that does not know yet that another was elected answers from its memory, as
-Kafka's does. It can write nothing, so what it was asked to keep is refused. But an assignment or an
-offset that it tells may be out of date. Such an answer counts as none. A transactional producer may
-hear from it that its transaction does not exist: that one begins anew, as Kafka's clients do.
+A former coordinator that has not heard of its successor answers from memory, as Kafka's does. It
+can write nothing, so it refuses commits. But its assignments and offsets may be out of date, so
+such an answer counts as none. It may also tell a transactional producer that its transaction does
+not exist. The producer then begins anew, as Kafka's clients do.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ LIVES_PER_EPOCH = 1_000
 """More than a broker is started in a run."""
 
 PASSING_IN_A_CLUSTER = PASSING_ERRORS | COORDINATOR_PASSING | {ErrorCode.KAFKA_STORAGE_ERROR}
-"""A controller that is about to stop has no store any more, hence the last one."""
+"""KAFKA_STORAGE_ERROR, because a controller that is stopping has closed its store."""
 
-ToldFromMemory = (JoinGroupRequest, SyncGroupRequest, HeartbeatRequest, OffsetFetchRequest)
+ANSWERED_FROM_MEMORY = (JoinGroupRequest, SyncGroupRequest, HeartbeatRequest, OffsetFetchRequest)
 
 
 class RoutedLink(Link):
@@ -65,7 +65,7 @@ class RoutedLink(Link):
     async def call(
         self, request: Any, version: int | None = None, *, patience_s: float | None = None
     ) -> Any:
-        """Ask the broker that a request is for; ConnectionLost if there is no answer to use."""
+        """Ask the broker that a request is for; ConnectionLost if no answer can be used."""
         patience_s = patience_s or self.patience_s
         try:
             if isinstance(request, FindCoordinatorRequest):
@@ -99,7 +99,7 @@ class RoutedLink(Link):
         node_id = await self._coordinator(kind, key)
         term = self._targets.term(kind, key)
         response = await self._ask(node_id, request, version, patience_s)
-        if isinstance(request, ToldFromMemory):
+        if isinstance(request, ANSWERED_FROM_MEMORY):
             if node_id != term.leader or term != self._targets.term(kind, key):
                 self._targets.seen["answer of a former coordinator"] += 1
                 raise NoAnswer(f"broker {node_id} may not coordinate {key} any more")
@@ -129,7 +129,7 @@ class RoutedLink(Link):
 
 
 def _coordinator_key(request: Any) -> tuple[CoordinatorKind, str]:
-    """Find out whose coordinator a request is for."""
+    """Return the kind of coordinator that a request is for, and its group or transactional id."""
     match request:
         case InitProducerIdRequest() | AddOffsetsToTxnRequest() | EndTxnRequest():
             return CoordinatorKind.TRANSACTION, str(request.transactional_id)

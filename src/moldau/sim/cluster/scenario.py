@@ -26,15 +26,14 @@ from moldau.sim.cluster.fault_scene import FaultScene
 from moldau.sim.cluster.final_checks import (
     FinalClusterReader,
     check_and_stop,
-    check_committed_equal,
     check_deleted,
-    check_overdue,
     wait_until_converged,
 )
 from moldau.sim.cluster.monitor import Monitor
-from moldau.sim.cluster.nemesis import ClusterNemesis
+from moldau.sim.cluster.nemesis import FAULTS_BY_NAME, ClusterNemesis
 from moldau.sim.cluster.nodes import Nodes
 from moldau.sim.cluster.reader import ClusterReader
+from moldau.sim.cluster.replica_checks import check_committed_equal, check_overdue
 from moldau.sim.cluster.swarm import ClusterSwarm, TopicPlan, draw_cluster_swarm
 from moldau.sim.cluster.writer import ClusterWriter
 from moldau.sim.history import Violation
@@ -69,7 +68,7 @@ def run_cluster_seed(
         log_lines(world.trace) as lines,
         ClusterCrashes(world.trace) as crashes,
     ):
-        swarm = adjust(draw_cluster_swarm(world.random("swarm")))
+        swarm = adjust(draw_cluster_swarm(world.random("swarm"), tuple(FAULTS_BY_NAME)))
         scenario = _ClusterScenario(world, swarm, lines, crashes)
         try:
             world.run(scenario.run(), limit_s=RUN_LIMIT_S)

@@ -1,45 +1,16 @@
-"""What a seed makes of a cluster: how many brokers, short times, clients, and which faults.
+"""The settings that a seed draws for a cluster: brokers, time-outs, clients and faults.
 
-All times are short, so that a run of half a virtual minute sees sessions end and ISRs change.
+All time-outs are short, so that a run of half a virtual minute sees sessions end and ISRs change.
 """
 
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from moldau.sim.swarm import Coordination, draw_coordination, draw_coordinator_settings
 from moldau.sim.workload.committed_reader import ReaderPlan
-
-FAULTS = (
-    "kill",
-    "kill of a leader",
-    "kill of a coordinator",
-    "bounce",
-    "orderly restart",
-    "pause",
-    "short pause",
-    "zombie leader",
-    "power cut",
-    "blackout",
-    "wiped disk",
-    "clock jump",
-    "clock drift",
-    "slow disk",
-    "disk error",
-    "full disk",
-    "crash point",
-    "power cut at a crash point",
-    "two brokers with one id",
-    "broker partition",
-    "voter partition",
-    "client partition",
-    "isolation",
-    "ring partition",
-    "swizzled partition",
-    "lost ISR answers",
-    "reset",
-)
 
 
 @dataclass(frozen=True)
@@ -99,9 +70,9 @@ class ClusterSwarm:
         return int(self.broker["replica.lag.time.max.ms"]) / 1000
 
 
-def draw_cluster_swarm(chance: random.Random) -> ClusterSwarm:
-    """Draw the settings of a run; coordinators have work in every other one."""
-    swarm = _draw_data(chance)
+def draw_cluster_swarm(chance: random.Random, faults: Sequence[str]) -> ClusterSwarm:
+    """Draw the settings of a run, and some of the faults; every other run has coordinators."""
+    swarm = _draw_data(chance, faults)
     if chance.random() < 0.5:
         return swarm
     return replace(
@@ -135,7 +106,7 @@ def _draw_coordination(chance: random.Random) -> Coordination:
     )
 
 
-def _draw_data(chance: random.Random) -> ClusterSwarm:
+def _draw_data(chance: random.Random, faults: Sequence[str]) -> ClusterSwarm:
     """Draw everything but the work of coordinators."""
     broker_count = chance.choice((3, 3, 3, 4, 5))
     session_ms = chance.choice((600, 1_000, 3_000))
@@ -144,7 +115,7 @@ def _draw_data(chance: random.Random) -> ClusterSwarm:
         broker_count=broker_count,
         duration_s=chance.uniform(20.0, 30.0),
         fault_mean_s=chance.choice((0.5, 1.0, 2.0)),
-        faults=tuple(chance.sample(FAULTS, chance.randrange(2, 8))),
+        faults=tuple(chance.sample(faults, chance.randrange(2, 8))),
         fault_length_s=session_ms / 1000 * chance.choice((0.3, 1.0, 2.0)),
         chunk_size_max=chance.choice((700, 16_384)),
         reset_chance=chance.choice((0.0, 0.0, 0.002)),

@@ -126,7 +126,7 @@ class ClusterWriter(ClusterClient):
     async def _get_producer_id(self, lane: WriterLane) -> None:
         answer = await self.call(self.any_node(), InitProducerIdRequest(None, 60_000))
         if answer.error_code:
-            # A controller that is about to stop has no store any more to take ids from.
+            # A controller that is stopping has closed the store that ids come from.
             if answer.error_code != ErrorCode.KAFKA_STORAGE_ERROR:
                 self.check_refusal("a producer id", answer.error_code)
             raise NoAnswer("no producer id was given")
