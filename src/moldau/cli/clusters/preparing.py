@@ -1,6 +1,6 @@
-"""Preparing the folder of a cluster for a start: formatted directories and settings.
+"""Prepares the folder of a cluster for a start: formats directories and writes settings.
 
-What is there is kept. Directories get the cluster's id here, because a broker that does not vote
+Data that is there stays. Directories get the cluster's id here, because a broker that does not vote
 cannot choose one.
 """
 
@@ -40,9 +40,9 @@ BASE_PORT: Final = 9092
 
 
 def claim(path: Path, broker_count: int | None, base_port: int | None) -> ClusterFolder:
-    """Take the cluster of a folder, or plan one for it; UserError if the folder does not fit.
+    """Return the cluster of a folder, or a new one for it; UserError if the folder does not fit.
 
-    Nothing is written: a start that is refused leaves the choice of ports and brokers open.
+    Nothing is written, so that after a refused start other ports can still be chosen.
     """
     found = find_cluster(path)
     if found is None:
@@ -58,7 +58,7 @@ def refuse_taken_ports(cluster: ClusterFolder) -> None:
     needed = {broker.port: f"broker {broker.broker_id}" for broker in cluster.brokers}
     for port, user in {**needed, cluster.controller_port: "the controller"}.items():
         with socket.socket() as probe:
-            # As brokers do, so that connections that have just ended are not in the way.
+            # As brokers do, so that connections that have just ended do not count.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind((HOST, port))
@@ -69,7 +69,7 @@ def refuse_taken_ports(cluster: ClusterFolder) -> None:
 
 
 def check_settings(cluster: ClusterFolder, overrides: Mapping[str, str]) -> list[str]:
-    """Return what brokers will warn of; ConfigError if they will not start with these settings."""
+    """Return the warnings about these settings; ConfigError if a broker cannot start with them."""
     warnings: dict[str, None] = {}
     for broker in cluster.brokers:
         settings = BrokerSettings.load(
@@ -83,32 +83,42 @@ def check_settings(cluster: ClusterFolder, overrides: Mapping[str, str]) -> list
 
 
 def prepare(cluster: ClusterFolder, overrides: Mapping[str, str]) -> None:
-    """Found a cluster that is new, format new directories, and write the settings."""
+    """Write down a new cluster, format new directories, and write the settings."""
     if not _is_founded(cluster):
-        write_atomically(Disk(), str(cluster.path / FILE_NAME), encode(cluster.shape))
+        path = cluster.path / FILE_NAME
+        with _writing(path):
+            write_atomically(Disk(), str(path), encode(cluster.shape))
     for broker in cluster.brokers:
         format_directory(cluster, broker)
-    try:
-        for broker in cluster.brokers:
-            text = properties_text(cluster, broker, overrides)
+    for broker in cluster.brokers:
+        text = properties_text(cluster, broker, overrides)
+        with _writing(broker.properties):
             broker.properties.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"cannot write {broker.properties}: {reason_of(error)}") from None
 
 
 def format_directory(cluster: ClusterFolder, broker: LocalBroker) -> None:
     """Give a broker's directory its identity, unless it has one; ConfigError if it has another."""
     directory = str(broker.data)
-    identify_directories(
-        Disk(),
-        [directory],
-        directory,
-        broker.broker_id,
-        system_random(),
-        int(time.time() * 1000),
-        cluster.shape.cluster_id,
-        founds_cluster=broker.is_voter,
-    )
+    with _writing(broker.data):
+        identify_directories(
+            Disk(),
+            [directory],
+            directory,
+            broker.broker_id,
+            system_random(),
+            int(time.time() * 1000),
+            cluster.shape.cluster_id,
+            founds_cluster=broker.is_voter,
+        )
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """Raise UserError with the path where the system refuses to write."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {reason_of(error)}") from None
 
 
 @contextmanager
@@ -130,5 +140,5 @@ def starting(path: Path) -> Iterator[None]:
 
 
 def _is_founded(cluster: ClusterFolder) -> bool:
-    """Tell whether the cluster was written down, which comes before anything of it is made."""
+    """Tell whether the cluster was written down, which is the first step of making one."""
     return (cluster.path / FILE_NAME).exists()

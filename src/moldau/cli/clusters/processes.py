@@ -1,7 +1,7 @@
-"""The process of one broker: started, known again by later commands, its output read.
+"""Starts the process of a broker, finds it again in later commands, and reads its log.
 
-A file beside the broker's log says what its process is known by. A command finds the process
-through it and signals no other.
+A file beside the broker's log identifies the process. Commands find the process by it and signal
+no other.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class StartedBroker:
 
 
 def start(broker: LocalBroker) -> StartedBroker:
-    """Start a broker, and write down what its process is known by."""
+    """Start a broker, and write the file that identifies its process."""
     try:
         with broker.log.open("ab") as log:
             position = log.tell()
@@ -67,7 +67,7 @@ def start(broker: LocalBroker) -> StartedBroker:
         child.wait()
         raise _cannot_start(broker, error) from None
     process = KnownProcess.find(child.pid, lambda: True)
-    assert process is not None  # nobody has asked for its status: the number is its own
+    assert process is not None  # nobody has waited for it yet, so the number is still its own
     return StartedBroker(broker, child, process, position)
 
 

@@ -25,7 +25,7 @@ def bring_up(brokers: Sequence[LocalBroker], signals: StopSignals, say: Say) -> 
     try:
         for wave in start_order(brokers):
             for broker in wave:
-                # One by one: those that run are known when the next one cannot be started.
+                # One by one: if a start fails, those before it are stopped.
                 started.append(start(broker))  # noqa: PERF401
             _await_ready(started[-len(wave) :], signals, say)
     except BaseException:
@@ -41,7 +41,7 @@ def _await_ready(started: Sequence[StartedBroker], signals: StopSignals, say: Sa
     deadline_s = time.monotonic() + START_TIMEOUT_S
     waiting = list(started)
     while waiting:
-        # Asked before the log is read: what a broker said last is in the log then.
+        # Before the log is read, so that the last line of a broker that has ended is in it.
         ended = [one for one in waiting if one.process.has_ended()]
         for one in [one for one in waiting if one.is_ready()]:
             number, address = one.broker.broker_id, one.broker.address

@@ -33,8 +33,8 @@ def stop_until_signal(
 ) -> None:
     """Stop brokers in order; the second signal kills those that are left, and is raised.
 
-    `held` are the processes that this command knows: their folder may have been deleted, and then
-    no file tells of them.
+    `held` are the processes that this command knows itself: if their folder was deleted, no file
+    identifies them any more.
     """
 
     def wait(running: Processes) -> None:

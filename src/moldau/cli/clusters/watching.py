@@ -1,7 +1,7 @@
-"""Watching over the brokers of a cluster in the foreground.
+"""Watches the brokers of a cluster in the foreground.
 
-Other commands may stop and start brokers meanwhile. So processes are found again by their files,
-and a broker that was started elsewhere is watched, and stopped in the end, like the others.
+Other commands may stop and start brokers meanwhile. So a broker that another command has started is
+found by its file, watched, and stopped in the end like the others.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from moldau.cli.clusters.stop_signals import StopSignals
 from moldau.cli.operations.known_process import KnownProcess
 
 RETURN_PERIOD_S: Final = 1.0
-"""How often a broker that is down is looked for. Without any, nothing is done until one ends."""
+"""How often to look for brokers that are down; while all run, only their ends are waited for."""
 
 
 def watch_over(
@@ -57,7 +57,7 @@ def _returned(
 
 
 def _status(child: Popen[bytes] | None) -> int | None:
-    """Return how a process ended; None of one that another command started."""
+    """Return the exit status of a process; None if another command started it."""
     return None if child is None else child.wait()
 
 

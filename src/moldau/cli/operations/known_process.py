@@ -41,9 +41,9 @@ def identity_of(process_id: int) -> bytes:
 def identity_of_child(process_id: int) -> bytes:
     """Return start time and command line of a process that was just started.
 
-    For a moment after `exec` a process has no command line: the system sets it after it has closed
-    the files by which its parent learns of the `exec`. One that has ended has none either, and is
-    not waited for longer than that moment may take.
+    For a moment after `exec` a process has no command line: the kernel sets it after it has closed
+    the pipe by which the parent learns of the `exec`. A process that has ended has none either, so
+    the wait is short.
     """
     deadline_s = time.monotonic() + COMMAND_LINE_WITHIN_S
     while True:

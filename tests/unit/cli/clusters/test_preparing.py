@@ -42,6 +42,19 @@ def test_every_directory_belongs_to_the_same_cluster(tmp_path):
         assert (broker.data / "bootstrap.checkpoint").exists() == broker.is_voter
 
 
+def test_files_that_cannot_be_written_are_named(tmp_path):
+    with starting(tmp_path / "shape"):
+        cluster = claim(tmp_path / "shape", 3, 19092)
+        (cluster.path / "cluster.json.tmp").mkdir()
+        with pytest.raises(UserError, match=r"cannot write .*/cluster\.json: Is a directory"):
+            prepare(cluster, {})
+    with starting(tmp_path / "data"):
+        cluster = claim(tmp_path / "data", 3, 19092)
+        cluster.broker(2).data.parent.write_text("in the way")
+        with pytest.raises(UserError, match=r"cannot write .*/broker-2/data: Not a directory"):
+            prepare(cluster, {})
+
+
 def test_three_brokers_from_9092_on_unless_it_is_said(tmp_path):
     shape = prepared(tmp_path).shape
     assert (shape.broker_count, shape.base_port) == (3, 9092)
