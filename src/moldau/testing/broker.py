@@ -19,7 +19,8 @@ from typing import Final, ParamSpec, Self, TypeVar
 
 from moldau.client.errors import InvalidState
 from moldau.client.records import Record
-from moldau.testing.block import DataFolder, WithBlock
+from moldau.testing.block import WithBlock
+from moldau.testing.data_folder import DataFolder
 from moldau.testing.life import BrokerLife
 from moldau.testing.settings import Settings, Topics, broker_settings, topic_partitions
 from moldau.testing.topics import Client, call, create_topics, read_records
@@ -133,7 +134,7 @@ class TestBroker(WithBlock):
         call(create_topics(self._client(), {name: partitions}, configs))
 
     def records(self, topic: str) -> list[Record[bytes | None, bytes | None]]:
-        """Read all there is in a topic now, partition by partition; of transactions the committed.
+        """Read a topic from start to end, partition by partition, as `read_committed` does.
 
         UnknownTopicOrPartition if there is no such topic: reading creates none.
         """
@@ -149,7 +150,7 @@ class AsyncTestBroker:
     """`TestBroker` for asyncio: the same names, to be awaited.
 
     The broker has a thread and a loop of its own, so a test that blocks its loop does not block it.
-    Cancelled, a call is finished all the same before the cancellation goes on.
+    A call that is cancelled still runs to its end before the cancellation goes on.
     """
 
     __test__ = False
@@ -222,7 +223,7 @@ class AsyncTestBroker:
         await _in_thread(self._broker.create_topic, name, partitions, configs=configs)
 
     async def records(self, topic: str) -> list[Record[bytes | None, bytes | None]]:
-        """Read all there is in a topic now, partition by partition; of transactions the committed.
+        """Read a topic from start to end, partition by partition, as `read_committed` does.
 
         UnknownTopicOrPartition if there is no such topic: reading creates none.
         """

@@ -23,8 +23,9 @@ from moldau.client.errors import InvalidState
 from moldau.client.records import Record
 from moldau.cluster.formatting import identify_directories
 from moldau.storage.disk import Disk
-from moldau.testing.block import DataFolder, WithBlock
+from moldau.testing.block import WithBlock
 from moldau.testing.broker import HOST
+from moldau.testing.data_folder import DataFolder
 from moldau.testing.life import BrokerLife
 from moldau.testing.settings import (
     VOTER,
@@ -44,7 +45,7 @@ QUICK_CLUSTER: Final = {
     "replica.fetch.wait.max.ms": "200",
     "replica.fetch.backoff.ms": "50",
 }
-"""A dead broker is noticed in seconds, not in ten of them."""
+"""A dead broker is fenced after 2.5 seconds instead of Kafka's nine."""
 
 
 class TestCluster(WithBlock):
@@ -86,7 +87,7 @@ class TestCluster(WithBlock):
             call(create_topics(self._client(), topics))
 
     def _format(self) -> None:
-        """Give all folders the same cluster id, unless they have one from an earlier time."""
+        """Give all folders the same cluster id, unless they already have one."""
         disk, random, now_ms = Disk(), system_random(), SystemClock().wall_ms()
         cluster_id: str | None = None
         for broker_id in self.broker_ids:
@@ -211,11 +212,11 @@ class TestCluster(WithBlock):
         replication_factor: int | None = None,
         configs: Mapping[str, str] | None = None,
     ) -> None:
-        """Create a topic, with `default.replication.factor` replicas if nothing is said."""
+        """Create a topic; without a factor it has `default.replication.factor` replicas."""
         call(create_topics(self._client(), {name: partitions}, configs, replication_factor))
 
     def records(self, topic: str) -> list[Record[bytes | None, bytes | None]]:
-        """Read all there is in a topic now, partition by partition; of transactions the committed.
+        """Read a topic from start to end, partition by partition, as `read_committed` does.
 
         UnknownTopicOrPartition if there is no such topic: reading creates none.
         """

@@ -1,7 +1,7 @@
-"""What brokers of tests are given: Kafka's settings, with those that make a test quick.
+"""The settings of brokers in tests: Kafka's, with some that make a test quick.
 
-`broker_settings` is for one broker that stands alone, `cluster_settings` for all brokers of a
-cluster, and `node_settings` is what differs between them.
+`broker_settings` is for a single broker, `cluster_settings` for all brokers of a cluster, and
+`node_settings` for what differs between these.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ QUICK: Final = {
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
 }
-"""What differs from a broker in production: a group does not wait for more members to come, and the
-internal topics are small."""
+"""A group does not wait for more members to join, and the internal topics are small."""
 
 VOTER: Final = 1
 """The broker of a cluster that is its controller as well."""
@@ -45,9 +44,9 @@ def broker_settings(given: Settings | None) -> dict[str, str]:
 
 
 def cluster_settings(brokers: int, pace: Settings, given: Settings | None) -> dict[str, str]:
-    """Return what all brokers of a cluster are given; `pace` is how often they speak.
+    """Return the settings of all brokers of a cluster; `pace` is how often they talk.
 
-    ConfigError if a test cannot have so many.
+    ConfigError if a test cannot have so many brokers.
     """
     if not 1 <= brokers <= BROKERS_MAX:
         raise ConfigError(f"brokers={brokers}: a test has 1 to {BROKERS_MAX}")
@@ -64,7 +63,7 @@ def cluster_settings(brokers: int, pace: Settings, given: Settings | None) -> di
 
 
 def node_settings(broker_id: int, address: str, controller: str, folder: str) -> dict[str, str]:
-    """Return what one broker of a cluster has for itself; `controller` is the voter's address."""
+    """Return the settings of one broker of a cluster; `controller` is the voter's address."""
     own = {
         "node.id": str(broker_id),
         "log.dirs": folder,

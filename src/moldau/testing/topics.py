@@ -1,6 +1,6 @@
-"""What a test asks of its brokers through the client: topics created, and all their records.
+"""Creates topics for a test and reads their records, through the client.
 
-`Client` is what a client of the test is given, so that it works on real and on virtual time.
+`Client` holds what differs between real and virtual time.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from moldau.engine.portal import Portal
 T = TypeVar("T")
 
 Client = Mapping[str, Any]
-"""The arguments of a client that say where the brokers are, and how they are reached."""
+"""The arguments of a client that say where the brokers are and how to reach them."""
 
 POLL_MS: Final = 1_000
-"""How long one look at a topic may take; markers of transactions are passed without a record."""
+"""The longest poll; one that passes only transaction markers returns no record."""
 
 FETCH_WAIT_MS: Final = 10
-"""Nothing is waited for that has not been written yet."""
+"""Short: all records that are to be read are there already."""
 
 
 async def create_topics(
@@ -32,7 +32,7 @@ async def create_topics(
     configs: Mapping[str, str] | None = None,
     replication_factor: int | None = None,
 ) -> None:
-    """Create topics by their numbers of partitions."""
+    """Create topics with so many partitions each."""
     async with AsyncAdmin(**client) as admin:
         for name, partitions in topics.items():
             await admin.create_topic(
@@ -44,9 +44,9 @@ async def create_topics(
 
 
 async def read_records(client: Client, topic: str) -> list[Record[Any, Any]]:
-    """Read all there is in a topic now, partition by partition; of transactions the committed."""
+    """Read a topic from start to end, partition by partition, as `read_committed` does."""
     async with AsyncAdmin(**client) as admin:
-        await admin.describe_topic(topic)  # a consumer waits for topics that are not there
+        await admin.describe_topic(topic)  # a consumer would wait for a topic that does not exist
     consumer: AsyncConsumer[Any, Any] = AsyncConsumer(
         **client,
         auto_offset_reset="earliest",
@@ -56,8 +56,7 @@ async def read_records(client: Client, topic: str) -> list[Record[Any, Any]]:
     )
     found: list[Record[Any, Any]] = []
     async with consumer:
-        found_partitions = await consumer.partitions_for(topic)
-        ends = await consumer.end_offsets(found_partitions)
+        ends = await consumer.end_offsets(await consumer.partitions_for(topic))
         consumer.assign(ends)
         for partition, end in ends.items():
             while await consumer.position(partition) < end:
@@ -66,7 +65,7 @@ async def read_records(client: Client, topic: str) -> list[Record[Any, Any]]:
 
 
 def call(work: Coroutine[Any, Any, T]) -> T:
-    """Do a client's work for a test that is not asynchronous."""
+    """Run a client's coroutine for a test that is not asynchronous."""
     portal = Portal("test-client")
     try:
         return portal.call(work)

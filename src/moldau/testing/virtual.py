@@ -7,10 +7,10 @@
             world.network.crash("reader")
             await asyncio.sleep(60)         # no time at all
 
-Whenever everybody waits, the clock jumps to the next timer, so that time-outs of minutes take
-milliseconds. What runs first when several things could is drawn from a seed: the same seed gives
-the same run, another one perhaps another bug. A test that would hang fails and says who waits for
-what. With `brokers=3` the world has a cluster (`virtual_cluster`).
+When all tasks wait, the clock jumps to the next timer, so time-outs of minutes take milliseconds.
+A seed decides which of several ready tasks runs first: the same seed gives the same run, another
+seed may find another bug. A test that would hang fails and says which tasks wait where. With
+`brokers=3` the world has a cluster (`virtual_cluster`).
 
 The code under test must take its time from the event loop (`asyncio.sleep`, `loop.time`), and its
 clients are Moldau's asynchronous ones. Blocking clients need threads, and clients of others need
@@ -62,7 +62,7 @@ class VirtualWorld:
             self._cluster = VirtualCluster(world, self.network, brokers, settings)
 
     async def start(self) -> None:
-        """Return once what there is serves; a test finds it started."""
+        """Return once all brokers serve; `virtual_time` does it before the test."""
         await (self._cluster or self.broker).start()
 
     @property
@@ -98,7 +98,7 @@ class VirtualWorld:
         return ClientPorts(self.network.host(host), self._world.clock, self._world.random(host))
 
     def client(self, host: str = "client") -> dict[str, Any]:
-        """Return what an asynchronous client is given to run here, on a machine of this name.
+        """Return the arguments with which an asynchronous client runs on a machine of this name.
 
         `AsyncProducer(**world.client("writer"), linger_ms=0)`
         """
@@ -116,7 +116,7 @@ class VirtualWorld:
         await create_topics(self.client("test"), {name: partitions}, configs, replication_factor)
 
     async def records(self, topic: str) -> list[Record[bytes | None, bytes | None]]:
-        """Read all there is in a topic now, partition by partition; of transactions the committed.
+        """Read a topic from start to end, partition by partition, as `read_committed` does.
 
         UnknownTopicOrPartition if there is no such topic: reading creates none.
         """

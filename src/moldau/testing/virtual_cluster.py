@@ -6,8 +6,8 @@
         await asyncio.sleep(600)
         await world.cluster.start_broker(2)
 
-What takes time is awaited: a start, and a stop in order. What happens at once is not. Each broker
-has a machine of its own, `broker-1` and so on, with a simulated disk.
+A start, and a stop in order, take time and are awaited; the other calls are not. Each broker has a
+machine of its own, `broker-1` and so on, with a simulated disk.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from moldau.testing.settings import (
 CONTROLLER_PORT: Final = 9093
 FOLDER: Final = "/data"
 
-RARELY: Final = {"replica.fetch.wait.max.ms": "10000"}
-"""Kafka's time-outs stay as they are. Followers with nothing to fetch ask more rarely: what is
-written wakes them at once, and an idle virtual hour costs what is sent in it."""
+IDLE_PACE: Final = {"replica.fetch.wait.max.ms": "10000"}
+"""Followers with nothing to fetch ask less often, because every request of an idle virtual hour
+costs real time. A write still wakes them at once. All other time-outs are Kafka's."""
 
 
 class VirtualCluster:
@@ -47,7 +47,7 @@ class VirtualCluster:
         self._world = world
         self._network = network
         self._cluster_id = uuid_text(random_uuid(world.random("cluster id")))
-        common = cluster_settings(brokers, RARELY, settings)
+        common = cluster_settings(brokers, IDLE_PACE, settings)
         self.broker_ids = tuple(range(1, brokers + 1))
         """The ids of all brokers, running or not. The first one votes."""
         self._brokers = {one: self._new_broker(one, common) for one in self.broker_ids}
@@ -86,7 +86,7 @@ class VirtualCluster:
             await broker.start()
         except BaseException:
             if broker.alive and broker.life == life:
-                broker.kill()  # half a start must not be in the way of the next one
+                broker.kill()  # half a start would block the next one
             raise
 
     async def stop_broker(self, broker_id: int) -> None:
@@ -133,7 +133,7 @@ class VirtualCluster:
             self._network.partition([_host(one)], unreachable)
 
     def heal(self) -> None:
-        """Let everybody reach everybody again; what was held up arrives."""
+        """Mend all connections, those of clients too; what was held up arrives."""
         self._network.heal()
 
     # What a test wants to know
