@@ -27,7 +27,7 @@ class Measure:
     unit: str
     better: Better
     bar: float | None = 1.0
-    """None for a figure that is only printed."""
+    """None for a figure that is printed without a bar."""
 
     def met(self, ratio: float) -> bool:
         """Tell whether a ratio clears the bar."""

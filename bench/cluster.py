@@ -1,7 +1,7 @@
-"""`python -m bench.cluster`: three brokers of either kind, one of which votes, and one table.
+"""`python -m bench.cluster`: three Moldau brokers against three of Apache Kafka.
 
-Rounds, turns and table are those of `bench.run`. Everything has three replicas, and acks=all needs
-two of them.
+Rounds, turns and table are those of `bench.run`. One broker of each cluster is also the controller.
+All topics have three replicas, and acks=all needs two of them in sync.
 """
 
 from __future__ import annotations
@@ -37,22 +37,23 @@ MEASURES: tuple[Measure, ...] = (
     more("transactions", "rate", "consume-transform-produce by 100", "records/s", 1.5),
     less("memory", "idle", "peak memory of all brokers, idle", "MB", 0.12),
     less("memory", "loaded", "peak memory of all brokers after load", "MB", 0.08),
-    more("catch_up", "speed", "a follower catches up beside a writer", "MB/s"),
-    less("catch_up", "seconds", "start of that follower to in sync", "s"),
-    less("catch_up", "p99", "produce p99 beside that follower", "us"),
-    less("leader_killed", "gap", "a leader is killed: longest gap of a writer", "s", 1.1),
-    Measure("truncation", "stall", "longest stall of the loop, start and truncation of a segment",
+    more("catch_up", "speed", "a follower catches up: fetch rate", "MB/s"),
+    less("catch_up", "seconds", "a follower catches up: process start to in sync", "s"),
+    less("catch_up", "p99", "a follower catches up: produce p99 meanwhile", "us"),
+    less("leader_killed", "gap", "a leader is killed: longest wait for an acknowledgement", "s",
+         1.1),
+    Measure("truncation", "stall", "a segment is truncated: longest stall of the event loop",
             "ms", Better.LESS, None),
 )  # fmt: skip
 
 
 def _describe(scale: Scale) -> str:
     return (
-        f"{scale.throughput_bytes / 1e9:g} GB produced with librdkafka and half of it with Java, "
+        f"{scale.throughput_bytes / 1e9:g} GB produced with librdkafka, half as much with Java, "
         f"{scale.latency_records:,} records one at a time, {scale.transactions:,} transactions, "
-        f"commits for {scale.commit_seconds:g} s, {scale.missed_bytes / 1e9:g} GB missed by a "
-        "follower or truncated. Three replicas of everything, two of which must be in sync; "
-        "sessions of 9 s"
+        f"offset commits for {scale.commit_seconds:g} s, {scale.missed_bytes / 1e9:g} GB for a "
+        "follower to fetch or truncate. Three replicas of each partition, two of which must be in "
+        "sync; broker sessions of 9 s"
     )
 
 
@@ -62,8 +63,7 @@ CLUSTER = Page(
     measures=MEASURES,
     scales={
         pages.QUICK: QUICK,
-        # Three brokers and a client share the machine: what one broker does in a minute would
-        # take them many.
+        # Three brokers and a client share the machine, so the scale of one broker would take long.
         pages.FULL: replace(
             FULL, warm_up_bytes=500 * MB, throughput_bytes=1_000 * MB, small_records=2_000_000,
             latency_records=10_000, commit_seconds=10, transactions=500,

@@ -14,13 +14,13 @@ QUICK, FULL = "quick", "full"
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What a run measures unless told otherwise, and where its table goes."""
+    """What a run measures by default, and where its table goes."""
 
     title: str
     command: str
     measures: tuple[Measure, ...]
     scales: Mapping[str, Scale]
-    """By name: `quick` tries the harness, `full` counts."""
+    """By name: `quick` only tries the harness, `full` is for results."""
     describe_scale: Callable[[Scale], str]
     rounds: int
     path: Path
@@ -29,5 +29,5 @@ class Page:
 
     @property
     def works(self) -> tuple[str, ...]:
-        """Return the kinds of work that the rows are measured by, in their order."""
+        """Return the kinds of work that measure the rows, in their order."""
         return tuple(dict.fromkeys(measure.work for measure in self.measures))

@@ -1,10 +1,10 @@
-"""What is told of many times that were measured."""
+"""Percentiles of measured times."""
 
 from __future__ import annotations
 
 
 def percentiles(values: list[float]) -> dict[str, float]:
-    """Return the median, the 99th percentile, the greatest and the count."""
+    """Return the median, the 99th percentile, the greatest value and the count."""
     ordered = sorted(values)
     return {
         "p50": ordered[len(ordered) // 2],

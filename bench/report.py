@@ -20,7 +20,7 @@ _CLIENT = (
 )
 
 _WORTH_SAYING = 0.005
-"""Of the processors' time; less than that would be shown as nothing."""
+"""Of the CPU time; less would be shown as 0 %."""
 
 
 @dataclass(slots=True)
@@ -31,9 +31,9 @@ class Samples:
     candidate: str
     rounds: dict[str, list[tuple[Figures, Figures]]] = field(default_factory=dict)
     stolen: dict[str, list[float]] = field(default_factory=dict)
-    """The larger share of the processors' time that other guests took from either side."""
+    """The share of CPU time that other guests took, from the side that lost more."""
     repeated: dict[str, int] = field(default_factory=dict)
-    """Rounds that were measured anew, because others took too much."""
+    """Rounds that were measured again, because other guests took too much."""
     failures: list[str] = field(default_factory=list)
 
     def add(self, work: str, baseline: Figures, candidate: Figures, *, stolen: float = 0.0) -> None:
@@ -46,14 +46,14 @@ def render(samples: Samples, page: Page, scale: str) -> str:
     """Return the whole page, as measured at a scale of this name."""
     about = (
         f"{samples.candidate} against {samples.baseline}, `{page.command}`, scale "
-        f"{scale}. Medians over the rounds, least and greatest in brackets; a ratio is "
-        "candidate / baseline within one round. A bar is met where every round clears it; where "
-        "only some do, the table says how many."
+        f"{scale}. Figures are medians over the rounds, with the lowest and highest in brackets. "
+        "A ratio is candidate / baseline in one round. A bar is met if every round clears it; "
+        "otherwise the table says how many rounds did."
     )
     if scale == QUICK:
         about += (
-            " **This scale only tries the harness: a JVM has hardly compiled its hot code when it "
-            "ends, so nothing here says how the two compare.**"
+            " **This scale only tries the harness. It ends before a JVM has compiled its hot code, "
+            "so the ratios mean nothing.**"
         )
     lines = [
         f"# {page.title}",
@@ -82,12 +82,12 @@ def _stolen(samples: Samples) -> str:
         for work, shares in samples.stolen.items()
     )
     text = (
-        "Processor time that other guests of the machine took, per round, from the side that "
-        f"lost more: {'; '.join(told)}."
+        "CPU time stolen by other guests of the machine in each round, from the side that lost "
+        f"more: {'; '.join(told)}."
     )
     if samples.repeated:
         counts = (f"{work} {count}" for work, count in samples.repeated.items())
-        text += f" Rounds thrown away and measured anew for that: {', '.join(counts)}."
+        text += f" Rounds measured again because of it: {', '.join(counts)}."
     return text
 
 
@@ -95,7 +95,7 @@ def _row(measure: Measure, samples: Samples) -> list[str]:
     rounds = samples.rounds.get(measure.work)
     if not rounds:
         return []
-    # What only one of the two can tell is printed, without a ratio.
+    # A figure that only one of the two has is printed without a ratio.
     baseline = [figures[measure.name] for figures, _ in rounds if measure.name in figures]
     candidate = [figures[measure.name] for _, figures in rounds]
     shown = [spread(values) if values else "" for values in (baseline, candidate)]
@@ -114,7 +114,7 @@ def _cells(*cells: str) -> str:
 
 
 def verdict(measure: Measure, ratios: list[float]) -> str:
-    """Say whether the bar is met, and do not round doubt away."""
+    """Say whether the bar is met in all rounds, in some or in none."""
     cleared = sum(measure.met(ratio) for ratio in ratios)
     if cleared == len(ratios):
         return "yes"

@@ -74,7 +74,7 @@ def test_rounds_that_others_disturbed_are_measured_anew_a_few_times(
     assert len(samples.rounds["latency"]) == 1
     assert list(taken) == []
     page = render(samples, RESULTS, QUICK)
-    assert ("thrown away and measured anew for that: latency" in page) == (repeated > 0)
+    assert ("measured again because of it: latency" in page) == (repeated > 0)
 
 
 def test_a_figure_that_only_one_side_has_is_printed_without_a_ratio():
