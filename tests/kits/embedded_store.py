@@ -8,11 +8,15 @@ from kits.metadata_samples import topic_id
 from moldau.base.files import read_whole
 from moldau.cluster.changes import TopicCreated
 from moldau.cluster.embedded import EmbeddedStore
+from moldau.cluster.kept_snapshots import MetadataRetention
 from moldau.records.batch import iter_batches, parse_header
 from moldau.records.record import read_records
 
 KAFKA = Path(__file__).parents[1] / "unit" / "cluster" / "kafka_4_3_1"
 """Log directories as Apache Kafka 4.3.1 left them, without their indexes."""
+
+NOTHING_OLDER = MetadataRetention(max_bytes=0)
+"""Keeps the newest snapshot and the log behind it alone."""
 
 FOLDER = "/data/__cluster_metadata-0"
 LOG = f"{FOLDER}/{0:020d}.log"

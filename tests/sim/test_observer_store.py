@@ -33,6 +33,7 @@ from moldau.cluster.changes import (
 from moldau.cluster.embedded import EmbeddedStore
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.journal import METADATA_FOLDER, Journal
+from moldau.cluster.kept_snapshots import MetadataRetention
 from moldau.cluster.metadata_feed import MetadataFeed
 from moldau.cluster.model import ConfigResource
 from moldau.cluster.observer import ObserverStore
@@ -125,6 +126,7 @@ class Cluster:
         self.snapshot_bytes = self.dice.choice((600, 2_000, 1 << 20))
         self.own_snapshot_bytes = self.dice.choice((600, 2_000, 1 << 20))
         self.fetch_bytes = self.dice.choice((1, 200, 1 << 20))
+        self.retention_bytes = self.dice.choice((0, 4_000, 1 << 20))
 
     def reached(self):
         return None if self.cut else self.feed
@@ -140,6 +142,7 @@ class Cluster:
                 self.world.random("voter"),
                 executor=machine.executor,
                 snapshot_after_bytes=self.snapshot_bytes,
+                retention=MetadataRetention(self.retention_bytes),
             )
             await self.voter.start()
             self.feed = MetadataFeed(self.voter.log, self.world.clock)
@@ -177,6 +180,7 @@ class Cluster:
                 voters=(VOTER,),
                 executor=machine.executor,
                 snapshot_after_bytes=self.own_snapshot_bytes,
+                retention=MetadataRetention(self.retention_bytes),
                 fetch_bytes=self.fetch_bytes,
             )
             self.observer.subscribe(self.hear)
@@ -383,6 +387,7 @@ def run_eventful_life(seed, point=None, hit=1, *, power_cut=False):
         cluster = Cluster(world)
         cluster.snapshot_bytes, cluster.own_snapshot_bytes = 1 << 20, 900
         cluster.fetch_bytes = 400
+        cluster.retention_bytes = 0
         plan = ObserverCrash(cluster.observers, point, hit)
         world.run(eventful_life(cluster, plan, power_cut=power_cut))
         return plan

@@ -7,6 +7,7 @@ owner of the file then decides whether this is a torn tail or damage.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
@@ -29,12 +30,27 @@ class DamagedBatch(CorruptRecords):
         self.position = position
 
 
+_OFFSETS: Final = struct.Struct(">qi11xi")
+"""Of a header: base offset, length, last offset delta."""
+
+_LENGTH_END: Final = 12
+"""A batch's length counts from here."""
+
+
 class StoredBatch(NamedTuple):
     """One intact batch of a file."""
 
     position: int
     header: BatchHeader
     data: bytes
+
+
+class BatchOffsets(NamedTuple):
+    """The size of a batch, and its offsets."""
+
+    size: int
+    base_offset: int
+    next_offset: int
 
 
 def walk(file: File) -> Iterator[StoredBatch]:
@@ -67,6 +83,23 @@ def _header(chunk: bytes, start: int, position: int) -> BatchHeader:
     if header.size > BATCH_SIZE_MAX:
         raise DamagedBatch(position, f"a length of {header.size} bytes")
     return header
+
+
+def walk_offsets(file: File) -> Iterator[BatchOffsets]:
+    """Yield the sizes and offsets of a file's batches, unchecked; DamagedBatch at a cut one."""
+    size = file.size()
+    chunk, chunk_position, position = b"", 0, 0
+    while position < size:
+        if position + HEADER_SIZE > size:
+            raise DamagedBatch(position, f"{size - position} bytes left")
+        if position + HEADER_SIZE > chunk_position + len(chunk):
+            chunk, chunk_position = file.read(position, _CHUNK_SIZE), position
+        base_offset, length, last_delta = _OFFSETS.unpack_from(chunk, position - chunk_position)
+        batch_size = _LENGTH_END + length
+        if batch_size < HEADER_SIZE or position + batch_size > size or last_delta < 0:
+            raise DamagedBatch(position, f"a length of {batch_size} bytes")
+        yield BatchOffsets(batch_size, base_offset, base_offset + last_delta + 1)
+        position += batch_size
 
 
 def intact_batch_follows(file: File, damage: DamagedBatch) -> bool:

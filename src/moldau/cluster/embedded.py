@@ -40,6 +40,7 @@ from moldau.cluster.formatting import FIRST_FEATURES, ClusterIdentity, identify_
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.in_turns import CHANGES_PER_TURN
 from moldau.cluster.journal import METADATA_FOLDER, Journal
+from moldau.cluster.kept_snapshots import KeptSnapshots, MetadataRetention
 from moldau.cluster.leader_log import LeaderLog
 from moldau.cluster.listeners import Listeners
 from moldau.cluster.opening import open_newest_snapshot, opening_errors
@@ -97,6 +98,7 @@ class EmbeddedStore:
         executor: Executor | None = None,
         snapshot_after_bytes: int = SNAPSHOT_AFTER_BYTES,
         snapshot_interval_s: float = SNAPSHOT_INTERVAL_S,
+        retention: MetadataRetention = MetadataRetention(),  # noqa: B008 - it never changes
         min_insync_replicas: int = 1,
     ) -> None:
         self._files = files
@@ -112,12 +114,14 @@ class EmbeddedStore:
         self._listeners = Listeners()
         self._turn = asyncio.Lock()
         self._tasks: set[asyncio.Task[int]] = set()
+        self._snapshots = KeptSnapshots(files, self._folder, retention)
         self._snapshotting = Snapshotting(
             files,
             self._folder,
             clock,
             self._blocking,
             self._turn,
+            self._snapshots,
             SnapshotPace(snapshot_after_bytes, snapshot_interval_s),
         )
         self._quorum = Quorum()
@@ -235,7 +239,7 @@ class EmbeddedStore:
         journal.resume(snapshot.end_offset)
         remove_unfinished_snapshots(self._files, self._folder)
         self._journal = journal
-        self._snapshotting.newest = snapshot if snapshot.end_offset else None
+        self._snapshots.load(journal.start_offset)
         known = max(
             read_leader_epoch(self._files, self._folder), journal.last_epoch, snapshot.epoch
         )
@@ -243,7 +247,7 @@ class EmbeddedStore:
         self._log = LeaderLog(
             self._files,
             journal,
-            self._snapshotting,
+            self._snapshots,
             self.identity.cluster_id,
             self._node_id,
             self._epoch,

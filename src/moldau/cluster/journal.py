@@ -5,6 +5,9 @@ Knows batches and offsets, not what the records mean: the stores do. It is small
 read once at start. Where a batch lies is kept in memory (`journal_segment`); the index files are
 left as they are, since Kafka rebuilds them whenever it opens this log.
 
+Segments before the newest snapshot stay until retention removes them (`kept_snapshots`). Only nodes
+that have fallen behind read them.
+
     append -> bytes in the page cache          sync -> they survive a power cut
 
 A voter's journal is where the metadata is durable. Only what was synced may be told to anybody,
@@ -28,10 +31,10 @@ from typing import Final, NamedTuple
 
 from moldau.base.checks import crash_point, invariant
 from moldau.base.errors import StorageError
-from moldau.base.files import Buffer, FileRegion, Files
+from moldau.base.files import Buffer, File, FileRegion, Files
 from moldau.base.ids import LeaderEpoch, Offset, TopicId
 from moldau.cluster.batch_files import DamagedBatch, StoredBatch, intact_batch_follows, walk
-from moldau.cluster.journal_segment import JournalSegment
+from moldau.cluster.journal_segment import JournalSegment, read_older_segment
 from moldau.records.batch import BatchHeader
 from moldau.storage.checkpoints import PARTITION_METADATA, DamagedFile, write_topic_id
 from moldau.storage.epochs import LeaderEpochs, load_epochs, save_epochs
@@ -79,6 +82,8 @@ class Journal:
         self.folder = folder
         self._is_copy = is_copy
         self._segments: list[JournalSegment] = []
+        self._opened: tuple[JournalSegment, File] | None = None
+        """The older segment that was asked for last: closed segments would use up descriptors."""
         self._unused: list[int] = []
         """Segments that `load` found and that are not part of the log any more."""
         self._is_writable = False
@@ -100,6 +105,15 @@ class Journal:
         """Bytes in all segments."""
         return sum(segment.size for segment in self._segments)
 
+    def size_from(self, offset: int) -> int:
+        """Return the bytes in the segments that reach beyond an offset."""
+        size = 0
+        for segment in reversed(self._segments):
+            if segment.next_offset <= offset:
+                break
+            size += segment.size
+        return size
+
     def load(self, start_offset: int) -> Iterator[StoredBatch]:
         """Yield every batch that ends after this offset. The caller must read to the end.
 
@@ -115,7 +129,8 @@ class Journal:
                 f"starts at offset {bases[0]}, but no snapshot reaches further than {start_offset}",
             )
         self.next_offset = start_offset if first is None else first
-        self._unused = [base for base in bases if first is None or base < first]
+        self._load_older([base for base in bases if first is None or base < first], first)
+        older = len(self._segments)
         following = [base for base in bases if first is not None and base >= first]
         for base in following:
             if base != self.next_offset:
@@ -123,16 +138,31 @@ class Journal:
                 break
             if not (yield from self._load_segment(base, start_offset, last=base == following[-1])):
                 break
-        self._unused += following[len(self._segments) :]
+        self._unused += following[len(self._segments) - older :]
+
+    def _load_older(self, bases: Sequence[int], end: int | None) -> None:
+        """Find the segments that end where the first needed one begins, without a gap.
+
+        Without its leader epochs, a segment cannot be compared with the log of another node.
+        """
+        older: list[JournalSegment] = []
+        for base in reversed(bases):
+            segment = read_older_segment(base, self._files.open(self._path(base)))
+            if segment.next_offset != end or self.epochs.epoch_for(Offset(base)) < 0:
+                break
+            older.append(segment)
+            end = base
+        self._segments = older[::-1]
+        self._unused = list(bases[: len(bases) - len(older)])
 
     def _load_segment(
         self, base: int, start_offset: int, *, last: bool
     ) -> Generator[StoredBatch, None, bool]:
         """Read one segment; return whether all of it is whole, so that others may follow."""
-        segment = JournalSegment(base, self._files.open(self._path(base)))
-        self._segments.append(segment)
+        file = self._files.open(self._path(base))
+        segment = self._add_segment(base, file)
         try:
-            for batch in walk(segment.file):
+            for batch in walk(file):
                 header = batch.header
                 if header.base_offset != self.next_offset or header.last_offset_delta < 0:
                     self._refuse(
@@ -147,7 +177,7 @@ class Journal:
                 if header.next_offset > start_offset:
                     yield batch
         except DamagedBatch as damage:
-            if not last or intact_batch_follows(segment.file, damage):
+            if not last or intact_batch_follows(file, damage):
                 self._refuse(base, f"{damage}, and more follows it")
             return False
         return True
@@ -171,17 +201,18 @@ class Journal:
         self.epochs.truncate_from_end(Offset(self.next_offset))
         save_epochs(self._files, self.folder, self.epochs)
         if self._segments:
-            self._cut_torn_tail(self._segments[-1])
+            self._cut_torn_tail()
         else:
             self._create(self.next_offset)
         self._is_writable = True
 
-    def _cut_torn_tail(self, segment: JournalSegment) -> None:
-        if segment.file.size() > segment.size:
+    def _cut_torn_tail(self) -> None:
+        file, size = self._newest_file(), self._segments[-1].size
+        if file.size() > size:
             crash_point("journal.cut.before_truncate")
-            segment.file.truncate(segment.size)
+            file.truncate(size)
             crash_point("journal.cut.before_sync")
-            segment.file.sync()
+            file.sync()
 
     def begin_epoch(self, epoch: LeaderEpoch) -> None:
         """Record durably the leader epoch of the next batches, before the first of them."""
@@ -226,7 +257,7 @@ class Journal:
             self._note(header.size, header.next_offset)
 
     def _append(self, data: Buffer) -> None:
-        file = self._writable().file
+        file = self._writable_file()
         crash_point("journal.append.before_write")
         try:
             file.append([data])
@@ -242,13 +273,12 @@ class Journal:
         """End where it ended before a failed write, so that it can go on; else it has failed."""
         if not self._is_writable:
             return
-        segment = self._segments[-1]
         try:
-            segment.file.truncate(end.size)
+            self._newest_file().truncate(end.size)
         except OSError:
             self._is_writable = False
             return
-        segment.cut(end.next_offset)
+        self._segments[-1].cut(end.next_offset)
         self.next_offset = end.next_offset
 
     def sync(self) -> None:
@@ -257,7 +287,7 @@ class Journal:
         The kernel reports a lost write once and then forgets it. A second sync would succeed
         although the data is lost.
         """
-        file = self._writable().file
+        file = self._writable_file()
         try:
             file.sync()
         except OSError as error:
@@ -277,14 +307,20 @@ class Journal:
         """
         if not self.start_offset <= offset < min(end_offset, self.next_offset):
             return None
-        return self._segment_of(offset).region(offset, end_offset, max_bytes)
+        segment = self._segments[bisect_right(self._segments, offset, key=_by_base) - 1]
+        return segment.region(self._file_of(segment), offset, end_offset, max_bytes)
 
-    def _segment_of(self, offset: int) -> JournalSegment:
-        return self._segments[bisect_right(self._segments, offset, key=_by_base) - 1]
+    def _file_of(self, segment: JournalSegment) -> File:
+        file = segment.file  # read once: `roll` may run in a thread
+        if file is not None:
+            return file
+        if self._opened is None or self._opened[0] is not segment:
+            self._opened = segment, self._files.open(self._path(segment.base))
+        return self._opened[1]
 
     def roll(self) -> None:
         """Start a new segment, so that the ones before it can go once a snapshot has them."""
-        self._writable()
+        self._check_writable()
         if self._segments[-1].base == self.next_offset:
             return
         try:
@@ -305,7 +341,7 @@ class Journal:
             self._is_writable = False
 
     def drop_before(self, offset: int) -> list[int]:
-        """Begin later: with the segment that holds this offset, since a snapshot has the rest.
+        """Begin later: with the segment that holds this offset.
 
         Return the segments that are not part of the log any more, for `remove`. Whoever reads the
         log must see at once that they are gone; removing their files may block.
@@ -322,7 +358,7 @@ class Journal:
 
     def truncate(self, offset: int) -> None:
         """End at this offset or, if a batch reaches over it, where that batch begins."""
-        self._writable()
+        self._check_writable()
         self._is_writable = False  # for good, if the disk refuses in between
         gone = [segment for segment in self._segments[1:] if segment.base >= offset]
         self._drop_segments(gone)
@@ -332,14 +368,14 @@ class Journal:
         segment.cut(offset)
         self.next_offset = segment.next_offset
         crash_point("journal.truncate.before_cut")
-        segment.file.truncate(segment.size)
+        self._newest_file().truncate(segment.size)
         self.epochs.truncate_from_end(Offset(self.next_offset))
         save_epochs(self._files, self.folder, self.epochs)
         self._is_writable = True
 
     def restart_at(self, offset: int) -> None:
         """Drop everything and go on at this offset, where a snapshot ends."""
-        self._writable()
+        self._check_writable()
         self._is_writable = False
         gone = list(self._segments)
         self._drop_segments(gone)
@@ -354,13 +390,33 @@ class Journal:
     def close(self) -> None:
         """Give the descriptors back; closing twice is harmless."""
         self._is_writable = False
+        self._opened = None
         for segment in self._segments:
-            segment.file.close()
+            if segment.file is not None:
+                segment.file.close()
 
-    def _writable(self) -> JournalSegment:
+    def _check_writable(self) -> None:
         if not self._is_writable:
             raise StorageError(self.folder, "is closed or has failed")
-        return self._segments[-1]
+
+    def _writable_file(self) -> File:
+        self._check_writable()
+        return self._newest_file()
+
+    def _newest_file(self) -> File:
+        """Return the file of the newest segment, which stays open."""
+        segment = self._segments[-1]
+        if segment.file is None:
+            segment.file = self._file_of(segment)
+        return segment.file
+
+    def _add_segment(self, base: int, file: File) -> JournalSegment:
+        if self._segments:
+            # Not closed: a region of it may be on its way to a socket.
+            self._segments[-1].file = None
+        segment = JournalSegment(base, file)
+        self._segments.append(segment)
+        return segment
 
     def _drop_segments(self, gone: Sequence[JournalSegment]) -> None:
         # Their files are not closed: a region of one may be on its way to a socket.
@@ -385,7 +441,7 @@ class Journal:
         crash_point("journal.create.before_folder_sync")
         self._files.sync_folder(self.folder)
         self._files.sync_folder(self.folder.rpartition("/")[0])
-        self._segments.append(JournalSegment(base, file))
+        self._add_segment(base, file)
 
     def _remove(self, bases: Sequence[int]) -> None:
         if not bases:

@@ -5,7 +5,7 @@ one voter that is the end of the last commit; in a quorum it is what a majority 
 
 Where another node's log goes on is checked by the epoch of its last record (KIP-595): it goes on,
 it has to be cut, or it has to begin again with a snapshot, because the records it lacks are gone
-here. After a snapshot the journal loses its head: the log start moves in the turn in which that is
+here. Retention takes the head of the journal: the log start moves in the turn in which that is
 decided, before the files go, and regions that were named before stay readable.
 """
 
@@ -17,8 +17,8 @@ from functools import partial
 from moldau.base.files import FileRegion, Files
 from moldau.base.ids import LeaderEpoch, Offset
 from moldau.cluster.journal import Journal
+from moldau.cluster.kept_snapshots import KeptSnapshots
 from moldau.cluster.snapshots import SnapshotId
-from moldau.cluster.snapshotting import Snapshotting
 from moldau.storage.epochs import UNKNOWN_EPOCH_END, EpochEnd
 
 
@@ -29,7 +29,7 @@ class LeaderLog:
         self,
         files: Files,
         journal: Journal,
-        snapshotting: Snapshotting,
+        snapshots: KeptSnapshots,
         cluster_id: str,
         leader_id: int,
         leader_epoch: int,
@@ -37,7 +37,7 @@ class LeaderLog:
     ) -> None:
         self._files = files
         self._journal = journal
-        self._snapshotting = snapshotting
+        self._snapshots = snapshots
         self._watchers: list[Callable[[], None]] = []
         self._opened: tuple[SnapshotId, FileRegion] | None = None
         """The snapshot that was asked for last. Every answer that waits for a slow peer holds its
@@ -56,7 +56,7 @@ class LeaderLog:
     @property
     def newest_snapshot(self) -> SnapshotId | None:
         """The snapshot to begin with; the empty one of a formatted folder is never served."""
-        return self._snapshotting.newest
+        return self._snapshots.newest
 
     def commit(self, end_offset: int) -> None:
         """Raise the high watermark: everything before this offset is durable."""
@@ -84,13 +84,15 @@ class LeaderLog:
         newest = self.newest_snapshot
         if newest is None:
             return None
-        start = self.start_offset
+        start, oldest = self.start_offset, self._snapshots.oldest
+        # What came before the log is known by the snapshot that ends where the log begins.
+        before = oldest if oldest is not None and oldest.end_offset == start else None
         # An empty log gets there faster by the snapshot, even if all records are still here.
         needed = (
             offset == 0
             or offset < start
-            or epoch < newest.epoch
-            or (offset == start == newest.end_offset and epoch != newest.epoch)
+            or (before is not None and epoch < before.epoch)
+            or (before is not None and offset == start and epoch != before.epoch)
         )
         return newest if needed else None
 

@@ -27,16 +27,13 @@ from moldau.cluster.image import MetadataImage
 from moldau.cluster.image_difference import difference_in_pieces
 from moldau.cluster.in_turns import CHANGES_PER_TURN
 from moldau.cluster.journal import Journal
+from moldau.cluster.kept_snapshots import KeptSnapshots, MetadataRetention
 from moldau.cluster.log_applier import LogApplier
 from moldau.cluster.metadata_source import SourceUnavailable
 from moldau.cluster.opening import open_newest_snapshot
 from moldau.cluster.quorum import Quorum
 from moldau.cluster.snapshot_download import SnapshotDownload, SnapshotPiece
-from moldau.cluster.snapshots import (
-    SnapshotId,
-    remove_older_snapshots,
-    remove_unfinished_snapshots,
-)
+from moldau.cluster.snapshots import SnapshotId, remove_unfinished_snapshots
 from moldau.cluster.snapshotting import SnapshotPace, SnapshotState, Snapshotting
 from moldau.cluster.store import Listener, StoreFailed
 from moldau.storage.epochs import UNKNOWN_EPOCH_END, EpochEnd
@@ -59,13 +56,17 @@ class LogCopy:
         blocking: Blocking,
         tell: Listener,
         pace: SnapshotPace,
+        retention: MetadataRetention,
     ) -> None:
         self._files = files
         self._folder = folder
         self._blocking = blocking
         self._tell = tell
         self._turn = asyncio.Lock()
-        self._snapshotting = Snapshotting(files, folder, clock, blocking, self._turn, pace)
+        self._snapshots = KeptSnapshots(files, folder, retention)
+        self._snapshotting = Snapshotting(
+            files, folder, clock, blocking, self._turn, self._snapshots, pace
+        )
         self._journal = Journal(files, folder, is_copy=True)
         self.quorum = Quorum()
         self.image = MetadataImage()
@@ -79,7 +80,7 @@ class LogCopy:
             pass  # they are applied when the leader has said how many of them are committed
         self._journal.resume(snapshot.end_offset)
         remove_unfinished_snapshots(self._files, self._folder)
-        self._snapshotting.newest = snapshot if snapshot.end_offset else None
+        self._snapshots.load(self._journal.start_offset)
         self.image = replay.image(snapshot.end_offset)
         self.high_watermark = snapshot.end_offset
         self._applier = self._new_applier()
@@ -107,7 +108,7 @@ class LogCopy:
     @property
     def last_epoch(self) -> int:
         """The epoch of the last record, in the journal or in the snapshot before it."""
-        newest = self._snapshotting.newest
+        newest = self._snapshots.newest
         return max(self._journal.last_epoch, newest.epoch if newest is not None else 0)
 
     @property
@@ -164,12 +165,12 @@ class LogCopy:
         except (Exception, asyncio.CancelledError):
             download.abandon()
             raise
-        self._snapshotting.newest = snapshot
+        remove_older = self._snapshots.restart_with(snapshot)
         self.quorum = quorum
         self.high_watermark = snapshot.end_offset
         self._publish(changes, image)
         self._applier = self._new_applier()
-        remove_older_snapshots(self._files, self._folder, snapshot)
+        await self._blocking(remove_older)
 
     async def _difference(self, image: MetadataImage) -> list[Change]:
         changes: list[Change] = []

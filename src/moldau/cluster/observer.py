@@ -33,6 +33,7 @@ from moldau.cluster.changes import Change
 from moldau.cluster.formatting import ClusterIdentity, identify_directories
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.journal import METADATA_FOLDER
+from moldau.cluster.kept_snapshots import MetadataRetention
 from moldau.cluster.listeners import Listeners
 from moldau.cluster.log_copy import CommittedLost, LogCopy
 from moldau.cluster.metadata_requests import (
@@ -84,6 +85,7 @@ class ObserverStore:
         executor: Executor | None = None,
         snapshot_after_bytes: int = SNAPSHOT_AFTER_BYTES,
         snapshot_interval_s: float = SNAPSHOT_INTERVAL_S,
+        retention: MetadataRetention = MetadataRetention(),  # noqa: B008 - it never changes
         fetch_bytes: int = FETCH_BYTES,
     ) -> None:
         self._files = files
@@ -107,6 +109,7 @@ class ObserverStore:
             self._blocking,
             self._tell,
             SnapshotPace(snapshot_after_bytes, snapshot_interval_s),
+            retention,
         )
         self._identity: ClusterIdentity | None = None
         self._epoch = LeaderEpoch(0)

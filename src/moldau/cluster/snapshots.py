@@ -18,10 +18,10 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from moldau.base.checks import crash_point
-from moldau.base.errors import CorruptRecords, StorageError
+from moldau.base.errors import CorruptRecords, ProtocolError, StorageError
 from moldau.base.files import File, Files
 from moldau.cluster.batch_files import walk
-from moldau.protocol.compiler import encode
+from moldau.protocol.compiler import decode, encode
 from moldau.protocol.messages.control_records import SnapshotFooterRecord, SnapshotHeaderRecord
 from moldau.records.batch import HEADER_SIZE
 from moldau.records.builder import BatchBuilder, record_size_bound
@@ -33,6 +33,9 @@ BOOTSTRAP: Final = "bootstrap.checkpoint"
 _NAME = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 PART_SUFFIX: Final = ".part"
 """Of a snapshot that is not complete yet."""
+
+_HEADER_BATCH_BYTES_MAX: Final = 512
+"""The first batch of a snapshot has its header alone, some 90 bytes."""
 
 CRASH_POINTS: Final = (
     "snapshot.write.before_sync",
@@ -105,6 +108,18 @@ def walk_snapshot(files: Files, path: str) -> Iterator[tuple[ControlType | None,
         raise StorageError(path, "is cut off: it has no footer")
 
 
+def snapshot_timestamp(file: File) -> int:
+    """Return the time of the last record in a snapshot, as its header says; 0 if damaged."""
+    data = file.read(0, _HEADER_BATCH_BYTES_MAX)
+    try:
+        for record in read_records(data):
+            header = decode(SnapshotHeaderRecord, 0, record.value or b"")
+            return header.last_contained_log_timestamp
+    except ProtocolError:
+        pass
+    return 0
+
+
 class SnapshotWriter:
     """Writes one snapshot, piece by piece; `finish` gives it its name."""
 
@@ -171,14 +186,6 @@ def remove_unfinished_snapshots(files: Files, folder: str) -> None:
     for name in files.names(folder):
         if name.endswith(PART_SUFFIX) and _NAME.fullmatch(name.removesuffix(PART_SUFFIX)):
             files.remove(f"{folder}/{name}")
-
-
-def remove_older_snapshots(files: Files, folder: str, newest: SnapshotId) -> None:
-    """Remove the snapshots that are older than this one."""
-    for snapshot in snapshot_ids(files, folder):
-        if snapshot < newest:
-            files.remove(f"{folder}/{snapshot.name}")
-    files.sync_folder(folder)
 
 
 def batched(values: Iterable[bytes], size_max: int) -> Iterator[list[bytes]]:

@@ -1,9 +1,11 @@
-"""When a metadata store writes a snapshot, and what goes once it is written.
+"""When a metadata store writes a snapshot, and when it removes old ones.
 
 Voters and observers do it alike, each of its own image: after so many bytes of journal, and so long
 after the first change that no snapshot has. The journal goes on in a new segment at once, so that
 the old ones end where the snapshot does. The store goes on meanwhile, because an image never
 changes. A disk that refuses leaves the journal longer than it could be, which is no reason to stop.
+
+`kept_snapshots` says what is kept. It is asked after each snapshot, and every minute as in Kafka.
 """
 
 from __future__ import annotations
@@ -11,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Final, NamedTuple
 
 from moldau.base.clock import Clock
@@ -20,13 +21,9 @@ from moldau.base.files import Files
 from moldau.cluster.blocking import Blocking
 from moldau.cluster.image import MetadataImage
 from moldau.cluster.journal import Journal
+from moldau.cluster.kept_snapshots import KeptSnapshots
 from moldau.cluster.record_codec import encode_change, metadata_level
-from moldau.cluster.snapshots import (
-    SnapshotId,
-    SnapshotWriter,
-    batched,
-    remove_older_snapshots,
-)
+from moldau.cluster.snapshots import SnapshotId, SnapshotWriter, batched
 from moldau.records.control import ControlType
 
 SNAPSHOT_AFTER_BYTES: Final = 20 << 20
@@ -34,6 +31,9 @@ SNAPSHOT_AFTER_BYTES: Final = 20 << 20
 
 SNAPSHOT_INTERVAL_S: Final = 3600.0
 """Kafka's default: a change is in a snapshot after an hour."""
+
+_CLEANING_INTERVAL_S: Final = 60.0
+"""Kafka's interval, which no setting changes."""
 
 _log = logging.getLogger(__name__)
 
@@ -72,33 +72,43 @@ class Snapshotting:
         clock: Clock,
         blocking: Blocking,
         turn: asyncio.Lock,
-        pace: SnapshotPace = SnapshotPace(),  # noqa: B008 - it never changes
+        kept: KeptSnapshots,
+        pace: SnapshotPace,
     ) -> None:
         self._files = files
         self._folder = folder
         self._clock = clock
         self._blocking = blocking
         self._turn = turn
+        self._kept = kept
         self._pace = pace
         self._next_size = pace.after_bytes
         self._timer: asyncio.TimerHandle | None = None
         """Set while there are changes that no snapshot has."""
         self._task: asyncio.Task[None] | None = None
-        self.newest: SnapshotId | None = None
-        """The newest snapshot that is complete; those before it are gone or about to go."""
+        self._cleaning_timer: asyncio.TimerHandle | None = None
+        """Set while there are old snapshots."""
+        self._cleaning: asyncio.Task[None] | None = None
 
     def changed(self, journal: Journal, state: Callable[[], SnapshotState | None]) -> None:
         """Begin a snapshot if the journal has grown enough; see to it that one is made in time.
 
         `state` is asked while nobody changes the journal; None puts it off.
         """
-        if journal.size > self._next_size:
+        newest = self._kept.newest
+        if self._new_bytes(journal) > self._next_size:
             self._begin(journal, state)
-        is_new = self.newest is None or journal.next_offset > self.newest.end_offset
+        is_new = newest is None or journal.next_offset > newest.end_offset
         if is_new and self._timer is None and self._pace.interval_s:
             loop = asyncio.get_running_loop()
             interval_s = self._pace.interval_s
             self._timer = loop.call_later(interval_s, self._interval_over, journal, state)
+        self._clean_later(journal)
+
+    def _new_bytes(self, journal: Journal) -> int:
+        """Return the bytes of the journal that no snapshot has, or of the segments with them."""
+        newest = self._kept.newest
+        return journal.size_from(newest.end_offset if newest is not None else 0)
 
     def _interval_over(self, journal: Journal, state: Callable[[], SnapshotState | None]) -> None:
         self._timer = None
@@ -108,7 +118,7 @@ class Snapshotting:
         """Begin a snapshot, unless one is being written."""
         if journal.writable and (self._task is None or self._task.done()):
             self._stop_timer()
-            self._next_size = journal.size + self._pace.after_bytes
+            self._next_size = self._new_bytes(journal) + self._pace.after_bytes
             self._task = asyncio.ensure_future(self._write(journal, state))
 
     def _stop_timer(self) -> None:
@@ -116,11 +126,19 @@ class Snapshotting:
             self._timer.cancel()
             self._timer = None
 
-    async def finish(self) -> None:
-        """Wait for a snapshot that is being written, and begin no other."""
+    def _stop_timers(self) -> None:
         self._stop_timer()
-        if self._task is not None:
-            await asyncio.wait((self._task,))
+        if self._cleaning_timer is not None:
+            self._cleaning_timer.cancel()
+            self._cleaning_timer = None
+
+    async def finish(self) -> None:
+        """Wait for what is being written or removed, and begin nothing more."""
+        self._stop_timers()
+        for task in (self._task, self._cleaning):
+            if task is not None:
+                await asyncio.wait((task,))
+        self._stop_timers()  # the last cleaning may have set one
 
     async def _write(self, journal: Journal, ask: Callable[[], SnapshotState | None]) -> None:
         try:
@@ -133,15 +151,39 @@ class Snapshotting:
                 await self._blocking(journal.roll)
             await self._write_file(state, snapshot)
             async with self._turn:
-                self.newest = max(snapshot, self.newest or snapshot)
-                gone = journal.drop_before(snapshot.end_offset)
-                await self._blocking(partial(journal.remove, gone))
-            remove = partial(remove_older_snapshots, self._files, self._folder, self.newest)
-            await self._blocking(remove)
+                newest = self._kept.newest
+                if newest is not None and snapshot < newest:
+                    self._files.remove(f"{self._folder}/{snapshot.name}")  # a newer one was fetched
+                else:
+                    self._kept.add(snapshot)
         except (OSError, StorageError) as error:
             _log.warning("metadata snapshot not written: %s", error)
         else:
             self._next_size = self._pace.after_bytes
+            await self._clean(journal)
+
+    def _clean_later(self, journal: Journal) -> None:
+        if self._kept.has_older and self._cleaning_timer is None:
+            loop = asyncio.get_running_loop()
+            self._cleaning_timer = loop.call_later(
+                _CLEANING_INTERVAL_S, self._begin_cleaning, journal
+            )
+
+    def _begin_cleaning(self, journal: Journal) -> None:
+        self._cleaning_timer = None
+        if journal.writable:
+            self._cleaning = asyncio.ensure_future(self._clean(journal))
+
+    async def _clean(self, journal: Journal) -> None:
+        """Remove what retention keeps no longer; the rest is looked at again in a minute."""
+        try:
+            async with self._turn:
+                removal = self._kept.expire(journal, self._clock.wall_ms())
+                if removal is not None:
+                    await self._blocking(removal)
+        except (OSError, StorageError) as error:
+            _log.warning("old metadata not removed: %s", error)
+        self._clean_later(journal)
 
     async def _write_file(self, state: SnapshotState, snapshot: SnapshotId) -> None:
         now_ms = self._clock.wall_ms()

@@ -10,6 +10,7 @@ from typing import Final
 
 from moldau.base.ids import BrokerId
 from moldau.cluster.embedded import EmbeddedStore
+from moldau.cluster.kept_snapshots import MetadataRetention
 from moldau.cluster.observer import ObserverStore
 from moldau.engine.ports import ClientPorts
 from moldau.server.configuration.quorum import NodeKind
@@ -20,6 +21,8 @@ from moldau.server.parts import BrokerStore, Ports
 
 SNAPSHOT_BYTES: Final = "metadata.log.max.record.bytes.between.snapshots"
 SNAPSHOT_INTERVAL: Final = "metadata.log.max.snapshot.interval.ms"
+RETENTION_BYTES: Final = "metadata.max.retention.bytes"
+RETENTION_MS: Final = "metadata.max.retention.ms"
 
 
 def node_store(settings: BrokerSettings, ports: Ports) -> BrokerStore:
@@ -42,6 +45,7 @@ def embedded_store(settings: BrokerSettings, ports: Ports) -> EmbeddedStore:
         min_insync_replicas=settings.values.integer("min.insync.replicas"),
         snapshot_after_bytes=settings.values.integer(SNAPSHOT_BYTES),
         snapshot_interval_s=settings.values.integer(SNAPSHOT_INTERVAL) / 1000,
+        retention=_retention(settings),
     )
 
 
@@ -66,4 +70,10 @@ def observer_store(settings: BrokerSettings, ports: Ports) -> ObserverStore:
         fetch_bytes=settings.values.integer("controller.quorum.fetch.max.bytes"),
         snapshot_after_bytes=settings.values.integer(SNAPSHOT_BYTES),
         snapshot_interval_s=settings.values.integer(SNAPSHOT_INTERVAL) / 1000,
+        retention=_retention(settings),
     )
+
+
+def _retention(settings: BrokerSettings) -> MetadataRetention:
+    values = settings.values
+    return MetadataRetention(values.integer(RETENTION_BYTES), values.integer(RETENTION_MS))

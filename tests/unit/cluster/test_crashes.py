@@ -19,6 +19,7 @@ from kits.metadata_samples import topic_id
 from moldau.cluster import journal, snapshots
 from moldau.cluster.changes import TopicCreated
 from moldau.cluster.embedded import EmbeddedStore
+from moldau.cluster.kept_snapshots import MetadataRetention
 from moldau.cluster.store import StoreFailed
 from moldau.sim.crashes import Crashed, CrashPlan
 from moldau.sim.disk import SimDisk
@@ -45,7 +46,13 @@ class Ending(CrashPlan):
 
 def open_store(world, disk):
     return EmbeddedStore(
-        disk, ["/data"], 1, world.clock, world.random("store"), snapshot_after_bytes=700
+        disk,
+        ["/data"],
+        1,
+        world.clock,
+        world.random("store"),
+        snapshot_after_bytes=700,
+        retention=MetadataRetention(max_bytes=3_000),
     )
 
 

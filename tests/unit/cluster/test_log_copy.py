@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from kits.embedded_store import created
+from kits.embedded_store import NOTHING_OLDER, created
 from moldau.base.files import read_whole
 from moldau.cluster.blocking import blocking_in
 from moldau.cluster.image import MetadataImage
@@ -30,7 +30,9 @@ def disk(disk):
     return disk
 
 
-def new_copy(world, disk, heard=None, snapshot_after_bytes=1 << 20, blocking=None):
+def new_copy(
+    world, disk, heard=None, snapshot_after_bytes=1 << 20, blocking=None, retention=NOTHING_OLDER
+):
     told = [] if heard is None else heard
     copy = LogCopy(
         disk,
@@ -39,6 +41,7 @@ def new_copy(world, disk, heard=None, snapshot_after_bytes=1 << 20, blocking=Non
         blocking or blocking_in(None),
         lambda changes, image: told.append((changes, image)),
         SnapshotPace(snapshot_after_bytes),
+        retention,
     )
     copy.open("cluster")
     return copy
@@ -180,7 +183,7 @@ def test_a_snapshot_of_its_own_that_is_late_does_not_replace_a_newer_one(world, 
         await copy.restart_with(newer, served(world, newer, [topic(1)]))
         slow_disk.set()
         await copy._snapshotting.finish()
-        assert copy._snapshotting.newest == newer
+        assert copy._snapshots.newest == newer
         assert snapshot_ids(disk, FOLDER) == [newer]
         expected = MetadataImage(0, "cluster").apply([created(1)], 100)
         assert copy.image == expected

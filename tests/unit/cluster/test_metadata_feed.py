@@ -7,7 +7,7 @@ import itertools
 
 import pytest
 
-from kits.embedded_store import commit, created
+from kits.embedded_store import NOTHING_OLDER, commit, created
 from kits.observed_cluster import ObservedCluster
 from moldau.base.files import FileRegion
 from moldau.cluster import metadata_feed
@@ -237,11 +237,12 @@ def test_a_log_that_left_ours_is_told_where(world):
 
 
 def snapshotting(work):
-    """Run with a voter that writes snapshots early, and has written one."""
+    """Run with a voter that writes snapshots early, and keeps only the newest of them."""
 
     async def with_snapshot(cluster):
-        await fill(cluster, 12)
-        await cluster.voter._snapshotting.finish()
+        for first in (200, 0):
+            await fill(cluster, 12, first)
+            await cluster.voter._snapshotting.finish()
         assert cluster.voter.log.newest_snapshot is not None
         await work(cluster)
 
@@ -261,7 +262,7 @@ def test_an_offset_before_the_log_gets_the_snapshot(world):
             assert partition.high_watermark == cluster.voter.image.version
         assert answered(cluster, newest.end_offset).snapshot_id.end_offset == -1
 
-    run(world, work, snapshot_after_bytes=700)
+    run(world, work, snapshot_after_bytes=700, retention=NOTHING_OLDER)
 
 
 def test_a_log_whose_last_epoch_is_older_than_the_snapshot_begins_again(world):
@@ -272,7 +273,7 @@ def test_a_log_whose_last_epoch_is_older_than_the_snapshot_begins_again(world):
             partition = answered(cluster, offset, last_epoch=newest.epoch - 1)
             assert partition.snapshot_id.end_offset == newest.end_offset
 
-    run(world, work, snapshot_after_bytes=700)
+    run(world, work, snapshot_after_bytes=700, retention=NOTHING_OLDER)
 
 
 def test_a_fetch_that_has_everything_waits_for_the_next_commit(world):
@@ -435,7 +436,7 @@ def test_a_snapshot_is_given_piece_by_piece(world):
             data += region.file.read(region.position, region.size)
         assert data == cluster.disk.open(path).read(0, size)
 
-    run(world, work, snapshot_after_bytes=700)
+    run(world, work, snapshot_after_bytes=700, retention=NOTHING_OLDER)
 
 
 def test_all_answers_with_pieces_of_a_snapshot_share_one_open_file(world):
@@ -455,7 +456,7 @@ def test_all_answers_with_pieces_of_a_snapshot_share_one_open_file(world):
             await cluster.voter._snapshotting.finish()
         assert file_of(0) is not first
 
-    run(world, work, snapshot_after_bytes=700)
+    run(world, work, snapshot_after_bytes=700, retention=NOTHING_OLDER)
 
 
 def test_what_is_wrong_with_a_request_for_a_snapshot_is_said_as_kafka_says_it(world):
@@ -481,7 +482,7 @@ def test_what_is_wrong_with_a_request_for_a_snapshot_is_said_as_kafka_says_it(wo
         topics = [FetchSnapshotTopic("orders", [partition_request(newest, epoch)])]
         assert error(topics=topics) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
-    run(world, work, snapshot_after_bytes=700)
+    run(world, work, snapshot_after_bytes=700, retention=NOTHING_OLDER)
 
 
 def partition_request(snapshot, epoch):
@@ -501,7 +502,7 @@ def test_a_snapshot_that_was_replaced_is_not_found(world):
         assert error == ErrorCode.SNAPSHOT_NOT_FOUND
         assert region.file.read(region.position, region.size)
 
-    run(world, work, snapshot_after_bytes=700)
+    run(world, work, snapshot_after_bytes=700, retention=NOTHING_OLDER)
 
 
 def test_before_the_first_snapshot_there_is_none(world):

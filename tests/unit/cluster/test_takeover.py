@@ -115,7 +115,7 @@ def test_a_quorum_that_can_change_keeps_its_form(world, taken_over):
         "votedDirectoryId": "A" * 22,
         "data_version": 1,
     }
-    (newest,) = snapshot_ids(Disk(), f"{folder}/__cluster_metadata-0")
+    newest = snapshot_ids(Disk(), f"{folder}/__cluster_metadata-0")[-1]
     ours = read_snapshot(Disk(), f"{folder}/__cluster_metadata-0/{newest.name}")
     first = KAFKA / "dynamic" / "__cluster_metadata-0" / f"{0:020d}-{0:010d}.checkpoint"
     assert ours.control == read_snapshot(Disk(), str(first)).control

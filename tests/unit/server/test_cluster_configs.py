@@ -29,6 +29,8 @@ from moldau.server.parts import Parts
         "log.dir.failure.timeout.ms",
         "metadata.log.max.record.bytes.between.snapshots",
         "metadata.log.max.snapshot.interval.ms",
+        "metadata.max.retention.bytes",
+        "metadata.max.retention.ms",
         "num.replica.fetchers",
         "replica.fetch.backoff.ms",
         "replica.fetch.max.bytes",

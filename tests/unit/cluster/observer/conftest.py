@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kits.embedded_store import NOTHING_OLDER
 from kits.observed_cluster import ObservedCluster
 from moldau.sim.disk import SimDisk
 
@@ -20,5 +21,7 @@ def cluster(world, voters_disk):
 
 @pytest.fixture
 def snapshotting(world, voters_disk):
-    """A voter that writes a snapshot after a few commits."""
-    return ObservedCluster(world, voters_disk, snapshot_after_bytes=1_000)
+    """A voter that writes a snapshot after a few commits, and keeps only the newest."""
+    return ObservedCluster(
+        world, voters_disk, snapshot_after_bytes=1_000, retention=NOTHING_OLDER
+    )

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from kits.embedded_store import commit, created
+from kits.embedded_store import NOTHING_OLDER, commit, created
 from kits.metadata_samples import topic_id
 from kits.observer_kit import FOLDER, catch_up, fill, following, run, with_snapshot
 from kits.spoiled_answers import (
@@ -80,7 +80,9 @@ def test_an_observer_left_behind_begins_again_and_tells_the_difference(snapshott
 
 def test_it_writes_snapshots_of_its_own(cluster, disk):
     async def work():
-        observer = await following(cluster, disk, snapshot_after_bytes=1_000)
+        observer = await following(
+            cluster, disk, snapshot_after_bytes=1_000, retention=NOTHING_OLDER
+        )
         await fill(cluster, 40)
         await cluster.caught_up(observer)
         await observer.close()

@@ -25,7 +25,7 @@ SYSTEM_BUFFERS: Final = "the operating system sizes the buffers of a follower's 
 ONE_VOTER: Final = "a quorum has one voter in this version"
 FIXED_FETCHES: Final = "brokers fetch metadata with fixed limits in this version"
 NOT_THERE: Final = "what it sets is not part of this version"
-FIXED_LOG: Final = "the metadata log is written and cut by fixed rules in this version"
+FIXED_LOG: Final = "the metadata log is written by fixed rules in this version"
 
 CLUSTER: tuple[ConfigDefinition, ...] = (
     integer("node.id", 1, "The number of this broker in its cluster.", at_least(0)),
@@ -219,6 +219,18 @@ CLUSTER: tuple[ConfigDefinition, ...] = (
         "The longest time between two snapshots of the metadata, while there are changes.",
         at_least(0),
     ),
+    long(
+        "metadata.max.retention.bytes",
+        104_857_600,
+        "Bytes of the metadata log and its snapshots from which on old ones are removed; the newest"
+        " snapshot stays. Negative: no limit.",
+    ),
+    long(
+        "metadata.max.retention.ms",
+        604_800_000,
+        "How old a snapshot of the metadata may become before it is removed, with the log up to the"
+        " next one; the newest stays. Negative: no limit.",
+    ),
     *without_effect(
         FIXED_LOG,
         integer(
@@ -241,16 +253,6 @@ CLUSTER: tuple[ConfigDefinition, ...] = (
             500,
             "How often an idle controller writes a record to show that it lives.",
             at_least(0),
-        ),
-        long(
-            "metadata.max.retention.bytes",
-            104_857_600,
-            "Bytes of metadata kept behind the newest snapshot.",
-        ),
-        long(
-            "metadata.max.retention.ms",
-            604_800_000,
-            "How long metadata behind the newest snapshot is kept.",
         ),
         *internal(
             long(
