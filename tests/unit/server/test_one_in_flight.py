@@ -2,10 +2,8 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
-
 from kits.hand_executor import turns
-from moldau.server.nodes.one_in_flight import OneInFlight
+from moldau.server.nodes.one_in_flight import PAUSE_S, OneInFlight
 
 
 class Sender:
@@ -71,19 +69,33 @@ def test_what_is_added_in_one_turn_leaves_in_one_request():
     run(scenario)
 
 
-def test_a_request_that_fails_does_not_hold_up_the_next():
+def test_a_request_that_fails_does_not_hold_up_what_waits(caplog):
     async def scenario(sender):
         sender.add("a")
         await turns()
-        sending = sender.requests._sending
+        sender.add("b")
+        sender.answers.put_nowait(ValueError("a bug"))
+        sender.answers.put_nowait(None)
+        await sender.requests.ended()
+        assert sender.sent == [("a",), ("b",)]
+
+    run(scenario)
+    assert "ValueError: a bug" in caplog.text
+
+
+def test_after_a_bug_there_is_a_pause(monkeypatch):
+    pauses = []
+
+    async def pause(seconds):
+        pauses.append(seconds)
+
+    async def scenario(sender):
+        sender.add("a")
+        await turns()
+        monkeypatch.setattr("moldau.server.nodes.one_in_flight.asyncio.sleep", pause)
         sender.answers.put_nowait(ValueError("a bug"))
         await sender.requests.ended()
-        with pytest.raises(ValueError, match="a bug"):
-            await sending
-        sender.add("b")
-        await turns()
-        assert sender.sent == [("a",), ("b",)]
-        await sender.requests.cancel()
+        assert pauses == [PAUSE_S]
 
     run(scenario)
 

@@ -16,6 +16,7 @@ from moldau.engine.errors import ConnectionLost, CorruptAnswer
 from moldau.protocol.compiler import decode, encode
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.transactions import WriteTxnMarkersRequest
+from moldau.server.transactions import remote_markers
 from moldau.server.transactions.markers import Marker
 from moldau.server.transactions.remote_markers import PARTITIONS_PER_REQUEST, RemoteMarkers
 
@@ -120,6 +121,26 @@ def test_a_lost_answer_is_asked_for_again(error):
         lead(kit, FAR, OTHER)
         await decided(kit, FAR)
         (await kit.others.next()).fail(error)
+        (await kit.others.next()).written(NONE)
+        assert await is_ended(kit)
+
+    run(work)
+
+
+def test_a_bug_in_making_a_request_is_no_end_of_it(monkeypatch):
+    message, failures = remote_markers._message, [KeyError("a bug")]
+
+    def once_broken(one):
+        if failures:
+            raise failures.pop()
+        return message(one)
+
+    monkeypatch.setattr(remote_markers, "_message", once_broken)
+
+    async def work():
+        kit = Kit().lead()
+        lead(kit, FAR, OTHER)
+        await decided(kit, FAR)
         (await kit.others.next()).written(NONE)
         assert await is_ended(kit)
 

@@ -11,6 +11,7 @@ from moldau.base.ids import PartitionKey
 from moldau.coordination.outcome import ProducerIdentity
 from moldau.engine.errors import ConnectionLost, CorruptAnswer
 from moldau.protocol.errors import ErrorCode
+from moldau.server.transactions import remote_verification
 from moldau.server.transactions.produce_verdicts import produce_error
 from moldau.server.transactions.remote_verification import PARTITIONS_PER_REQUEST
 
@@ -162,6 +163,24 @@ def test_trouble_with_the_coordinator_is_no_objection_and_the_producer_tries_aga
         code = produce_error((await verdicts)[ORDERS], version)
         assert code is ErrorCode.NOT_ENOUGH_REPLICAS
         again = kit.verifier.verify("id", PRODUCER, (ORDERS,), add=add)
+        (await kit.others.next()).verified(NONE)
+        assert await again == {ORDERS: NONE}
+
+    run(work)
+
+
+def test_a_bug_in_making_a_question_is_no_end_of_it(monkeypatch):
+    def broken(question):
+        raise KeyError("a bug")
+
+    async def work():
+        kit = make()
+        with monkeypatch.context() as patch:
+            patch.setattr(remote_verification, "_message", broken)
+            assert await kit.verifier.verify("id", PRODUCER, (ORDERS,), add=False) == {
+                ORDERS: AGAIN
+            }
+        again = kit.verifier.verify("id", PRODUCER, (ORDERS,), add=False)
         (await kit.others.next()).verified(NONE)
         assert await again == {ORDERS: NONE}
 

@@ -1,13 +1,21 @@
 """One request in flight at a time: what comes meanwhile waits, and leaves together in the next one.
 
 Many small questions to one node then share a round trip, and none overtakes another. The caller
-owns the queue and sends from it; this module decides when.
+owns the queue and sends from it; this module decides when. A request that ends with an unexpected
+exception is logged, and the next one leaves after a pause: what waits must not wait for ever.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Sized
+from typing import Final
+
+PAUSE_S: Final = 0.1
+"""After an unexpected exception: the next request may end with the same one at once."""
+
+logger = logging.getLogger(__name__)
 
 
 class OneInFlight:
@@ -42,6 +50,10 @@ class OneInFlight:
     async def _send_all(self) -> None:
         try:
             while self._waiting:
-                await self._send()
+                try:
+                    await self._send()
+                except Exception:
+                    logger.exception("a bug in %s, which go on", self._name)
+                    await asyncio.sleep(PAUSE_S)
         finally:
             self._sending = None

@@ -143,8 +143,8 @@ class _Queue:
 
     async def _ask(self, batch: Sequence[_Waiting]) -> _Codes:
         """Send one request; nothing is known of what has no answer."""
-        request = WriteTxnMarkersRequest([_message(one) for one in batch])
         try:
+            request = WriteTxnMarkersRequest([_message(one) for one in batch])
             response = await self._calls.call(
                 self._broker_id, request, lowest_version=LOWEST_VERSION
             )

@@ -158,8 +158,8 @@ class _Queue:
 
     async def _send(self, questions: Sequence[_Question]) -> Mapping[str, Verdicts]:
         """Send one request; nothing is said of what has no answer."""
-        request = AddPartitionsToTxnRequest([_message(one) for one in questions])
         try:
+            request = AddPartitionsToTxnRequest([_message(one) for one in questions])
             response: AddPartitionsToTxnResponse = await self._calls.call(
                 self._broker_id, request, lowest_version=LOWEST_VERSION
             )
