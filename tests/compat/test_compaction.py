@@ -70,7 +70,8 @@ def folder(tmp_path_factory) -> Path:
             cleaning.swap_in(step.group)
             step = go_on(cleaning.plan.token, 1 << 30)
         clock.now_ms += 700
-    manager.remove_expired(clock.now_ms + 100_000)
+    for remove in manager.prepare_removals(clock.now_ms + 100_000):
+        remove()
     manager.close({})
     return data / str(KEY)
 

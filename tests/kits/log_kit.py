@@ -159,6 +159,13 @@ class Broker:
         for write in self.manager.prepare_checkpoints({}):
             write()
 
+    def remove_expired(self, now_ms: int | None = None) -> int:
+        """Remove the files and folders that are due; return how many."""
+        due = list(self.manager.prepare_removals(self.clock.now_ms if now_ms is None else now_ms))
+        for remove in due:
+            remove()
+        return len(due)
+
     def sim(self) -> SimDisk:
         assert isinstance(self.disk, SimDisk)
         return self.disk

@@ -161,7 +161,7 @@ class CompactionMachine(RuleBasedStateMachine):
     @rule(elapsed_ms=st.sampled_from([1, 400, 1000]))
     def wait(self, elapsed_ms):
         self.broker.clock.now_ms += elapsed_ms
-        self.broker.manager.remove_expired(self.now())
+        self.broker.remove_expired(self.now())
 
     @rule(key_bytes=KEY_BYTES)
     def clean(self, key_bytes):

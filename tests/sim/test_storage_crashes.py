@@ -233,7 +233,7 @@ class Run:
         self.retain()
         self.append(MAIN, 6, epoch=3)
         self.clock.now_ms += 5000
-        self.broker.manager.remove_expired(self.clock.now_ms)
+        self.broker.remove_expired(self.clock.now_ms)
         self.flush(MAIN)
         self.stop()
         self.append(MAIN, 1, epoch=4)

@@ -3,7 +3,7 @@
 Each directory fails alone: a StorageError has a path, and `directory_failed` takes the directory of
 that path offline with all its logs. A new log goes to the directory with the fewest logs.
 
-Nothing here runs by itself. The broker calls `retain`, `remove_expired`, `due_for_flush` and
+Nothing here runs by itself. The broker calls `retain`, `prepare_removals`, `due_for_flush` and
 `prepare_checkpoints` periodically, on the event loop. Whatever blocks is returned as a call for
 another thread. An idle log has no timer, no open file and no index in memory.
 """
@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Container, Generator, Iterator, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from moldau.base.checks import crash_point
 from moldau.base.errors import DiskFull, StorageError, UserError
+from moldau.base.files import Files
 from moldau.base.ids import Offset, PartitionKey, TopicId
 from moldau.storage.compaction.choice import Dirt, assess
 from moldau.storage.compaction.swap import Cleaning, Limits
@@ -368,6 +370,8 @@ class LogManager:
                     return None
                 if isinstance(error, DiskFull):
                     return directory if directory.set_full(True) else None
+                if directory.offline:
+                    return None
                 directory.fail(error)
                 return directory
         return None
@@ -403,23 +407,16 @@ class LogManager:
         for directory in self._online():
             directory.remove_expired_cuts(now_ms)
 
-    def remove_expired(self, now_ms: int, limit: int | None = None) -> int:
-        """Delete the files and folders that are due, at most `limit`; return how many.
+    def prepare_removals(self, now_ms: int) -> Iterator[Callable[[], None]]:
+        """Yield a call for each file and folder that is due; it removes that one, on any thread.
 
-        They are queued in the order of deletion. If topics have different delays, some wait
-        longer than they must, which is harmless.
+        Not on the loop: the kernel may take tens of milliseconds to free a gigabyte. They are
+        queued in the order of deletion. If topics have different delays, some wait longer than
+        they must, which is harmless.
         """
-        scheduled_deletes, files = self._resources.scheduled_deletes, self._resources.files
-        count = 0
-        while scheduled_deletes and scheduled_deletes[0].due_ms <= now_ms and count != limit:
-            _, path, is_folder = scheduled_deletes.popleft()
-            try:
-                with disk_errors(path):
-                    files.remove_folder(path) if is_folder else files.remove(path)
-            except StorageError as error:
-                self.directory_failed(error)
-            count += 1
-        return count
+        scheduled_deletes = self._resources.scheduled_deletes
+        while scheduled_deletes and scheduled_deletes[0].due_ms <= now_ms:
+            yield partial(_remove, self._resources.files, scheduled_deletes.popleft())
 
     def due_for_flush(self, now_ms: int) -> list[Flushable]:
         """Return the logs to sync now: a segment was closed, or `flush.ms` has passed.
@@ -457,6 +454,14 @@ def _prepare_close(directory: LogDirectory, log: Log) -> Flush | None:
     except DiskFull:
         directory.set_full(True)
         return log.prepare_flush()
+
+
+def _remove(files: Files, scheduled: ScheduledDelete) -> None:
+    with disk_errors(scheduled.path):
+        if scheduled.is_folder:
+            files.remove_folder(scheduled.path)
+        else:
+            files.remove(scheduled.path)
 
 
 def _was_removed(directory: LogDirectory, path: str) -> bool:

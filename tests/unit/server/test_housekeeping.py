@@ -7,19 +7,18 @@ import logging
 
 import pytest
 
-from kits.log_kit import TOPIC_ID, Broker, HandClock, append_values
+from kits.log_kit import FOLDER, TOPIC_ID, Broker, HandClock, append_values
 from kits.partition_kit import make_partition
-from kits.slicing import count_turns
 from moldau.base.errors import InvariantViolated
 from moldau.base.ids import PartitionKey
 from moldau.replication.partitions import Partitions
 from moldau.server.upkeep.housekeeping import (
-    FILES_PER_TURN,
     INTERVAL_MIN_S,
     Chore,
     Housekeeping,
     keep_doing,
 )
+from moldau.sim.disk_faults import Operation
 from moldau.sim.log_lines import log_lines
 from moldau.sim.trace import Trace
 from moldau.sim.world import World
@@ -27,39 +26,66 @@ from moldau.storage.flushing import Flusher
 from moldau.storage.log import Log
 from moldau.storage.topic_config import LogConfig
 
-COUNT = 100
 BROKEN, SOUND = PartitionKey("broken", 0), PartitionKey("sound", 0)
 
 
-class Logs:
-    """Has only files whose time has come."""
-
-    full_directories = ()
-
-    def __init__(self):
-        self.expired = COUNT
-
-    def remove_expired(self, now_ms, limit):
-        count = min(self.expired, limit)
-        self.expired -= count
-        return count
-
-    def due_for_flush(self, now_ms):
-        return []
-
-
-def test_files_of_a_large_topic_are_removed_in_turns():
-    logs = Logs()
-    chores = Housekeeping(logs, (), None, HandClock(), None, None, None, None)
-    assert asyncio.run(count_turns(chores.flush())) >= COUNT // FILES_PER_TURN
-    assert not logs.expired
-
-
 class InlineExecutor:
-    """Runs everything at once, on the loop."""
+    """Runs everything at once, on the loop, and knows when it does."""
+
+    is_running = False
 
     async def run(self, function, *arguments):
-        return function(*arguments)
+        self.is_running = True
+        try:
+            return function(*arguments)
+        finally:
+            self.is_running = False
+
+
+class Removals:
+    """A broker with files whose time has come, and how they are removed."""
+
+    def __init__(self, monkeypatch):
+        self.storage = Broker(config=LogConfig(segment_bytes=200, retention_bytes=0))
+        log = self.storage.log()
+        for number in range(20):
+            append_values(log, b"%d" % number)
+        log.retain(HandClock().now_ms, log.log_end_offset)
+        self.storage.clock.now_ms += log.config.file_delete_delay_ms
+        self.executor, self.lost = InlineExecutor(), []
+        self.chores = Housekeeping(
+            self.storage.manager, (), Flusher(self.executor), self.storage.clock, self.executor,
+            None, lambda: self.lost.append("directory"), None,
+        )  # fmt: skip
+        self.were_off_loop = []
+        remove = self.storage.disk.remove
+
+        def watched(path):
+            self.were_off_loop.append(self.executor.is_running)
+            remove(path)
+
+        monkeypatch.setattr(self.storage.disk, "remove", watched, raising=False)
+
+    @property
+    def left(self):
+        return [name for name in self.storage.disk.names(FOLDER) if name.endswith(".deleted")]
+
+
+def test_deleted_files_are_removed_by_the_executor(monkeypatch):
+    removals = Removals(monkeypatch)
+    assert len(removals.left) > 10
+    asyncio.run(removals.chores.flush())
+    assert removals.left == []
+    assert len(removals.were_off_loop) > 10
+    assert all(removals.were_off_loop)
+
+
+def test_a_file_that_cannot_be_removed_takes_its_directory_offline(monkeypatch):
+    removals = Removals(monkeypatch)
+    removals.storage.sim().faults.fail(Operation.REMOVE, FOLDER)
+    asyncio.run(removals.chores.flush())
+    assert removals.lost == ["directory"]
+    assert removals.storage.manager.directories[0].offline
 
 
 class Bench:

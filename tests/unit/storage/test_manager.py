@@ -193,20 +193,24 @@ class TestDeleting:
         assert broker.manager.get(KEY) is None
         renamed = [name for name in broker.disk.names("/data") if name.endswith("-delete")]
         assert len(renamed) == 1
-        broker.manager.remove_expired(NOW_MS + 59_999)
+        broker.remove_expired(NOW_MS + 59_999)
         assert broker.disk.exists(f"/data/{renamed[0]}")
-        broker.manager.remove_expired(NOW_MS + 60_000)
+        broker.remove_expired(NOW_MS + 60_000)
         assert not broker.disk.exists(f"/data/{renamed[0]}")
         assert region.file.read(0, 10)
 
-    def test_some_are_removed_at_a_time_if_that_is_asked_for(self):
+    def test_each_is_removed_by_a_call_of_its_own(self):
         broker = Broker()
         for index in range(5):
             key = PartitionKey("t", index)
             broker.manager.open_or_create(key, TOPIC_ID, broker.config)
             broker.manager.delete(key)
-        later = NOW_MS + 60_000
-        assert [broker.manager.remove_expired(later, 2) for _ in range(4)] == [2, 2, 1, 0]
+        left = [5]
+        for remove in broker.manager.prepare_removals(NOW_MS + 60_000):
+            remove()
+            left.append(sum(name.endswith("-delete") for name in broker.disk.names("/data")))
+        assert left == [5, 4, 3, 2, 1, 0]
+        assert broker.remove_expired(NOW_MS + 60_000) == 0
 
     def test_it_can_be_made_anew_at_once(self):
         broker = Broker()
@@ -220,7 +224,7 @@ class TestDeleting:
         broker.manager.delete(KEY)
         again = broker.kill()
         assert len(again.manager) == 0
-        assert again.manager.remove_expired(NOW_MS) == 1
+        assert again.remove_expired(NOW_MS) == 1
         assert not [name for name in again.disk.names("/data") if "orders" in name]
 
 
@@ -383,7 +387,7 @@ class TestAFlushDuringADeletion:
 
     def test_a_log_whose_files_are_gone_does_not_take_its_directory_offline(self, broker):
         flush, old = self.deleted_under(broker)
-        assert broker.manager.remove_expired(NOW_MS + old.config.file_delete_delay_ms) == 1
+        assert broker.remove_expired(NOW_MS + old.config.file_delete_delay_ms) == 1
         flush.run()
         broker.manager.open_or_create(KEY, OTHER_ID, broker.config, new=True)
         assert not any(directory.offline for directory in broker.manager.directories)

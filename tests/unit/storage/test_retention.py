@@ -125,8 +125,8 @@ class TestExample:
         gone = "00000000000000000000.log"
         assert f"{gone}.deleted" in broker.disk.names(FOLDER)
         assert gone not in broker.disk.names(FOLDER)
-        assert broker.manager.remove_expired(NOW_MS + 59_999) == 0
-        assert broker.manager.remove_expired(NOW_MS + 60_000) > 0
+        assert broker.remove_expired(NOW_MS + 59_999) == 0
+        assert broker.remove_expired(NOW_MS + 60_000) > 0
         assert not [name for name in broker.disk.names(FOLDER) if name.endswith(".deleted")]
 
     def test_a_reader_in_a_removed_segment_reads_on(self):
@@ -136,7 +136,7 @@ class TestExample:
             append(log, sized_batch(250))
         region = log.read(0, 1 << 20, 18).regions[0]
         log.retain(NOW_MS, log.log_end_offset)
-        broker.manager.remove_expired(NOW_MS + 60_000)
+        broker.remove_expired(NOW_MS + 60_000)
         assert len(region.file.read(region.position, region.size)) == 1000
 
     def test_another_small_size_is_legal_too(self):

@@ -37,9 +37,6 @@ LOGS_PER_SLICE = 64
 INTERVAL_MIN_S = 0.01
 """Between two turns of a chore: an interval of 0 must not keep the loop busy."""
 
-FILES_PER_TURN = 4
-"""Files and folders removed in one turn of the loop: a deleted topic may have thousands."""
-
 
 class Chore(NamedTuple):
     """One kind of work and how often it is done."""
@@ -98,12 +95,19 @@ class Housekeeping:
     async def flush(self) -> None:
         """Sync what is due, and remove files whose time has come."""
         now_ms = self._clock.wall_ms()
-        while self._logs.remove_expired(now_ms, FILES_PER_TURN):  # noqa: ASYNC110 - it is work
-            await asyncio.sleep(0)
-        await self._look_for_room()
         for log in self._logs.due_for_flush(now_ms):
             with self._contain(log, "flush"):
                 await self._flusher.flush(log, log.log_end_offset)
+        # After the syncs: to remove much takes long.
+        await self._remove_expired(now_ms)
+        await self._look_for_room()
+
+    async def _remove_expired(self, now_ms: int) -> None:
+        for remove in self._logs.prepare_removals(now_ms):
+            try:
+                await self._executor.run(remove)
+            except StorageError as error:
+                self.storage_failed(error)
 
     async def _look_for_room(self) -> None:
         """Let appends in again where a full disk has room."""

@@ -177,7 +177,7 @@ class TestResult:
         roll_and_clean(broker)
         assert any(name.endswith(".deleted") for name in broker.disk.names(FOLDER))
         broker.clock.now_ms += 1000
-        broker.manager.remove_expired(broker.clock.now_ms)
+        broker.remove_expired(broker.clock.now_ms)
         names = broker.disk.names(FOLDER)
         assert not [name for name in names if name.endswith((".deleted", ".swap", ".cleaned"))]
         assert len(read_all(log)) == 1
