@@ -16,6 +16,9 @@ from collections.abc import Iterable
 
 from moldau.base.files import Files
 
+INDEX_SUFFIX = ".index"
+TIME_INDEX_SUFFIX = ".timeindex"
+
 
 def store_entries(files: Files, path: str, kept_size: int, content: bytes) -> None:
     """Keep the first bytes of an index file and append these; safe to repeat after an error."""

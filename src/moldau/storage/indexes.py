@@ -80,21 +80,31 @@ class OffsetIndex:
 
         Only the first and the last entry are checked: this runs on the event loop.
         """
-        if len(content) % OFFSET_ENTRY_SIZE:
-            raise CorruptRecords(f"an offset index of {len(content)} bytes has half an entry")
         index = cls(base_offset)
-        entries = index._entries
+        index.extend(content)
+        index.check(log_size)
+        return index
+
+    def extend(self, content: Buffer) -> None:
+        """Add entries as the file has them; CorruptRecords if the last one is cut."""
+        if len(content) % OFFSET_ENTRY_SIZE:
+            raise CorruptRecords(f"{len(content)} bytes of an offset index have half an entry")
+        entries = array("Q")
         entries.frombytes(content)
         if _SWAPPED:
             entries.byteswap()
+        self._entries.extend(entries)
+
+    def check(self, log_size: int) -> None:
+        """Raise CorruptRecords if the first or the last entry does not fit a `.log` of a size."""
+        entries = self._entries
         if not entries:
-            return index
+            return
         first, last = entries[0], entries[-1]
         if last >> (_POSITION_BITS + 31) or last & _POSITION_MASK >= log_size:
             raise CorruptRecords(f"an offset index points behind a log of {log_size} bytes")
         if len(entries) > 1 and not _both_ascend(first, last):
             raise CorruptRecords("an offset index does not ascend")
-        return index
 
     def encode(self, first: int = 0) -> bytes:
         """Encode the entries from this one on for the file."""
@@ -165,20 +175,27 @@ class TimeIndex:
     @classmethod
     def decode(cls, base_offset: int, content: Buffer) -> TimeIndex:
         """Decode an index; CorruptRecords if it is invalid. Checks the first and last entry."""
-        if len(content) % TIME_ENTRY_SIZE:
-            raise CorruptRecords(f"a time index of {len(content)} bytes has half an entry")
         index = cls(base_offset)
-        index._entries += content
-        index._find_last()
-        if not content:
-            return index
-        if index.last.offset < base_offset or index.last.timestamp < 0:
-            raise CorruptRecords("a time index ends in no entry")
-        if len(index) > 1 and not (
-            index[0].timestamp < index.last.timestamp and index[0].offset < index.last.offset
-        ):
-            raise CorruptRecords("a time index does not ascend")
+        index.extend(content)
+        index.check()
         return index
+
+    def extend(self, content: Buffer) -> None:
+        """Add entries as the file has them; CorruptRecords if the last one is cut."""
+        if len(content) % TIME_ENTRY_SIZE:
+            raise CorruptRecords(f"{len(content)} bytes of a time index have half an entry")
+        self._entries += content
+        self._find_last()
+
+    def check(self) -> None:
+        """Raise CorruptRecords if the first or the last entry cannot be one."""
+        if not self._entries:
+            return
+        first, last = self[0], self.last
+        if last.offset < self.base_offset or last.timestamp < 0:
+            raise CorruptRecords("a time index ends in no entry")
+        if len(self) > 1 and not (first.timestamp < last.timestamp and first.offset < last.offset):
+            raise CorruptRecords("a time index does not ascend")
 
     def encode(self, first: int = 0) -> bytes:
         """Encode the entries from this one on for the file."""

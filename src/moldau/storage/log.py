@@ -443,7 +443,7 @@ class Log:
     # Truncating
 
     def prepare_truncation(self, offset: int) -> Generator[None, None, None]:
-        """Do in steps what makes `truncate_to` long: find out who the producers were then.
+        """Do in steps what makes `truncate_to` long: load indexes, find the producers of then.
 
         The log does not change, and a preparation may be left half way. What it found is used if
         the log is cut there next and has not changed since.

@@ -60,9 +60,11 @@ class Truncation(NamedTuple):
         if offset < segments.base_offsets[0]:
             return self.restart_at(offset)
         snapshots = snapshot_offsets(self.resources.files.names(log.folder))
-        cut = segments.all[segments.number_of(offset)].truncate_to(offset)
-        lowered = self.durability.cut_to(cut.end_offset)
         prepared = self.prepared
+        segment = segments.all[segments.number_of(offset)]
+        loaded = prepared.tail_of(log, segment) if prepared is not None else None
+        cut = segment.truncate_to(offset, loaded)
+        lowered = self.durability.cut_to(cut.end_offset)
         if prepared is not None and not prepared.fits(log, cut.end_offset):
             prepared = None
         removed = self._take_segments_above(offset)

@@ -17,14 +17,20 @@ write.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 
 from moldau.base.checks import crash_point, invariant
 from moldau.base.errors import CorruptRecords, StorageError
-from moldau.base.files import Buffer, File, read_whole, write_atomically
+from moldau.base.files import Buffer, File, write_atomically
 from moldau.records.batch import PEEK_SIZE, peek
 from moldau.storage.disk_errors import is_full, storage_error
-from moldau.storage.index_files import last_entry, make_empty, store_entries
+from moldau.storage.index_files import (
+    INDEX_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    last_entry,
+    make_empty,
+    store_entries,
+)
 from moldau.storage.indexes import (
     NO_TIMESTAMP,
     OFFSET_ENTRY_SIZE,
@@ -41,6 +47,7 @@ from moldau.storage.resources import Resources, ScheduledDelete
 from moldau.storage.scan import StoredBatch, StoredPlace, find_offset, walk, walk_checked
 from moldau.storage.segment_files import DELETED_SUFFIX, SegmentCut, rename_deleted
 from moldau.storage.tail import Tail
+from moldau.storage.tail_loading import at_once, load_tail, rebuilt_tail, stored_tail
 from moldau.storage.topic_config import LONG_MAX, LogConfig
 from moldau.storage.transaction_index import (
     TRANSACTION_INDEX_SUFFIX,
@@ -50,8 +57,6 @@ from moldau.storage.transaction_index import (
 )
 
 LOG_SUFFIX = ".log"
-INDEX_SUFFIX = ".index"
-TIME_INDEX_SUFFIX = ".timeindex"
 SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 """The files of a segment. First the `.log`: without it the others are orphans."""
 
@@ -248,10 +253,19 @@ class Segment:
         )
         self.size = position + size
 
-    def warm_up(self) -> Tail:
-        """Load the tail, which makes this segment the active one."""
+    def load_tail(self) -> Generator[None, None, Tail]:
+        """Load in steps what `warm_up` needs; look-ups find the indexes in the cache from then."""
+        if self.tail is not None:
+            return self.tail
+        tail = yield from load_tail(self._resources.files, self)
+        tail.close_times()
+        self._resources.indexes.put(self.stem, IndexPair(tail.offsets, tail.times))
+        return tail
+
+    def warm_up(self, loaded: Tail | None = None) -> Tail:
+        """Make this segment the active one, with the tail of `load_tail` if there is one."""
         if self.tail is None:
-            tail = self._stored_tail() or self._rebuilt_tail()
+            tail = loaded or at_once(load_tail(self._resources.files, self))
             with contextlib.suppress(CorruptRecords):
                 first = next(self.batches(), None)
                 self.first_timestamp = NO_TIMESTAMP if first is None else first.max_timestamp
@@ -356,26 +370,11 @@ class Segment:
         cache = self._resources.indexes
         pair = cache.get(self.stem)
         if pair is None:
-            tail = self._stored_tail() or self._repaired_tail()
+            files = self._resources.files
+            tail = at_once(stored_tail(files, self)) or self._repaired_tail()
             pair = IndexPair(tail.offsets, tail.times)
             cache.put(self.stem, pair)
         return pair
-
-    def _stored_tail(self) -> Tail | None:
-        """Load the index files; None if they are missing or do not fit the `.log`."""
-        files = self._resources.files
-        try:
-            offsets_content = read_whole(files, self.stem + INDEX_SUFFIX)
-            times_content = read_whole(files, self.stem + TIME_INDEX_SUFFIX)
-            offsets = OffsetIndex.decode(self.base_offset, offsets_content, self.size)
-            times = TimeIndex.decode(self.base_offset, times_content)
-        except (FileNotFoundError, CorruptRecords):
-            return None
-        # Index files are created empty and filled when the segment closes. An empty one beside a
-        # filled `.log` was never stored, except in the rare logs without any timestamp.
-        lost = self.size and not len(times)
-        lost = lost or (self.size > self.config.index_interval_bytes and not len(offsets))
-        return None if lost else Tail(offsets, times)
 
     def _last_stored_time(self) -> TimeEntry | None:
         """Read the last entry of the time index; None if it is missing or invalid."""
@@ -409,24 +408,9 @@ class Segment:
         except CorruptRecords:
             return 0
 
-    def _rebuilt_tail(self) -> Tail:
-        """Rebuild the indexes from the batch headers, up to the first damaged one."""
-        tail = Tail.empty(self.base_offset)
-        interval = self.config.index_interval_bytes
-        with contextlib.suppress(CorruptRecords):
-            for batch in self.batches():
-                tail.note(
-                    batch.position,
-                    batch.base_offset,
-                    batch.last_offset,
-                    batch.max_timestamp,
-                    interval,
-                )
-        return tail
-
     def _repaired_tail(self) -> Tail:
         """Rebuild the indexes of a closed segment and write them to their files."""
-        tail = self._rebuilt_tail()
+        tail = at_once(rebuilt_tail(self))
         tail.close_times()
         files = self._resources.files
         try:
@@ -481,15 +465,17 @@ class Segment:
 
     # Truncating and deleting
 
-    def truncate_to(self, offset: int) -> SegmentCut:
+    def truncate_to(self, offset: int, loaded: Tail | None = None) -> SegmentCut:
         """Remove every batch that ends at or after this offset, in memory.
+
+        `loaded` is what `load_tail` has returned, if it was called before.
 
         The new end is the offset, or the base offset of the batch that contained it: a batch is
         removed whole. Nothing may be written before the returned cut has run: it takes as long as
         the kernel needs to free a gigabyte. Reads below the new end go on meanwhile.
         """
+        tail = self.warm_up(loaded)
         batch = self.batch_holding(offset)
-        tail = self.warm_up()
         if batch is None:
             return SegmentCut(offset, None, self.size, "", None)
         end_offset = min(offset, batch.base_offset)

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from kits.log_kit import Broker, append, make_batch, marker, stored_batches
-from moldau.storage import producer_history
+from moldau.storage import producer_history, tail_loading
 from moldau.storage.topic_config import LogConfig
 
 INTERVAL = 400
@@ -96,6 +96,53 @@ def test_a_log_that_changes_meanwhile_ends_the_preparation(change):
     change(plain)
     assert list(steps) == []
     assert state(log) == state(plain)
+
+
+def lose_indexes(broker, segment):
+    for suffix in (".index", ".timeindex"):
+        broker.disk.remove(segment.stem + suffix)
+
+
+def keep_indexes(broker, segment):
+    """Leave everything as it is."""
+
+
+@pytest.mark.patches
+@pytest.mark.parametrize("spoil", [keep_indexes, lose_indexes])
+def test_the_indexes_of_a_segment_that_becomes_active_again_are_loaded_in_steps(spoil, monkeypatch):
+    monkeypatch.setattr(tail_loading, "BATCHES_PER_STEP", 5)
+    monkeypatch.setattr(tail_loading, "PIECE_BYTES", 24)
+    config = LogConfig(segment_bytes=10_000, index_interval_bytes=100)
+    broker, plain = Broker(config=config), Broker(config=config)
+    for one in (broker, plain):
+        for number in range(200):
+            append(one.log(), make_batch(timestamps=1_000 + number))
+        spoil(one, one.log().segments[0])
+    log, segment = broker.log(), broker.log().segments[0]
+    offset = log.segments[1].base_offset - 3
+    assert segment.tail is None
+    loads = []
+
+    def counted(files, loaded):
+        loads.append(loaded.base_offset)
+        return (yield from load(files, loaded))
+
+    load = tail_loading.stored_tail
+    monkeypatch.setattr(tail_loading, "stored_tail", counted)
+    monkeypatch.setattr("moldau.storage.segment.stored_tail", counted)
+    # Without steps for the indexes there would be those of the headers alone.
+    headers = offset // producer_history.BATCHES_PER_STEP
+    assert steps_of(log, offset) > headers + 10
+    log.truncate_to(offset)
+    assert loads == [0]
+    plain.log().truncate_to(offset)
+    for one in (broker, plain):
+        append(one.log(), make_batch(timestamps=5_000))
+        one.log().roll()
+    assert state(log) == state(plain.log())
+    indexes, others = segment.indexes(), plain.log().segments[0].indexes()
+    assert indexes.offsets.encode() == others.offsets.encode()
+    assert indexes.times.encode() == others.times.encode()
 
 
 @pytest.mark.parametrize("offset", [-1, 60, 1000])

@@ -18,9 +18,10 @@ from typing import Final, NamedTuple
 
 from moldau.base.files import Files
 from moldau.storage.compaction.source import SegmentFiles
+from moldau.storage.index_files import INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from moldau.storage.indexes import RELATIVE_OFFSET_MAX
 from moldau.storage.log import Log
-from moldau.storage.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, Segment
+from moldau.storage.segment import Segment
 from moldau.storage.topic_config import LONG_MAX
 
 GROUP_COUNT_MAX: Final = 64

@@ -12,15 +12,10 @@ from typing import Final
 from moldau.base.checks import crash_point
 from moldau.base.files import Files
 from moldau.records.batch import BatchHeader
+from moldau.storage.index_files import INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from moldau.storage.indexes import AbortedIndex
 from moldau.storage.recovery import CLEANED_SUFFIX
-from moldau.storage.segment import (
-    INDEX_SUFFIX,
-    LOG_SUFFIX,
-    SEGMENT_SUFFIXES,
-    TIME_INDEX_SUFFIX,
-    file_stem,
-)
+from moldau.storage.segment import LOG_SUFFIX, SEGMENT_SUFFIXES, file_stem
 from moldau.storage.tail import Tail
 from moldau.storage.transaction_index import TRANSACTION_INDEX_SUFFIX
 
