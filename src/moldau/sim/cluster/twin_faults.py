@@ -14,6 +14,10 @@ from moldau.sim.process import SimBroker
 
 
 async def twin(scene: FaultScene) -> None:
+    if scene.healing.is_set():
+        # No wait below would wait. The twin's start would begin only after the place where the twin
+        # is ended, and be waited for: it ends when the twin gives up, or serves for ever.
+        return
     node = scene.choose(voter=False)
     if node is None or not node.serving or node.process.paused or node.has_twin:
         return
