@@ -10,6 +10,8 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+from tests.kafka_harness.ending import exit_on_sigterm
+
 from bench import page as pages
 from bench.bars import Better, Measure, less, more
 from bench.page import Page
@@ -78,4 +80,5 @@ CLUSTER = Page(
 
 
 if __name__ == "__main__":
+    exit_on_sigterm()
     sys.exit(main(sys.argv[1:], CLUSTER))

@@ -13,6 +13,7 @@ import tempfile
 from pathlib import Path
 
 from tests.kafka_harness.distribution import KafkaUnavailableError
+from tests.kafka_harness.ending import exit_on_sigterm
 from tests.kafka_harness.kinds import KINDS, make_broker
 
 from bench import page as pages
@@ -115,4 +116,5 @@ def _measured(work: str, stage: Stage) -> Figures:
 
 
 if __name__ == "__main__":
+    exit_on_sigterm()
     sys.exit(main(sys.argv[1:]))

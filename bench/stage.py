@@ -119,6 +119,9 @@ class Client:
             self._process.kill()
             self._process.communicate()
             raise BenchError(f"{self._load} took more than {_LOAD_TIMEOUT_S} s") from None
+        except SystemExit:
+            self._process.kill()
+            raise
         if self._process.returncode != 0:
             raise BenchError(f"{self._load}: {errors.strip().splitlines()[-1:]}")
         measured: dict[str, float] = json.loads(out)

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.kafka_harness.broker import BrokerProcess
+from tests.kafka_harness.ending import exit_on_sigterm
 
 from bench.commit_load import commit_loop
 from bench.raw_connection import framed
@@ -199,4 +200,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    exit_on_sigterm()
     main()

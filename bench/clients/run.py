@@ -13,6 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from tests.kafka_harness.ending import exit_on_sigterm
 from tests.kafka_harness.kinds import make_broker
 
 from bench.clients.bars import COMPARISONS
@@ -54,4 +55,5 @@ def main(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
+    exit_on_sigterm()
     main(sys.argv[1:])

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.kafka_harness.broker import BrokerProcess
+from tests.kafka_harness.ending import exit_on_sigterm
 from tests.kafka_harness.kinds import make_broker
 
 from bench.spark import contests
@@ -146,4 +147,5 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
+    exit_on_sigterm()
     sys.exit(main(sys.argv[1:]))

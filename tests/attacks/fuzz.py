@@ -26,7 +26,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from attacks.watched import STALL_GOAL_MS, Watched, exit_on_sigterm, watched_broker
+from attacks.watched import STALL_GOAL_MS, Watched, watched_broker
+from kafka_harness.ending import exit_on_sigterm
 from kits.extreme_messages import Extremes, Known
 from moldau.base.errors import ProtocolError
 from moldau.cluster.brokers import SUPPORTED_FEATURES

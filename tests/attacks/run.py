@@ -20,9 +20,9 @@ from attacks.watched import (
     MIB,
     STALL_GOAL_MS,
     Toll,
-    exit_on_sigterm,
     watched_broker,
 )
+from kafka_harness.ending import exit_on_sigterm
 
 TRIES: Final = 2
 PROBLEM: Final = "PROBLEM"

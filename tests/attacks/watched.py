@@ -7,8 +7,6 @@ Its memory is read from the kernel. A healthy client writes and reads all the wh
 from __future__ import annotations
 
 import contextlib
-import signal
-import sys
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -102,11 +100,6 @@ class Toll:
             f"memory {self.peak_bytes // MIB} MiB, longest stall of the loop "
             f"{self.stall_s * 1000:.0f} ms, slowest healthy round {self.slowest_s * 1000:.0f} ms"
         )
-
-
-def exit_on_sigterm() -> None:
-    """Let SIGTERM raise SystemExit, so that a command ends the brokers it has started."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
 
 
 @contextlib.contextmanager

@@ -1,0 +1,57 @@
+"""A bench that is told to end takes its brokers with it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PATIENCE_S = 60
+
+
+def brokers_of(pid: int) -> list[int]:
+    """Return the brokers that a process has started, from its main thread."""
+    found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [int(child) for child in found if b"serve" in command_of(child)]
+
+
+def command_of(pid: str) -> bytes:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    return b""
+
+
+def is_gone(pid: int) -> bool:
+    return not Path(f"/proc/{pid}").exists()
+
+
+@pytest.mark.parametrize(("module", "count"), [("bench.run", 1), ("bench.cluster", 3)])
+def test_sigterm_ends_the_brokers_of_a_bench(tmp_path, module, count):
+    command = [
+        sys.executable, "-m", module, "--quick", "--works", "latency", "--baseline", "moldau",
+        "--candidate", "moldau", "--directory", str(tmp_path), "--output", str(tmp_path / "page"),
+    ]  # fmt: skip
+    bench = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
+    started: list[int] = []
+    try:
+        deadline = time.monotonic() + PATIENCE_S
+        while len(started) < count:
+            assert bench.poll() is None
+            assert time.monotonic() < deadline, "no broker was started"
+            started = brokers_of(bench.pid)
+        bench.send_signal(signal.SIGTERM)
+        assert bench.wait(PATIENCE_S) == 128 + signal.SIGTERM
+        assert all(map(is_gone, started))
+    finally:
+        bench.kill()
+        bench.wait()
+        for broker in started:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(broker, signal.SIGKILL)
