@@ -12,6 +12,7 @@ import pytest
 from kits import log_kit
 from kits.coordinator_kit import MapShard, failed, one
 from kits.partition_kit import give_role, make_partition
+from kits.slicing import count_turns
 from moldau.base.ids import PartitionKey, TopicId
 from moldau.cluster.changes import PartitionChanged, PartitionCreated, TopicRemoved
 from moldau.cluster.model import NO_LEADER
@@ -21,7 +22,12 @@ from moldau.observe.traffic import Traffic
 from moldau.records.batch import CHECKED_POSITION, parse_header
 from moldau.replication.partition import Role
 from moldau.replication.partitions import Partitions
-from moldau.server.lifecycle.internal_partitions import Coordinators, LedPartition, LogParts
+from moldau.server.lifecycle.internal_partitions import (
+    CHANGES_PER_SLICE,
+    Coordinators,
+    LedPartition,
+    LogParts,
+)
 from moldau.sim.disk_faults import Operation
 from moldau.storage.flushing import Flusher
 from moldau.storage.topic_config import LogConfig
@@ -232,6 +238,26 @@ def test_transactions_hear_which_partitions_have_another_leader():
     assert heard == []
     listeners[0]([in_sync, PartitionChanged(topic_id, 4, leader=OTHER)], Image())
     assert heard == [{PartitionKey("topic 1", 4)}]
+
+
+def test_transactions_hear_of_many_leaders_in_slices():
+    async def work():
+        kit, listeners, heard = Kit(), [], []
+        shard = SimpleNamespace(leaders_changed=heard.append)
+        kit.coordinators._transactions = SimpleNamespace(tell_all=lambda tell: tell(shard, None))
+        kit.coordinators.follow(SimpleNamespace(image=Image(), subscribe=listeners.append))
+        count, topic_id = 10 * CHANGES_PER_SLICE, TopicId(bytes([1] * 16))
+        changes = [PartitionChanged(topic_id, index, leader=OTHER) for index in range(count)]
+        took = await count_turns(told(listeners[0], changes, kit.coordinators))
+        assert took >= 10
+        assert max(map(len, heard)) == CHANGES_PER_SLICE
+        assert frozenset().union(*heard) == {PartitionKey("topic 1", one) for one in range(count)}
+
+    async def told(listener, changes, coordinators):
+        listener(changes, Image())
+        await asyncio.gather(*coordinators._telling)
+
+    run(work)
 
 
 def test_a_broker_that_leads_nothing_knows_how_keys_are_spread():

@@ -37,6 +37,10 @@ _COORDINATOR: Final = Origin.COORDINATOR
 """As a global, for every append: Python 3.11 looks a member of an enum up by a call."""
 
 
+CHANGES_PER_SLICE: Final = 500
+"""Of leaders, told in one turn of the loop: one change may move all leaders of a broker."""
+
+
 class LogParts(NamedTuple):
     """The parts of the broker that stand behind every led partition."""
 
@@ -208,6 +212,8 @@ class Coordinators:
         self._known = MetadataImage()
         self._counted: dict[str, TopicId] = {}
         """The internal topics whose partitions were counted."""
+        self._telling: set[asyncio.Task[None]] = set()
+        """News of leaders that take several slices."""
         self._parts = parts
 
     def follow(self, metadata: ClusterMetadata) -> None:
@@ -228,6 +234,21 @@ class Coordinators:
         self._count_all(image)
         if gone:
             self._groups.tell_all(lambda shard, now: shard.topics_deleted(gone, now))
+        if len(changes) <= CHANGES_PER_SLICE:
+            self._tell_leaders(changes, image)
+            return
+        loop = asyncio.get_running_loop()
+        telling = loop.create_task(self._tell_many_leaders(changes, image), name="new leaders")
+        self._telling.add(telling)
+        telling.add_done_callback(self._telling.discard)
+
+    async def _tell_many_leaders(self, changes: Sequence[Change], image: MetadataImage) -> None:
+        # Others may be told meanwhile: whoever hears of a leader only asks it a bit earlier.
+        for start in range(0, len(changes), CHANGES_PER_SLICE):
+            self._tell_leaders(changes[start : start + CHANGES_PER_SLICE], image)
+            await asyncio.sleep(0)
+
+    def _tell_leaders(self, changes: Sequence[Change], image: MetadataImage) -> None:
         moved = frozenset(
             PartitionKey(topic.name, change.index)
             for change in changes
@@ -280,5 +301,8 @@ class Coordinators:
 
     async def close(self) -> None:
         """Throw every shard away, before the logs are closed."""
+        for telling in self._telling:
+            telling.cancel()
+        await asyncio.gather(*self._telling, return_exceptions=True)
         for runtime in self._runtimes.values():
             await runtime.close()
