@@ -226,6 +226,7 @@ class SocketStream:
         """Move what was read into the shared buffer; for that much there is always room."""
         left = len(data)
         smallest = rounded(left + 1)
+        size = self._pool.fitting(size)
         own = self._pool.take(size if self._ask(size, smallest) else smallest)
         own[:left] = data
         self._buffer = own

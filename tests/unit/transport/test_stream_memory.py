@@ -334,7 +334,45 @@ def test_buffers_are_kept_for_the_next_one_within_the_budget():
     assert pool.kept == 6 * MIB
     budget.held = 4 * MIB
     pool.take(MIB)
-    assert pool.kept == 0
+    assert pool.kept == 4 * MIB
+
+
+def test_what_is_kept_never_adds_to_the_most_that_was_lent_at_once():
+    pool, most = BufferPool(MemoryBudget()), 0
+    for size in (2 * MIB, MIB, 3 * MIB, MIB // 2, 2 * MIB):
+        buffers = [pool.take(size), pool.take(size)]
+        most = max(most, 2 * size)
+        assert 2 * size + pool.kept <= most
+        for buffer in buffers:
+            pool.give(buffer)
+        assert 2 * size <= pool.kept <= most
+
+
+def test_a_kept_buffer_is_taken_for_a_smaller_frame():
+    pool = BufferPool(MemoryBudget())
+    kept = pool.take(2 * MIB)
+    pool.give(kept)
+    assert pool.fitting(rounded(MIB + 1)) == 2 * MIB
+    assert pool.take(2 * MIB) is kept
+    assert pool.fitting(rounded(MIB + 1)) == rounded(MIB + 1), "nothing is kept"
+
+
+def test_a_kept_buffer_is_not_taken_for_a_much_smaller_frame():
+    pool = BufferPool(MemoryBudget())
+    pool.give(pool.take(2 * MIB))
+    assert pool.fitting(MIB - 1) == MIB - 1
+    assert pool.fitting(3 * MIB) == 3 * MIB
+
+
+def test_a_smaller_frame_is_charged_for_all_of_the_kept_buffer_that_it_takes():
+    async def scenario(side):
+        larger = await side.begin(2 * MIB - 4)
+        await larger.finish()
+        smaller = await side.begin(MIB)
+        assert smaller.held == 2 * MIB
+        await smaller.finish()
+
+    run(scenario)
 
 
 @pytest.mark.parametrize("size", [1, 16_384, 16_385, 131_072, MIB, MIB + 1, 100 * MIB + 4])
