@@ -21,6 +21,8 @@ import click
 from moldau.base.checks import install_crash_hook
 from moldau.base.clock import SystemClock, system_random
 from moldau.base.errors import ConfigError, UserError
+from moldau.base.executor import Executor
+from moldau.base.memory_budget import MemoryBudget
 from moldau.base.network import Address
 from moldau.cli.frame.arguments import parse_pairs
 from moldau.cli.frame.failures import reason_of
@@ -32,7 +34,7 @@ from moldau.server.parts import Ports
 from moldau.server.stores import node_store
 from moldau.server.workers.executor import PoolExecutor
 from moldau.storage.disk import Disk
-from moldau.transport.sockets import SocketNetwork
+from moldau.transport.sockets import SocketBuffers, SocketNetwork
 
 if TYPE_CHECKING:
     from moldau.observe.monitoring import Health, MonitoringPort
@@ -106,6 +108,21 @@ async def _tell_ready(address: Address) -> None:
     click.echo(f"ready {address}")
 
 
+def make_network(
+    settings: BrokerSettings, executor: Executor | None, memory: MemoryBudget
+) -> SocketNetwork:
+    """Make the network of a broker: for its clients, and to other brokers."""
+    return SocketNetwork(
+        executor,
+        accepted=SocketBuffers(
+            settings.socket_send_buffer_bytes, settings.socket_receive_buffer_bytes
+        ),
+        opened=SocketBuffers(receive=settings.replica_socket_receive_buffer_bytes),
+        backlog=settings.socket_listen_backlog_size,
+        memory=memory,
+    )
+
+
 async def run_broker(
     settings: BrokerSettings, on_ready: Callable[[Address], Awaitable[None]]
 ) -> None:
@@ -116,13 +133,7 @@ async def run_broker(
         clock=SystemClock(),
         random=system_random(),
         files=Disk(),
-        network=SocketNetwork(
-            executor,
-            send_buffer_size=settings.socket_send_buffer_bytes,
-            receive_buffer_size=settings.socket_receive_buffer_bytes,
-            backlog=settings.socket_listen_backlog_size,
-            memory=memory,
-        ),
+        network=make_network(settings, executor, memory),
         executor=executor,
         cleaner=cleaner,
         make_store=node_store,

@@ -6,7 +6,7 @@ from moldau.base.clock import Clock, Random, SystemClock, system_random
 from moldau.base.network import Network
 from moldau.base.tuples import NamedTuple
 from moldau.engine.settings import ConnectionSettings
-from moldau.transport.sockets import SocketNetwork
+from moldau.transport.sockets import SocketBuffers, SocketNetwork
 
 
 class ClientPorts(NamedTuple):
@@ -19,8 +19,5 @@ class ClientPorts(NamedTuple):
 
 def system_ports(settings: ConnectionSettings) -> ClientPorts:
     """Return this machine's network, clock and randomness."""
-    network = SocketNetwork(
-        send_buffer_size=settings.send_buffer_bytes,
-        receive_buffer_size=settings.receive_buffer_bytes,
-    )
-    return ClientPorts(network, SystemClock(), system_random())
+    buffers = SocketBuffers(settings.send_buffer_bytes, settings.receive_buffer_bytes)
+    return ClientPorts(SocketNetwork(opened=buffers), SystemClock(), system_random())

@@ -12,11 +12,12 @@ import errno
 import logging
 import socket
 from collections.abc import Sequence
-from typing import cast
+from typing import Final, cast
 
 from moldau.base.executor import Executor
 from moldau.base.memory_budget import MemoryBudget
 from moldau.base.network import Accept, Listener, Stream
+from moldau.base.tuples import NamedTuple
 from moldau.transport.buffers import BufferPool
 from moldau.transport.memory_watch import watch_memory
 from moldau.transport.readiness import Readiness, readiness_of
@@ -31,6 +32,23 @@ NEXT_ADDRESS_DELAY_S = 0.25
 """How long one address of a name may stay silent before the next is tried as well (RFC 8305)."""
 
 OUT_OF_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+
+class SocketBuffers(NamedTuple):
+    """The sizes of a socket's buffers in the kernel; -1 leaves them to the kernel's own tuning."""
+
+    send: int = -1
+    receive: int = -1
+
+    def apply(self, sock: socket.socket) -> None:
+        """Set the sizes, before the socket is connected or listens."""
+        if self.send != -1:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.send)
+        if self.receive != -1:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.receive)
+
+
+SYSTEM_BUFFERS: Final = SocketBuffers()
 
 
 class SocketListener:
@@ -81,19 +99,22 @@ class SocketNetwork:
         self,
         executor: Executor | None = None,
         *,
-        send_buffer_size: int = -1,
-        receive_buffer_size: int = -1,
+        accepted: SocketBuffers = SYSTEM_BUFFERS,
+        opened: SocketBuffers = SYSTEM_BUFFERS,
         backlog: int = 50,
         memory: MemoryBudget | None = None,
     ) -> None:
-        """Make a network; streams that share a budget share the pressure on it."""
+        """Make a network; streams that share a budget share the pressure on it.
+
+        Connections that are accepted and those that are opened from here have buffers of their own.
+        """
         self._executor = executor
         self._memory = memory or MemoryBudget()
         self._pool = BufferPool(self._memory)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._readiness: Readiness | None = None
-        self._send_buffer_size = send_buffer_size
-        self._receive_buffer_size = receive_buffer_size
+        self._accepted = accepted
+        self._opened = opened
         self._backlog = backlog
 
     async def listen(self, host: str, port: int, accept: Accept) -> Listener:
@@ -105,7 +126,7 @@ class SocketNetwork:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6 and not host:
                 sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-            self._size_buffers(sock)
+            self._accepted.apply(sock)  # connections inherit them
             sock.bind(address)
             sock.listen(self._backlog)
         except OSError:
@@ -126,7 +147,7 @@ class SocketNetwork:
         sock = socket.socket(family, socket.SOCK_STREAM)
         try:
             sock.setblocking(False)
-            self._size_buffers(sock)
+            self._opened.apply(sock)
             await asyncio.get_running_loop().sock_connect(sock, address)
         except BaseException:
             sock.close()
@@ -185,13 +206,6 @@ class SocketNetwork:
             self._loop, self._readiness = loop, readiness_of(loop)
             watch_memory(loop, self._memory)
         return self._readiness
-
-    def _size_buffers(self, sock: socket.socket) -> None:
-        """Set what the settings ask for; -1 leaves the kernel's own tuning on."""
-        if self._send_buffer_size != -1:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._send_buffer_size)
-        if self._receive_buffer_size != -1:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._receive_buffer_size)
 
 
 SocketAddress = tuple[str, int]

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import os
 import signal
+import socket
 import urllib.error
 import urllib.request
 from types import SimpleNamespace
@@ -13,9 +14,11 @@ from types import SimpleNamespace
 import pytest
 
 from kafka_harness.ports import free_port
+from moldau.base.memory_budget import MemoryBudget
 from moldau.base.network import Address
 from moldau.cli import serve
 from moldau.server.broker import Broker
+from moldau.server.configuration.settings import BrokerSettings
 
 
 def told(port, path):
@@ -91,3 +94,57 @@ def test_listeners_that_strangers_reach_are_named_in_one_line(caplog):
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "::ffff:127.0.0.1"])
 def test_nothing_is_said_of_a_listener_that_only_this_machine_reaches(caplog, host):
     assert warned(caplog, PLAINTEXT=host) == []
+
+
+class Ignoring:
+    """Takes what comes."""
+
+    def received(self, data):
+        return len(data)
+
+    def drained(self): ...
+    def closed(self, error): ...
+
+
+def receive_buffer(size=None):
+    """Return what the kernel calls the receive buffer of a socket that was given this size."""
+    with socket.socket() as one:
+        if size is not None:
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, size)
+        return one.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+
+
+@pytest.mark.parametrize(
+    ("configs", "accepted", "opened"),
+    [
+        ({}, 102_400, None),
+        ({"socket.receive.buffer.bytes": "30000"}, 30_000, None),
+        ({"replica.socket.receive.buffer.bytes": "20000"}, 102_400, 20_000),
+        ({"socket.receive.buffer.bytes": "-1"}, None, None),
+    ],
+)
+def test_sockets_to_other_brokers_have_buffers_of_their_own(configs, accepted, opened):
+    async def scenario():
+        settings = BrokerSettings.load(None, configs, {})
+        network = serve.make_network(settings, None, MemoryBudget())
+        streams = []
+
+        def accept(stream):
+            streams.append(stream)
+            return Ignoring()
+
+        listener = await network.listen("127.0.0.1", 0, accept)
+        ours = await network.connect(*listener.address, lambda stream: Ignoring())
+        while not streams:  # noqa: ASYNC110 - it waits for a socket
+            await asyncio.sleep(0)
+        sizes = []
+        for stream in (streams[0], ours):
+            sizes.append(stream._socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF))
+            stream.abort()
+        listener.close()
+        unset = receive_buffer()
+        for size, asked in zip(sizes, (accepted, opened), strict=True):
+            # The kernel may size a socket by itself as soon as it is connected.
+            assert size == receive_buffer(asked) if asked else size >= unset
+
+    asyncio.run(scenario())

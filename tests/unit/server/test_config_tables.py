@@ -21,9 +21,11 @@ OTHER_DEFAULTS = {
     "process.roles": "broker,controller",
     "controller.listener.names": "",
     "queued.max.request.bytes": "268435456",
+    "replica.socket.receive.buffer.bytes": "-1",
 }
 """Kafka has no defaults for the first three, and would not start without them. It has no limit on
-the last one, so that clients can exhaust its memory."""
+the fourth, so that clients can exhaust its memory. The last one would have a follower woken up for
+every 64 KB."""
 FIXED_HERE = {
     "config.providers",
     "listener.security.protocol.map",

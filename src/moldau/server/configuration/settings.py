@@ -70,6 +70,7 @@ class BrokerSettings:
     )
     max_request_partition_size_limit: int = _of("max.request.partition.size.limit")
     queued_max_request_bytes: int = _of("queued.max.request.bytes")
+    replica_socket_receive_buffer_bytes: int = _of("replica.socket.receive.buffer.bytes")
     socket_listen_backlog_size: int = _of("socket.listen.backlog.size")
     socket_receive_buffer_bytes: int = _of("socket.receive.buffer.bytes")
     socket_request_max_bytes: int = _of("socket.request.max.bytes")

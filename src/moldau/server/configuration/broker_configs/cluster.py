@@ -21,7 +21,6 @@ from moldau.storage.topic_config import LONG_MAX
 
 ALWAYS_HANDS_OVER: Final = "a broker that stops always moves its leaders away first"
 LEADERS_ONLY: Final = "consumers read from leaders in this version"
-SYSTEM_BUFFERS: Final = "the operating system sizes the buffers of a follower's socket"
 ONE_VOTER: Final = "a quorum has one voter in this version"
 FIXED_FETCHES: Final = "brokers fetch metadata with fixed limits in this version"
 NOT_THERE: Final = "what it sets is not part of this version"
@@ -106,6 +105,11 @@ CLUSTER: tuple[ConfigDefinition, ...] = (
         at_least(0),
     ),
     integer("replica.fetch.wait.max.ms", 500, "How long a follower's fetch waits for data."),
+    integer(
+        "replica.socket.receive.buffer.bytes",
+        -1,  # Kafka's is 65,536, which wakes a follower up for every 64 KB
+        "The receive buffer of a socket to another broker; -1 leaves it to the system.",
+    ),
     long(
         "replica.lag.time.max.ms",
         30_000,
@@ -150,14 +154,6 @@ CLUSTER: tuple[ConfigDefinition, ...] = (
             "replica.selector.class",
             None,
             "The Java class that picks the replica a consumer reads from.",
-        ),
-    ),
-    *without_effect(
-        SYSTEM_BUFFERS,
-        integer(
-            "replica.socket.receive.buffer.bytes",
-            65_536,
-            "The receive buffer of a follower's socket.",
         ),
     ),
     *without_effect(
