@@ -5,6 +5,7 @@ import struct
 
 from kits.request_kit import session
 from moldau.base.network import Address
+from moldau.base.prompt_future import PromptFuture
 from moldau.server.network.connection import Connection
 
 
@@ -42,12 +43,18 @@ class FakeStream:
 class Later:
     """An answer that comes when the test says so."""
 
-    under_way = False
+    work = None
 
     def __init__(self, *, is_applied=False):
         self.future = asyncio.get_running_loop().create_future()
         self.is_applied = is_applied
         self.abandoned = False
+
+    def listen(self, listener):
+        if isinstance(self.future, PromptFuture):
+            self.future.listen(listener)
+        else:
+            self.future.add_done_callback(listener)
 
     def framed(self):
         return [self.future.result()]

@@ -3,10 +3,12 @@
 Whatever is sent to both must have the same answer, the same effects and the same metrics.
 """
 
+from functools import partial
+
 from kits.request_kit import connection
 from moldau.base.errors import ProtocolError
 from moldau.observe.requests import RequestMetrics
-from moldau.server.network.dispatch import Dispatcher, Later
+from moldau.server.network.dispatch import Dispatcher
 
 
 class OneRouteBroker:
@@ -16,6 +18,9 @@ class OneRouteBroker:
         self.metrics = RequestMetrics()
         self.fast_count = 0
         """How many requests took the fast path."""
+        self.parked = []
+        """Answers that are still to come, and that nobody listens to yet."""
+        self._told = []
 
     def serve(self, route, fast_path, clock, *, has_fast_path):
         """Dispatch to a route, and through its fast path if this broker has it."""
@@ -30,9 +35,24 @@ class OneRouteBroker:
             answer = self.dispatch(connection(asker), memoryview(frame))
         except ProtocolError as error:
             return str(error)
-        if isinstance(answer, Later):
-            return "parked"
-        return answer and b"".join(answer)
+        if answer is None or isinstance(answer, list):
+            return answer and b"".join(answer)
+        self.parked.append(answer)
+        return "parked"
+
+    def told(self):
+        """Return what each request that was parked has been told so far, None if nothing."""
+        return list(self._told)
+
+    def listen(self):
+        """Listen to all requests that are parked, as their connections would."""
+        for number, answer in enumerate(self.parked, len(self._told)):
+            self._told.append(None)
+            answer.listen(partial(self._tell, number, answer))
+        self.parked.clear()
+
+    def _tell(self, number, answer, _source):
+        self._told[number] = b"".join(answer.framed())
 
     def content(self):
         """Return the state that requests change, to compare."""
@@ -70,6 +90,10 @@ class BothPaths:
         result = act(self.fast)
         assert result == act(self.slow)
         return result
+
+    @property
+    def brokers(self):
+        return self.fast, self.slow
 
     @property
     def fast_count(self):

@@ -19,7 +19,7 @@ from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.data import PartitionProduceData, ProduceRequest, TopicProduceData
 from moldau.replication.partition import ACKS_ALL, ACKS_LEADER, ACKS_NONE, Role
 from moldau.replication.partitions import Partitions
-from moldau.server.handlers.produce import Destination, ProduceHandler
+from moldau.server.handlers.produce import Destination, Placed, ProduceHandler
 from moldau.server.network.dispatch import Applied
 from moldau.storage.flushing import Flusher
 from moldau.storage.topic_config import LogConfig
@@ -252,21 +252,15 @@ def test_a_request_without_acks_is_still_told_by_closing():
 
 
 class TestFastPath:
-    @pytest.mark.parametrize(
-        ("acks", "role", "taken"),
-        [
-            (ACKS_ALL, BOTH, False),
-            (ACKS_LEADER, BOTH, True),
-            (ACKS_ALL, SHRUNK, True),
-            (ACKS_LEADER, SHRUNK, True),
-        ],
-    )
-    def test_it_leaves_alone_what_has_to_wait(self, acks, role, taken):
+    @pytest.mark.parametrize("acks", [ACKS_ALL, ACKS_LEADER])
+    @pytest.mark.parametrize("role", [BOTH, SHRUNK])
+    def test_it_appends_whether_or_not_followers_are_waited_for(self, acks, role):
         kit = Kit(role)
         batch = memoryview(make_batch())
         placed = kit.handler.append_at_once(Destination("t", None, 0, acks), batch, 9)
-        assert placed == ((0, -1, 0) if taken else None)
-        assert kit[0].log_end_offset == taken
+        assert placed == Placed(kit[0], 1, 0, -1, 0)
+        assert kit[0].log_end_offset == 1
+        assert kit[0].high_watermark == (role is SHRUNK)
 
     def test_it_leaves_alone_what_is_refused(self):
         kit = Kit(SHRUNK, min_insync_replicas=2)

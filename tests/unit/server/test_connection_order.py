@@ -145,7 +145,7 @@ def test_all_that_wait_are_given_up_when_their_client_leaves():
 def test_a_stop_waits_for_work_behind_one_that_only_waits():
     async def scenario():
         applied, work = Later(is_applied=True), Later()
-        work.under_way = True
+        work.work = work.future
         dispatch, _ = scripted({b"applied": applied, b"work": work})
         connection, _, _ = connect(dispatch)
         connection.received(memoryview(frame(b"applied")))

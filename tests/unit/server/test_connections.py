@@ -220,7 +220,10 @@ def test_a_refusal_that_comes_late_closes_with_one_line_and_no_traceback(caplog)
             raise ProtocolError("it was refused")
 
         later = SimpleNamespace(
-            future=future, framed=framed, abandon=lambda: None, is_applied=False
+            listen=future.add_done_callback,
+            framed=framed,
+            abandon=lambda: None,
+            is_applied=False,
         )
         every = connections(dispatch=lambda _connection, _frame: later)
         every.begin()
@@ -284,11 +287,11 @@ def test_a_stop_waits_for_what_is_being_carried_out_and_takes_nothing_new():
         done = []
 
         class Work:
-            under_way = True
             is_applied = False
 
             def __init__(self):
-                self.future = asyncio.ensure_future(self.carry_out())
+                self.work = asyncio.ensure_future(self.carry_out())
+                self.listen = self.work.add_done_callback
 
             async def carry_out(self):
                 await asyncio.sleep(0.01)

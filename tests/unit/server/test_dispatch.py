@@ -225,7 +225,7 @@ def test_a_handler_with_more_to_do_than_one_slice_answers_later():
         request, broker.answer = ListOffsetsRequest(replica_id=-1), long()
         later = broker.send(request, 5)
         assert isinstance(later, Later)
-        assert not later.under_way
+        assert later.work is None
         await later.future
         assert decoded(request, 5, later.framed()).throttle_time_ms == 6
 
@@ -256,7 +256,7 @@ def test_a_generator_may_return_a_response_that_is_still_to_come(count):
             await later.future
             later = later.framed()
         # From here on it is work that a leaving client does not stop.
-        assert later.under_way
+        assert later.work is later.future
         await later.future
         assert decoded(request, 5, later.framed()).throttle_time_ms == 8
 
@@ -432,7 +432,7 @@ def test_work_that_may_be_dropped_ends_with_its_client_and_other_work_does_not(b
             go_on = asyncio.Event()
             broker.answer = Droppable(go_on.wait()) if drop else go_on.wait()
             later = broker.send(ListOffsetsRequest(replica_id=-1), 5)
-            assert later.under_way
+            assert later.work is later.future
             await asyncio.sleep(0)
             later.abandon()
             go_on.set()

@@ -5,21 +5,32 @@ Every test sends the same frames to two brokers, one that has the fast path and 
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kits import log_kit
 from kits.fast_path_kit import BothPaths, OneRouteBroker
+from kits.leaks import run_without_leaks
 from kits.log_kit import HandClock
-from kits.partition_kit import make_partition
+from kits.partition_kit import ALONE, ME, OTHER, give_role, make_partition
 from kits.request_kit import session
 from moldau.base.ids import PartitionKey, TopicId
 from moldau.observe.traffic import Traffic
-from moldau.protocol.messages.data import PartitionProduceData, ProduceRequest, TopicProduceData
-from moldau.protocol.registry import encode_request, find_api
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.data import (
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from moldau.protocol.registry import decode_response, encode_request, find_api
 from moldau.records.builder import BatchBuilder
 from moldau.records.compression import Codec
+from moldau.replication.partition import Role
 from moldau.replication.partitions import Partitions
 from moldau.security.session import Principal
 from moldau.server.handlers import produce, produce_fast_path
@@ -30,24 +41,36 @@ from moldau.server.network.dispatch import Route
 from moldau.sim.disk_faults import Operation
 from moldau.storage.topic_config import LogConfig
 
-ME = 1
+BOTH = Role(ME, 0, 0, (ME, OTHER), (ME, OTHER))
+SHRUNK = Role(ME, 0, 1, (ME, OTHER), (ME,))
+ELSEWHERE = Role(OTHER, 1, 1, (ME, OTHER), (OTHER,))
 TOPIC_ID, OTHER_ID = TopicId(b"t" * 16), TopicId(b"o" * 16)
-OTHER = session(principal=Principal("User", "other"))
+STRANGER = session(principal=Principal("User", "other"))
+
+
+class Elsewhere:
+    """Knows where a client has to go."""
+
+    def hint(self, topic, index, listener, endpoints):
+        endpoints.append(NodeEndpoint(OTHER, "elsewhere", 9092))
+        return LeaderIdAndEpoch(OTHER, 1)
 
 
 class Broker(OneRouteBroker):
     """Two partitions of one topic behind a dispatcher."""
 
-    def __init__(self, *, fast_path, **config):
+    def __init__(self, *, fast_path, role=ALONE, **config):
         super().__init__()
+        self.role = role
         self.disk = log_kit.Broker(**config)
         self.partitions = Partitions()
         for index in range(2):
             self.add(index, TOPIC_ID)
         clock, stats = HandClock(), self.metrics.of("Produce")
         handler = ProduceHandler(
-            self.partitions, clock, None, None, Traffic(), stats, self.failed, None
-        )
+            self.partitions, clock, None, None, Traffic(), stats, self.failed, None,
+            leader_hints=Elsewhere(),
+        )  # fmt: skip
         route = Route(0, "0-13", handler, self.metrics, ())
         produce_fast = ProduceFastPath(handler, stats, clock)
         self.serve(route, produce_fast, clock, has_fast_path=fast_path)
@@ -55,7 +78,12 @@ class Broker(OneRouteBroker):
     def add(self, index, topic_id):
         key = PartitionKey("topic", index)
         log = self.disk.manager.open_or_create(key, topic_id, self.disk.config)
-        self.partitions.add(make_partition(key, topic_id, log))
+        self.partitions.add(make_partition(key, topic_id, log, self.role))
+
+    def fetch(self, index, offset):
+        """Play the follower: it has everything below an offset."""
+        partition = self.partitions.get("topic", index)
+        partition.update_follower(OTHER, offset, partition.role.leader_epoch, 0.0)
 
     def failed(self, error):
         self.disk.manager.directory_failed(error)
@@ -83,11 +111,11 @@ def batch(sequence=0, *, producer_id=7, **options):
 
 def frame(
     records, *, version=9, client_id="client", acks=-1, index=0, name="topic",
-    topic_id=TOPIC_ID, transactional_id=None, correlation_id=5,
+    topic_id=TOPIC_ID, transactional_id=None, correlation_id=5, timeout_ms=1_000_000,
 ):  # fmt: skip
     data = PartitionProduceData(index, records)
     topic = TopicProduceData(name, topic_id, [data])
-    request = ProduceRequest(transactional_id, acks, 1000, [topic])
+    request = ProduceRequest(transactional_id, acks, timeout_ms, [topic])
     parts = encode_request(find_api(0), version, correlation_id, client_id, request)
     return b"".join(parts)[4:]
 
@@ -224,7 +252,7 @@ def test_what_is_known_of_one_principal_is_not_used_for_another(monkeypatch):
         return decode(*arguments)
 
     monkeypatch.setattr(produce_fast_path, "decode_request", decoding)
-    for asker in (None, OTHER, None, OTHER):
+    for asker in (None, STRANGER, None, STRANGER):
         both.send(frame(batch(producer_id=-1)), asker)
     assert len(asked) == 2, "each principal's request is decoded once"
     assert both.fast_count == 4
@@ -252,3 +280,147 @@ def test_what_takes_the_slow_path_is_not_examined_on_the_fast_one(monkeypatch, c
     monkeypatch.setattr(produce, "examine", lambda *asked: examined.append(asked))
     assert broker.fast_path.answer(memoryview(frame(batch())), session()) is None
     assert examined == []
+
+
+# With followers: the batch is appended at once, and its answer waits
+
+
+VERSION = 10
+"""The first that tells where else to go."""
+
+
+def codes(both):
+    """Return what parked requests were told, of which both paths tell the same; None if nothing."""
+    found = []
+    for answer in both.each(lambda broker: broker.told()):
+        if answer is None:
+            found.append(None)
+            continue
+        response = decode_response(find_api(0), VERSION, memoryview(answer)[4:])
+        (result,) = response.responses[0].partition_responses
+        hint = (result.current_leader.leader_id, len(response.node_endpoints))
+        found.append((ErrorCode(result.error_code), result.base_offset, hint))
+    return found
+
+
+def parked(both, *sequences, **options):
+    """Send batches that wait for the follower, and listen as their connections would."""
+    before = both.fast_count
+    for sequence in sequences:
+        sent = frame(batch(sequence), version=VERSION, correlation_id=-sequence, **options)
+        assert both.send(sent) == "parked"
+    assert both.fast_count == before + len(sequences)
+    both.each(lambda broker: broker.listen())
+    return both
+
+
+def with_a_follower(act, **options):
+    async def scenario():
+        await act(Both(role=BOTH, **options))
+
+    run_without_leaks(scenario())
+
+
+HERE, THERE = (-1, 0), (OTHER, 1)
+
+
+def test_with_a_follower_a_batch_is_answered_when_the_high_watermark_has_passed_it():
+    async def act(both):
+        parked(both, 0, 1)
+        assert codes(both) == [None, None]
+        both.each(lambda broker: broker.fetch(0, 1))
+        assert codes(both) == [(ErrorCode.NONE, 0, HERE), None]
+        both.each(lambda broker: broker.fetch(0, 2))
+        assert codes(both)[1] == (ErrorCode.NONE, 1, HERE)
+
+    with_a_follower(act)
+
+
+def test_with_a_follower_one_replica_is_enough_for_acks_1():
+    async def act(both):
+        assert isinstance(both.send(frame(batch(), acks=1)), bytes)
+        assert both.fast_count == 1
+
+    with_a_follower(act)
+
+
+def test_a_batch_that_is_committed_before_anybody_listens_is_told_a_turn_later():
+    async def act(both):
+        assert both.send(frame(batch(), version=VERSION)) == "parked"
+        both.each(lambda broker: broker.fetch(0, 1))
+        both.each(lambda broker: broker.listen())
+        assert codes(both) == [None]
+        await asyncio.sleep(0)
+        assert codes(both) == [(ErrorCode.NONE, 0, HERE)]
+
+    with_a_follower(act)
+
+
+def test_a_retried_batch_waits_for_its_first_place_on_both_paths():
+    async def act(both):
+        parked(both, 0, 1, 0)
+        both.each(lambda broker: broker.fetch(0, 1))
+        assert codes(both) == [(ErrorCode.NONE, 0, HERE), None, (ErrorCode.NONE, 0, HERE)]
+        both.each(lambda broker: broker.fetch(0, 2))
+
+    with_a_follower(act)
+
+
+def test_time_runs_out_for_a_batch_that_followers_do_not_fetch():
+    async def act(both):
+        parked(both, 0, timeout_ms=0)
+        timed = [broker.partitions.get("topic", 0) for broker in both.brokers]
+        while any(one.delayed_count for one in timed):  # noqa: ASYNC110 - it waits for timers
+            await asyncio.sleep(0)
+        assert codes(both) == [(ErrorCode.REQUEST_TIMED_OUT, 0, HERE)]
+        both.each(lambda broker: broker.fetch(0, 1))
+
+    with_a_follower(act)
+
+
+@pytest.mark.parametrize(
+    ("role", "min_isr", "code", "hint"),
+    [
+        (ELSEWHERE, 1, ErrorCode.NOT_LEADER_OR_FOLLOWER, THERE),
+        (SHRUNK, 2, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, HERE),
+        (SHRUNK, 1, ErrorCode.NONE, HERE),
+    ],
+)
+def test_another_role_decides_at_once_what_waits(role, min_isr, code, hint):
+    async def act(both):
+        parked(both, 0, 1)
+        both.each(lambda broker: give_role(broker.partitions.get("topic", 0), role))
+        assert codes(both) == [(code, 0, hint), (code, 1, hint)]
+
+    with_a_follower(act, config=LogConfig(min_insync_replicas=min_isr))
+
+
+def test_a_topic_that_is_deleted_is_told_to_what_waits():
+    async def act(both):
+        parked(both, 0)
+        both.each(lambda broker: bool(broker.partitions.remove(PartitionKey("topic", 0))))
+        assert codes(both) == [(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0, HERE)]
+
+    with_a_follower(act)
+
+
+def test_too_few_in_sync_replicas_refuse_acks_all_on_both_paths():
+    async def act(both):
+        both.each(lambda broker: give_role(broker.partitions.get("topic", 0), SHRUNK))
+        assert isinstance(both.send(frame(batch())), bytes)
+        assert both.fast_count == 0
+        assert both.fast.content()[0] == (0, 0, 0)
+
+    with_a_follower(act, config=LogConfig(min_insync_replicas=2))
+
+
+def test_a_client_that_leaves_takes_its_place_in_the_queue_with_it():
+    async def act(both):
+        assert both.send(frame(batch())) == "parked"
+        partition = both.fast.partitions.get("topic", 0)
+        assert partition.delayed_count == 1
+        both.each(lambda broker: broker.parked[0].abandon())
+        assert partition.delayed_count == 0
+        assert both.fast.parked[0].work is None
+
+    with_a_follower(act)

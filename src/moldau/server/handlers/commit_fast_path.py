@@ -33,6 +33,7 @@ from moldau.protocol.messages.offsets import (
     OffsetCommitResponseTopic,
 )
 from moldau.protocol.registry import decode_header, decode_request, encode_response, find_api
+from moldau.security.session import Session
 from moldau.server.handlers.group_offsets import GroupOffsetHandlers
 from moldau.server.network.fast_path import PREFIX_START, KnownRequest, PrefixFastPath
 
@@ -126,7 +127,10 @@ class CommitFastPath(PrefixFastPath[KnownCommit]):
             return None
         return KnownCommit(_answer_template(repeated, version), host, repeated)
 
-    def carry_out(self, known: KnownCommit, frame: memoryview, began: float) -> bytes | None:
+    def carry_out(
+        self, known: KnownCommit, frame: memoryview, session: Session, began: float
+    ) -> bytes | None:
+        del session
         offset, leader_epoch, end = _READ_END(frame, len(frame) - _END_SIZE)
         if end not in _NO_METADATA:
             return None

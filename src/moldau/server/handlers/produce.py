@@ -28,7 +28,7 @@ from moldau.base.clock import Clock
 from moldau.base.errors import ProtocolError, StorageError
 from moldau.base.executor import Executor, Lane, WorkerLost, WorkTooLong
 from moldau.base.files import Buffer
-from moldau.base.ids import TopicId
+from moldau.base.ids import ZERO_TOPIC_ID, TopicId
 from moldau.base.limits import REQUEST_WORK_S
 from moldau.observe.requests import RequestStats
 from moldau.observe.traffic import Traffic
@@ -118,6 +118,16 @@ class Destination(NamedTuple):
     """Given where the client named the topic by it: another topic of this name is not meant."""
     partition: int
     acks: int
+
+
+class Placed(NamedTuple):
+    """Where records on the fast path were appended."""
+
+    partition: Partition
+    end_offset: int
+    base_offset: int
+    timestamp: int
+    log_start_offset: int
 
 
 class _ResultSlot(NamedTuple):
@@ -261,7 +271,7 @@ class ProduceHandler:
         now_ms = self._clock.wall_ms()
         response = ProduceResponse()
         timeout_s = max(0, request.timeout_ms) / 1000
-        listener = context.session.listener if context.version >= LEADER_HINTS_FROM else None
+        listener = _listener_for_hints(context.session, context.version)
         later = _Later([], [], permits, PendingCommits(), timeout_s, response, listener, [])
         internal = self._internal_writable and context.client_id == ADMIN_CLIENT
         cost = 0
@@ -304,10 +314,11 @@ class ProduceHandler:
 
     def append_at_once(
         self, where: Destination, records: memoryview, version: int
-    ) -> tuple[int, int, int] | None:
-        """Append records that need nothing else; the answer's base offset, time and log start.
+    ) -> Placed | None:
+        """Append records that need nothing else, and tell where they are.
 
-        None where there is more to do or to say; nothing is appended then.
+        With acks=all they are acknowledged once the high watermark has reached their end. None
+        where there is more to do or to say; nothing is appended then.
         """
         topic, topic_id, index, acks = where
         try:
@@ -315,8 +326,6 @@ class ProduceHandler:
             config = partition.config
             if topic_id not in (None, partition.topic_id) or not _appendable_unchanged(config):
                 return None
-            if acks == ACKS_ALL and not partition.commits_at_once:
-                return None  # its answer waits for the followers
             examined = examine(records, config, self._clock.wall_ms(), version)
             if isinstance(examined, Rework) or examined.header.attributes & TRANSACTIONAL_BIT:
                 return None
@@ -326,8 +335,27 @@ class ProduceHandler:
         except StorageError as error:
             self._storage_failed(error)
             return None
-        told_time = _told_time(examined.header, appended)
-        return appended.base_offset, told_time, partition.log_start_offset
+        return Placed(
+            partition,
+            appended.last_offset + 1,
+            appended.base_offset,
+            _told_time(examined.header, appended),
+            partition.log_start_offset,
+        )
+
+    def not_committed(
+        self, where: Destination, placed: Placed, code: ErrorCode, session: Session, version: int
+    ) -> ProduceResponse:
+        """Answer that records on the fast path were appended, but not committed."""
+        response = ProduceResponse()
+        result = PartitionProduceResponse(
+            where.partition, 0, placed.base_offset, placed.timestamp, placed.log_start_offset
+        )
+        listener = _listener_for_hints(session, version)
+        self._fail_commit(placed.partition, result, listener, response, code)
+        topic = TopicProduceResponse(where.topic, where.topic_id or ZERO_TOPIC_ID, [result])
+        response.responses.append(topic)
+        return response
 
     async def _finish(
         self, response: ProduceResponse, later: _Later, acks: int, asker: Session | None
@@ -428,19 +456,24 @@ class ProduceHandler:
         )
         end_offset = appended.last_offset + 1
         if acks == ACKS_ALL and end_offset > partition.high_watermark:
-            failed = partial(self._not_committed, partition, result, later)
+            failed = partial(self._fail_commit, partition, result, later.listener, later.response)
             later.commits.add(partition, end_offset, later.timeout_s, failed)
         return result
 
-    def _not_committed(
-        self, partition: Partition, result: PartitionProduceResponse, later: _Later, code: ErrorCode
+    def _fail_commit(
+        self,
+        partition: Partition,
+        result: PartitionProduceResponse,
+        listener: str | None,
+        response: ProduceResponse,
+        code: ErrorCode,
     ) -> None:
         """Answer that a batch is in the log, but nobody knows yet whether it stays there.
 
         As in Kafka, the offsets stay in the answer.
         """
         result.error_code = code
-        result.current_leader = self._leader(*partition.key, code, later)
+        result.current_leader = self._leader(*partition.key, code, listener, response)
         self._traffic.of(partition.key.topic).failed_produce += 1
         self._stats.error(code)
 
@@ -489,18 +522,27 @@ class ProduceHandler:
             log_start_offset=log_start,
             record_errors=named,
             error_message=message,
-            current_leader=self._leader(topic, index, code, later),
+            current_leader=self._leader(topic, index, code, later.listener, later.response),
         )
 
     def _leader(
-        self, topic: str | None, index: int, code: ErrorCode, later: _Later
+        self,
+        topic: str | None,
+        index: int,
+        code: ErrorCode,
+        listener: str | None,
+        response: ProduceResponse,
     ) -> LeaderIdAndEpoch:
         """Say who leads a partition, to a client that has to go there."""
         is_elsewhere = code is ErrorCode.NOT_LEADER_OR_FOLLOWER
-        if topic is None or later.listener is None or not is_elsewhere:
+        if topic is None or listener is None or not is_elsewhere:
             return _SAME_LEADER
-        endpoints = later.response.node_endpoints
-        return self._leader_hints.hint(topic, index, later.listener, endpoints)
+        return self._leader_hints.hint(topic, index, listener, response.node_endpoints)
+
+
+def _listener_for_hints(session: Session, version: int) -> str | None:
+    """Return where a client came in, if it understands where else to go; else None."""
+    return session.listener if version >= LEADER_HINTS_FROM else None
 
 
 def _has_transactional(request: ProduceRequest) -> bool:

@@ -4,17 +4,24 @@ It names one topic and one partition and belongs to no transaction. All requests
 a partition then have the same prefix, from the client id up to the length of the records, and
 their answers differ in the correlation id and three numbers. This module knows only in which places
 two such requests may differ; the rest is `network.fast_path`. A miss costs a look at five bytes.
+
+With acks=all and followers the batch is appended at once, and its answer waits at the partition
+until the high watermark has passed it.
 """
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from struct import Struct
-from typing import Final
+from typing import Any, Final
 
 from moldau.base.clock import Clock
 from moldau.base.errors import ProtocolError
 from moldau.base.ids import ZERO_TOPIC_ID
+from moldau.base.network import Part
 from moldau.observe.requests import RequestStats
+from moldau.protocol.errors import ErrorCode
 from moldau.protocol.frame_template import FrameTemplate
 from moldau.protocol.messages.data import (
     PartitionProduceResponse,
@@ -24,7 +31,10 @@ from moldau.protocol.messages.data import (
 from moldau.protocol.registry import decode_header, decode_request, encode_response, find_api
 from moldau.protocol.wire import read_uvarint
 from moldau.records.batch import HEADER_SIZE
-from moldau.server.handlers.produce import TOPIC_IDS_FROM, Destination, ProduceHandler
+from moldau.replication.delayed import Delayed
+from moldau.replication.partition import ACKS_ALL
+from moldau.security.session import Session
+from moldau.server.handlers.produce import TOPIC_IDS_FROM, Destination, Placed, ProduceHandler
 from moldau.server.network.fast_path import PREFIX_START, KnownRequest, PrefixFastPath
 
 PRODUCE_KEY: Final = 0
@@ -51,7 +61,10 @@ _ONE: Final = 2
 _NO_TAGS: Final = b"\0\0\0"
 """Behind the records: of the partition, of the topic, of the request."""
 
+_CORRELATION_ID: Final = 4
+"""Where it begins; the prefix follows it."""
 _CLIENT_ID_SIZE: Final = Struct(">8xh").unpack_from
+_NO_ERROR: Final = ErrorCode.NONE
 _NUMBERS: Final = Struct(">qqq").pack
 _MARKS: Final = (0x4D4F4C4441550001, 0x4D4F4C4441550002, 0x4D4F4C4441550003)
 """Stand for base offset, append time and log start in the answer that becomes the template."""
@@ -60,13 +73,20 @@ _MARKS: Final = (0x4D4F4C4441550001, 0x4D4F4C4441550002, 0x4D4F4C4441550003)
 class KnownProduce(KnownRequest):
     """The produce requests with one prefix: their destination, version and where records begin."""
 
-    __slots__ = ("destination", "records", "version")
+    __slots__ = ("destination", "records", "timeout_s", "version")
 
     def __init__(
-        self, template: FrameTemplate, destination: Destination, version: int, records: int
+        self,
+        template: FrameTemplate,
+        destination: Destination,
+        timeout_s: float,
+        version: int,
+        records: int,
     ) -> None:
         super().__init__(template)
         self.destination = destination
+        self.timeout_s = timeout_s
+        """How long they wait for followers."""
         self.version = version
         self.records = records
         """Where the length of the records stands in a frame."""
@@ -111,17 +131,108 @@ class ProduceFastPath(PrefixFastPath[KnownProduce]):
         if where is None:
             return None
         records = PREFIX_START + len(prefix)
-        return KnownProduce(_answer_template(where, version), where, version, records)
+        timeout_s = max(0, request.timeout_ms) / 1000
+        return KnownProduce(_answer_template(where, version), where, timeout_s, version, records)
 
-    def carry_out(self, known: KnownProduce, frame: memoryview, began: float) -> bytes | None:
-        del began
+    def carry_out(
+        self, known: KnownProduce, frame: memoryview, session: Session, began: float
+    ) -> bytes | WaitingProduce | None:
         length, start = read_uvarint(frame, known.records)
         stop = start + length - 1
         if stop + len(_NO_TAGS) != len(frame) or bytes(frame[stop:]) != _NO_TAGS:
             return None
         records = frame[start:stop]
-        placed = self._handler.append_at_once(known.destination, records, known.version)
-        return None if placed is None else _NUMBERS(*placed)
+        where = known.destination
+        placed = self._handler.append_at_once(where, records, known.version)
+        if placed is None:
+            return None
+        partition, end_offset, base_offset, timestamp, log_start = placed
+        if where.acks != ACKS_ALL or end_offset <= partition.high_watermark:
+            return _NUMBERS(base_offset, timestamp, log_start)
+        correlation_id = bytes(frame[_CORRELATION_ID:PREFIX_START])
+        waiting = WaitingProduce(self, known, placed, correlation_id, session, began)
+        waiting.delayed = partition.delay(end_offset, waiting.completed, known.timeout_s)
+        return waiting
+
+    def answer_waiting(self, waiting: WaitingProduce, code: ErrorCode) -> list[Part]:
+        """Make the answer to a request that has waited for followers."""
+        self._stats.time(self._monotonic() - waiting.began)
+        known, placed = waiting.known, waiting.placed
+        if code is _NO_ERROR:
+            field = _NUMBERS(placed.base_offset, placed.timestamp, placed.log_start_offset)
+            return [known.template.render(waiting.correlation_id, field)]
+        where, version = known.destination, known.version
+        response = self._handler.not_committed(where, placed, code, waiting.session, version)
+        correlation_id = int.from_bytes(waiting.correlation_id, signed=True)
+        return encode_response(find_api(PRODUCE_KEY), version, correlation_id, response)
+
+
+class WaitingProduce:
+    """The answer to a batch that was appended, and waits until followers have it as well.
+
+    No future stands between it and its connection: it is told within the turn of the loop, and
+    one for each batch would cost as much as the answer.
+    """
+
+    __slots__ = (
+        "_code",
+        "_listener",
+        "_path",
+        "began",
+        "correlation_id",
+        "delayed",
+        "is_applied",
+        "known",
+        "placed",
+        "session",
+    )
+
+    def __init__(
+        self,
+        path: ProduceFastPath,
+        known: KnownProduce,
+        placed: Placed,
+        correlation_id: bytes,
+        session: Session,
+        began: float,
+    ) -> None:
+        self._path = path
+        self.known = known
+        self.placed = placed
+        self.correlation_id = correlation_id
+        self.session = session
+        self.began = began
+        self.delayed: Delayed | None = None
+        """Its place in the queue of the partition."""
+        self.is_applied = True
+        self._code: ErrorCode | None = None
+        """What came of it, once that is known."""
+        self._listener: Callable[[Any], None] | None = None
+
+    @property
+    def work(self) -> asyncio.Future[Any] | None:
+        return None
+
+    def listen(self, listener: Callable[[Any], None]) -> None:
+        if self._code is None:
+            self._listener = listener
+        else:
+            asyncio.get_running_loop().call_soon(listener, self)
+
+    def completed(self, code: ErrorCode) -> None:
+        """Learn that the batch is committed, or why it is not waited for any more."""
+        self._code = code
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            listener(self)
+
+    def framed(self) -> list[Part]:
+        assert self._code is not None
+        return self._path.answer_waiting(self, self._code)
+
+    def abandon(self) -> None:
+        if self.delayed is not None:
+            self.delayed.cancel()
 
 
 def _answer_template(where: Destination, version: int) -> FrameTemplate:

@@ -21,6 +21,7 @@ from moldau.protocol.frame_template import FrameTemplate
 from moldau.protocol.messages.groups import SyncGroupRequest, SyncGroupResponse
 from moldau.protocol.registry import decode_header, decode_request, encode_response, find_api
 from moldau.protocol.wire import uvarint
+from moldau.security.session import Session
 from moldau.server.handlers.groups import GroupHandlers
 from moldau.server.network.fast_path import KnownRequest, PrefixFastPath
 
@@ -100,8 +101,10 @@ class SyncFastPath(PrefixFastPath[KnownSync]):
             return None
         return KnownSync(request, before_size, len(prefix) - before_size)
 
-    def carry_out(self, known: KnownSync, frame: memoryview, began: float) -> bytes | None:
-        del began
+    def carry_out(
+        self, known: KnownSync, frame: memoryview, session: Session, began: float
+    ) -> bytes | None:
+        del session, began
         member = _TAGS + _CLIENT_ID_SIZE(frame)[0] + known.before_size
         try:
             member_id = bytes(frame[member + 1 : len(frame) - known.after_size]).decode()

@@ -26,7 +26,6 @@ from moldau.base.errors import ProtocolError
 from moldau.base.limits import UNSENT_BYTES_PER_CONNECTION
 from moldau.base.memory_budget import MemoryAccount
 from moldau.base.network import Part, Stream
-from moldau.base.prompt_future import PromptFuture
 from moldau.protocol.framing import PREFIX_BYTES, check_announced, frame_end
 from moldau.security.session import Session
 from moldau.server.network.turns import Turn
@@ -59,14 +58,16 @@ ANSWER_BYTES_BEHIND: Final = 64 * 1024
 class Pending(Protocol):
     """An answer that will come."""
 
-    future: asyncio.Future[Any]
-    """Done when the answer is there."""
     is_applied: bool
     """Whether the request has taken effect, so that those behind it may be handled."""
 
     @property
-    def under_way(self) -> bool:
-        """Whether this is work that must be finished, and not a request that is parked."""
+    def work(self) -> asyncio.Future[Any] | None:
+        """The work that must be finished; None for a request that is parked."""
+        ...
+
+    def listen(self, listener: Callable[[Any], None], /) -> None:
+        """Have a listener called once the answer is there: from elsewhere, never from in here."""
         ...
 
     def framed(self) -> list[Part] | Pending:
@@ -224,11 +225,7 @@ class Connection:
 
     def _wait_first(self, answer: Pending) -> None:
         self._pending = answer
-        future = answer.future
-        if isinstance(future, PromptFuture):
-            future.listen(self._answered)
-        else:
-            future.add_done_callback(self._answered)
+        answer.listen(self._answered)
 
     def _put_behind(self, answer: list[Part]) -> None:
         size = _size_of(answer)
@@ -301,8 +298,8 @@ class Connection:
         if memory is not None:
             memory.budget.release(memory.work)
 
-    def _answered(self, future: asyncio.Future[Any]) -> None:
-        del future
+    def _answered(self, source: Any) -> None:
+        del source
         pending, self._pending = self._pending, None
         assert pending is not None
         try:
@@ -394,7 +391,7 @@ class Connection:
         last = self._behind[-1] if self._behind else self._pending
         if last is None or isinstance(last, list | ProtocolError):
             return None
-        return last.future if last.under_way else None
+        return last.work
 
     def idle_since(self, before: float) -> bool:
         """Tell whether the client has neither asked nor waited for anything since then.

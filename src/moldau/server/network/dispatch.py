@@ -26,6 +26,7 @@ from moldau.base.clock import Clock
 from moldau.base.errors import InvariantViolated, ProtocolError
 from moldau.base.limits import FLAT_REQUEST_BYTES, LARGE_REQUESTS_AT_ONCE
 from moldau.base.network import Part
+from moldau.base.prompt_future import PromptFuture
 from moldau.observe.loop_lag import NOTED_S, LoopLag
 from moldau.observe.requests import RequestMetrics
 from moldau.protocol.fields import Versions
@@ -45,7 +46,7 @@ from moldau.protocol.release import release_in_slices
 from moldau.security.authorizer import ALLOW_ALL, Authorizer, Resource
 from moldau.security.operations import AclOperation, AclResourceType
 from moldau.security.session import Session
-from moldau.server.network.connection import Connection
+from moldau.server.network.connection import Connection, Pending
 from moldau.server.network.permissions import DENIED, Check, Permission
 from moldau.server.network.slices import Finished, Sliced, SlicedWork
 from moldau.server.network.turns import Turn, Turns
@@ -127,7 +128,7 @@ class Droppable:
         return task
 
 
-FastPath = Callable[[memoryview, Session], list[Part] | None]
+FastPath = Callable[[memoryview, Session], list[Part] | Pending | None]
 """Answers a request of the most frequent shape, or returns None with nothing done (ADR 0007)."""
 
 Forward = Callable[[bytes, Session], Coroutine[Any, Any, list[Part]]]
@@ -227,9 +228,17 @@ class Later:
         return [] if answer is None else answer
 
     @property
-    def under_way(self) -> bool:
-        """Whether this is work that must be finished, and not a request that is parked."""
-        return isinstance(self.future, asyncio.Task)
+    def work(self) -> asyncio.Future[Any] | None:
+        """The work that must be finished; None for a request that is parked."""
+        return self.future if isinstance(self.future, asyncio.Task) else None
+
+    def listen(self, listener: Callable[[Any], None]) -> None:
+        """Have a listener called once the answer is there."""
+        future = self.future
+        if isinstance(future, PromptFuture):
+            future.listen(listener)
+        else:
+            future.add_done_callback(listener)
 
     def abandon(self) -> None:
         """Give up a request whose client has left, unless its work must be finished."""
@@ -237,7 +246,7 @@ class Later:
             self.future.cancel()
 
 
-Answer = list[Part] | Later | Turn | None
+Answer = list[Part] | Pending | Turn | None
 """What comes of a frame; None where the protocol sends no answer."""
 
 

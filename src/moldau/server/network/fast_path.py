@@ -7,8 +7,9 @@ template (`protocol.frame_template`).
 
 What an API adds is what the prefix is (`prefix_of`), which requests are of its shape (`understand`)
 and what is done for one (`carry_out`), which is what the slow path does, through the same objects.
-Whatever is not of the shape, and whatever cannot be answered at once with success, is left to the
-slow path, with nothing done: None says so.
+Whatever is not of the shape, and whatever cannot be carried out at once, is left to the slow path,
+with nothing done: None says so. What was carried out and is acknowledged later, as a batch that
+followers do not have yet, has an answer that will come (`connection.Pending`).
 
 Prefixes are kept for each principal: what one may do is not known of another (ADR 0013). They are
 also kept for each version, since the same bytes may mean something else in another.
@@ -25,6 +26,7 @@ from moldau.base.network import Part
 from moldau.observe.requests import RequestStats
 from moldau.protocol.frame_template import FrameTemplate
 from moldau.security.session import ANONYMOUS, Principal, Session
+from moldau.server.network.connection import Pending
 
 
 class KnownRequest:
@@ -63,7 +65,7 @@ class PrefixFastPath(Generic[K]):
         self._version = -1
         self._table: dict[bytes, K] = {}
 
-    def answer(self, frame: memoryview, session: Session) -> list[Part] | None:
+    def answer(self, frame: memoryview, session: Session) -> list[Part] | Pending | None:
         """Handle the request in this frame, or return None with nothing done."""
         monotonic = self._monotonic
         began = monotonic()
@@ -83,13 +85,15 @@ class PrefixFastPath(Generic[K]):
             if known is None:
                 return None
             self._keep(prefix, known)
-        field = self.carry_out(known, frame, began)
-        if field is None:
-            if self.is_outdated(known):
-                self._table.pop(prefix, None)
-            return None
-        self._stats.answered(len(frame), monotonic() - began)
-        return [known.template.render(correlation_id, field)]
+        outcome = self.carry_out(known, frame, session, began)
+        if isinstance(outcome, bytes):
+            self._stats.answered(len(frame), monotonic() - began)
+            return [known.template.render(correlation_id, outcome)]
+        if outcome is not None:
+            self._stats.count(len(frame))
+        elif self.is_outdated(known):
+            self._table.pop(prefix, None)
+        return outcome
 
     def _open_table(self, principal: Principal, version: int) -> None:
         table = self._tables.get((principal, version))
@@ -119,8 +123,13 @@ class PrefixFastPath(Generic[K]):
         """Decode a request with a new prefix; None if it is not of the shape."""
 
     @abstractmethod
-    def carry_out(self, known: K, frame: memoryview, began: float) -> bytes | None:
-        """Do what is asked and return the field of the answer; None, with nothing done, if not."""
+    def carry_out(
+        self, known: K, frame: memoryview, session: Session, began: float
+    ) -> bytes | Pending | None:
+        """Do what is asked and return the field of the answer, or an answer that will come.
+
+        None, with nothing done, if it has to take the slow path.
+        """
 
     def is_outdated(self, known: K) -> bool:
         """Tell whether a prefix that could not be served has lost its meaning."""
