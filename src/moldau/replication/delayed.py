@@ -30,6 +30,8 @@ Done: TypeAlias = Callable[[ErrorCode], None]
 It must not raise: operations behind it would not be completed."""
 
 _OFFSET: Final = attrgetter("offset")
+_NO_ERROR: Final = ErrorCode.NONE
+"""As a global, for every batch: Python 3.11 looks a member of an enum up by a call."""
 
 
 class Delayed:
@@ -92,7 +94,11 @@ class DelayedOperations:
     def add(self, offset: int, done: Done, timeout_s: float | None) -> Delayed:
         """Let an operation wait until everything below an offset is committed."""
         delayed = Delayed(self, offset, done, timeout_s)
-        insort(self._waiting, delayed, key=_OFFSET)
+        waiting = self._waiting
+        if not waiting or waiting[-1].offset <= offset:
+            waiting.append(delayed)
+        else:
+            insort(waiting, delayed, key=_OFFSET)
         return delayed
 
     def discard(self, delayed: Delayed) -> None:
@@ -118,7 +124,7 @@ class DelayedOperations:
         try:
             while self._waiting and self._waiting[0].offset <= self._committed_offset:
                 for delayed in self._take(self._committed_offset):
-                    delayed.complete(ErrorCode.NONE)
+                    delayed.complete(_NO_ERROR)
         finally:
             self._is_completing = False
 
