@@ -6,12 +6,14 @@ At the end of each run the logs are equal, byte for byte.
 from __future__ import annotations
 
 import asyncio
+import gc
 
 import pytest
 
 from kits import log_kit
 from kits.log_kit import make_batch
 from kits.replication_kit import play
+from moldau.protocol.messages.data import FetchResponse
 from moldau.storage.topic_config import LogConfig
 
 SEEDS = range(1, 6)
@@ -52,6 +54,22 @@ def test_a_follower_that_was_away_catches_up_in_many_answers():
         assert scene[2].fetchers.max_lag == 0
 
     play(work, config=SMALL_SEGMENTS, replica_fetch_response_max_bytes=4_000)
+
+
+def test_an_answer_is_let_go_before_the_next_one_comes():
+    """With two leaders, megabytes of records that are in the log already would be held twice."""
+
+    async def work(scene):
+        await scene.start()
+        scene.lead(1)
+        scene[1].append(size=900)
+        await scene.until_equal()
+        await asyncio.sleep(0.1)
+        gc.collect()
+        held = [one for one in gc.get_objects() if type(one) is FetchResponse and one.responses]
+        assert held == []
+
+    play(work)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -201,16 +201,24 @@ class Fetcher:
                 if planned is None:
                     await self._wait_for_partition()
                     continue
-                connection = await self._connected()
-                response = await self._ask(connection, planned)
-                self._reachable()
-                await self._take(connection, response)
+                await self._fetch(planned)
             except (ClientError, OSError) as error:
                 self._unreachable(str(error))
                 await self._rest()
             except Exception:
                 logger.exception("%s: a bug while fetching from broker %d", self._name, self.leader)
                 await self._rest()
+
+    async def _fetch(self, planned: PlannedFetch) -> None:
+        """Send a request and take its answer.
+
+        The answer, megabytes of records, is gone with the end of this: it is not to be held while
+        the next one arrives.
+        """
+        connection = await self._connected()
+        response = await self._ask(connection, planned)
+        self._reachable()
+        await self._take(connection, response)
 
     def _follow_broker_epoch(self) -> None:
         """Name every partition again once this broker has registered anew.
