@@ -25,7 +25,10 @@ LARGEST_HEAP_BUFFER: Final = 128 * 1024
 POOLED_BUFFERS_SIZE: Final = 64 * 1024 * 1024
 """The most that is kept for reuse, however many were lent at once."""
 
-LOOSEST_FIT: Final = 2
+LEAST_POOLED_SIZE: Final = 4 * 1024 * 1024
+"""So much is kept in any case: the frames of a single connection differ in size, too."""
+
+LOOSEST_FIT: Final = 4
 """A kept buffer is used again for what needs at least this part of it."""
 
 OwnBuffer = bytearray | mmap.mmap
@@ -35,8 +38,9 @@ class BufferPool:
     """Receive buffers of streams in the middle of a frame, kept for the next one.
 
     The kernel has to find, clear and map the pages of a new buffer, which costs more than to
-    receive into them. So a buffer is used again for a smaller frame too. What is kept
-    never adds to the peak: lent and kept together stay below the most that was lent at once.
+    receive into them. So a buffer is used again for a smaller frame too. What is kept hardly adds
+    to the peak: lent and kept together stay below the most that was lent at once, or a few
+    megabytes.
     """
 
     __slots__ = ("_free", "_lent", "_lent_at_once", "_whole", "budget", "kept", "shared")
@@ -115,7 +119,7 @@ class BufferPool:
 
     def _room(self) -> int:
         """How much may be kept: what is kept and what is held stay within the budget together."""
-        unused = self._lent_at_once - self._lent
+        unused = max(self._lent_at_once, LEAST_POOLED_SIZE) - self._lent
         return max(0, min(POOLED_BUFFERS_SIZE, unused, self.budget.limit - self.budget.held))
 
     def _make_room(self) -> None:

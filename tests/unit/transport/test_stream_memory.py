@@ -11,8 +11,9 @@ import zlib
 import pytest
 
 from moldau.base.memory_budget import MIB, PATIENCE_TICKS, MemoryBudget
+from moldau.transport import buffers as receive_buffers
 from moldau.transport import memory_watch
-from moldau.transport.buffers import SHORT_READ_SIZE, BufferPool, rounded
+from moldau.transport.buffers import LEAST_POOLED_SIZE, SHORT_READ_SIZE, BufferPool, rounded
 from moldau.transport.sockets import SocketNetwork
 
 PIECE = 100_000
@@ -338,8 +339,8 @@ def test_buffers_are_kept_for_the_next_one_within_the_budget():
 
 
 def test_what_is_kept_never_adds_to_the_most_that_was_lent_at_once():
-    pool, most = BufferPool(MemoryBudget()), 0
-    for size in (2 * MIB, MIB, 3 * MIB, MIB // 2, 2 * MIB):
+    pool, most = BufferPool(MemoryBudget()), LEAST_POOLED_SIZE
+    for size in (4 * MIB, MIB, 6 * MIB, MIB // 2, 4 * MIB):
         buffers = [pool.take(size), pool.take(size)]
         most = max(most, 2 * size)
         assert 2 * size + pool.kept <= most
@@ -360,8 +361,22 @@ def test_a_kept_buffer_is_taken_for_a_smaller_frame():
 def test_a_kept_buffer_is_not_taken_for_a_much_smaller_frame():
     pool = BufferPool(MemoryBudget())
     pool.give(pool.take(2 * MIB))
-    assert pool.fitting(MIB - 1) == MIB - 1
+    assert pool.fitting(MIB // 2) == 2 * MIB
+    assert pool.fitting(MIB // 4) == MIB // 4
     assert pool.fitting(3 * MIB) == 3 * MIB
+
+
+def test_frames_of_one_connection_find_their_buffers_again(monkeypatch):
+    made = []
+    allocate = receive_buffers._allocate
+    monkeypatch.setattr(
+        receive_buffers, "_allocate", lambda size: made.append(size) or allocate(size)
+    )
+    pool, chance = BufferPool(MemoryBudget()), random.Random(1)
+    for _ in range(1000):
+        size = pool.fitting(rounded(chance.randrange(50_000, MIB)))
+        pool.give(pool.take(size))
+    assert len(made) < 20
 
 
 def test_a_smaller_frame_is_charged_for_all_of_the_kept_buffer_that_it_takes():
